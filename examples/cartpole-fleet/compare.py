@@ -15,7 +15,7 @@ KINDS = {
     "long": "gym:poles:make?length=1.5&",
     "jupiter": "gym:poles:make?gravity=24.8&",
 }
-UPDATES, BATCH, EACH = 2400, 64, 3
+UPDATES, BATCH, EACH = 9600, 64, 3
 """Of the fleet; steps of an update; devices of a kind."""
 
 
@@ -24,7 +24,7 @@ def learned(kinds: list[str], updates: int, judged_on: str, seed: int) -> float:
     evaluations. What it is judged on changes nothing of a run: the same seed learns the same.
     """
     fleet = ef.Fleet(
-        ef.Model("edgeflock.client.zoo:ActorCritic", loss="a2c"),
+        ef.Model("edgeflock.client.zoo:ActorCritic", loss="ppo"),
         data="gym:poles:make?envs=4",
         evaluate=f"{KINDS[judged_on]}episodes=100",
         devices=EACH * len(kinds),
@@ -32,6 +32,7 @@ def learned(kinds: list[str], updates: int, judged_on: str, seed: int) -> float:
         batch=BATCH,
         updates=updates,
         evaluate_every=updates // 10,
+        optimizer={"schedule": "cosine"},
     )
     return fmean(one.metrics["return"] or 0 for one in fleet.run(seed).evaluations[-3:])
 

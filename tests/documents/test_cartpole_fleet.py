@@ -31,7 +31,7 @@ def test_on_real_sockets(here: Path) -> None:
             done = threads.map(
                 lambda name: edgeflock(
                     *("client", "--server", f"http://127.0.0.1:{port}", "--name", name),
-                    *("--data", "gym:CartPole-v1?envs=16", "--set", "client.health=false"),
+                    *("--data", "gym:CartPole-v1", "--set", "client.health=false"),
                     cwd=here,
                 ),
                 ("one", "two"),

@@ -122,7 +122,7 @@ class Horizon:
     seeds: tuple[int, ...]
 
 
-FULL = Horizon(12.0, 8.0, WORKERS, (0, 1, 2))
+FULL = Horizon(12.0, 3.0, WORKERS, (0, 1, 2))
 QUICK = Horizon(3.0, 2.0, WORKERS[:1], (0,))
 
 

@@ -106,11 +106,10 @@ def report(results: Results, summary: dict[str, Any], horizon: Horizon, out: Pat
             "throughput alone was measured. IMPALA is not here: its learner gets observations, not "
             "gradients.",
             "",
-            f"Gradients are of {A3C.batch} steps, PPO's of {PPO.batch}, Edgeflock's, which is our default, "
-            f"of {DEFAULT.batch}. EASGD exchanges after {EASGD.local_steps} gradients. PPO is synchronous "
-            "and averages gradients, the paper's gathers observations. Learning rates from 0.0001 to 0.001, "
-            "rollouts of 32 and 128 steps and two estimates of the advantage were tried. With none it "
-            "stays at the highest return of CartPole.",
+            f"Gradients are of {A3C.batch} steps, PPO's of {PPO.batch}, Edgeflock's of {DEFAULT.batch}. "
+            f"EASGD exchanges after {EASGD.local_steps} gradients. PPO is synchronous and averages "
+            "gradients, the paper's gathers observations. Edgeflock is our default with the loss of PPO, asynchronous. The "
+            "server's learning rate falls as a cosine until the end; EASGD's devices have a constant one.",
             "",
             "## Return (figure 4)",
             "",
