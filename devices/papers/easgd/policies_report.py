@@ -108,8 +108,9 @@ def report(results: Results, summary: dict[str, Any], horizon: Horizon, out: Pat
             "",
             f"Gradients are of {A3C.batch} steps, PPO's of {PPO.batch}, Edgeflock's of {DEFAULT.batch}. "
             f"EASGD exchanges after {EASGD.local_steps} gradients. PPO is synchronous and averages "
-            "gradients, the paper's gathers observations. Edgeflock is our default with the loss of PPO, asynchronous. The "
-            "server's learning rate falls as a cosine until the end; EASGD's devices have a constant one.",
+            "gradients, the paper's gathers observations. Edgeflock is our default with the loss of PPO, "
+            "asynchronous. The server's learning rate falls as a cosine until the end; EASGD's devices have "
+            "a constant one.",
             "",
             "## Return (figure 4)",
             "",
