@@ -94,7 +94,7 @@ OURS = "Edgeflock"
 ARMS = {
     OURS: Arm(_FALLING, epochs=4),
     "Edgeflock, A2C": Arm(_FALLING, envs=1),
-    "Edgeflock, A2C, constant rate": Arm({}, envs=1),
+    "Edgeflock, A2C, 256 steps an update": Arm(_FALLING, batch=256),
     "EASGD": Arm(
         {
             **_DENSE,
