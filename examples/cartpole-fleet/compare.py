@@ -1,10 +1,12 @@
-"""One policy for all, each device alone, and the fleet's: python compare.py. Takes some minutes.
+"""One policy for all, each device alone, and the fleet's: python compare.py [FIGURE]. Takes some minutes.
 
 A fleet of twelve devices of four kinds learns one policy. Beside it each kind learns alone, from as many
 steps as its devices take in the fleet; and one kind's policy is tried on the others.
 """
 
 import os
+import sys
+from pathlib import Path
 from statistics import fmean
 
 import edgeflock as ef
@@ -37,10 +39,23 @@ def learned(kinds: list[str], updates: int, judged_on: str, seed: int) -> float:
     return fmean(one.metrics["return"] or 0 for one in fleet.run(seed).evaluations[-3:])
 
 
+COLUMNS = "learned alone", "learned on usual poles", "learned by the fleet"
+
+
+def draw(returns: dict[str, list[float]], path: Path) -> None:
+    """Bars of each kind's returns, as path.png and path.svg. Needs the extra `plot`."""
+    from edgeflock.devices.results.bars import Bars, draw_bars
+
+    heights = {name: [row[place] for row in returns.values()] for place, name in enumerate(COLUMNS)}
+    bars = Bars("Poles and planets that differ", "mean return of 100 episodes", list(returns), heights)
+    draw_bars([bars], path, "Twelve emulated devices, three of a kind. Means over the seeds.")
+
+
 if __name__ == "__main__":
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     kinds, seeds = list(KINDS), range(int(os.environ.get("SEEDS", "3")))
-    print("| acts on | learned alone | learned on usual poles | learned by the fleet |\n|---|--:|--:|--:|")
+    means: dict[str, list[float]] = {}
+    print(f"| acts on | {' | '.join(COLUMNS)} |\n|---|--:|--:|--:|")
     for kind in kinds:
         alone, usual, fleet = (
             [learned(of, UPDATES * len(of) // len(kinds), kind, seed) for seed in seeds]
@@ -48,3 +63,6 @@ if __name__ == "__main__":
         )
         cells = (f"{fmean(some):.0f} ({min(some):.0f})" for some in (alone, usual, fleet))
         print(f"| {kind} | {' | '.join(cells)} |", flush=True)
+        means[kind] = [fmean(some) for some in (alone, usual, fleet)]
+    if len(sys.argv) > 1:
+        draw(means, Path(sys.argv[1]))
