@@ -83,25 +83,24 @@ class OptimizerSettings(Section):
                 "schedule = 'step' cannot fall with period = 0: say in period after how many "
                 f"{self.by} the rate falls"
             )
-        if self.schedule == "cosine" and self.period:
-            self._begins_before(self.period, "period")
         return self
 
     def end(self, updates: int) -> float:
-        """When cosine ends in a run of so many updates (0: endless). Raises ValueError if it cannot end."""
-        if self.period or self.schedule != "cosine":
+        """The period, in a run of so many updates (0: endless): that of cosine ends with the run unless it is
+        set. Raises ValueError if it never ends, or ends before it begins.
+        """
+        if self.schedule != "cosine":
             return self.period
-        if self.by == "seconds" or not updates:
+        key = "optimizer.period" if self.period else "run.updates"
+        end = self.period or (float(updates) if self.by == "updates" else 0.0)
+        if not end:
             raise ValueError(
                 "optimizer.schedule = 'cosine' cannot end with optimizer.period = 0: say in period after how "
                 f'many {self.by} it ends, or set run.updates and leave optimizer.by at "updates"'
             )
-        self._begins_before(updates, "run.updates")
-        return float(updates)
-
-    def _begins_before(self, end: float, key: str) -> None:
         if self.warmup >= end:
             raise ValueError(
                 f"optimizer.warmup = {self.warmup:g} is no shorter than {key} = {end:g}, which holds it in "
                 f'schedule = "cosine"; raise {key}'
             )
+        return end
