@@ -1,6 +1,7 @@
 """Rounds of tasks over real sockets: who computes what, what counts, what becomes of who is late."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -184,9 +185,11 @@ async def test_a_line_that_drops_while_the_device_computes_loses_nothing(tmp_pat
 
 
 async def test_a_server_that_begins_again_hands_out_its_round_anew(tmp_path: Path) -> None:
-    async with hosting(tmp_path, *TASKS) as hosted, link(hosted.port, "a", "x,y") as a:
-        await begun(a)
-        await a.offer(update(0, 1, 0))
+    async with AsyncExitStack() as devices:
+        async with hosting(tmp_path, *TASKS) as hosted:
+            a = await devices.enter_async_context(link(hosted.port, "a", "x,y"))
+            await begun(a)
+            await a.offer(update(0, 1, 0))  # and stays: a round without devices ends with what it has
     async with hosting(tmp_path, *TASKS) as hosted, link(hosted.port, "a", "x,y") as a:
         assert (await a.join()).sequence == 0
         assert (await a.pull(None)).version == 0
