@@ -90,7 +90,7 @@ class Arm:
     algorithm: str = ""
 
 
-OURS = "Edgeflock"
+OURS = "Edgeflock, PPO"
 ARMS = {
     OURS: Arm(_FALLING, epochs=4),
     "Edgeflock, A2C": Arm(_FALLING, envs=1),
