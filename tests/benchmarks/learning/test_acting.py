@@ -43,7 +43,7 @@ def test_every_fleet_takes_as_many_steps(name: str) -> None:
 
 
 def test_the_table_has_means_and_the_worst_seed() -> None:
-    ours = "Edgeflock"
+    ours = "Edgeflock, PPO"
     text = markdown(
         {
             Cell("CartPole", DEVICES, "acting", ours, 0): figures([100, 480, 500], 475),
