@@ -17,7 +17,7 @@ from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.episodes import EpisodeScores, check
 from edgeflock.server.training_graph.export import export_model
 from edgeflock.server.weights import first_model
-from edgeflock.shared.environments import is_environment, open_environment
+from edgeflock.shared.environments import Constants, is_environment, open_environment
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.protocol import wire
@@ -38,7 +38,7 @@ class CheckedPolicy:
     samples: int
     """Steps of an update."""
     milliseconds: float
-    """That a device without torch takes to act and to learn from it, once."""
+    """That a device without torch takes for an update: to act and to learn, in the mean of a rollout."""
     graph: int
     """Bytes of the two graphs that devices without torch get."""
     update: int
@@ -51,7 +51,7 @@ class CheckedPolicy:
         yield f"model   {self.model}, {self.parameters:,} parameters"
         yield f"acts in {self.environment}: observations {list(self.observations)}, {self.actions} actions"
         yield f"return  {self.first_return:.4g} before it has learned"
-        yield f"step    {self.samples} steps of the environment in {self.milliseconds:.1f} ms, without torch"
+        yield f"step    acts and learns from {self.samples} in {self.milliseconds:.1f} ms, without torch"
         yield f"export  {size(self.graph)}, the same gradients as torch's"
         yield f"update  {self.update:,} bytes; dense it would be {4 * self.parameters:,}"
 
@@ -88,8 +88,11 @@ def checked_policy(config: Config) -> CheckedPolicy:
         trainers.append(Trainer(backend, actor, terms))
     update = trainers[0].step(theta, 0, 1)
     trainers[1].step(theta, 0, 1)
+    constants = Constants.of(loss)
+    laps = max(1, constants.rollout * constants.epochs // update.samples)  # of them one acts
     began = time.perf_counter()
-    trainers[1].step(theta, 0, 2)
+    for lap in range(laps):
+        trainers[1].step(theta, 0, 2 + lap)
     return CheckedPolicy(
         module,
         flat.layout.parameters.size,
@@ -98,7 +101,7 @@ def checked_policy(config: Config) -> CheckedPolicy:
         environment.actions,
         first,
         update.samples,
-        1e3 * (time.perf_counter() - began),
+        1e3 * (time.perf_counter() - began) / laps,
         len(graphs.step) + len(graphs.evaluation),
         len(wire.encode(update)),
     )

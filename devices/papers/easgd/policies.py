@@ -13,6 +13,7 @@ from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.papers.easgd.settings import NODES
 from edgeflock.devices.papers.reproduce import AS_PUBLISHED, Experiment, Method
 from edgeflock.server.choices import CHOICES
+from edgeflock.shared.environments import Constants
 from edgeflock.shared.model.chunks import chunks
 from edgeflock.shared.model.torch_module import FlatModule
 
@@ -66,10 +67,13 @@ class Agent:
     envs: int = 4
     """In which a worker acts at a time."""
     loss: str = "a2c"
-    epochs: int = 1
-    """How often a step is learned from."""
     staggered: bool = False
     """Of EASGD: layers are exchanged one by one, and each exchange is an update."""
+
+    @property
+    def epochs(self) -> int:
+        """How often a step is learned from."""
+        return Constants.of(self.loss).epochs
 
     def updates(self, game: Game, workers: int, seconds: float) -> int:
         """How many `workers` make in so many seconds if nobody waits."""
@@ -105,10 +109,8 @@ ASP = Agent(
         0.001,
     )
 )
-PPO = Agent(
-    Method("PPO", {**_DENSE, **_ADAM, "coordination.mode": "rounds"}, 0.001), batch=32, loss="ppo", epochs=4
-)
-DEFAULT = Agent(Method("Edgeflock", {}, 0.0), batch=64, loss="ppo", epochs=4)
+PPO = Agent(Method("PPO", {**_DENSE, **_ADAM, "coordination.mode": "rounds"}, 0.001), batch=32, loss="ppo")
+DEFAULT = Agent(Method("Edgeflock", {}, 0.0), batch=64, loss="ppo")
 AGENTS = (A3C, EASGD, STAGGERED, ASP, PPO, DEFAULT)
 
 

@@ -102,9 +102,9 @@ def report(results: Results, summary: dict[str, Any], horizon: Horizon, out: Pat
             f"{GAMES[0].episodes} episodes with fixed seeds, of the likeliest actions.",
             "",
             f"The paper's runs take an hour, ours {horizon.learning:g} seconds of virtual time. In an hour "
-            "15 workers take some 40 million steps, which is four hours of a core for each run. QBert's "
-            "throughput alone was measured. IMPALA is not here: its learner gets observations, not "
-            "gradients.",
+            "15 workers take some 40 million steps, which is four hours of a core for each run. Of QBert the "
+            f"throughput alone was measured, for {horizon.throughput:g} seconds. IMPALA is not here: its "
+            "learner gets observations, not gradients.",
             "",
             f"Gradients are of {A3C.batch} steps, PPO's of {PPO.batch}, Edgeflock's of {DEFAULT.batch}. "
             f"EASGD exchanges after {EASGD.local_steps} gradients. PPO is synchronous and averages "

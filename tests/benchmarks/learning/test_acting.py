@@ -36,7 +36,7 @@ def test_every_fleet_takes_as_many_steps(name: str) -> None:
     arm = ARMS[name]
     for task in TASKS.values():
         file = fleet_file(task, arm)
-        taken = file.run.updates * file.run.batch * file.run.local_steps // arm.epochs
+        taken = file.run.updates * arm.steps(task)
         assert task.steps - file.run.batch * file.run.local_steps < taken <= task.steps
         assert file.fleet.devices == DEVICES
         assert file.run.updates // file.fleet.evaluate_every >= EVALUATIONS

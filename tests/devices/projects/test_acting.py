@@ -22,7 +22,7 @@ def test_it_says_what_a_policy_comes_to() -> None:
     assert lines[0] == f"model   {POLICY}, {found.parameters:,} parameters"
     assert "observations [2], 2 actions" in lines[1]
     assert lines[2].startswith("return  ")
-    assert lines[3].startswith("step    12 steps of the environment")
+    assert lines[3].startswith("step    acts and learns from 12 in")
     assert 0 <= found.first_return <= 3
     assert 0 < found.update < 4 * found.parameters
     assert list(found.advice()) == []
