@@ -55,12 +55,37 @@ class Task:
     """That each arm takes, on all devices together."""
     ppo: str = "ppo"
     """The loss of arms that learn by PPO."""
+    policy: str = "ActorCritic(observations={observations}, actions={actions})"
+    """Of edgeflock.client.zoo."""
+    trains_on: str = ""
+    """The environment of devices, if it is not the one that is evaluated."""
+    episodes: int = EPISODES
+    """Of an evaluation."""
+    pictures: bool = False
+    """Whether these are what is observed."""
+
+    @property
+    def module(self) -> str:
+        """The policy's import string."""
+        policy = self.policy.format(observations=self.observations, actions=self.actions)
+        return f"edgeflock.client.zoo:{policy}"
 
 
 TASKS = {
     "CartPole": Task("CartPole-v1", 4, 2, 475, 200_000),
     "Acrobot": Task("Acrobot-v1", 6, 3, -100, 400_000),
     "LunarLander": Task("LunarLander-v3", 8, 4, 200, 500_000, "ppo(discount=0.999, gae=0.98)"),
+    "QBert": Task(
+        "ALE/Qbert-v5",
+        4 * 84 * 84,
+        6,
+        3882,
+        1_000_000,
+        policy="PixelActorCritic(actions={actions})",
+        trains_on="benchmarks.learning.games:qbert",
+        episodes=10,
+        pictures=True,
+    ),
 }
 
 _DENSE: dict[str, object] = {"compression.select": 1.0, "compression.values": "f32"}
@@ -89,6 +114,8 @@ class Arm:
     loss: str = "a2c"
     """Or "ppo", with the task's constants."""
     algorithm: str = ""
+    pictures: bool = False
+    """Whether it learns the tasks that observe them, or those that do not."""
 
     def learns(self, task: Task) -> str:
         """The loss and its constants."""
@@ -105,6 +132,7 @@ class Arm:
 
 ARMS = {
     "Edgeflock, PPO": Arm(_FALLING, loss="ppo"),
+    "Edgeflock, PPO, 256 steps an update": Arm(_FALLING, batch=256, envs=8, loss="ppo", pictures=True),
     "Edgeflock, A2C": Arm(_FALLING, envs=1),
     "Edgeflock, A2C, 256 steps an update": Arm(_FALLING, batch=256),
     "EASGD": Arm(
@@ -137,9 +165,10 @@ ARMS = {
 def plan(names: list[str], arms: list[str], results: Results) -> Iterator[Cell]:
     """All cells of the tasks and arms that are named, or of all; seed by seed."""
     for seed in SEEDS:
-        for task in TASKS:
+        for task, its in TASKS.items():
             for arm, of in ARMS.items():
-                if (not names or task in names) and (not arms or arm in arms):
+                asked = (not names or task in names) and (not arms or arm in arms)
+                if asked and of.pictures == its.pictures:
                     yield Cell(task, 1 if of.algorithm else DEVICES, "acting", arm, seed)
 
 
@@ -167,7 +196,6 @@ def played(cell: Cell) -> dict[str, Any]:
 def fleet_file(task: Task, arm: Arm) -> FleetFile:
     """The settings of a fleet."""
     updates = arm.updates(task)
-    policy = f"edgeflock.client.zoo:ActorCritic(observations={task.observations}, actions={task.actions})"
     sections: dict[str, dict[str, object]] = {
         "run": {
             "batch": arm.batch,
@@ -176,13 +204,13 @@ def fleet_file(task: Task, arm: Arm) -> FleetFile:
             "keep_updates": False,
         },
         "model": {
-            "module": policy,
+            "module": task.module,
             "loss": arm.learns(task),
-            "data": f"gym:{task.environment}?episodes={EPISODES}",
+            "data": f"gym:{task.environment}?episodes={task.episodes}",
         },
         "fleet": {
             "devices": DEVICES,
-            "data": f"gym:{task.environment}?envs={arm.envs}",
+            "data": f"gym:{task.trains_on or task.environment}?envs={arm.envs}",
             "evaluate_every": max(1, updates // EVALUATIONS),
         },
         "devices": {"one": {"step_ms": 10, "sample_ms": 0.1, "timing": "exponential"}},

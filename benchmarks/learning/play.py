@@ -1,5 +1,9 @@
-"""One cell: its data dealt out, its arm run, its figures."""
+"""One cell: its data dealt out, its arm run, its figures.
 
+EDGEFLOCK_BENCH_ACCELERATOR, e.g. cuda: where torch computes; without it on the processor.
+"""
+
+import os
 import tempfile
 import time
 from collections.abc import Mapping
@@ -55,6 +59,8 @@ class Curve:
 def play(cell: Cell, tasks: Mapping[str, Task] = TASKS) -> dict[str, Any]:
     """The figures of a cell: a function of the cell and the code, but for the CPU's seconds."""
     torch.set_num_threads(1)
+    if accelerator := os.environ.get("EDGEFLOCK_BENCH_ACCELERATOR"):
+        torch.set_default_device(accelerator)
     task, arm = tasks[cell.task], parsed(cell.arm)
     data = loaded(task.load)
     shares = deal(cell.data, data.train_groups, cell.n, task.batch, cell.seed)

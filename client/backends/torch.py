@@ -1,4 +1,6 @@
-"""Gradients by torch autograd, on the CPU."""
+"""Gradients by torch autograd, on the processor or an accelerator."""
+
+from contextlib import nullcontext
 
 import numpy as np
 import torch
@@ -16,23 +18,34 @@ class TorchBackend:
     """A Backend over any torch module."""
 
     def __init__(
-        self, model: str, loss: str, *, seed: int = 0, threads: int = 1, make: Make | None = None
+        self,
+        model: str,
+        loss: str,
+        *,
+        seed: int = 0,
+        threads: int = 1,
+        make: Make | None = None,
+        accelerator: str = "",
     ) -> None:
-        """Build the module that `model` names, or `make` builds; have torch use `threads` cores in all of
-        this process; 0: as many as it does. Raises ConfigError.
+        """Build the module that `model` names, or `make` builds, on the device that torch calls `accelerator`
+        ("cuda", "mps"; "": the processor).
+
+        Have torch use `threads` cores in all of this process; 0: as many as it does. Raises ConfigError.
         """
         if threads:
             torch.set_num_threads(threads)
         self._model = model
-        self._flat = FlatModule(model, loss, seed, make)
-        self._random = torch.Generator().manual_seed(seed).get_state()
+        with _on(accelerator):
+            self._flat = FlatModule(model, loss, seed, make)
+        self._random = torch.Generator("cpu").manual_seed(seed).get_state()
         """Of torch's random numbers, of which each device draws its own."""
         self._draws = True
         """Whether the module draws any, as dropout does, when it trains: its first step tells."""
 
     @property
     def name(self) -> str:
-        return f"torch {torch.__version__}"
+        device = self._flat.device
+        return f"torch {torch.__version__}" + (f" on {device}" if device.type != "cpu" else "")
 
     @property
     def layout(self) -> Layout:
@@ -54,3 +67,18 @@ class TorchBackend:
 
     def predictor(self, theta: NDArray[np.float32]) -> Predictor:
         return self._flat.predictor(theta)
+
+
+def _on(accelerator: str) -> "torch.device | nullcontext[None]":
+    """Where what is built inside lies. Raises ConfigError if torch has no such device."""
+    if not accelerator:
+        return nullcontext()
+    try:
+        torch.zeros(1, device=accelerator)
+        return torch.device(accelerator)
+    except (RuntimeError, AssertionError, ValueError, NotImplementedError) as error:
+        reason = str(error).partition("\n")[0].partition(". ")[0]
+        raise ConfigError(
+            f"client.accelerator = {accelerator!r}: torch {torch.__version__} cannot use it here ({reason}); "
+            "leave it out, and the processor trains"
+        ) from error

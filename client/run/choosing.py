@@ -69,6 +69,11 @@ def choose(
         raise ConfigError(
             "client.graph_digest pins a graph, and client.backend = 'torch' takes none: leave one of them out"
         )
+    if wanted == "onnx" and settings.accelerator:
+        raise ConfigError(
+            f"client.accelerator = {settings.accelerator!r} is of torch, and onnx trains here, on the "
+            f"processor: leave it out, or set client.backend=torch and client.model={model}"
+        )
     if wanted == "torch" and not allowed:
         with_it = f" with the loss {loss}, which must be of client.model's module" if imported else ""
         raise ConfigError(
@@ -92,7 +97,14 @@ def torch_backend(settings: "ClientSettings", welcome: Welcome, given: Given) ->
 
     model = settings.model or welcome.model
     threads = settings.threads if given.threads else 0
-    return TorchBackend(model, welcome.loss, seed=settings.seed, threads=threads, make=given.make)
+    return TorchBackend(
+        model,
+        welcome.loss,
+        seed=settings.seed,
+        threads=threads,
+        make=given.make,
+        accelerator=settings.accelerator,
+    )
 
 
 def onnx_backend(settings: "ClientSettings", welcome: Welcome, graph: bytes, memory: int) -> "OnnxBackend":

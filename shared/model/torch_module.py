@@ -48,7 +48,9 @@ class FlatModule:
         """Build the module that the import string `path` names, initialised under `seed`; with `make`, which
         builds it, `path` is what people call it by.
 
-        Raises ConfigError if it cannot be imported, is no module, or cannot travel as a flat vector.
+        It computes on the device that its parameters are on: the processor, or one of a `with torch.device`
+        around this. Raises ConfigError if it cannot be imported, is no module, or cannot travel as a flat
+        vector.
         """
         self.path = path
         self.loss, call = chosen(loss)
@@ -58,8 +60,9 @@ class FlatModule:
             self.module = _build(path, make)
         named = _tensors(self.module)
         self.layout = Layout.of((name, tensor.shape, buffer) for name, tensor, buffer in named)
-        self._theta = torch.zeros(self.layout.size)
-        self._gradient = torch.zeros(self.layout.parameters.size)
+        self.device = named[0][1].device if named else torch.device("cpu")
+        self._theta = torch.zeros(self.layout.size, device=self.device)
+        self._gradient = torch.zeros(self.layout.parameters.size, device=self.device)
         for (_, tensor, buffer), where in zip(named, self.layout.tensors, strict=True):
             place = slice(where.start, where.stop)
             self._theta[place] = tensor.detach().flatten()
@@ -69,11 +72,18 @@ class FlatModule:
 
     def theta(self) -> NDArray[np.float32]:
         """float32 [P + B], a copy."""
-        return self._theta.numpy().copy()
+        return self._theta.numpy(force=True).copy()
+
+    def _move(self, theta: NDArray[np.float32], start: int = 0) -> None:
+        """Have the module at theta, float32 [P + B], from this entry on."""
+        if self.device.type == "cpu":
+            self._theta.numpy()[start:] = theta[start:]
+        else:
+            self._theta[start:] = torch.tensor(theta[start:], device=self.device)
 
     def at(self, theta: NDArray[np.float32]) -> nn.Module:
         """The module at theta, float32 [P + B], ready to predict, until the next call."""
-        self._theta.numpy()[:] = theta
+        self._move(theta)
         return self.module.eval()
 
     def predictor(
@@ -87,8 +97,9 @@ class FlatModule:
         @torch.no_grad()
         def predicted(x: NDArray[np.float32]) -> tuple[NDArray[np.float32], ...]:
             try:
-                output = module(torch.from_numpy(x))
-                return tuple(one.numpy() for one in ((output,) if isinstance(output, Tensor) else output))
+                output = module(torch.from_numpy(x).to(self.device))
+                outputs = (output,) if isinstance(output, Tensor) else output
+                return tuple(one.numpy(force=True) for one in outputs)
             except (RuntimeError, IndexError, ValueError, TypeError, AttributeError) as error:
                 raise ConfigError(
                     f"model.module {self.path!r} does not fit inputs {described(x)}: {error}"
@@ -106,7 +117,7 @@ class FlatModule:
         with random_of(seed ^ 1):
             module = _build(self.path, self._make)
         other = torch.cat([tensor.detach().flatten() for _, tensor, _ in _tensors(module)])
-        start = measured(theta, other.numpy(), self.layout, seed)
+        start = measured(theta, other.numpy(force=True), self.layout, seed)
         return (theta, None) if start is None else (generate(start, self.layout), start)
 
     @property
@@ -122,26 +133,26 @@ class FlatModule:
 
         theta is float32 [P + B]; the statistics are in the order of theta[P:].
         """
-        self._theta.numpy()[:] = theta
+        self._move(theta)
         self._gradient.zero_()
         self.module.train()
-        given, target = tensors_of(x), torch.from_numpy(y)
+        given, target = tensors_of(x, self.device), torch.from_numpy(y).to(self.device)
         output = applied(self.module, given)
         loss = self.loss_of(output if temperature == 1 else output / temperature, target, given)
         right = self.right_of(output, target)
         loss.backward()  # type: ignore[no-untyped-call]
         trained = self._gradient.numel()
-        written = self._theta.numpy()[trained:]
-        statistics = written.copy()
-        written[:] = theta[trained:]
+        statistics = self._theta[trained:].numpy(force=True).copy()
+        self._move(theta, trained)
         return Gradient(
-            loss.item(), self._gradient.numpy(), statistics, None if right is None else right.item()
+            *(loss.item(), self._gradient.numpy(force=True), statistics),
+            None if right is None else right.item(),
         )
 
     @torch.no_grad()
     def spread(self, theta: NDArray[np.float32], x: Inputs) -> float:
         """The standard deviation of all outputs for x."""
-        output = applied(self.at(theta), tensors_of(x))
+        output = applied(self.at(theta), tensors_of(x, self.device))
         return float(output.std(correction=0))
 
     def beside(self) -> Beside:
@@ -155,7 +166,7 @@ class FlatModule:
             if id(tensor) in names:
                 same[name] = names[id(tensor)]
             elif isinstance(tensor, Tensor):
-                constants[name] = tensor.detach().numpy().copy()
+                constants[name] = tensor.numpy(force=True).copy()
         return Beside(same, constants)
 
     @torch.no_grad()
@@ -248,21 +259,22 @@ class FlatModule:
         module = self.at(theta)
         total, correct = 0.0, 0
         for start in range(0, len(y), batch):
-            target = torch.from_numpy(y[start : start + batch])
-            given = tensors_of(rows(x, slice(start, start + batch)))
+            target = torch.from_numpy(y[start : start + batch]).to(self.device)
+            given = tensors_of(rows(x, slice(start, start + batch)), self.device)
             output = applied(module, given)
             total += self.loss_of(output, target, given).item() * len(target)
             right: Tensor | None = None if self.loss.right is None else self.loss.right(output, target)
             correct += 0 if right is None else int(right.sum())
-            seen(output, target, right)
+            shown = output.cpu() if isinstance(output, Tensor) else output
+            seen(shown, target.cpu(), None if right is None else right.cpu())
         return total / len(y), None if self.loss.right is None else correct / y.size
 
 
-def tensors_of(x: Inputs) -> X:
-    """As torch has it."""
+def tensors_of(x: Inputs, device: torch.device | None = None) -> X:
+    """As torch has it, on a device; None: on the processor."""
     if isinstance(x, Fields):
-        return {name: torch.from_numpy(array) for name, array in x.items()}
-    return torch.from_numpy(x)
+        return {name: torch.from_numpy(array).to(device) for name, array in x.items()}
+    return torch.from_numpy(x).to(device)
 
 
 def applied(module: nn.Module, x: X) -> Any:

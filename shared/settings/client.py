@@ -34,6 +34,9 @@ class ClientSettings(Section):
     graph_digest: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = Field(
         "", description="of the one graph to train with onnx (edgeflock export --digest); empty: the server's"
     )
+    accelerator: Annotated[str, Field(pattern=r"^((cuda|xpu)(:\d+)?|mps)?$")] = Field(
+        "", description="where torch trains: cuda, cuda:1, mps, xpu; empty: the processor"
+    )
     threads: Annotated[int, Field(ge=1)] = 1
     shards: list[str] = Field(
         [], description="in place of data: name=data of each shard that it holds, for runs of tasks"

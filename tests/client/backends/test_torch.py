@@ -5,7 +5,9 @@ import pytest
 import torch
 
 from edgeflock.client.backends.torch import TorchBackend
+from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model import torch_module
+from edgeflock.shared.model.torch_module import FlatModule
 from tests.client.backends import drawing
 
 X = np.random.default_rng(0).random((8, 6), np.float32)
@@ -34,3 +36,25 @@ def test_a_module_that_draws_none_is_not_held_up(monkeypatch: pytest.MonkeyPatch
     first = gradients(backend, 1)
     monkeypatch.delattr(torch_module, "_RANDOM")  # the process has one, for whoever draws
     assert gradients(backend, 2) == first * 2
+
+
+@pytest.mark.parametrize("accelerator", ["cuda", "mps"])
+def test_an_accelerator_computes_the_same_gradients_or_says_that_it_is_not_there(
+    accelerator: str,
+) -> None:
+    path = "edgeflock.client.zoo:ResNetBN"
+    there = torch.cuda.is_available() if accelerator == "cuda" else torch.backends.mps.is_available()
+    if not there:
+        wanted = rf"client\.accelerator = '{accelerator}'.*cannot use it here.*leave it out"
+        with pytest.raises(ConfigError, match=wanted):
+            TorchBackend(path, "cross_entropy", threads=0, accelerator=accelerator)
+        return
+    here, far = (TorchBackend(path, "cross_entropy", threads=0, accelerator=one) for one in ("", accelerator))
+    theta = FlatModule(path, "cross_entropy").theta()
+    x, y = np.random.default_rng(0).random((8, 3, 32, 32), np.float32), np.arange(8) % 10
+    usual, other = here.gradient(theta, x, y), far.gradient(theta, x, y)
+    assert accelerator in far.name
+    assert np.linalg.norm(usual.gradient - other.gradient) < 1e-3 * np.linalg.norm(usual.gradient)
+    np.testing.assert_allclose(usual.statistics, other.statistics, rtol=1e-3, atol=1e-4)
+    outputs, others = (one.predictor(theta)(x)[0] for one in (here, far))
+    np.testing.assert_allclose(outputs, others, rtol=1e-2, atol=1e-2)

@@ -4,6 +4,7 @@ import importlib.util
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from edgeflock.client.run import choosing
 from edgeflock.client.run.choosing import choose
@@ -65,6 +66,15 @@ def test_a_pinned_graph_is_for_onnx(installed: set[str]) -> None:
     assert choose(ClientSettings(graph_digest=digest), ZOO) == "onnx"
     with pytest.raises(ConfigError, match="client.graph_digest pins a graph, and .* 'torch' takes none"):
         choose(ClientSettings(graph_digest=digest, backend="torch"), ZOO)
+
+
+def test_an_accelerator_is_torchs(installed: set[str]) -> None:
+    installed.update(BOTH)
+    assert choose(ClientSettings(accelerator="cuda", backend="torch"), ZOO) == "torch"
+    with pytest.raises(ConfigError, match="client.accelerator = 'cuda' is of torch, and onnx trains here"):
+        choose(ClientSettings(accelerator="cuda", backend="onnx"), ZOO)
+    with pytest.raises(ValidationError, match="accelerator"):
+        ClientSettings(accelerator="quantum")
 
 
 @pytest.mark.parametrize(
