@@ -31,6 +31,9 @@ from edgeflock.shared.model.start import Start, generate
 
 _EXAMPLES = 8
 
+_ALIGNED = 64
+"""Entries between tensors on an accelerator: its kernels want the first of each at an address of its kind."""
+
 _RANDOM = threading.RLock()
 
 Make = Callable[[], nn.Module]
@@ -61,25 +64,46 @@ class FlatModule:
         named = _tensors(self.module)
         self.layout = Layout.of((name, tensor.shape, buffer) for name, tensor, buffer in named)
         self.device = named[0][1].device if named else torch.device("cpu")
-        self._theta = torch.zeros(self.layout.size, device=self.device)
-        self._gradient = torch.zeros(self.layout.parameters.size, device=self.device)
-        for (_, tensor, buffer), where in zip(named, self.layout.tensors, strict=True):
-            place = slice(where.start, where.stop)
+        here = self.device.type == "cpu"
+        sizes = [where.stop - where.start for where in self.layout.tensors]
+        lengths = np.array([size if here else -(-size // _ALIGNED) * _ALIGNED for size in sizes])
+        starts = np.cumsum(lengths) - lengths
+        self._theta = torch.zeros(int(lengths.sum()), device=self.device)
+        self._gradient = torch.zeros_like(self._theta)
+        for (_, tensor, buffer), where, start, size in zip(
+            named, self.layout.tensors, starts.tolist(), sizes, strict=True
+        ):
+            place = slice(start, start + size)
             self._theta[place] = tensor.detach().flatten()
             tensor.data = self._theta[place].view(where.shape)
             if not buffer:
                 tensor.grad = self._gradient[place].view(where.shape)
+        self._places: Tensor | None = None
+        """Where the entries of theta lie, if not one behind the other."""
+        if not here:
+            places = np.concatenate(
+                [np.arange(size) + start for size, start in zip(sizes, starts, strict=True)]
+            )
+            self._places = torch.tensor(places, device=self.device)
 
     def theta(self) -> NDArray[np.float32]:
         """float32 [P + B], a copy."""
-        return self._theta.numpy(force=True).copy()
+        return self._read(self._theta, 0, self.layout.size).copy()
+
+    def _read(self, vector: Tensor, start: int, stop: int) -> NDArray[np.float32]:
+        """Entries of theta or of its gradient; on the processor a view."""
+        place = slice(start, stop)
+        found: NDArray[np.float32] = vector[place if self._places is None else self._places[place]].numpy(
+            force=True
+        )
+        return found
 
     def _move(self, theta: NDArray[np.float32], start: int = 0) -> None:
         """Have the module at theta, float32 [P + B], from this entry on."""
-        if self.device.type == "cpu":
+        if self._places is None:
             self._theta.numpy()[start:] = theta[start:]
         else:
-            self._theta[start:] = torch.tensor(theta[start:], device=self.device)
+            self._theta[self._places[start:]] = torch.tensor(theta[start:], device=self.device)
 
     def at(self, theta: NDArray[np.float32]) -> nn.Module:
         """The module at theta, float32 [P + B], ready to predict, until the next call."""
@@ -141,13 +165,11 @@ class FlatModule:
         loss = self.loss_of(output if temperature == 1 else output / temperature, target, given)
         right = self.right_of(output, target)
         loss.backward()  # type: ignore[no-untyped-call]
-        trained = self._gradient.numel()
-        statistics = self._theta[trained:].numpy(force=True).copy()
+        trained = self.layout.parameters.size
+        statistics = self._read(self._theta, trained, self.layout.size).copy()
         self._move(theta, trained)
-        return Gradient(
-            *(loss.item(), self._gradient.numpy(force=True), statistics),
-            None if right is None else right.item(),
-        )
+        gradient = self._read(self._gradient, 0, trained)
+        return Gradient(loss.item(), gradient, statistics, None if right is None else right.item())
 
     @torch.no_grad()
     def spread(self, theta: NDArray[np.float32], x: Inputs) -> float:
