@@ -108,11 +108,9 @@ def _serve(pipe: Connection, directory: str, port: int, *more: str) -> None:
     """The server process. Sends None before it opens the journal and an Opened once it listens."""
 
     async def main() -> None:
-        settings = [
-            *EXACT,
-            f"coordination.window={REGIME.window}",
-            f"coordination.learning_rate={REGIME.learning_rate}",
-        ]
+        settings = [*EXACT, f"coordination.window={REGIME.window}"]
+        if "coordination.mode=elastic" not in more:
+            settings.append(f"coordination.learning_rate={REGIME.learning_rate}")
         settings += [f"coordination.rule={REGIME.rule}", f"run.snapshot_every={SNAPSHOT_EVERY}"]
         config = parse(overrides=["run.open=true", "model.data=", *settings, *more])
         pipe.send(None)

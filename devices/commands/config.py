@@ -1,8 +1,21 @@
-"""`edgeflock config`: every setting with its default."""
+"""`edgeflock config`: every setting with its default, and which do not go together."""
+
+from typing import Annotated
+
+import typer
 
 
-def config() -> None:
+def config(
+    matrix: Annotated[
+        bool, typer.Option("--matrix", help="Print which settings need others, and why.")
+    ] = False,
+) -> None:
     """Print every setting with its default, as a TOML file."""
+    if matrix:
+        from edgeflock.shared.settings.combinations import markdown
+
+        print(markdown(), end="")
+        return
     from edgeflock.shared.settings.config import describe
 
     print(describe())

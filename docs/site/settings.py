@@ -6,6 +6,7 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from edgeflock.shared.settings.combinations import markdown
 from edgeflock.shared.settings.config import Config
 
 _INTRODUCTION = """\
@@ -20,7 +21,14 @@ Later ones override earlier ones.
     --set run.port=9000              # on the command line
 
 `edgeflock config` prints all of them as a file. A wrong one is refused with its name, its value, where it was
-set and the nearest one that there is.
+set and the nearest one that there is. One that would do nothing is [refused as well](#what-goes-together).
+"""
+
+_TOGETHER = """\
+## What goes together
+
+A setting without a value stands for any that is not its default. It is refused without what it needs, so none
+that does nothing can be written. `edgeflock config --matrix` prints this table.
 """
 
 
@@ -37,7 +45,7 @@ def page() -> str:
             cells = (f"`{name}.{key}`", kind(field), f"`{default}`", escaped(field.description or ""))
             lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
-    return "\n".join(lines)
+    return "\n".join([*lines, _TOGETHER, markdown()])
 
 
 def kind(field: FieldInfo) -> str:

@@ -64,39 +64,30 @@ class FlatModule:
         named = _tensors(self.module)
         self.layout = Layout.of((name, tensor.shape, buffer) for name, tensor, buffer in named)
         self.device = named[0][1].device if named else torch.device("cpu")
-        here = self.device.type == "cpu"
+        every = 1 if self.device.type == "cpu" else _ALIGNED
         sizes = [where.stop - where.start for where in self.layout.tensors]
-        lengths = np.array([size if here else -(-size // _ALIGNED) * _ALIGNED for size in sizes])
-        starts = np.cumsum(lengths) - lengths
-        self._theta = torch.zeros(int(lengths.sum()), device=self.device)
+        starts = [0, *np.cumsum([-(-size // every) * every for size in sizes]).tolist()]
+        self._theta = torch.zeros(starts.pop(), device=self.device)
         self._gradient = torch.zeros_like(self._theta)
-        for (_, tensor, buffer), where, start, size in zip(
-            named, self.layout.tensors, starts.tolist(), sizes, strict=True
-        ):
-            place = slice(start, start + size)
+        parts = [slice(start, start + size) for start, size in zip(starts, sizes, strict=True)]
+        self._places: Tensor | None = None
+        if every > 1:
+            self._places = torch.cat([torch.arange(p.start, p.stop, device=self.device) for p in parts])
+        """Where the entries of theta lie, if not one behind the other."""
+        for (_, tensor, buffer), where, place in zip(named, self.layout.tensors, parts, strict=True):
             self._theta[place] = tensor.detach().flatten()
             tensor.data = self._theta[place].view(where.shape)
             if not buffer:
                 tensor.grad = self._gradient[place].view(where.shape)
-        self._places: Tensor | None = None
-        """Where the entries of theta lie, if not one behind the other."""
-        if not here:
-            places = np.concatenate(
-                [np.arange(size) + start for size, start in zip(sizes, starts, strict=True)]
-            )
-            self._places = torch.tensor(places, device=self.device)
 
     def theta(self) -> NDArray[np.float32]:
         """float32 [P + B], a copy."""
-        return self._read(self._theta, 0, self.layout.size).copy()
+        return self._theta[self._where(0)].numpy(force=True).copy()
 
-    def _read(self, vector: Tensor, start: int, stop: int) -> NDArray[np.float32]:
-        """Entries of theta or of its gradient; on the processor a view."""
+    def _where(self, start: int, stop: int | None = None) -> slice | Tensor:
+        """The places of these entries of theta, or of its gradient."""
         place = slice(start, stop)
-        found: NDArray[np.float32] = vector[place if self._places is None else self._places[place]].numpy(
-            force=True
-        )
-        return found
+        return place if self._places is None else self._places[place]
 
     def _move(self, theta: NDArray[np.float32], start: int = 0) -> None:
         """Have the module at theta, float32 [P + B], from this entry on."""
@@ -166,9 +157,9 @@ class FlatModule:
         right = self.right_of(output, target)
         loss.backward()  # type: ignore[no-untyped-call]
         trained = self.layout.parameters.size
-        statistics = self._read(self._theta, trained, self.layout.size).copy()
+        statistics = self._theta[self._where(trained)].numpy(force=True).copy()
         self._move(theta, trained)
-        gradient = self._read(self._gradient, 0, trained)
+        gradient = self._gradient[self._where(0, trained)].numpy(force=True)
         return Gradient(loss.item(), gradient, statistics, None if right is None else right.item())
 
     @torch.no_grad()

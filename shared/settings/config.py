@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Mapping
 from typing import Self
 
-from pydantic import model_validator
+from pydantic import ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from edgeflock.shared.settings.choices import Tables
 from edgeflock.shared.settings.client import ClientConfigSettings, ClientSettings
+from edgeflock.shared.settings.combinations import Row, refused
 from edgeflock.shared.settings.coordination import ELASTIC, CoordinationSettings, DefenceSettings
 from edgeflock.shared.settings.limits import LimitSettings
 from edgeflock.shared.settings.model import ARRAYS, ModelSettings
@@ -54,7 +56,8 @@ class Config(Section):
                 )
             given = {**given, "model": {"data": "", **given["model"]}}
             how = given.get("coordination", {})
-            given["coordination"] = {"learning_rate": 1.0, **how} if isinstance(how, dict) else how
+            if isinstance(how, dict) and how.get("mode") != ELASTIC:
+                given["coordination"] = {"learning_rate": 1.0, **how}
         given = _with_optimizer(given)
         downlink = given.get("downlink", {})
         if not isinstance(downlink, dict):
@@ -68,50 +71,17 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
-        elastic = self.coordination.mode == ELASTIC
-        if elastic and self.downlink.mode != "exact":
-            raise ValueError(
-                f"downlink.mode = {self.downlink.mode!r}: elastic averaging asks for parts of the model; "
-                'set it to "exact", or leave it out'
-            )
-        if self.scale.shards and self.downlink.mode != "exact":
-            raise ValueError(
-                f"downlink.mode = {self.downlink.mode!r} compares all of the model with what each device "
-                f'holds, and scale.shards = {self.scale.shards} spreads it; set "exact", or leave it out'
-            )
-        if elastic and self.optimizer != OptimizerSettings():
-            raise ValueError(
-                f"optimizer.kind = {self.optimizer.kind!r}: in elastic averaging devices step, and the "
-                "server goes towards them; leave [optimizer] out"
-            )
-        if elastic and self.compression.threshold:
-            raise ValueError(
-                f"compression.threshold = {self.compression.threshold:g} is of gradients; leave it at 0 in "
-                "elastic averaging"
-            )
+        if wrong := [_line_of(row, self) for row in refused(self)]:
+            raise ValidationError.from_exception_data("settings", wrong)
         self.optimizer.end(self.run.updates)
-        run = self.run
-        own = {
-            "run.local_momentum": 0.0 if elastic else run.local_momentum,
-            "run.proximal": run.proximal,
-            "run.local_optimizer": "" if run.local_optimizer == "sgd" else run.local_optimizer,
-        }
-        if run.local_optimizer == ADAFACTOR:
-            del own["run.local_optimizer"]
-        for key, value in own.items():
-            if value and elastic:
-                raise ValueError(f"{key} = {value!r} is not for elastic averaging; leave it out")
-            if value and run.local_steps == 1:
-                raise ValueError(
-                    f"{key} = {value!r} is for a device's own steps, and it takes none with run.local_steps "
-                    "= 1; raise that"
-                )
-        if run.local_optimizer != "sgd" and run.local_momentum:
-            raise ValueError(
-                f"run.local_momentum = {run.local_momentum:g} does not go with run.local_optimizer = "
-                f'"{run.local_optimizer}"; leave it at 0'
-            )
         return self
+
+
+def _line_of(row: Row, config: Config) -> InitErrorDetails:
+    """What a row says of these settings, at the setting that it is of."""
+    section, _, key = row.key.partition(".")
+    reason = PydanticCustomError("combination", "{text}", {"text": f"it {row.why}; {row.remedy}"})
+    return InitErrorDetails(type=reason, loc=(section, key), input=getattr(getattr(config, section), key))
 
 
 def _with_optimizer(given: dict[str, object]) -> dict[str, object]:
@@ -133,8 +103,10 @@ def _with_optimizer(given: dict[str, object]) -> dict[str, object]:
             return given
     elif chosen != ADAFACTOR:
         return given
-    coordination = {"learning_rate": ADAFACTOR_RATE, **coordination}
-    run = {"local_optimizer": ADAFACTOR, "local_rate": coordination["learning_rate"], **run}
+    if coordination.get("mode") != ELASTIC:
+        coordination = {"learning_rate": ADAFACTOR_RATE, **coordination}
+    rate = coordination.get("learning_rate", ADAFACTOR_RATE)
+    run = {"local_optimizer": ADAFACTOR, "local_rate": rate, **run}
     return {**given, "run": run, "coordination": coordination}
 
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from edgeflock.shared.settings.choices import one_of_the_ends
 from edgeflock.shared.settings.settings import Section
@@ -80,81 +80,12 @@ class CoordinationSettings(Section):
         rule = usual.get(str(given.get("mode"))) if isinstance(given, dict) else None
         return {"rule": rule, **given} if isinstance(given, dict) and rule is not None else given
 
-    @field_validator("mode")
-    @classmethod
-    def _goes_with_the_rule(cls, mode: str, info: ValidationInfo) -> str:
-        rule = info.data.get("rule")
-        if rule is not None and (mode == ELASTIC) != (rule == ELASTIC):
-            raise ValueError(
-                f'coordination.rule = {rule!r} does not go with it; leave the rule out, which is "elastic" '
-                "in elastic averaging and nowhere else"
-            )
-        return mode
-
-    @field_validator("base_batch")
-    @classmethod
-    def _is_not_for_elastic(cls, batch: int, info: ValidationInfo) -> int:
-        if batch and info.data.get("mode") == ELASTIC:
-            raise ValueError("in elastic averaging every update counts by coordination.alpha; set it to 0")
-        return batch
-
-    @field_validator("gate")
-    @classmethod
-    def _is_not_for_rounds(cls, gate: str, info: ValidationInfo) -> str:
-        if gate and info.data.get("mode") == "rounds":
-            raise ValueError(
-                'in rounds nobody is ahead of anybody; set coordination.gate = "", or '
-                'coordination.mode = "async"'
-            )
-        return gate
-
-    @field_validator("aggregate")
-    @classmethod
-    def _is_for_rounds(cls, aggregate: str, info: ValidationInfo) -> str:
-        if aggregate != "mean" and info.data.get("mode") not in ("rounds", None):
-            raise ValueError(
-                'only rounds have several updates to compare; set coordination.mode = "rounds", or '
-                'coordination.aggregate = "mean"'
-            )
-        return aggregate
-
     @model_validator(mode="after")
-    def _is_of_use(self) -> Self:
-        """Modes of other packages may go by any of it."""
-        ours = ("async", "rounds", "buffer", ELASTIC)
-        for key, mode in (("quorum", "rounds"), ("buffer", "buffer")):
-            value = getattr(self, key)
-            if value != type(self).model_fields[key].default and self.mode in ours and self.mode != mode:
-                raise ValueError(
-                    f"{key} = {value} does nothing with mode = {self.mode!r}: set mode = {mode!r}, or leave "
-                    f"{key} out"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _has_what_a_cohort_needs(self) -> Self:
-        if self.cohort and (self.mode != "rounds" or self.tasks):
-            told = f"tasks = {self.tasks}" if self.tasks else f"mode = {self.mode!r}"
-            raise ValueError(
-                f'cohort = {self.cohort} says who takes part in a round: set mode = "rounds" without tasks, '
-                f"not {told}, or leave it out"
-            )
+    def _fits_the_cohort(self) -> Self:
         if self.quorum > self.cohort > 0:
             raise ValueError(
                 f"quorum = {self.quorum} are more than the cohort = {self.cohort} that take part in a round"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _has_what_tasks_need(self) -> Self:
-        if self.tasks and self.mode != "rounds":
-            raise ValueError(f'tasks = {self.tasks} are of rounds: set mode = "rounds", not {self.mode!r}')
-        if self.tasks and self.quorum:
-            raise ValueError(
-                f"quorum = {self.quorum} counts devices, and rounds of tasks end by shards: set distinct"
-            )
-        if self.distinct and not self.tasks:
-            raise ValueError(f"distinct = {self.distinct} counts tasks: set tasks, or leave it out")
         return self
 
 

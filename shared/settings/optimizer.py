@@ -4,16 +4,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from edgeflock.shared.settings.choices import listed, one_of_the_ends
+from edgeflock.shared.settings.choices import one_of_the_ends
 from edgeflock.shared.settings.settings import Section
-
-_USE: dict[str, tuple[str, ...]] = {
-    "constant": (),
-    "step": ("period", "factor"),
-    "cosine": ("period",),
-    "plateau": ("factor", "patience"),
-}
-"""Our schedules -> what they go by. One of another package may go by all of it."""
 
 _LONGEST_MEMORY = 0.9999999
 """Beyond it a beta is 1 in float32."""
@@ -60,15 +52,7 @@ class OptimizerSettings(Section):
     )
 
     @model_validator(mode="after")
-    def _is_of_use(self) -> Self:
-        for key in ("period", "factor", "patience"):
-            users = [name for name, used in _USE.items() if key in used]
-            unused = self.schedule in _USE and self.schedule not in users
-            if unused and getattr(self, key) != type(self).model_fields[key].default:
-                raise ValueError(
-                    f"{key} = {getattr(self, key):g} does nothing with schedule = {self.schedule!r}: set "
-                    f"schedule = {listed(users)}, or leave {key} out"
-                )
+    def _fades(self) -> Self:
         if self.beta1 > _LONGEST_MEMORY:
             raise ValueError(
                 f"beta1 = {self.beta1!r} is 1 in float32, and nothing would ever fade; set "

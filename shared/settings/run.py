@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, field_validator
 
 from edgeflock.shared.settings.choices import one_of_the_ends
 from edgeflock.shared.settings.settings import Section, in_one_line
@@ -138,9 +138,7 @@ class ScaleSettings(Section):
 
     @field_validator("ray")
     @classmethod
-    def _is_for_shards(cls, ray: str, info: ValidationInfo) -> str:
-        if ray and not info.data.get("shards"):
-            raise ValueError("it is where shards are, and there are none; set scale.shards, or leave it out")
+    def _is_an_address(cls, ray: str) -> str:
         if ray not in ("", "auto") and not re.fullmatch(r"[^\s:/]+:[0-9]{1,5}", ray):
             raise ValueError("must be HOST:PORT of a cluster that this machine is in, auto, or empty")
         return ray

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from edgeflock.shared.codecs.sparse import CODINGS as INDEX_CODINGS
 from edgeflock.shared.codecs.values import CODINGS as VALUE_CODINGS
@@ -16,7 +16,7 @@ class CompressionSettings(Section):
     select: Annotated[float, Field(ge=0, le=1)] = Field(
         0.0,
         description="fraction of the gradient; 0: of P parameters the root of P, up to eight times as much "
-        "from a device that comes rarely",
+        "from a device that comes rarely or has large batches",
     )
     balance: Annotated[float, Field(ge=0, le=1)] = Field(
         0.5, description="tensors of n entries share the selection as n^balance"
@@ -58,22 +58,6 @@ class CompressionSettings(Section):
             return {"indices": "golomb", **given, "values": "codebook4"}
         return given
 
-    @field_validator("selection")
-    @classmethod
-    def _is_one_of_two(cls, selection: str, info: ValidationInfo) -> str:
-        for key in ("select", "threshold"):
-            if selection == "significance" and info.data.get(key):
-                raise ValueError(
-                    f"compression.{key} = {info.data[key]:g} is for a selection of the largest entries; "
-                    f'leave it at 0, or set compression.selection = "largest"'
-                )
-        return selection
-
-    @field_validator("values")
-    @classmethod
-    def _go_with_the_indices(cls, values: str, info: ValidationInfo) -> str:
-        return _going_together(values, info, "compression")
-
 
 class DownlinkSettings(Section):
     """What devices are sent."""
@@ -93,11 +77,6 @@ class DownlinkSettings(Section):
     indices: Annotated[str, one_of(INDEX_CODINGS)] = "grid"
     values: Annotated[str, one_of(VALUE_CODINGS)] = Field("scale", validate_default=True)
 
-    @field_validator("values")
-    @classmethod
-    def _go_with_the_indices(cls, values: str, info: ValidationInfo) -> str:
-        return _going_together(values, info, "downlink")
-
 
 class InjectionSettings(Section):
     """Samples that devices share with each other, where their owners agree (client.share)."""
@@ -106,17 +85,6 @@ class InjectionSettings(Section):
         0.0, description="part of the devices that share, a step"
     )
     beta: Annotated[float, Field(ge=0, le=1)] = Field(0.0, description="part of their batch that they share")
-
-
-def _going_together(values: str, info: ValidationInfo, section: str) -> str:
-    """`values`, if they may go with the section's indices: signs travel once, with these or with those."""
-    indices = info.data.get("indices")
-    if indices is None or (indices == "grid") == (values == "scale"):
-        return values
-    raise ValueError(
-        f'indices = "grid" and values = "scale" go together only, not {indices!r} and {values!r}; '
-        f'set both {section}.indices = "grid" and {section}.values = "scale", or neither'
-    )
 
 
 def _is_one(select: object) -> bool:

@@ -152,7 +152,7 @@ async def test_alpha_is_no_learning_rate_that_operators_change(tmp_path: Path) -
     rate = "coordination.learning_rate=0.2"
     async with hosting(tmp_path, rate, admin_token=ADMIN) as hosted, operating(hosted.port) as admin:
         assert (await admin.post("/v1/learning_rate", {"value": 0.5}))[0] == 200
-    settings = (*ELASTIC, "run.updates=30", rate)
+    settings = (*ELASTIC, "run.updates=30")
     async with hosting(tmp_path, *settings, admin_token=ADMIN) as hosted, operating(hosted.port) as admin:
         assert hosted.engine.parameters.regime.learning_rate == 0.2
         status, told = await admin.post("/v1/learning_rate", {"value": 0.5})

@@ -10,7 +10,9 @@ from edgeflock.shared.settings.config import parse
 
 @pytest.mark.parametrize("name", RULES)
 def test_every_rule_can_be_set(name: str) -> None:
-    assert parse(overrides=[f"coordination.rule={name}"], tables=CHOICES).coordination.rule == name
+    mode = "elastic" if name == "elastic" else "async"
+    settings = [f"coordination.rule={name}", f"coordination.mode={mode}"]
+    assert parse(overrides=settings, tables=CHOICES).coordination.rule == name
 
 
 @pytest.mark.parametrize(

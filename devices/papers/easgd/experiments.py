@@ -7,6 +7,7 @@ from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.papers.easgd.settings import (
     BATCH,
     CHUNK,
+    EASGD,
     LINKS,
     METHODS,
     NODES,
@@ -63,12 +64,10 @@ def _fleet(task: Task, method: Method, link: str, steps: int, evaluations: int, 
         "run": {
             "updates": updates,
             "batch": BATCH,
-            "local_rate": task.rate,
             "keep_updates": False,
             "recover": False,
         },
         "model": {"module": task.module, "data": data[task.name]},
-        "coordination": {"learning_rate": task.rate},
         "fleet": {
             "devices": NODES,
             "data": data[task.name],
@@ -84,7 +83,8 @@ def _fleet(task: Task, method: Method, link: str, steps: int, evaluations: int, 
             }
         },
     }
-    for path, value in (AS_PUBLISHED | method.settings).items():
+    rate = "run.local_rate" if method in (EASGD, STAGGERED) else "coordination.learning_rate"
+    for path, value in (AS_PUBLISHED | method.settings | {rate: task.rate}).items():
         section, _, key = path.partition(".")
         sections.setdefault(section, {})[key] = value
     return FleetFile.model_validate(sections, context=CHOICES)

@@ -192,11 +192,12 @@ def _fleet(game: Game, agent: Agent, workers: int, seconds: float, evaluations: 
     if not elastic:
         sections["optimizer"] = {"schedule": "cosine", "by": "seconds", "period": seconds}
     if agent is not DEFAULT:
-        sections["coordination"]["learning_rate"] = agent.method.rate
         settings = AS_PUBLISHED | settings
     if elastic:
         sections["coordination"]["alpha"] = 0.9 / devices
         sections["coordination"]["chunk"] = game.chunk if agent.staggered else 0
+    elif agent is not DEFAULT:
+        sections["coordination"]["learning_rate"] = agent.method.rate
     for path, value in settings.items():
         section, _, key = path.partition(".")
         sections.setdefault(section, {})[key] = value

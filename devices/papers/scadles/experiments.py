@@ -57,7 +57,7 @@ def speed_up(folder: str, scale: Scale, rates: Rates) -> Iterator[Experiment]:
     for task in TASKS:
         for distribution in DISTRIBUTIONS:
             for method in (DDL, SCADLES, ADAPTIVE, LOCAL):
-                yield _synchronous(f"speed-up, {task.name}", task, distribution, method, folder, scale, rates)
+                yield _run(f"speed-up, {task.name}", task, distribution, method, folder, scale, rates)
 
 
 def grid(folder: str, scale: Scale) -> Iterator[Experiment]:
@@ -74,10 +74,9 @@ def grid(folder: str, scale: Scale) -> Iterator[Experiment]:
             if task is MNIST:
                 methods += [ASYNC, ASYNC_SPARSE]
             for method in methods:
-                make = _synchronous if method in (DDL, SCADLES, LOCAL) else _asynchronous
                 for rate in RATES:
                     tried = replace(method, rate=rate)
-                    yield make(f"grid, {task.name}", task, distribution, tried, folder, scale, {})
+                    yield _run(f"grid, {task.name}", task, distribution, tried, folder, scale, {})
 
 
 def growing(folder: str, scale: Scale, rates: Rates) -> Iterator[Experiment]:
@@ -89,7 +88,7 @@ def growing(folder: str, scale: Scale, rates: Rates) -> Iterator[Experiment]:
         for part in (0.1, 0.5):
             extra = MNIST.step_ms * part / BATCH
             kind: dict[str, object] = {"step_ms": MNIST.step_ms * (1 - part), "sample_ms": extra}
-            made = _synchronous("growing", MNIST, distribution, SCADLES, folder, scale, rates, {"all": kind})
+            made = _run("growing", MNIST, distribution, SCADLES, folder, scale, rates, {"all": kind})
             yield replace(made, name=f"{distribution} {part:g}")
 
 
@@ -141,7 +140,7 @@ def compression(folder: str, scale: Scale, rates: Rates) -> Iterator[Experiment]
             for delta in DELTAS:
                 settings = {**ROUNDS, "compression.select": ratio, "compression.threshold": delta}
                 method = Method(SCADLES.name, settings, SCADLES.rate)
-                made = _synchronous(part, task, "S1'", method, folder, scale, rates)
+                made = _run(part, task, "S1'", method, folder, scale, rates)
                 yield replace(made, name=f"CR {ratio:g}, delta {delta:g}")
 
 
@@ -190,16 +189,15 @@ def asynchronous(folder: str, scale: Scale, rates: Rates) -> Iterator[Experiment
     part, task = f"asynchronous, {MNIST.name}", MNIST
     for distribution in DISTRIBUTIONS:
         for method in (ASYNC, ASYNC_SPARSE):
-            yield _asynchronous(part, task, distribution, method, folder, scale, rates)
+            yield _run(part, task, distribution, method, folder, scale, rates)
         seconds = rounds_of(task, distribution, SCADLES, scale) * task.step_ms / 1000
         kinds: Kinds = {"fast": {"share": 3}, "slow": {"share": 1, "step_ms": SLOWER * task.step_ms}}
         for method in (SCADLES, ADAPTIVE, ASYNC, ASYNC_SPARSE):
-            make = _synchronous if method in (SCADLES, ADAPTIVE) else _asynchronous
-            made = make(part, task, distribution, method, folder, scale, rates, kinds, seconds)
+            made = _run(part, task, distribution, method, folder, scale, rates, kinds, seconds)
             yield replace(made, name=f"{made.name}, stragglers")
 
 
-def _synchronous(
+def _run(
     part: str,
     task: Task,
     distribution: str,
@@ -210,9 +208,11 @@ def _synchronous(
     kinds: Kinds | None = None,
     seconds: float = 0.0,
 ) -> Experiment:
-    """A run of so many rounds, or of so many virtual seconds."""
+    """A run of so many rounds, or virtual seconds; asynchronous ones last as long as SCADLES' rounds."""
     method = replace(method, rate=_rate(method, task, distribution, rates))
     rounds = rounds_of(task, distribution, method, scale)
+    if method.name in (ASYNC.name, ASYNC_SPARSE.name) and not seconds:
+        seconds = rounds_of(task, distribution, SCADLES, scale) * task.step_ms / 1000
     every = max(1, rounds // scale.evaluations[task.name])
     if seconds:
         rounds, every = 0, max(1, every // SLOWER)
@@ -222,22 +222,6 @@ def _synchronous(
     made: Kinds = {name: {**common, **kind} for name, kind in (kinds or {"all": {}}).items()}
     file = _fleet(method, task.module, f"npz:{folder}/{task.data}", rounds, every, made, DEVICES, seconds)
     return Experiment(part, f"{distribution} {method.name}", method, file)
-
-
-def _asynchronous(
-    part: str,
-    task: Task,
-    distribution: str,
-    method: Method,
-    folder: str,
-    scale: Scale,
-    rates: Rates,
-    kinds: Kinds | None = None,
-    seconds: float = 0.0,
-) -> Experiment:
-    """A run of as many virtual seconds as the synchronous one's rounds take."""
-    seconds = seconds or rounds_of(task, distribution, SCADLES, scale) * task.step_ms / 1000
-    return _synchronous(part, task, distribution, method, folder, scale, rates, kinds, seconds)
 
 
 def _rate(method: Method, task: Task, distribution: str, rates: Rates) -> float:

@@ -36,8 +36,11 @@ def test_who_waits_is_sent_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        (["coordination.mode=async"], 'cohort = 2 says who takes part in a round: set mode = "rounds"'),
-        (["coordination.tasks=3"], "without tasks, not tasks = 3"),
+        (
+            ["coordination.mode=async"],
+            "it is how many devices take part in a round; set coordination.mode = 'rounds'",
+        ),
+        (["coordination.tasks=3"], "it says who takes part, and of tasks all do; set coordination.tasks = 0"),
         (["coordination.quorum=3"], "quorum = 3 are more than the cohort = 2"),
         (["coordination.turns=0"], "coordination.turns = '0'"),
         (["coordination.cohort=-1"], "coordination.cohort = '-1'"),

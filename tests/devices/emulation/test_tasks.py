@@ -124,9 +124,15 @@ def test_local_steps_stop_where_the_round_ends(tmp_path: Path) -> None:
         (["fleet.holds=9"], "fleet.holds = 9: there are only 8 shards"),
         (["coordination.tasks=0", "fleet.holds=2"], "fleet.holds = 2 is of a run of tasks"),
         (["devices.fast.rate=5"], "a stream is one device's alone"),
-        (["coordination.mode=async"], "tasks = 3 are of rounds"),
-        (["coordination.quorum=2"], "rounds of tasks end by shards: set distinct"),
-        (["coordination.tasks=0", "coordination.distinct=2"], "distinct = 2 counts tasks"),
+        (
+            ["coordination.mode=async"],
+            "it is how many shards a device computes in a round; set coordination.mode",
+        ),
+        (["coordination.quorum=2"], "it counts devices; tasks have coordination.distinct"),
+        (
+            ["coordination.tasks=0", "coordination.distinct=2"],
+            "it is how many tasks end a round; set coordination.tasks",
+        ),
         (["coordination.order=spiral"], "'cyclic', 'staircase', 'random' or 'adaptive'"),
         (["coordination.tasks=-1"], "coordination.tasks = '-1'"),
     ],

@@ -198,7 +198,6 @@ def chosen(rule: str, kind: str, data: st.DataObject) -> list[str]:
         "coordination.rule": rule,
         "coordination.learning_rate": 0.1,
         "coordination.window": data.draw(st.sampled_from([6, 300])),
-        "coordination.deadline": 1.0,
         "coordination.average": data.draw(st.sampled_from([0, 8])),
         "coordination.base_batch": data.draw(st.sampled_from([0, 10])),
         "optimizer.kind": kind,
@@ -214,6 +213,7 @@ def chosen(rule: str, kind: str, data: st.DataObject) -> list[str]:
     if mode == "buffer":
         settings["coordination.buffer"] = 3
     if mode == "rounds":
+        settings["coordination.deadline"] = 1.0
         settings["coordination.aggregate"] = data.draw(st.sampled_from(["mean", "median", "trimmed", "krum"]))
     return [f"{key}={value}" for key, value in settings.items()]
 
