@@ -67,9 +67,9 @@ _ROW = 1_000_000_000
 _SHARED = 1 << 24
 """Bytes of a record of shared samples; of what shape they are, only devices know."""
 
-_SELECT_INTERVAL = 5
-"""Versions between two updates of a device, as five devices at work have them, up to which it sends the root
-of P entries.
+_SELECT_SAMPLES = 50
+"""Samples that a fleet learns from between two updates of a device, as five devices with batches of 10 do, up
+to which the device sends the root of P entries.
 """
 
 
@@ -105,9 +105,13 @@ def snapshot_bytes(config: Config, layout: Layout) -> int:
 
 
 def select_interval(config: Config) -> int:
-    """Versions between two updates of a device up to which it sends no more than usual; 0: it never does."""
+    """Versions between two updates of a device up to which it sends no more than usual; 0: it never does.
+
+    A gradient of more samples has less noise, and more of its entries are worth their bytes
+    (docs/compression.md).
+    """
     always = config.compression.select or Regime.of(config).rounds or config.coordination.mode == ELASTIC
-    return 0 if always else _SELECT_INTERVAL
+    return 0 if always else max(1, _SELECT_SAMPLES // config.run.batch)
 
 
 def check_limits(config: Config, layout: Layout) -> None:
