@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.descent import KINDS, Regime
 from edgeflock.server.engine.admission import EXPANSION_PER_ENTRY
+from edgeflock.shared.environments import is_environment
 from edgeflock.shared.errors import ConfigError, Malformed
 from edgeflock.shared.model.chunks import MOST_CHUNKS, chunks
 from edgeflock.shared.model.layout import Layout
@@ -67,7 +68,8 @@ _ROW = 1_000_000_000
 _SHARED = 1 << 24
 """Bytes of a record of shared samples; of what shape they are, only devices know."""
 
-_SELECT_SAMPLES = 50
+_USUAL_BATCH = 10
+_SELECT_SAMPLES = 5 * _USUAL_BATCH
 """Samples that a fleet learns from between two updates of a device, as five devices with batches of 10 do, up
 to which the device sends the root of P entries.
 """
@@ -108,10 +110,11 @@ def select_interval(config: Config) -> int:
     """Versions between two updates of a device up to which it sends no more than usual; 0: it never does.
 
     A gradient of more samples has less noise, and more of its entries are worth their bytes
-    (docs/compression.md).
+    (docs/compression.md); but steps in an environment follow each other.
     """
     always = config.compression.select or Regime.of(config).rounds or config.coordination.mode == ELASTIC
-    return 0 if always else max(1, _SELECT_SAMPLES // config.run.batch)
+    batch = _USUAL_BATCH if is_environment(config.model.data) else config.run.batch
+    return 0 if always else max(1, _SELECT_SAMPLES // batch)
 
 
 def check_limits(config: Config, layout: Layout) -> None:
