@@ -70,8 +70,8 @@ _SHARED = 1 << 24
 
 _USUAL_BATCH = 10
 _SELECT_SAMPLES = 5 * _USUAL_BATCH
-"""Samples that a fleet learns from between two updates of a device, as five devices with batches of 10 do, up
-to which the device sends the root of P entries.
+"""A device sends the root of P entries while its fleet learns from up to so many samples between two of its
+updates, as five devices do.
 """
 
 
