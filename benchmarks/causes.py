@@ -31,7 +31,7 @@ from edgeflock.client.data.stream_disk import Persistence
 from edgeflock.devices.emulation import config
 from edgeflock.devices.emulation.fleet import Given, Prepared, prepare, run_fleet
 from edgeflock.devices.papers.machine import machine
-from edgeflock.server.operations.listeners import Listening
+from edgeflock.server.monitoring.listeners import Listening
 from edgeflock.shared.data.datasets import Dataset, joined
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.protocol.frames import Finding, FindingKind

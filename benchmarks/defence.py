@@ -33,7 +33,7 @@ from edgeflock.client.backends import Backend
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.emulation.fleet import Given, Prepared, prepare, run_fleet
 from edgeflock.server.choices import CHOICES
-from edgeflock.server.operations.listeners import Applied, Listening
+from edgeflock.server.monitoring.listeners import Applied, Listening
 from edgeflock.server.trusting import set_apart
 from edgeflock.shared.data import datasets
 from edgeflock.shared.model.fields import rows as of_rows

@@ -38,8 +38,8 @@ from edgeflock.server.app import create_app
 from edgeflock.server.engine import Engine
 from edgeflock.server.engine.receipts import SEQUENCE_WINDOW
 from edgeflock.server.hosting import HostedRun
+from edgeflock.server.http.keys import DOORS, HOST
 from edgeflock.server.ledger import claimed
-from edgeflock.server.operations.keys import DOORS, HOST
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import REFUSALS
 from edgeflock.shared.model.layout import Layout

@@ -24,8 +24,8 @@ from benchmarks.plain import EXACT
 from edgeflock.devices.papers.machine import machine
 from edgeflock.server.app import create_app, listening
 from edgeflock.server.hosting import HostedRun
+from edgeflock.server.http.keys import HOST
 from edgeflock.server.ledger import Account, claimed
-from edgeflock.server.operations.keys import HOST
 from edgeflock.shared.settings.config import parse
 from tests.browser import Tab, browsing
 

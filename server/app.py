@@ -18,16 +18,9 @@ from edgeflock.server.doors import Doors, Terms
 from edgeflock.server.engine import Accepted
 from edgeflock.server.findings import Agreement
 from edgeflock.server.hosting import HostedRun
-from edgeflock.server.identity import Caller, Entry, Logins
-from edgeflock.server.ledger import JournalLost, shown
-from edgeflock.server.listening import listening_on
-from edgeflock.server.operations import actions, api, first_model, joining, metrics, page
-from edgeflock.server.operations.access import GATEWAY, authenticate, behind_gateway, caller_of, problem
-from edgeflock.server.operations.evaluation import Evaluator
-from edgeflock.server.operations.feed import Feed, flat_settings
-from edgeflock.server.operations.guarding import Guarding
-from edgeflock.server.operations.health import Health
-from edgeflock.server.operations.keys import (
+from edgeflock.server.http import actions, api, first_model, joining, metrics, page
+from edgeflock.server.http.access import GATEWAY, authenticate, behind_gateway, caller_of, problem
+from edgeflock.server.http.keys import (
     ASSETS,
     ATTEMPTS,
     AUDIT,
@@ -49,10 +42,17 @@ from edgeflock.server.operations.keys import (
     WATCHERS,
     WRITER,
 )
-from edgeflock.server.operations.listeners import Listeners
-from edgeflock.server.operations.revocations import turn_out
-from edgeflock.server.operations.trackers import Tracked, Trackers
-from edgeflock.server.operations.watchers import Watchers
+from edgeflock.server.http.revocations import turn_out
+from edgeflock.server.http.watchers import Watchers
+from edgeflock.server.identity import Caller, Entry, Logins
+from edgeflock.server.ledger import JournalLost, shown
+from edgeflock.server.listening import listening_on
+from edgeflock.server.monitoring.evaluation import Evaluator
+from edgeflock.server.monitoring.feed import Feed, flat_settings
+from edgeflock.server.monitoring.guarding import Guarding
+from edgeflock.server.monitoring.health import Health
+from edgeflock.server.monitoring.listeners import Listeners
+from edgeflock.server.monitoring.trackers import Tracked, Trackers
 from edgeflock.server.roster import Hub, Paces, Registry, Relay, Traffic
 from edgeflock.server.sessions import GatewayLine, Gateways, Host, OwnDesk, Session, Writer
 from edgeflock.server.standby import holding

@@ -4,8 +4,8 @@ from edgeflock.server.coordination import GATES, MODES
 from edgeflock.server.defence import DEFENCES
 from edgeflock.server.descent import AGGREGATES, RULES, SCHEDULES
 from edgeflock.server.descent import KINDS as OPTIMIZERS
-from edgeflock.server.operations.listeners import CALLBACKS
-from edgeflock.server.operations.trackers import KINDS
+from edgeflock.server.monitoring.listeners import CALLBACKS
+from edgeflock.server.monitoring.trackers import KINDS
 from edgeflock.server.publication import MODES as PUBLICATIONS
 from edgeflock.server.scheduling import ORDERS
 from edgeflock.shared.settings.choices import Tables

@@ -18,9 +18,9 @@ from aiohttp import web
 
 from edgeflock.server.descent import Place
 from edgeflock.server.hosting.line import line_of
+from edgeflock.server.http.access import problem
 from edgeflock.server.ledger import UNREACHABLE, JournalLost, Outage, Unreachable
 from edgeflock.server.listening import bound
-from edgeflock.server.operations.access import problem
 from edgeflock.shared.errors import EdgeflockError, Unavailable
 from edgeflock.shared.settings.config import Config
 

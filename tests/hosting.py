@@ -16,12 +16,12 @@ from edgeflock.server.engine.engine import Engine
 from edgeflock.server.gateway import Gateway, Place, Shown
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.hosting.line import authority_of
+from edgeflock.server.http.keys import DOORS, GATEWAYS, HEALTH, HOST, WRITER
 from edgeflock.server.identity import Audit, Register, own_certificate, pin_of_file, server_tls
 from edgeflock.server.ledger.claim import claimed
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.offered import OFFERED, keep_offered
-from edgeflock.server.operations.health import Health
-from edgeflock.server.operations.keys import DOORS, GATEWAYS, HEALTH, HOST, WRITER
+from edgeflock.server.monitoring.health import Health
 from edgeflock.server.roster.hub import Hub
 from edgeflock.server.roster.registry import Registry
 from edgeflock.server.roster.relay import Relay

@@ -33,7 +33,7 @@ from edgeflock.devices.emulation.fleet import prepare, run_fleet
 from edgeflock.devices.numbers import size
 from edgeflock.devices.results.curves import COLOURS
 from edgeflock.server.choices import CHOICES
-from edgeflock.server.operations.listeners import Listening
+from edgeflock.server.monitoring.listeners import Listening
 from edgeflock.shared.environments import Constants
 
 DEVICES = 15

@@ -24,7 +24,7 @@ from benchmarks.learning.tasks import TASKS, Task
 from edgeflock.devices.emulation.config import FleetFile, headcount
 from edgeflock.devices.emulation.fleet import Given, Prepared, prepare, run_fleet
 from edgeflock.server.choices import CHOICES
-from edgeflock.server.operations.listeners import Listening
+from edgeflock.server.monitoring.listeners import Listening
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.model.fields import rows
 from edgeflock.shared.protocol.frames import Evaluation

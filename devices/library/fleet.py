@@ -22,7 +22,7 @@ from edgeflock.devices.library.named import named
 from edgeflock.devices.library.result import Evaluated
 from edgeflock.devices.results.outcomes import Outcome
 from edgeflock.devices.results.sweep import Job, sweep
-from edgeflock.server.operations.listeners import Applied, Listening
+from edgeflock.server.monitoring.listeners import Applied, Listening
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError

@@ -59,7 +59,7 @@ class Result(Evaluated):
 
     def save(self, path: str | Path) -> None:
         """Write it as a safetensors file. Raises ConfigError if that cannot be written."""
-        from edgeflock.server.operations.saved import safetensors_of
+        from edgeflock.server.http.saved import safetensors_of
 
         named = self.model.name, self.version, self.run
         octets = safetensors_of(self.theta, self.layout, *named, self.beside, self.data)

@@ -17,9 +17,9 @@ from edgeflock.devices.library.result import Result
 from edgeflock.server.app import Serving, serving
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.hosting import Given, HostedRun, open_run
+from edgeflock.server.http.keys import EVALUATOR, HOST, LISTENERS, WRITER
 from edgeflock.server.identity import ADMIN_TOKEN
-from edgeflock.server.operations.keys import EVALUATOR, HOST, LISTENERS, WRITER
-from edgeflock.server.operations.listeners import Applied, Listening
+from edgeflock.server.monitoring.listeners import Applied, Listening
 from edgeflock.server.standby import Standby, standing_by
 from edgeflock.shared.errors import ConfigError, Diverged, EdgeflockError
 from edgeflock.shared.protocol.frames import Evaluation, Event, Finding

@@ -14,7 +14,7 @@ from edgeflock.devices.numbers import size
 from edgeflock.devices.projects.range_test import RangeTest
 from edgeflock.server.engine import check_limits
 from edgeflock.server.engine.welcome import welcome
-from edgeflock.server.episodes import EpisodeScores, check
+from edgeflock.server.monitoring.episodes import EpisodeScores, check
 from edgeflock.server.training_graph.export import export_model
 from edgeflock.server.weights import first_model
 from edgeflock.shared.environments import Constants, is_environment, open_environment

@@ -18,7 +18,7 @@ from edgeflock.server.descent import Regime
 from edgeflock.server.engine import check_limits
 from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.findings import REMEDY, Targets
-from edgeflock.server.scoring import Scores
+from edgeflock.server.monitoring.scoring import Scores
 from edgeflock.server.training_graph.export import export_model
 from edgeflock.server.weights import first_model
 from edgeflock.shared.data import datasets

@@ -53,7 +53,7 @@ class Job:
     def play(self, progress: Callable[[Evaluation], None]) -> dict[str, Any]:
         """Run it; how it ended: `ended`, `seed`, and more."""
         from edgeflock.devices.emulation.fleet import prepare, run_fleet
-        from edgeflock.server.operations.listeners import Listening
+        from edgeflock.server.monitoring.listeners import Listening
 
         prepared = prepare(self.file)
         told = Listening(on_evaluated=progress)

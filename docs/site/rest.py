@@ -6,8 +6,8 @@ from inspect import getdoc
 from aiohttp import web
 
 from docs.site.settings import escaped
-from edgeflock.server.operations import actions, api, first_model, joining, metrics
-from edgeflock.server.operations import page as browser
+from edgeflock.server.http import actions, api, first_model, joining, metrics
+from edgeflock.server.http import page as browser
 
 _INTRODUCTION = """\
 # HTTP

@@ -111,7 +111,7 @@ def serve() -> None:
     os.dup2(2, 1)  # an environment may print
     import torch
 
-    from edgeflock.server.episodes import EpisodeScores
+    from edgeflock.server.monitoring.episodes import EpisodeScores
     from edgeflock.shared.environments import open_environment
     from edgeflock.shared.model.torch_module import FlatModule
 

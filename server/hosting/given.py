@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from edgeflock.server.operations.listeners import Listening
+from edgeflock.server.monitoring.listeners import Listening
 from edgeflock.shared.data.datasets import Dataset
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from edgeflock.server.scoring import Own
+    from edgeflock.server.monitoring.scoring import Own
     from edgeflock.shared.model.torch_module import Make
 
 

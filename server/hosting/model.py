@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server import episodes, trusting
+from edgeflock.server import trusting
 from edgeflock.server.engine import check_limits
 from edgeflock.server.findings import Targets
 from edgeflock.server.hosting.episodes import EpisodeProcess
 from edgeflock.server.hosting.given import Given
-from edgeflock.server.operations.evaluation import Details, Evaluate
-from edgeflock.server.operations.guarding import Look
+from edgeflock.server.monitoring import episodes
+from edgeflock.server.monitoring.evaluation import Details, Evaluate
+from edgeflock.server.monitoring.guarding import Look
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset, Stored
 from edgeflock.shared.environments import is_environment, open_environment
@@ -31,7 +32,7 @@ from edgeflock.shared.settings.config import Config
 if TYPE_CHECKING:
     from torch import nn
 
-    from edgeflock.server.scoring import Scores
+    from edgeflock.server.monitoring.scoring import Scores
     from edgeflock.shared.model.torch_module import FlatModule
 
 
@@ -83,7 +84,7 @@ def _of_arrays(config: Config) -> Model:
 
 def _of_a_module(config: Config, given: Given, data: Description | None) -> Model:
     # torch takes seconds to import and only hosting needs it.
-    from edgeflock.server.scoring import Scores
+    from edgeflock.server.monitoring.scoring import Scores
     from edgeflock.server.weights import first_model
     from edgeflock.shared.model.torch_module import FlatModule
 

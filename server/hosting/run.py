@@ -18,6 +18,7 @@ from edgeflock.server.findings import REMEDY, Targets
 from edgeflock.server.hosting.given import NOTHING_AT_HAND, Given
 from edgeflock.server.hosting.line import authority_of, line_of
 from edgeflock.server.hosting.model import Model, model_of
+from edgeflock.server.http.saved import keep_best
 from edgeflock.server.identity import (
     ADMIN_TOKEN,
     ELSEWHERE,
@@ -36,12 +37,11 @@ from edgeflock.server.ledger import (
     largest_step,
     write_whole,
 )
-from edgeflock.server.operations import trackers
-from edgeflock.server.operations.divergence import Suspecting
-from edgeflock.server.operations.evaluation import Details, Evaluate, Keep
-from edgeflock.server.operations.guarding import Look
-from edgeflock.server.operations.listeners import Listening
-from edgeflock.server.operations.saved import keep_best
+from edgeflock.server.monitoring import trackers
+from edgeflock.server.monitoring.divergence import Suspecting
+from edgeflock.server.monitoring.evaluation import Details, Evaluate, Keep
+from edgeflock.server.monitoring.guarding import Look
+from edgeflock.server.monitoring.listeners import Listening
 from edgeflock.shared.errors import ConfigError, Unauthorized
 from edgeflock.shared.identity import Token
 from edgeflock.shared.model.description import Description

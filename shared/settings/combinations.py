@@ -3,8 +3,7 @@
     Row("coordination.turns", ("coordination.cohort",), "is how long a device takes part in a cohort")
 
 reads: coordination.turns, if it is not its default, needs coordination.cohort to be set. A name may have
-values: "optimizer.kind=adam|adamw". Of several needs one is enough. What a choice of another package needs is
-not known here: a row says nothing about it.
+values: "optimizer.kind=adam|adamw". Of several needs one is enough. Rows are silent on other packages' choices.
 """
 
 from dataclasses import dataclass

@@ -15,9 +15,9 @@ from edgeflock.client.run import run_client
 from edgeflock.client.training import Progress, attempts
 from edgeflock.devices.library.server import Server
 from edgeflock.server.choices import CHOICES
-from edgeflock.server.operations.api import status
-from edgeflock.server.operations.federated import federated
-from edgeflock.server.operations.keys import EVALUATOR, HOST
+from edgeflock.server.http.api import status
+from edgeflock.server.http.keys import EVALUATOR, HOST
+from edgeflock.server.monitoring.federated import federated
 from edgeflock.shared.errors import ConfigError, TrainingFailed
 from edgeflock.shared.settings.client import ClientSettings
 from edgeflock.shared.settings.config import parse

@@ -9,7 +9,7 @@ import pytest
 from edgeflock.devices.watching.journal_frames import journal_frames
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import replay
-from edgeflock.server.operations.feed import state
+from edgeflock.server.monitoring.feed import state
 from edgeflock.shared.protocol.frames import Delta
 from tests.hosting import LAYOUT, hosting
 from tests.integration.test_reconnect import link, update

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from aiohttp import WSMsgType, WSServerHandshakeError
 
-from edgeflock.server.operations import watchers
+from edgeflock.server.http import watchers
 from edgeflock.server.roster.events import MOST
 from edgeflock.shared.errors import Refused
 from edgeflock.shared.protocol.feed import decode, device_history, encode

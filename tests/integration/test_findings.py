@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.server.operations.listeners import Listeners, Listening
+from edgeflock.server.monitoring.listeners import Listeners, Listening
 from edgeflock.server.training_graph.served import GraphStore
 from edgeflock.shared.protocol.frames import Evaluation, Finding, Snapshot
 from edgeflock.shared.protocol.messages import Facts

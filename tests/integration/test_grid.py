@@ -15,8 +15,8 @@ from edgeflock.client.identity import Identity
 from edgeflock.client.joining import renew
 from edgeflock.server.app import create_app
 from edgeflock.server.hosting import HostedRun
+from edgeflock.server.http.access import ASSETS, OPEN
 from edgeflock.server.identity import Role
-from edgeflock.server.operations.access import ASSETS, OPEN
 from edgeflock.shared.identity import Token
 from edgeflock.shared.protocol.messages import (
     TAGS,

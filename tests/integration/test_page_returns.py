@@ -12,8 +12,8 @@ import pytest
 
 from edgeflock.client.identity import Identity
 from edgeflock.client.transport import Link
+from edgeflock.server.http import page
 from edgeflock.server.identity import Register, Role
-from edgeflock.server.operations import page
 from edgeflock.shared.errors import EdgeflockError
 from edgeflock.shared.identity import NO_PIN, join_words, new_key, public_of, sign
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello

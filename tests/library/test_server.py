@@ -21,7 +21,7 @@ from safetensors.numpy import load_file
 import edgeflock as ef
 from edgeflock.devices.watching.status import print_status
 from edgeflock.server.choices import CHOICES
-from edgeflock.server.operations.evaluation import Evaluator
+from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.shared.settings.config import parse
 from tests.library.nets import LINEAR, Linear, accuracy, sides
 

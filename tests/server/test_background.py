@@ -12,7 +12,7 @@ from edgeflock.server import app as server_app
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.ledger import Journal
 from edgeflock.server.ledger.claim import claimed
-from edgeflock.server.operations.evaluation import Evaluator
+from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.roster.hub import Hub
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.shared.settings.config import Config, parse

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from edgeflock.devices.emulation.config import FleetFile
-from edgeflock.server import episodes, trusting
+from edgeflock.server import trusting
 from edgeflock.server.engine import check_limits
-from edgeflock.server.episodes import EpisodeScores
 from edgeflock.server.findings import REMEDY, Targets
-from edgeflock.server.scoring import Own, Scores
+from edgeflock.server.monitoring import episodes
+from edgeflock.server.monitoring.episodes import EpisodeScores
+from edgeflock.server.monitoring.scoring import Own, Scores
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.environments import Environment, is_environment, open_environment

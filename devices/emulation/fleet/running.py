@@ -27,10 +27,10 @@ from edgeflock.server import trusting
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted
 from edgeflock.server.engine.limits import select_interval
-from edgeflock.server.episodes import EpisodeScores
 from edgeflock.server.ledger import Journal, open_engine
-from edgeflock.server.operations.listeners import Applied, Listening
-from edgeflock.server.scoring import Scores
+from edgeflock.server.monitoring.episodes import EpisodeScores
+from edgeflock.server.monitoring.listeners import Applied, Listening
+from edgeflock.server.monitoring.scoring import Scores
 from edgeflock.server.weights import first_model
 from edgeflock.shared.errors import Diverged
 from edgeflock.shared.model.fields import Fields

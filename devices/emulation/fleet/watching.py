@@ -15,7 +15,7 @@ from edgeflock.server.findings import (
     changes,
     diagnose,
 )
-from edgeflock.server.operations.portraits import Portraits, usual_loss
+from edgeflock.server.monitoring.portraits import Portraits, usual_loss
 from edgeflock.server.roster import Device
 from edgeflock.shared.protocol.frames import Evaluation, Finding
 

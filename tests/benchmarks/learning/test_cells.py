@@ -22,7 +22,7 @@ from benchmarks.learning.report import markdown, write
 from benchmarks.learning.shares import SPLITS, deal
 from benchmarks.learning.tasks import TASKS, Task
 from edgeflock.devices.emulation.fleet import run_fleet
-from edgeflock.server.operations.listeners import Applied, Listening
+from edgeflock.server.monitoring.listeners import Applied, Listening
 
 
 def digits() -> Data:

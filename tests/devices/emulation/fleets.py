@@ -20,7 +20,7 @@ from edgeflock.devices.emulation.fleet import FleetResult, Prepared, prepare, ru
 from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.server.coordination.coordinator import Push
 from edgeflock.server.engine.outcomes import Accepted
-from edgeflock.server.operations.listeners import Listening
+from edgeflock.server.monitoring.listeners import Listening
 from edgeflock.shared.errors import Refused
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.torch_module import FlatModule

@@ -13,7 +13,7 @@ from torch.nn import functional
 from edgeflock.client.backends import Backend
 from edgeflock.client.data.batcher import Shuffled
 from edgeflock.devices.emulation.fleet import prepare, run_fleet
-from edgeflock.server.operations.listeners import Listening
+from edgeflock.server.monitoring.listeners import Listening
 from edgeflock.shared.data import datasets
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.torch_module import FlatModule

@@ -22,8 +22,8 @@ from edgeflock.server.descent.step import Step
 from edgeflock.server.descent.weighting import RULES
 from edgeflock.server.engine.limits import Bounds
 from edgeflock.server.hosting import HostedRun, open_run
+from edgeflock.server.http.keys import EVALUATOR
 from edgeflock.server.ledger.recovery import replay
-from edgeflock.server.operations.keys import EVALUATOR
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Model, Update
 from edgeflock.shared.settings.config import Config, parse

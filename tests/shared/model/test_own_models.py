@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgeflock.server.operations.saved import safetensors_of
+from edgeflock.server.http.saved import safetensors_of
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.fields import Fields
 from edgeflock.shared.model.losses import LOSSES

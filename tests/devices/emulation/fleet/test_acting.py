@@ -7,7 +7,7 @@ import pytest
 
 from edgeflock.devices.emulation.config import FleetFile, parse
 from edgeflock.devices.emulation.fleet import FleetResult, prepare, run_fleet
-from edgeflock.server.operations.listeners import Listening
+from edgeflock.server.monitoring.listeners import Listening
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.frames import Evaluation
 from tests.shared.environments.worlds import HERE

@@ -9,7 +9,7 @@ from torch import nn
 
 from edgeflock.devices.emulation.config import parse
 from edgeflock.devices.emulation.fleet import Given, Prepared, prepare, run_fleet
-from edgeflock.server.operations.listeners import Listening
+from edgeflock.server.monitoring.listeners import Listening
 from edgeflock.shared.data.datasets import Dataset, joined
 from edgeflock.shared.protocol.frames import Evaluation, Finding
 

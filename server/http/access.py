@@ -6,8 +6,8 @@ from contextlib import suppress
 
 from aiohttp import web
 
+from edgeflock.server.http.keys import AUDIT, AUTHORITY, DOORS, HOST, LOGINS, ORIGINS, REGISTER
 from edgeflock.server.identity import NOBODY, Caller, key_shown
-from edgeflock.server.operations.keys import AUDIT, AUTHORITY, DOORS, HOST, LOGINS, ORIGINS, REGISTER
 from edgeflock.server.roster import Pace
 from edgeflock.shared.errors import Forbidden, Unauthorized, Unavailable
 from edgeflock.shared.identity import is_loopback

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from aiohttp import WSCloseCode, web
 
-from edgeflock.server.operations.feed import Feed
+from edgeflock.server.monitoring.feed import Feed
 from edgeflock.server.roster import Hub
 from edgeflock.shared.errors import Unauthorized
 from edgeflock.shared.protocol.feed import encode

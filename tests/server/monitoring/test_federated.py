@@ -2,7 +2,7 @@
 
 import pytest
 
-from edgeflock.server.operations.federated import federated
+from edgeflock.server.monitoring.federated import federated
 from edgeflock.shared.protocol.messages import Facts
 
 

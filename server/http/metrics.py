@@ -15,8 +15,8 @@ from prometheus_client.core import (
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from edgeflock.server.operations import feed
-from edgeflock.server.operations.keys import EVALUATOR, FEED, GATEWAYS, HEALTH, HOST, WRITER
+from edgeflock.server.http.keys import EVALUATOR, FEED, GATEWAYS, HEALTH, HOST, WRITER
+from edgeflock.server.monitoring import feed
 from edgeflock.server.sessions import GatewayLine, Host
 from edgeflock.shared.errors import REFUSALS
 from edgeflock.shared.protocol.frames import BINS, LEFT, DeviceRow, DeviceState, Evaluation, Finding, Overview

@@ -11,7 +11,7 @@ from edgeflock.server.choices import CHOICES
 from edgeflock.server.defence import Trusted
 from edgeflock.server.engine import Accepted
 from edgeflock.server.ledger import Journal, open_engine
-from edgeflock.server.operations.guarding import Guarding
+from edgeflock.server.monitoring.guarding import Guarding
 from edgeflock.server.sessions import Writer
 from edgeflock.shared.protocol.messages import Receipt
 from edgeflock.shared.settings.config import parse

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from edgeflock.server.choices import CHOICES
-from edgeflock.server.operations.trackers import KINDS, Tracked, Trackers, check
+from edgeflock.server.monitoring.trackers import KINDS, Tracked, Trackers, check
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import parse
@@ -168,7 +168,7 @@ def test_one_that_fails_is_told_of_and_left_alone(tmp_path: Path, monkeypatch: p
 
 
 def test_one_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edgeflock.server.operations.trackers.find_spec", lambda module: None)
+    monkeypatch.setattr("edgeflock.server.monitoring.trackers.find_spec", lambda module: None)
     for name in KINDS:
         with pytest.raises(ConfigError, match=f"run.trackers names '{name}'.*pip install"):
             check([name])

@@ -6,9 +6,9 @@ from contextlib import contextmanager, suppress
 
 from aiohttp import web
 
-from edgeflock.server.operations import ranges
-from edgeflock.server.operations.access import problem
-from edgeflock.server.operations.keys import HOST, OFFERED
+from edgeflock.server.http import ranges
+from edgeflock.server.http.access import problem
+from edgeflock.server.http.keys import HOST, OFFERED
 from edgeflock.server.roster import Meter
 
 _AT_ONCE = 1 << 18

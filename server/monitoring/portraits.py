@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from edgeflock.server.findings import Portrait, Seen
-from edgeflock.server.operations.federated import own_accuracy, own_evaluation
+from edgeflock.server.monitoring.federated import own_accuracy, own_evaluation
 from edgeflock.server.roster import Device
 from edgeflock.shared.protocol.messages import Facts
 

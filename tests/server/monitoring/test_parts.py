@@ -4,7 +4,7 @@ from collections import deque
 from types import SimpleNamespace
 from typing import cast
 
-from edgeflock.server.operations.parts import Reading, row
+from edgeflock.server.monitoring.parts import Reading, row
 from edgeflock.server.sessions import GatewayLine
 
 

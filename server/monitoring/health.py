@@ -21,8 +21,8 @@ from edgeflock.server.findings import (
     changes,
     diagnose,
 )
-from edgeflock.server.operations.evaluation import Evaluator
-from edgeflock.server.operations.portraits import Portraits, usual_loss
+from edgeflock.server.monitoring.evaluation import Evaluator
+from edgeflock.server.monitoring.portraits import Portraits, usual_loss
 from edgeflock.server.sessions import Host, Writer
 from edgeflock.shared.protocol.frames import EventKind, Finding
 

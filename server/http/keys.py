@@ -5,12 +5,12 @@ from pathlib import Path
 from aiohttp import web
 
 from edgeflock.server.doors import Doors
+from edgeflock.server.http.watchers import Watchers
 from edgeflock.server.identity import Audit, Authority, Logins, Register
-from edgeflock.server.operations.evaluation import Evaluator
-from edgeflock.server.operations.feed import Feed
-from edgeflock.server.operations.health import Health
-from edgeflock.server.operations.listeners import Listeners
-from edgeflock.server.operations.watchers import Watchers
+from edgeflock.server.monitoring.evaluation import Evaluator
+from edgeflock.server.monitoring.feed import Feed
+from edgeflock.server.monitoring.health import Health
+from edgeflock.server.monitoring.listeners import Listeners
 from edgeflock.server.roster import Trail
 from edgeflock.server.sessions import Gateways, Host, Writer
 from edgeflock.server.training_graph.served import GraphStore

@@ -2,8 +2,8 @@
 
 import asyncio
 
+from edgeflock.server.http.watchers import Watchers
 from edgeflock.server.identity import Register
-from edgeflock.server.operations.watchers import Watchers
 from edgeflock.server.roster import Registry
 from edgeflock.server.sessions import Gateways
 from edgeflock.shared.errors import Unauthorized

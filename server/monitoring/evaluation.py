@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from edgeflock.server.engine import Engine
 from edgeflock.server.engine.steering import Recovery
 from edgeflock.server.ledger import Suspect
-from edgeflock.server.operations.divergence import Suspecting, blame, has_diverged, reason
+from edgeflock.server.monitoring.divergence import Suspecting, blame, has_diverged, reason
 from edgeflock.server.roster import Meter, Registry
 from edgeflock.server.sessions import Writer
 from edgeflock.shared.protocol.frames import Classes, Evaluation, RunState

@@ -1,6 +1,6 @@
 """What a device is like, of what it tells and of what the server has seen of it."""
 
-from edgeflock.server.operations.portraits import Portraits, Recent
+from edgeflock.server.monitoring.portraits import Portraits, Recent
 from edgeflock.server.roster import Device
 from edgeflock.server.roster.registry import Identity
 from edgeflock.shared.protocol.messages import Facts

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgeflock.server.defence import Guard
-from edgeflock.server.operations.evaluation import Evaluator
-from edgeflock.server.operations.health import Health
-from edgeflock.server.operations.parts import Parts
+from edgeflock.server.monitoring.evaluation import Evaluator
+from edgeflock.server.monitoring.health import Health
+from edgeflock.server.monitoring.parts import Parts
 from edgeflock.server.roster import Device
 from edgeflock.server.sessions import GatewayLine, Host
 from edgeflock.shared.model.chunks import chunks

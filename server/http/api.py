@@ -13,13 +13,13 @@ from aiohttp import web
 from numpy.typing import NDArray
 
 from edgeflock.server.defence import Guard
-from edgeflock.server.operations import ranges
-from edgeflock.server.operations.access import caller_of, pay, problem
-from edgeflock.server.operations.evaluation import Evaluator
-from edgeflock.server.operations.federated import federated
-from edgeflock.server.operations.feed import because, dense_bytes, document, settings, state
-from edgeflock.server.operations.keys import EVALUATOR, GATEWAYS, GRAPHS, HEALTH, HOST, WATCHERS, WRITER
-from edgeflock.server.operations.saved import safetensors_of
+from edgeflock.server.http import ranges
+from edgeflock.server.http.access import caller_of, pay, problem
+from edgeflock.server.http.keys import EVALUATOR, GATEWAYS, GRAPHS, HEALTH, HOST, WATCHERS, WRITER
+from edgeflock.server.http.saved import safetensors_of
+from edgeflock.server.monitoring.evaluation import Evaluator
+from edgeflock.server.monitoring.federated import federated
+from edgeflock.server.monitoring.feed import because, dense_bytes, document, settings, state
 from edgeflock.server.roster import Device, Paces
 from edgeflock.server.sessions import Behind, GatewayLine, Host
 from edgeflock.shared.errors import NotExportable, Unauthorized

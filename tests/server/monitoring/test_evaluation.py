@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgeflock.server.engine.steering import Recovery
-from edgeflock.server.operations.evaluation import Evaluator
+from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.roster.traffic import Meter
 from edgeflock.shared.errors import BaseExpired
 from edgeflock.shared.protocol.frames import Evaluation

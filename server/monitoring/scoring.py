@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgeflock.server.operations.class_counts import ClassCounts
+from edgeflock.server.monitoring.class_counts import ClassCounts
 from edgeflock.shared.data.samples import IGNORED
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.extras import install

@@ -11,10 +11,10 @@ import math
 from aiohttp import web
 
 from edgeflock.server.doors import source_of
+from edgeflock.server.http import ranges
+from edgeflock.server.http.access import caller_of, cookie_of, login_of, note, problem, who
+from edgeflock.server.http.keys import ASSETS, ATTEMPTS, AUDIT, DOORS, LOGINS, REGISTER, TRAIL
 from edgeflock.server.identity import NOBODY, SECONDS
-from edgeflock.server.operations import ranges
-from edgeflock.server.operations.access import caller_of, cookie_of, login_of, note, problem, who
-from edgeflock.server.operations.keys import ASSETS, ATTEMPTS, AUDIT, DOORS, LOGINS, REGISTER, TRAIL
 from edgeflock.server.web import HEADERS, edition
 from edgeflock.shared.errors import Unauthorized
 

@@ -9,8 +9,8 @@ from contextlib import suppress
 
 from aiohttp import web
 
-from edgeflock.server.operations.access import caller_of, problem, secret_of
-from edgeflock.server.operations.keys import AUDIT, AUTHORITY, HOST, PIN, REGISTER
+from edgeflock.server.http.access import caller_of, problem, secret_of
+from edgeflock.server.http.keys import AUDIT, AUTHORITY, HOST, PIN, REGISTER
 from edgeflock.shared.errors import Refused
 from edgeflock.shared.identity import from_text, names, text_of
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.hosting import open_run
-from edgeflock.server.operations.evaluation import Evaluator
-from edgeflock.server.operations.saved import BEST, keep_best
+from edgeflock.server.http.saved import BEST, keep_best
+from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.roster.traffic import Meter
 from edgeflock.shared.errors import ConfigError, RunOver
 from edgeflock.shared.model.layout import NOTHING

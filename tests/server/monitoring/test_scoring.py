@@ -12,7 +12,7 @@ from sklearn import metrics as reference
 from torch import Tensor
 from torchmetrics.classification import MulticlassF1Score
 
-from edgeflock.server.scoring import Scores
+from edgeflock.server.monitoring.scoring import Scores
 from edgeflock.shared.errors import ConfigError
 
 RANDOM = torch.Generator().manual_seed(5)

@@ -8,9 +8,9 @@ from typing import Any
 
 from aiohttp import web
 
+from edgeflock.server.http.access import problem
+from edgeflock.server.http.keys import HOST, REGISTER, WRITER
 from edgeflock.server.identity import Ordered
-from edgeflock.server.operations.access import problem
-from edgeflock.server.operations.keys import HOST, REGISTER, WRITER
 from edgeflock.server.roster import Device
 from edgeflock.shared.errors import ConfigError, Dropped
 from edgeflock.shared.protocol.frames import EventKind
