@@ -2,8 +2,8 @@
 
     Row("coordination.turns", ("coordination.cohort",), "is how long a device takes part in a cohort")
 
-reads: coordination.turns, if it is not its default, needs coordination.cohort to be set. A name may have
-values: "optimizer.kind=adam|adamw". Of several needs one is enough. Rows are silent on other packages' choices.
+reads: unless coordination.turns is its default, it needs coordination.cohort. "key=a|b" is one of two values.
+One need of several is enough. Rows are silent where another package's choice is set.
 """
 
 from dataclasses import dataclass
@@ -55,7 +55,6 @@ _NOT_ELASTIC, _NOT_ROUNDS = (
     ("coordination.mode=async|rounds|buffer",),
     ("coordination.mode=async|buffer|elastic",),
 )
-_OWN_STEPS = "run.local_steps"
 _ADAFACTOR = "run.local_optimizer=adafactor"
 _LARGEST, _SIGNIFICANT = ("compression.selection=largest",), ("compression.selection=significance",)
 _LOSSY = ("downlink.mode=lossy",)
@@ -87,14 +86,15 @@ ROWS: tuple[Row, ...] = (
     Row("optimizer.epsilon", ("optimizer.kind=adam|adamw|adagrad",), "is added to the root of squares"),
     Row("optimizer.period", ("optimizer.schedule=step|cosine",), "is a time of a schedule"),
     Row("optimizer.factor", ("optimizer.schedule=step|plateau",), "is how much a schedule lowers the rate"),
+    Row("optimizer.by", ("optimizer.warmup", "optimizer.schedule=step|cosine"), "is what times count"),
     Row("optimizer.least", ("optimizer.schedule=step|cosine|plateau",), "is how low a schedule goes"),
     Row("optimizer.patience", ("optimizer.schedule=plateau",), "is how long a schedule waits"),
-    Row("run.local_rate", (_OWN_STEPS, *_ELASTIC, _ADAFACTOR), "is the rate of a device's own steps"),
-    Row("run.local_momentum", (_OWN_STEPS, *_ELASTIC), "is of a device's own steps"),
+    Row("run.local_rate", ("run.local_steps", *_ELASTIC, _ADAFACTOR), "is the rate of a device's own steps"),
+    Row("run.local_momentum", ("run.local_steps", *_ELASTIC), "is of a device's own steps"),
     Row("run.local_momentum", ("run.local_optimizer=sgd",), "is Nesterov's, which only sgd has"),
-    Row("run.local_optimizer=adam", (_OWN_STEPS,), "is of a device's own steps"),
+    Row("run.local_optimizer=adam", ("run.local_steps",), "is of a device's own steps"),
     Row("run.local_optimizer=adam", _NOT_ELASTIC, "begins anew with each update"),
-    Row("run.proximal", (_OWN_STEPS,), "draws a device's own steps back"),
+    Row("run.proximal", ("run.local_steps",), "draws a device's own steps back"),
     Row("run.proximal", _NOT_ELASTIC, "draws devices back, as elastic averaging itself does"),
     Row("run.balance_labels", (_ADAFACTOR,), "is of adafactor"),
     Row("compression.select", _LARGEST, "is of a selection of the largest entries"),

@@ -223,7 +223,7 @@ def test_with_a_rate_of_an_operator_s_patience_begins_anew(killed: bool, tmp_pat
         (["optimizer.period=9"], "set optimizer.schedule = 'step' or 'cosine', or leave"),
         (["optimizer.patience=3", "optimizer.schedule=cosine", "optimizer.period=9"],
          "set optimizer.schedule = 'plateau', or leave optimizer.patience out"),
-        (["optimizer.factor=0.1"], "optimizer.factor = '0.1': it is by how much"),
+        (["optimizer.factor=0.1"], "optimizer.factor = '0.1': it is how much"),
         (["optimizer.beta1=0.99999999"], "beta1 = 0.99999999 is 1 in float32"),
         (["coordination.quorum=3"], "quorum = '3': it is how many updates end a round"),
         (["coordination.buffer=5", "coordination.mode=rounds"], "coordination.buffer = '5': it is how many"),
