@@ -125,7 +125,7 @@ def figure(results: Results, path: Path) -> None:
     panels = []
     for name, whole in WHOLE.items():
         settings = [
-            Setting(cell.arm, [outcome(curve)])
+            Setting(cell.arm + f", {cell.n} devices" * (cell.n > 1 < len(whole.n)), [outcome(curve)])
             for cell in plan([name], results)
             if (curve := results.get(cell, {}).get("figures", {}).get("curve"))
         ]
