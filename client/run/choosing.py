@@ -72,7 +72,7 @@ def choose(
     if wanted == "onnx" and settings.accelerator:
         raise ConfigError(
             f"client.accelerator = {settings.accelerator!r} is of torch, and onnx trains here, on the "
-            f"processor: leave it out, or set client.backend=torch and client.model={model}"
+            "processor: leave it out, or set client.backend=torch"
         )
     if wanted == "torch" and not allowed:
         with_it = f" with the loss {loss}, which must be of client.model's module" if imported else ""
