@@ -167,8 +167,6 @@ async def test_bytes_and_samples_are_accounted_for(tmp_path: Path) -> None:
     ("settings", "shares", "part"),
     [
         ((), True, "injection.alpha"),
-        (("injection.alpha=0.5",), True, "injection.alpha"),
-        (("injection.beta=0.5",), True, "injection.alpha"),
         (ON, False, "client.share"),
     ],
 )

@@ -471,3 +471,9 @@ def test_adafactor_does_not_go_with_momentum() -> None:
 def test_adafactor_goes_with_elastic_averaging_at_its_own_rate() -> None:
     config = parse(overrides=["coordination.mode=elastic", "run.local_optimizer=adafactor"])
     assert config.run.local_rate == ADAFACTOR_RATE
+
+
+@pytest.mark.parametrize("half", ["alpha", "beta"])
+def test_half_of_an_injection_injects_nothing(half: str) -> None:
+    other = {"alpha": "beta", "beta": "alpha"}[half]
+    assert f"set injection.{other}, or leave" in error_of(overrides=(f"injection.{half}=0.5",))
