@@ -105,7 +105,7 @@ def markdown(results: Results) -> str:
     for cell in plan([], results):
         record, whole = results.get(cell), WHOLE[cell.task]
         if record is None or "figures" not in record:
-            missing.append(f"{whole.task.title}: {cell.arm}, {cell.n} devices")
+            missing.append(f"{whole.task.title}: {cell.arm}" + f", {cell.n} devices" * (cell.n > 1))
             continue
         figures = record["figures"]
         best = max(row["accuracy"] for row in figures["curve"])

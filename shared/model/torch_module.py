@@ -71,9 +71,9 @@ class FlatModule:
         self._gradient = torch.zeros_like(self._theta)
         parts = [slice(start, start + size) for start, size in zip(starts, sizes, strict=True)]
         self._places: Tensor | None = None
+        """Where the entries of theta lie, if not one behind the other."""
         if every > 1:
             self._places = torch.cat([torch.arange(p.start, p.stop, device=self.device) for p in parts])
-        """Where the entries of theta lie, if not one behind the other."""
         for (_, tensor, buffer), where, place in zip(named, self.layout.tensors, parts, strict=True):
             self._theta[place] = tensor.detach().flatten()
             tensor.data = self._theta[place].view(where.shape)

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from edgeflock.shared.settings.optimizer import OptimizerSettings
 
-_OURS = {
+OURS = {
     "coordination.mode": "async|rounds|buffer|elastic",
     "coordination.gate": "|ssp|asp",
     "defence.mode": "none|clip|score",
@@ -149,7 +149,7 @@ def _holds(config: BaseModel, text: str) -> bool:
 
 def _is_known(config: BaseModel, text: str) -> bool:
     key = text.partition("=")[0]
-    return key not in _OURS or _holds(config, f"{key}={_OURS[key]}")
+    return key not in OURS or _holds(config, f"{key}={OURS[key]}")
 
 
 def _shown(text: str) -> str:

@@ -5,6 +5,7 @@ import pytest
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.descent.weighting import RULES, Rule, full, rule
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.settings.combinations import OURS
 from edgeflock.shared.settings.config import parse
 
 
@@ -52,3 +53,8 @@ def test_a_rule_that_is_not_there_is_refused_by_name() -> None:
         ConfigError, match=r"coordination\.rule = 'x' must be one of adacomp, tau, sqrt, none"
     ):
         rule("x")
+
+
+@pytest.mark.parametrize("key", OURS)
+def test_what_choices_of_ours_need_is_known(key: str) -> None:
+    assert set(OURS[key].split("|")) == set(CHOICES[key])

@@ -34,7 +34,7 @@ def test_the_table_has_what_was_run() -> None:
     assert row.endswith("| product | 85.0 | 85.0 | 95.0 | 2.0 MB (100x) |")
     table, missing = text.split("Not run: ")
     assert "Sgd" not in table
-    assert "spoken digits, CNN: Sgd rate=0.1, 1 devices" in missing
+    assert "spoken digits, CNN: Sgd rate=0.1" in missing
 
 
 def test_an_unknown_run_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
