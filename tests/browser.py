@@ -34,15 +34,10 @@ class Tab:
 
     async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """The result of a DevTools command."""
-        self._number += 1
-        await self._socket.send_json({"id": self._number, "method": method, "params": parameters})
-        while True:
-            told = await self._socket.receive_json()
-            self._note(told)
-            if told.get("id") == self._number:
-                assert "error" not in told, told
-                result: dict[str, Any] = told["result"]
-                return result
+        reply = await self._reply(method, **parameters)
+        assert "error" not in reply, reply
+        result: dict[str, Any] = reply["result"]
+        return result
 
     async def go(self, url: str) -> None:
         await self.call("Page.navigate", url=url)
@@ -79,9 +74,23 @@ class Tab:
         path.write_bytes(base64.b64decode(made["data"]))
 
     async def _tried(self, script: str) -> Any:
-        """Its value; None while the page is on its way."""
-        made = await self.call("Runtime.evaluate", expression=script, returnByValue=True)
-        return None if "exceptionDetails" in made else made["result"].get("value")
+        """Its value; None where it raises, and where the page is left before it has a value."""
+        reply = await self._reply("Runtime.evaluate", expression=script, returnByValue=True)
+        if "error" in reply:
+            assert "navigated" in reply["error"]["message"], reply
+            return None
+        result = reply["result"]
+        return None if "exceptionDetails" in result else result["result"].get("value")
+
+    async def _reply(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """What the browser answers to a DevTools command, an error too."""
+        self._number += 1
+        await self._socket.send_json({"id": self._number, "method": method, "params": parameters})
+        while True:
+            message: dict[str, Any] = await self._socket.receive_json()
+            self._note(message)
+            if message.get("id") == self._number:
+                return message
 
     def _note(self, told: dict[str, Any]) -> None:
         parameters = told.get("params", {})
