@@ -132,7 +132,7 @@ def cost() -> dict[str, object]:
             update = replace(updates[version % 64], base=max(0, version - 200))
             times = [time.perf_counter()]
             step = admit(update, layout, oldest=0, version=version, samples=1 << 16, expansion_bytes=1 << 28)
-            assert parameters.bears(step, 60_000)
+            assert parameters.fits(step, 60_000)
             step = replace(step, time=float(second))
             times.append(time.perf_counter())
             for _ in range(2):  # the second one comes too soon, and is passed over

@@ -48,7 +48,7 @@ def pushes(kind: str) -> Callable[[], object]:
         version = parameters.version
         update = replace(updates[version % 64], base=max(0, version - LAG))
         step = admit(update, layout, oldest=0, version=version, samples=1 << 16, expansion_bytes=1 << 28)
-        assert parameters.bears(step, 60_000)
+        assert parameters.fits(step, 60_000)
         parameters.apply(step)
 
     return push

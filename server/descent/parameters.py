@@ -124,35 +124,29 @@ class Parameters:
             return self.version
         return max(self.start, self.version - self.regime.window + 1)
 
-    def bears(self, step: Step, most: float, gathered: Gathered | None = None) -> bool:
+    def fits(self, step: Step, most: float, gathered: Gathered | None = None) -> bool:
         """Whether all trained parameters are numbers of at most `most` in magnitude after `step`, or, where
-        they were beyond it before, go no further. In rounds: after that with what was `gathered` and `step`.
+        they were beyond it before, go no further. In rounds: if the round ended with what was `gathered` and
+        `step`. What `step` leaves alone goes no further with more samples.
 
         Running statistics travel at half precision, and theirs go no further than what is sent.
         """
         if not self.regime.rounds:
-            return self._way.bears(step, self._weight(step), self.learning_rate(step.time), most)
+            return self._way.fits(step, self._weight(step), self.learning_rate(step.time), most)
         with np.errstate(over="ignore", invalid="ignore"):
-            return self._bears_in_round(step, most, gathered)
+            total, samples = np.float32(step.samples) * step.delta, step.samples
+            if gathered is not None:
+                total += gathered.gradient[step.where]
+                samples += gathered.samples
+        return not step.samples or self._sum_fits(replace(step, delta=total), samples, most)
 
-    def _bears_in_round(self, step: Step, most: float, gathered: Gathered | None) -> bool:
-        """Whether the round could end with `step`. What it leaves alone goes no further with more samples."""
-        if not step.samples:
-            return True
-        total, samples = np.float32(step.samples) * step.delta, step.samples
-        if gathered is not None:
-            total += gathered.gradient[step.where]
-            samples += gathered.samples
-        rate = self.learning_rate(step.time)
-        return self._way.bears_sum(step.where, total, samples, self._scale(samples), rate, most)
-
-    def bears_end(self, gathered: Gathered, most: float) -> bool:
+    def fits_round(self, gathered: Gathered, most: float) -> bool:
         """The same of a whole round, whose rate may be another one by now."""
-        if not gathered.samples:
-            return True
-        rate = self.learning_rate(gathered.time)
-        with np.errstate(over="ignore", invalid="ignore"):
-            return self._way.bears_round(gathered, self.version, self._scale(gathered.samples), rate, most)
+        return not gathered.samples or self._sum_fits(_sum(gathered), gathered.samples, most)
+
+    def _sum_fits(self, step: Step, samples: int, most: float) -> bool:
+        step = replace(step, base=self.version)
+        return self._way.fits(step, self._scale(samples), self.learning_rate(step.time), most, samples)
 
     def limited(self, step: Step) -> Step:
         """`step` with running statistics that go no further than may count at this version, by the regime.
@@ -220,8 +214,9 @@ class Parameters:
         Of the versions that its steps make only the last one exists.
         """
         if gathered.samples:  # else a defence let nothing of it count
+            step = replace(_sum(gathered), base=self.version)
             rate = self.learning_rate(gathered.time)
-            self._way.take_round(gathered, self.version, self._scale(gathered.samples), rate)
+            self._way.take(step, self._scale(gathered.samples), rate, gathered.samples)
         if gathered.measured:
             self._follow(gathered.statistics / np.float32(gathered.measured), 0)
         self._made(gathered.steps)
@@ -255,3 +250,8 @@ class Parameters:
         """
         eta = self.regime.average
         self.kept.vectors.take_in(np.float32((eta + 1) / (count + eta)))
+
+
+def _sum(gathered: Gathered) -> Step:
+    """A round as a step, of which every parameter has an entry."""
+    return Step(0, slice(None), gathered.total, time=gathered.time)

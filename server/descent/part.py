@@ -73,25 +73,27 @@ class Vectors(Protocol):
         """From now on sigma_k counts by n = `nodes` updates."""
 
     def descend(self, where: Where, delta: Vector, base: int, rate: np.float32) -> None:
-        """theta_k -= rate / max(1, sigma_k / n) delta_k, sigma_k if the rule asks for it; and touch."""
-
-    def weigh(self, where: Where, delta: Vector, base: int, weight: np.float32) -> None:
-        """The gradient is weight / max(1, sigma_k / n) delta_k, sigma_k likewise; and touch."""
+        """theta_k -= rate / max(1, sigma_k / n) delta_k, in one pass, sigma_k if the rule asks for it. It
+        counts as a version.
+        """
 
     def gather(self, where: Where, delta: Vector, base: int, weight: np.float32) -> None:
-        """The same, added to what waits for a step."""
+        """weight / max(1, sigma_k / n) delta_k waits for others, and counts as a version."""
 
-    def mean(self, waiting: int) -> None:
-        """The gradient is that of what waits, which is nothing then."""
+    def prepare(self, where: Where, delta: Vector, base: int, weight: np.float32, waiting: int) -> None:
+        """The gradient of the next step: weight / max(1, sigma_k / n) delta_k, or the mean of `waiting`
+        updates, those that wait and this one. Of fewer than make a step: at `where` alone, as if the others
+        were zero. Changes nothing else, and may be called again.
+        """
 
     def squares(self, total: float) -> float:
         """total + |g|^2 of that gradient, in order, for a norm."""
 
-    def step(self, rate: np.float32, shortened: np.float32 | None) -> None:
-        """By the optimizer, with that gradient, all of it times `shortened`."""
+    def fits(self, rate: np.float32, shortened: np.float32 | None, most: float) -> bool:
+        """Whether `step` would leave all within `most` in magnitude, or what was not no further from it."""
 
-    def move(self, by: Vector) -> None:
-        """theta -= by [P]."""
+    def step(self, rate: np.float32, shortened: np.float32 | None) -> None:
+        """By the optimizer, with that gradient, all of it times `shortened`. It counts as a version."""
 
     def gather_no_more(self) -> None:
         """What waited was of a regime before, and has made its step."""
@@ -107,33 +109,6 @@ class Vectors(Protocol):
 
     def gathered_places(self) -> NDArray[np.int64]:
         """Where what waits for a step is not zero."""
-
-    def bears(self, where: Where, delta: Vector, base: int, rate: np.float32, most: float) -> bool:
-        """Whether `descend` would leave all within `most`, or what was not no further from it."""
-
-    def squares_of(self, where: Where, delta: Vector, base: int, weight: np.float32, total: float) -> float:
-        """What `squares` would be after `weigh`."""
-
-    def bears_step(
-        self,
-        where: Where,
-        delta: Vector,
-        base: int,
-        weight: np.float32,
-        rate: np.float32,
-        most: float,
-        shortened: np.float32 | None,
-        waiting: int,
-    ) -> bool:
-        """The same of `weigh` and `step`. Where updates wait for others, which would be `waiting` with this
-        one: of its places in a step to come, or, if they are enough for one, of that step.
-        """
-
-    def bears_gradient(self, where: Where, gradient: Vector, rate: np.float32, most: float) -> bool:
-        """The same of a step by the optimizer."""
-
-    def bears_move(self, where: Where, by: Vector, most: float) -> bool:
-        """The same of theta_k -= by_k."""
 
     def flush(self) -> None:
         """See to it that what was told is under way."""
@@ -187,7 +162,9 @@ class Part:
             if memory.of == self._optimizer.kind.remembers:
                 self._optimizer = Optimizer(regime.how, size, memory.numbers)
         self._gradient: tuple[Where, Vector] = slice(None), self._trained[:0]
-        """What the next step is with."""
+        """That of the next step, and"""
+        self._changes: tuple[Where, Vector] = slice(None), self._trained[:0]
+        """the update that makes it."""
         self._everywhere: NDArray[np.int64] | None = None
         """All indices, once they were asked for."""
         self.staleness: Staleness | None = None
@@ -234,35 +211,53 @@ class Part:
         if self.staleness is None:
             descend(self._trained, where, delta, rate)
         elif self._nodes > 1:
-            descend(self._trained, where, self._weighed(where, delta, base, rate), np.float32(1))
+            self.prepare(where, delta, base, rate, 1)
+            self.step(np.float32(1), None)
         else:
             self.staleness.descend(self._trained, where, delta, base, rate)
-
-    def weigh(self, where: Where, delta: Vector, base: int, weight: np.float32) -> None:
-        self._gradient = where, self._weighed(where, delta, base, weight)
 
     def gather(self, where: Where, delta: Vector, base: int, weight: np.float32) -> None:
         assert self._gathered is not None, "updates make a step together"
         descend(self._gathered, where, self._weighed(where, delta, base, weight), np.float32(-1))
+        self.touch(where, delta)
 
-    def mean(self, waiting: int) -> None:
-        assert self._gathered is not None, "updates make a step together"
-        self._gradient = slice(None), self._gathered / np.float32(waiting)
-        self._gathered[:] = 0
+    def prepare(self, where: Where, delta: Vector, base: int, weight: np.float32, waiting: int) -> None:
+        self._changes = where, delta
+        with np.errstate(over="ignore", invalid="ignore"):
+            gradient = self._weighed(where, delta, base, weight)
+            if self._gathered is not None:
+                if waiting >= self._together:
+                    total = self._gathered.copy()
+                    descend(total, where, gradient, np.float32(-1))
+                    where = slice(None)
+                else:
+                    total = self._gathered[where] + gradient
+                gradient = total / np.float32(max(self._together, waiting))
+        self._gradient = where, gradient
 
     def squares(self, total: float) -> float:
         return float(steps.squares(self._gradient[1], total))
 
-    def step(self, rate: np.float32, shortened: np.float32 | None) -> None:
-        assert self._optimizer is not None, "something steps"
-        where, gradient = self._gradient
-        if shortened is not None:
-            gradient = gradient * shortened
-        self._optimizer.step(self._trained, self._indices(where), gradient, rate)
-        self._gradient = slice(None), self._trained[:0]
+    def fits(self, rate: np.float32, shortened: np.float32 | None, most: float) -> bool:
+        where, gradient = self._shortened(shortened)
+        before = self._trained[where]
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self._optimizer is None:
+                after = before - rate * gradient
+            else:
+                after = self._optimizer.tried(self._trained, self._indices(where), gradient, rate)
+            return within(before, after, most)
 
-    def move(self, by: Vector) -> None:
-        self._trained -= by
+    def step(self, rate: np.float32, shortened: np.float32 | None) -> None:
+        where, gradient = self._shortened(shortened)
+        self.touch(*self._changes)
+        if self._gathered is not None:
+            self._gathered[:] = 0
+        if self._optimizer is None:
+            descend(self._trained, where, gradient, rate)
+        else:
+            self._optimizer.step(self._trained, self._indices(where), gradient, rate)
+        self._gradient = self._changes = slice(None), self._trained[:0]
 
     def gather_no_more(self) -> None:
         self._gathered = None
@@ -285,65 +280,19 @@ class Part:
         assert self._gathered is not None, "updates make a step together"
         return np.flatnonzero(self._gathered)
 
-    def bears(self, where: Where, delta: Vector, base: int, rate: np.float32, most: float) -> bool:
-        before = self._trained[where]
-        with np.errstate(over="ignore", invalid="ignore"):
-            return within(before, before - self._tried(where, delta, base, rate), most)
-
-    def squares_of(self, where: Where, delta: Vector, base: int, weight: np.float32, total: float) -> float:
-        return float(steps.squares(self._tried(where, delta, base, weight), total))
-
-    def bears_step(
-        self,
-        where: Where,
-        delta: Vector,
-        base: int,
-        weight: np.float32,
-        rate: np.float32,
-        most: float,
-        shortened: np.float32 | None,
-        waiting: int,
-    ) -> bool:
-        gradient = self._tried(where, delta, base, weight)
-        if shortened is not None:
-            gradient = gradient * shortened
-        if self._gathered is not None:
-            if waiting >= self._together:  # the rate may have been raised since the others were looked at
-                total = self._gathered.copy()
-                total[where] += gradient
-                where = slice(None)
-            else:
-                total = self._gathered[where] + gradient
-            gradient = total / np.float32(max(self._together, waiting))
-        return self.bears_gradient(where, gradient, rate, most)
-
-    def bears_gradient(self, where: Where, gradient: Vector, rate: np.float32, most: float) -> bool:
-        assert self._optimizer is not None, "something steps"
-        with np.errstate(over="ignore", invalid="ignore"):
-            after = self._optimizer.tried(self._trained, self._indices(where), gradient, rate)
-            return within(self._trained[where], after, most)
-
-    def bears_move(self, where: Where, by: Vector, most: float) -> bool:
-        before = self._trained[where]
-        with np.errstate(over="ignore", invalid="ignore"):
-            return within(before, before - by, most)
-
     def flush(self) -> None:
         """Everything is done at once."""
 
     def _weighed(self, where: Where, delta: Vector, base: int, weight: np.float32) -> Vector:
-        """The gradient, by its staleness. It counts as applied."""
+        """weight / max(1, sigma_k / n) delta_k."""
         if self.staleness is None:
             return weight * delta
         return self.staleness.weigh(where, delta, base, weight, self._updates)
 
-    def _tried(self, where: Where, delta: Vector, base: int, weight: np.float32) -> Vector:
-        """The same, and it does not."""
-        if self.staleness is None:
-            return weight * delta
-        sigma = self.staleness.sigma(where, base).astype(np.float32)
-        gradient: Vector = weight / np.maximum(sigma / np.float32(self._updates), np.float32(1)) * delta
-        return gradient
+    def _shortened(self, by: np.float32 | None) -> tuple[Where, Vector]:
+        """The gradient of the next step, clipped."""
+        where, gradient = self._gradient
+        return where, gradient if by is None else gradient * by
 
     @property
     def _updates(self) -> int:

@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 
 from edgeflock.server.descent.kernels import adacomp, touch, touches_since
 from edgeflock.server.descent.step import Where
-from edgeflock.server.descent.steps import weigh
 
 Counts = NDArray[np.unsignedinteger]
 
@@ -116,27 +115,16 @@ class Staleness:
         weight: np.float32,
         together: int = 1,
     ) -> NDArray[np.float32]:
-        """weight / max(1, sigma_k / together) delta_k, for an optimizer to step with; then `touch`.
+        """weight / max(1, sigma_k / together) delta_k, for an optimizer to step with: a new array.
 
         `together` updates make a step. Raises ValueError as `sigma` does.
         """
-        share = np.float32(together)
-        if isinstance(where, slice):
-            sigma = self.sigma(where, base).astype(np.float32)
-            self.touch(where, delta)
-            dense: NDArray[np.float32] = weight / np.maximum(sigma / share, np.float32(1)) * delta
-            return dense
-        self._check(base)
-        then, bit_then = self._place(base)
-        slot, bit = self._place(self.version)
-        gradient = np.empty(where.size, np.float32)
-        weigh(
-            where, delta, weight, share, self._now, self._before[then], self._touches[then],
-            self._bits((1 << bit_then) - 1), self._touches[slot], self._bits(1 << bit), self._mask,
-            gradient,
-        )  # fmt: skip
-        self._advance()
-        return gradient
+        weights = self.sigma(where, base).astype(np.float32)
+        weights /= np.float32(together)
+        np.maximum(weights, np.float32(1), out=weights)
+        np.divide(weight, weights, out=weights)
+        weights *= delta
+        return weights
 
     def touch(self, where: Where, delta: NDArray[np.float32]) -> None:
         """Record that this version's update changes the parameters at `where` by `delta`; go to the next.

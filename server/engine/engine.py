@@ -208,7 +208,7 @@ class Engine:
             decision = self.guard.decide(parameters.version, push.device, step, weight)
             step = step.part(decision.share)
         most = self._bounds.parameter
-        if not parameters.bears(step, most, self._coordinator.gathered):
+        if not parameters.fits(step, most, self._coordinator.gathered):
             raise StepTooLarge(
                 f"update {update.sequence}, from version {update.base}, would take a parameter beyond "
                 f"{most:g} (limits.parameter), or to no number; check the device's data, or lower "
@@ -224,7 +224,7 @@ class Engine:
     def _apply(self, verdict: Apply, settled: list[tuple[Push, Answer]]) -> None:
         """Into the journal and into the model; `settled` gets the receipts."""
         before, most = self.parameters.version, self._bounds.parameter
-        if isinstance(verdict.change, Gathered) and not self.parameters.bears_end(verdict.change, most):
+        if isinstance(verdict.change, Gathered) and not self.parameters.fits_round(verdict.change, most):
             # Each contribution was looked at, but the learning rate may have been raised since.
             refusal = StepTooLarge(
                 f"the round from version {before} would take a parameter beyond {most:g} (limits.parameter)"

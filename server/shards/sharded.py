@@ -101,14 +101,11 @@ class Sharded:
     def descend(self, where: Where, delta: Vector, base: int, rate: np.float32) -> None:
         self._tell_entries("descend", where, delta, base, rate)
 
-    def weigh(self, where: Where, delta: Vector, base: int, weight: np.float32) -> None:
-        self._tell_entries("weigh", where, delta, base, weight)
-
     def gather(self, where: Where, delta: Vector, base: int, weight: np.float32) -> None:
         self._tell_entries("gather", where, delta, base, weight)
 
-    def mean(self, waiting: int) -> None:
-        self._tell("mean", waiting)
+    def prepare(self, where: Where, delta: Vector, base: int, weight: np.float32, waiting: int) -> None:
+        self._tell_entries("prepare", where, delta, base, weight, waiting)
 
     def squares(self, total: float) -> float:
         for shard in range(self._count):
@@ -117,9 +114,6 @@ class Sharded:
 
     def step(self, rate: np.float32, shortened: np.float32 | None) -> None:
         self._tell("step", rate, shortened)
-
-    def move(self, by: Vector) -> None:
-        self._tell_slices("move", by)
 
     def gather_no_more(self) -> None:
         self._tell("gather_no_more")
@@ -141,36 +135,8 @@ class Sharded:
         parts = self._ask("gathered_places")
         return np.concatenate([part + start for part, start in zip(parts, self._slices.bounds, strict=False)])
 
-    def bears(self, where: Where, delta: Vector, base: int, rate: np.float32, most: float) -> bool:
-        return self._all("bears", where, delta, base, rate, most)
-
-    def squares_of(self, where: Where, delta: Vector, base: int, weight: np.float32, total: float) -> float:
-        for shard, entries in enumerate(self._slices.entries(where, delta)):
-            answers = self._ask_some({shard: ("squares_of", (*entries, base, weight, total))})
-            total = answers[shard]
-        return total
-
-    def bears_step(
-        self,
-        where: Where,
-        delta: Vector,
-        base: int,
-        weight: np.float32,
-        rate: np.float32,
-        most: float,
-        shortened: np.float32 | None,
-        waiting: int,
-    ) -> bool:
-        parts = enumerate(self._slices.entries(where, delta))
-        told = base, weight, rate, most, shortened, waiting
-        # All of them: what waits may be anywhere.
-        return all(self._ask_some({shard: ("bears_step", (*part, *told)) for shard, part in parts}).values())
-
-    def bears_gradient(self, where: Where, gradient: Vector, rate: np.float32, most: float) -> bool:
-        return self._all("bears_gradient", where, gradient, rate, most)
-
-    def bears_move(self, where: Where, by: Vector, most: float) -> bool:
-        return self._all("bears_move", where, by, most)
+    def fits(self, rate: np.float32, shortened: np.float32 | None, most: float) -> bool:
+        return all(self._ask("fits", rate, shortened, most))
 
     # Sending
 
@@ -196,26 +162,14 @@ class Sharded:
             orders.append((name, (*entries, *told)))
         self._waits(_ORDER + values.size)
 
-    def _tell_slices(self, name: str, values: Vector, *told: Any) -> None:
-        """Of P numbers."""
-        for orders, part in zip(self._outbox, self._slices.trained(values), strict=True):
-            orders.append((name, (part, *told)))
-        self._waits(_ORDER + values.size)
-
     def _waits(self, much: int) -> None:
         self._waiting += much
         if self._waiting > _FULL:
             self._send()
 
-    def _all(self, name: str, where: Where, values: Vector, *told: Any) -> bool:
-        """Whether all shards say so that have entries there."""
-        parts = enumerate(self._slices.entries(where, values))
-        orders = {shard: (name, (*entries, *told)) for shard, entries in parts if entries[1].size}
-        return all(self._ask_some(orders).values())
-
-    def _ask(self, name: str) -> list[Any]:
+    def _ask(self, name: str, *told: Any) -> list[Any]:
         """What all shards say, in their order."""
-        answers = self._ask_some({shard: (name, ()) for shard in range(self._count)})
+        answers = self._ask_some({shard: (name, told) for shard in range(self._count)})
         return [answers[shard] for shard in range(self._count)]
 
     def _ask_some(self, orders: dict[int, Order]) -> dict[int, Any]:

@@ -174,7 +174,7 @@ how = How.of(settings)
 parameters = Parameters(0, np.zeros(3, np.float32), regime=Regime("none", 1.0, 8, how=how), start=0)
 for _ in range(2):
     step = Step(parameters.version, np.array([0, 2]), np.array([3.0, -0.5], np.float32))
-    assert parameters.bears(step, 1e4)
+    assert parameters.fits(step, 1e4)
     parameters.apply(step)
 print(parameters.theta.tolist())
 

@@ -4,17 +4,13 @@
     optimized  by an optimizer, of one update or of several that wait for each other (optimized.py)
 
 `weight` is how much an update counts, but for the staleness of each parameter, and `rate` the learning rate
-of the moment; of a round `base` is the version that all of it is of, and `scale` how the rate grows with
-its samples. What it `bears` leaves every trained
-parameter a number of at most `most` in magnitude, or, where it was beyond that before, no further from it.
+of the moment. The sum of a round is a step as well: it is divided by its `samples`. A step that `fits` leaves
+every trained parameter a number of at most `most` in magnitude, or, where it was beyond that before, no
+further from it.
 """
 
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from edgeflock.server.descent.gathering import Gathered
 from edgeflock.server.descent.step import Step, Where
 
 
@@ -32,19 +28,8 @@ class Way(Protocol):
     def changes(self, where: Where) -> Where:
         """Which parameters the next version changes, whose update touches these."""
 
-    def bears(self, step: Step, weight: float, rate: float, most: float) -> bool:
+    def fits(self, step: Step, weight: float, rate: float, most: float, samples: int = 1) -> bool:
         """Whether the step may be taken."""
 
-    def take(self, step: Step, weight: float, rate: float) -> None:
+    def take(self, step: Step, weight: float, rate: float, samples: int = 1) -> None:
         """Take it, or let it wait."""
-
-    def bears_sum(
-        self, where: Where, total: NDArray[np.float32], samples: int, scale: float, rate: float, most: float
-    ) -> bool:
-        """Whether a round of so many samples may end that has gathered `total` there, in place."""
-
-    def bears_round(self, gathered: Gathered, base: int, scale: float, rate: float, most: float) -> bool:
-        """Whether the round may end with all that was gathered."""
-
-    def take_round(self, gathered: Gathered, base: int, scale: float, rate: float) -> None:
-        """It ends."""

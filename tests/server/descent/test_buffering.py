@@ -205,13 +205,13 @@ def test_a_rate_that_was_raised_takes_nothing_that_waits_too_far(how: How, place
         0, np.zeros(SIZE, f32), regime=Regime("none", 1.0, 8, how=how), start=0, place=place
     )
     first, second = (Step(0, np.array([k]), np.full(1, 12, f32)) for k in (0, SIZE - 1))
-    assert parameters.bears(first, 10.0)
+    assert parameters.fits(first, 10.0)
     parameters.apply(first)
-    assert parameters.bears(replace(second, delta=second.delta / f32(100)), 10.0)
+    assert parameters.fits(replace(second, delta=second.delta / f32(100)), 10.0)
     parameters.regime = replace(parameters.regime, learning_rate=2.0)
-    assert not parameters.bears(replace(second, delta=second.delta / f32(100)), 10.0)
+    assert not parameters.fits(replace(second, delta=second.delta / f32(100)), 10.0)
     parameters.regime = replace(parameters.regime, learning_rate=0.5)
-    assert parameters.bears(second, 10.0)
+    assert parameters.fits(second, 10.0)
 
 
 def test_a_buffer_of_none_is_refused_and_its_rule_is_fedbuff_s() -> None:

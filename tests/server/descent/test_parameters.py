@@ -133,8 +133,8 @@ def test_an_update_of_nodes_that_train_alone_counts_as_in_their_mean(
         parameters.apply(Step(version, where, delta))
     step = Step(0, where, delta)
     before = parameters.theta[1]
-    assert parameters.bears(step, float(before) + 0.3)
-    assert not parameters.bears(step, float(before) + 0.1)
+    assert parameters.fits(step, float(before) + 0.3)
+    assert not parameters.fits(step, float(before) + 0.1)
     parameters.apply(step)
     assert parameters.theta[1] == pytest.approx(1 + expected)
 
