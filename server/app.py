@@ -19,7 +19,7 @@ from edgeflock.server.engine import Accepted
 from edgeflock.server.findings import Agreement
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.http import actions, api, first_model, joining, metrics, page
-from edgeflock.server.http.access import GATEWAY, authenticate, behind_gateway, caller_of, problem
+from edgeflock.server.http.callers import caller_behind_gateway, caller_of
 from edgeflock.server.http.keys import (
     ASSETS,
     ATTEMPTS,
@@ -42,7 +42,10 @@ from edgeflock.server.http.keys import (
     WATCHERS,
     WRITER,
 )
+from edgeflock.server.http.middleware import MIDDLEWARES
+from edgeflock.server.http.problem import problem
 from edgeflock.server.http.revocations import turn_out
+from edgeflock.server.http.roles import GATEWAY, SESSION, allows
 from edgeflock.server.http.watchers import Watchers
 from edgeflock.server.identity import Caller, Entry, Logins
 from edgeflock.server.ledger import JournalLost, shown
@@ -74,12 +77,12 @@ def create_app(
 
     `failed` is called if it cannot go on: app[BACKGROUND].failure says why.
     """
-    app = web.Application(middlewares=[authenticate])
+    app = web.Application(middlewares=MIDDLEWARES)
     app.add_routes(
         [*api.routes, *actions.routes, *metrics.routes, *first_model.routes, *joining.routes, *page.routes]
     )
     app.router.add_get("/v1/session", _session)
-    app.router.add_get(GATEWAY, _gateway)
+    app.router.add_get("/v1/gateway", _gateway)
     app[PIN] = hosted.pin
     if hosted.register is not None:
         app[REGISTER], app[LOGINS] = hosted.register, Logins(hosted.register)
@@ -294,6 +297,7 @@ async def serving(
     served.check()
 
 
+@allows(SESSION)
 async def _session(request: web.Request) -> web.StreamResponse:
     door = request.app[DOORS].of(request.transport)
     if door is None:
@@ -305,6 +309,7 @@ async def _session(request: web.Request) -> web.StreamResponse:
     return await Session(host, writer, request, door, desk, credential).serve()
 
 
+@allows(GATEWAY)
 async def _gateway(request: web.Request) -> web.StreamResponse:
     door, gateways = request.app[DOORS].of(request.transport), request.app[GATEWAYS]
     if door is None:
@@ -326,7 +331,7 @@ def _admitted(
     app: web.Application, bearer: str, path: str, certificate: bytes
 ) -> tuple[str, str, Entry | None]:
     """As of `GatewayLine`."""
-    caller = behind_gateway(app, bearer, path, certificate)
+    caller = caller_behind_gateway(app, bearer, path, certificate)
     return caller.role, caller.name, _entry_of(app, caller)
 
 

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from edgeflock.server.descent import Place
 from edgeflock.server.hosting.line import line_of
-from edgeflock.server.http.access import problem
+from edgeflock.server.http.problem import problem
 from edgeflock.server.ledger import UNREACHABLE, JournalLost, Outage, Unreachable
 from edgeflock.server.listening import bound
 from edgeflock.shared.errors import EdgeflockError, Unavailable

@@ -18,7 +18,7 @@ from edgeflock.server.gateway.front import GatewayFront
 from edgeflock.server.gateway.leaders import Leaders, Shown, body
 from edgeflock.server.gateway.upstream import Upstream
 from edgeflock.server.http import ranges
-from edgeflock.server.http.access import problem
+from edgeflock.server.http.problem import problem
 from edgeflock.server.identity import Certificate, certificate_shown, demand, pin_of_file, server_tls
 from edgeflock.server.listening import listening_on
 from edgeflock.server.roster import Traffic

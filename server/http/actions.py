@@ -8,8 +8,9 @@ from typing import Any
 
 from aiohttp import web
 
-from edgeflock.server.http.access import problem
 from edgeflock.server.http.keys import HOST, REGISTER, WRITER
+from edgeflock.server.http.problem import problem
+from edgeflock.server.http.roles import ADMIN, allows
 from edgeflock.server.identity import Ordered
 from edgeflock.server.roster import Device
 from edgeflock.shared.errors import ConfigError, Dropped
@@ -23,6 +24,7 @@ _LONGEST = 200
 
 
 @routes.post("/v1/devices/{name:[^/]+}/pause")
+@allows(ADMIN)
 async def pause(request: web.Request) -> web.Response:
     """Let a device wait for its answers until it is resumed. {"because": text} is optional."""
     device, because = await _device_and_reason(request)
@@ -33,6 +35,7 @@ async def pause(request: web.Request) -> web.Response:
 
 
 @routes.post("/v1/devices/{name:[^/]+}/drop")
+@allows(ADMIN)
 async def drop(request: web.Request) -> web.Response:
     """End the session of a device, and refuse it until it is resumed. {"because": text} is optional."""
     device, because = await _device_and_reason(request)
@@ -45,6 +48,7 @@ async def drop(request: web.Request) -> web.Response:
 
 
 @routes.post("/v1/devices/{name:[^/]+}/resume")
+@allows(ADMIN)
 async def resume(request: web.Request) -> web.Response:
     """Let a device go on, or come back."""
     device, _ = await _device_and_reason(request)
@@ -57,6 +61,7 @@ async def resume(request: web.Request) -> web.Response:
 
 
 @routes.post("/v1/devices/{name:[^/]+}/pardon")
+@allows(ADMIN)
 async def pardon(request: web.Request) -> web.Response:
     """Let the guard forget what it knows of a device, which then stands as a new one does."""
     device, _ = await _device_and_reason(request)
@@ -68,6 +73,7 @@ async def pardon(request: web.Request) -> web.Response:
 
 
 @routes.post("/v1/learning_rate")
+@allows(ADMIN)
 async def set_learning_rate(request: web.Request) -> web.Response:
     """{"value": number}: the learning rate from the next update on."""
     engine = request.app[HOST].engine
@@ -91,6 +97,7 @@ async def set_learning_rate(request: web.Request) -> web.Response:
 
 
 @routes.post("/v1/checkpoint")
+@allows(ADMIN)
 async def checkpoint(request: web.Request) -> web.Response:
     """Put a snapshot of the model into the journal now."""
     version = await request.app[WRITER].call(request.app[HOST].engine.steering.checkpoint)
@@ -99,6 +106,7 @@ async def checkpoint(request: web.Request) -> web.Response:
 
 
 @routes.post("/v1/rollback")
+@allows(ADMIN)
 async def roll_back(request: web.Request) -> web.Response:
     """{"version": number}: go on from the model of that version, as the next one."""
     engine, writer = request.app[HOST].engine, request.app[WRITER]

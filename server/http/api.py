@@ -14,8 +14,11 @@ from numpy.typing import NDArray
 
 from edgeflock.server.defence import Guard
 from edgeflock.server.http import ranges
-from edgeflock.server.http.access import caller_of, pay, problem
+from edgeflock.server.http.callers import caller_of, find_caller
 from edgeflock.server.http.keys import EVALUATOR, GATEWAYS, GRAPHS, HEALTH, HOST, WATCHERS, WRITER
+from edgeflock.server.http.pacing import pay
+from edgeflock.server.http.problem import problem
+from edgeflock.server.http.roles import DEVICE, EVERYBODY, GRAPH, VIEWER, allows
 from edgeflock.server.http.saved import safetensors_of
 from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.monitoring.federated import federated
@@ -33,6 +36,7 @@ routes = web.RouteTableDef()
 
 
 @routes.get("/v1/status")
+@allows(DEVICE)
 async def get_status(request: web.Request) -> web.Response:
     """The run, its traffic and its devices as JSON; to a device, the run alone."""
     host, evaluator = request.app[HOST], request.app[EVALUATOR]
@@ -43,12 +47,14 @@ async def get_status(request: web.Request) -> web.Response:
 
 
 @routes.get("/livez")
+@allows(EVERYBODY)
 async def get_livez(request: web.Request) -> web.Response:
     """Whether anybody is at home: without a token."""
     return web.Response(text="ok\n")
 
 
 @routes.get("/readyz")
+@allows(EVERYBODY)
 async def get_readyz(request: web.Request) -> web.Response:
     """Whether the server can take updates, and if not, why: without a token."""
     reason = request.app[WRITER].trouble
@@ -56,6 +62,7 @@ async def get_readyz(request: web.Request) -> web.Response:
 
 
 @routes.get("/v1/feed")
+@allows(VIEWER)
 async def get_feed(request: web.Request) -> web.StreamResponse:
     """The run as it goes, as a WebSocket: docs/operations.md."""
     asked, watchers = request.query.get("interval", str(USUAL)), request.app[WATCHERS]
@@ -80,13 +87,14 @@ async def get_feed(request: web.Request) -> web.StreamResponse:
 def _may_look(request: web.Request) -> bool:
     """Whether the secret or the login of a monitor still opens something."""
     try:
-        caller_of(request)
+        find_caller(request)
     except Unauthorized:
         return False
     return True
 
 
 @routes.get("/v1/devices/{name:[^/]+}")
+@allows(VIEWER)
 async def get_device(request: web.Request) -> web.Response:
     """A device and its recent updates as JSON."""
     host = request.app[HOST]
@@ -97,12 +105,14 @@ async def get_device(request: web.Request) -> web.Response:
 
 
 @routes.get("/v1/evaluations")
+@allows(DEVICE)
 async def get_evaluations(request: web.Request) -> web.Response:
     """Every evaluation so far as a JSON array, in order."""
     return web.json_response([evaluation._asdict() for evaluation in request.app[EVALUATOR].history])
 
 
 @routes.get("/v1/model")
+@allows(DEVICE)
 async def get_model(request: web.Request) -> web.StreamResponse:
     """The model to use as little-endian float32. ETag, If-None-Match and Range are honoured."""
     version, theta = await _result(request)
@@ -114,6 +124,7 @@ async def get_model(request: web.Request) -> web.StreamResponse:
 
 
 @routes.get("/v1/model.safetensors")
+@allows(DEVICE)
 async def get_safetensors(request: web.Request) -> web.StreamResponse:
     """The model to use, averaged if the run says so, as a safetensors file."""
     host, (version, theta) = request.app[HOST], await _result(request)
@@ -123,6 +134,7 @@ async def get_safetensors(request: web.Request) -> web.StreamResponse:
 
 
 @routes.get("/v1/graphs/{kind:step|evaluation}")
+@allows(GRAPH)
 async def get_graph(request: web.Request) -> web.StreamResponse:
     """The model's training step or evaluation as ONNX (training_graph/export.py).
 

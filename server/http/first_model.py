@@ -7,8 +7,9 @@ from contextlib import contextmanager, suppress
 from aiohttp import web
 
 from edgeflock.server.http import ranges
-from edgeflock.server.http.access import problem
 from edgeflock.server.http.keys import HOST, OFFERED
+from edgeflock.server.http.problem import problem
+from edgeflock.server.http.roles import DEVICE, allows
 from edgeflock.server.roster import Meter
 
 _AT_ONCE = 1 << 18
@@ -17,6 +18,7 @@ routes = web.RouteTableDef()
 
 
 @routes.get("/v1/start")
+@allows(DEVICE)
 async def get_start(request: web.Request) -> web.StreamResponse:
     """The first model, packed. It counts as traffic of the device that ?device=NAME says, if there is one."""
     path, weights = request.app.get(OFFERED), request.app[HOST].engine.outlet.offered

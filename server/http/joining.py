@@ -9,8 +9,10 @@ from contextlib import suppress
 
 from aiohttp import web
 
-from edgeflock.server.http.access import caller_of, problem, secret_of
+from edgeflock.server.http.callers import caller_of, secret_of
 from edgeflock.server.http.keys import AUDIT, AUTHORITY, HOST, PIN, REGISTER
+from edgeflock.server.http.problem import problem
+from edgeflock.server.http.roles import JOIN, allows
 from edgeflock.shared.errors import Refused
 from edgeflock.shared.identity import from_text, names, text_of
 
@@ -18,6 +20,7 @@ routes = web.RouteTableDef()
 
 
 @routes.post("/v1/join")
+@allows(JOIN)
 async def join(request: web.Request) -> web.Response:
     """{"name", "key", "proof", "before"}: the last one only of a device that is to have another key."""
     try:

@@ -16,6 +16,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from edgeflock.server.http.keys import EVALUATOR, FEED, GATEWAYS, HEALTH, HOST, WRITER
+from edgeflock.server.http.roles import VIEWER, allows
 from edgeflock.server.monitoring import feed
 from edgeflock.server.sessions import GatewayLine, Host
 from edgeflock.shared.errors import REFUSALS
@@ -30,6 +31,7 @@ STATES: tuple[DeviceState, ...] = ("training", "waiting", "starved", "idle", "pa
 
 
 @routes.get("/metrics")
+@allows(VIEWER)
 async def get_metrics(request: web.Request) -> web.Response:
     """All metrics of the run, its devices and the server's process."""
     host, evaluator = request.app[HOST], request.app[EVALUATOR]

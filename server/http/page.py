@@ -12,8 +12,10 @@ from aiohttp import web
 
 from edgeflock.server.doors import source_of
 from edgeflock.server.http import ranges
-from edgeflock.server.http.access import caller_of, cookie_of, login_of, note, problem, who
+from edgeflock.server.http.callers import caller_by, caller_of, cookie_of, login_of, note
 from edgeflock.server.http.keys import ASSETS, ATTEMPTS, AUDIT, DOORS, LOGINS, REGISTER, TRAIL
+from edgeflock.server.http.problem import problem
+from edgeflock.server.http.roles import EVERYBODY, VIEWER, allows
 from edgeflock.server.identity import NOBODY, SECONDS
 from edgeflock.server.web import HEADERS, edition
 from edgeflock.shared.errors import Unauthorized
@@ -25,17 +27,20 @@ _LONGEST = 4096
 
 
 @routes.get("/")
+@allows(EVERYBODY)
 async def get_page(request: web.Request) -> web.Response:
     """The page. Whoever it shows something to has logged in."""
     return _asset(request, "index.html")
 
 
-@routes.get("/assets/{name:[a-z-]+[.][a-z]+}")
+@routes.get("/assets/{name}")
+@allows(EVERYBODY)
 async def get_asset(request: web.Request) -> web.Response:
     return _asset(request, request.match_info["name"])
 
 
 @routes.get("/v1/login")
+@allows(VIEWER)
 async def get_login(request: web.Request) -> web.Response:
     """{"role", "login", "edition"}: what the caller may do, whether by a login, and which page this is."""
     caller = caller_of(request)
@@ -45,6 +50,7 @@ async def get_login(request: web.Request) -> web.Response:
 
 
 @routes.post("/v1/login")
+@allows(EVERYBODY)
 async def log_in(request: web.Request) -> web.Response:
     """{"token": text}: a cookie that stands for it, for SECONDS at most."""
     door = request.app[DOORS].of(request.transport)
@@ -54,7 +60,7 @@ async def log_in(request: web.Request) -> web.Response:
     except ValueError as error:
         return problem(400, "bad-request", str(error))
     try:
-        caller = who(request.app, token)
+        caller = caller_by(request.app, token)
         if caller is NOBODY:
             raise Unauthorized("the server does not know this token")
     except Unauthorized as error:
@@ -77,6 +83,7 @@ async def log_in(request: web.Request) -> web.Response:
 
 
 @routes.post("/v1/logout")
+@allows(EVERYBODY)
 async def log_out(request: web.Request) -> web.Response:
     """End the login of the cookie that comes along; without one nothing happens."""
     if LOGINS in request.app:
@@ -87,6 +94,7 @@ async def log_out(request: web.Request) -> web.Response:
 
 
 @routes.get("/v1/history")
+@allows(VIEWER)
 async def get_history(request: web.Request) -> web.Response:
     """How the run went while this server was up, for curves: docs/operations.md."""
     response = web.json_response(request.app[TRAIL].rows())

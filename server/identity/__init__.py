@@ -15,7 +15,7 @@ from edgeflock.server.identity.certificate import Certificate, own_certificate, 
 from edgeflock.server.identity.databases import ELSEWHERE, IDENTITIES
 from edgeflock.server.identity.entry import Entry
 from edgeflock.server.identity.logins import SECONDS, Logins
-from edgeflock.server.identity.records import NOBODY, Caller, Enrolled, Joined, Ordered, Role
+from edgeflock.server.identity.records import NOBODY, Caller, Enrolled, Joined, Ordered, Role, Who
 from edgeflock.server.identity.register import ADMIN_TOKEN, Register
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "Ordered",
     "Register",
     "Role",
+    "Who",
     "certificate_shown",
     "demand",
     "key_shown",

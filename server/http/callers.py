@@ -1,0 +1,112 @@
+"""Who sends a request, and who may show which certificate."""
+
+from aiohttp import web
+
+from edgeflock.server.http.keys import AUDIT, AUTHORITY, HOST, LOGINS, REGISTER
+from edgeflock.server.http.roles import paths_of_devices
+from edgeflock.server.identity import NOBODY, Caller
+from edgeflock.shared.errors import Forbidden, Unauthorized
+
+CERTIFICATES = (
+    "run.client_certificates: a device shows the certificate that it got when it joined, and nobody one of a "
+    "device that was revoked"
+)
+
+_CALLER = web.RequestKey("caller", Caller)
+_UNKNOWN = web.RequestKey("unknown", Unauthorized)
+_SCHEME = "bearer "
+
+
+def find_caller(request: web.Request) -> Caller:
+    """Who sends this request, by its secret, or, if it shows none, by the login of a browser. Raises
+    Unauthorized where the run is not open and nobody has this secret.
+    """
+    secret, login = secret_of(request), login_of(request)
+    return caller_by(request.app, secret, "" if secret else login)
+
+
+def remember_caller(request: web.Request) -> None:
+    """Find the caller, for `caller_of`."""
+    try:
+        request[_CALLER] = find_caller(request)
+    except Unauthorized as error:
+        request[_UNKNOWN] = error
+
+
+def caller_of(request: web.Request) -> Caller:
+    """Who sent this request, as it was found when it came. Raises Unauthorized as `find_caller`."""
+    if _CALLER not in request:
+        raise request[_UNKNOWN]
+    return request[_CALLER]
+
+
+def is_known(request: web.Request) -> bool:
+    """Whether `caller_of` has an answer."""
+    return _CALLER in request
+
+
+def secret_of(request: web.Request) -> str:
+    """What its Authorization header shows; the scheme's case says nothing (RFC 9110, section 11.1)."""
+    header = request.headers.get("Authorization", "")
+    return header[len(_SCHEME) :].strip(" ") if header[: len(_SCHEME)].lower() == _SCHEME else ""
+
+
+def login_of(request: web.Request) -> str:
+    """The number that a browser's cookie shows, which is empty without one and may be of no login."""
+    return request.cookies.get(cookie_of(request), "")
+
+
+def cookie_of(request: web.Request) -> str:
+    """Its name: of the run, since a browser sends cookies to all ports of a host."""
+    return f"edgeflock-{request.app[HOST].run}"
+
+
+def is_open(app: web.Application) -> bool:
+    """Whether everybody may take part and look."""
+    return REGISTER not in app or app[HOST].config.run.open
+
+
+def caller_by(app: web.Application, secret: str, login: str = "") -> Caller:
+    """Whose secret, or login, it is. Raises Unauthorized where the run is not open."""
+    register = app.get(REGISTER)
+    try:
+        if register is None:
+            return NOBODY
+        return app[LOGINS].who(login) if login else register.who(secret)
+    except Unauthorized:
+        if not is_open(app):
+            raise
+        return NOBODY
+
+
+def caller_behind_gateway(app: web.Application, bearer: str, path: str, certificate: bytes) -> Caller:
+    """Who asks a gateway for `path`, and has shown this certificate there, in DER. Raises Unauthorized
+    unless devices may, and it is one, and Forbidden without the certificate that the run demands.
+    """
+    caller = caller_by(app, bearer)
+    may = caller.role == "device" or (is_open(app) and caller is NOBODY)
+    if not may or not path.startswith(paths_of_devices(app)):
+        raise Unauthorized("a gateway serves devices that have joined; ask the leader")
+    authority = app.get(AUTHORITY)
+    if not may_show(app, caller, None if authority is None else authority.key_in(certificate)):
+        raise Forbidden(CERTIFICATES)
+    return caller
+
+
+def may_show(app: web.Application, caller: Caller, shown: bytes | None) -> bool:
+    """Whether `shown`, the key of the certificate that the caller has shown (None: it has shown none), goes
+    with who it is.
+    """
+    if not app[HOST].config.run.client_certificates:
+        return True
+    register = app[REGISTER]
+    if caller.role == "device":
+        device = register.devices[caller.name]
+        return shown is not None and shown in (device.key, device.next_key)
+    return shown is None or register.has_key(shown)
+
+
+def note(request: web.Request, caller: Caller, what: str, address: str) -> None:
+    """Write into the audit log, if there is one, what the caller did."""
+    if (audit := request.app.get(AUDIT)) is not None:
+        audit.note(caller.name, what, address=address)

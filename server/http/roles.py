@@ -1,0 +1,102 @@
+"""Which roles may use a route. Each route says so beside its path:
+
+    @routes.get("/v1/status")
+    @allows(DEVICE)
+    async def get_status(request): ...
+
+A route that says nothing, and a path without a route, are for viewers to read and for admins to act.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from aiohttp import web
+
+from edgeflock.server.identity import Who
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+READING = ("GET", "HEAD")
+"""Methods that change nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may use a route."""
+
+    roles: frozenset[Who]
+    otherwise: str
+    """What others are told."""
+    if_open: frozenset[Who] = frozenset()
+    """Roles that may use it as well where everybody may take part (run.open)."""
+
+    def refusal(self, role: Who, is_open: bool) -> str:
+        """Why `role` may not use it; empty: it may."""
+        if role in self.roles or (is_open and role in self.if_open):
+            return ""
+        return self.otherwise if self in (JOIN, GATEWAY) else _SINGLE_PURPOSE.get(role, self.otherwise)
+
+
+_SINGLE_PURPOSE: dict[Who, str] = {
+    "gateway": "a token of the role gateway is for edgeflock gateway alone",
+    "joining": "this token lets a device join, and nothing else: edgeflock client join URL TOKEN",
+}
+
+EVERYBODY = Access(frozenset(), "")
+"""Nobody has to show who it is."""
+
+ADMIN = Access(
+    frozenset(("admin",)), "this needs a token of the role admin (edgeflock token create --role admin)"
+)
+
+VIEWER = Access(
+    frozenset(("viewer", "admin")),
+    "this needs a token of the role viewer (edgeflock token create --role viewer): devices are not told of "
+    "each other",
+)
+
+DEVICE = Access(frozenset(("device", "viewer", "admin")), VIEWER.otherwise)
+"""The run and its model, and nothing of other devices."""
+
+GRAPH = Access(frozenset(("gateway", "device", "viewer", "admin")), VIEWER.otherwise)
+
+JOIN = Access(frozenset(("joining", "device")), "a token of the role device lets a device join")
+
+SESSION = Access(
+    frozenset(("device",)),
+    "a session is of a device that has joined: edgeflock client join URL TOKEN",
+    frozenset(("viewer", "admin")),
+)
+
+GATEWAY = Access(
+    frozenset(("gateway",)),
+    "this needs a token of the role gateway (edgeflock token create --role gateway)",
+    frozenset(("joining", "device", "viewer", "admin")),
+)
+
+
+def allows(access: Access) -> Callable[[Handler], Handler]:
+    """Decorate the handler of a route with who may use it."""
+
+    def decorate(handler: Handler) -> Handler:
+        handler.access = access  # type: ignore[attr-defined]
+        return handler
+
+    return decorate
+
+
+def access_of(request: web.Request) -> Access:
+    """Who may use the route that a request is for."""
+    usual = VIEWER if request.method in READING else ADMIN
+    access: Access = getattr(request.match_info.handler, "access", usual)
+    return access
+
+
+def paths_of_devices(app: web.Application) -> tuple[str, ...]:
+    """What the paths begin with that devices use once they have joined."""
+    return tuple(
+        route.resource.canonical.partition("{")[0]
+        for route in app.router.routes()
+        if route.resource is not None and getattr(route.handler, "access", None) in (DEVICE, GRAPH, SESSION)
+    )
