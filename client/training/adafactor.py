@@ -3,7 +3,12 @@
     M <- decay M + (1 - decay) mean(g^2),  M^ = M / (1 - decay^t)      of each row and column
     V = R C^T / mean(R),                    R and C: those of (o^2 / 2) M^ + (1 - o^2 / 2) M^ of the fleet
     u = clip(g / sqrt(V), -10, 10)                                     a tensor at a time
-    d = max(0.05, RMS(theta)) u / max(1, RMS(u) / 1.5)
+    d = max(0.05, min(RMS(theta), RMS(theta_0))) u / max(1, RMS(u) / 1.5)
+
+theta_0 is the first model of the run. A step relative to theta alone makes theta grow by a part of itself at
+each step. Late in a run, when gradients are mostly noise, that is exponential: after 22,000 gradients of
+CIFAR-10 the last matrix was 37 times as large as at first, and soon all was lost (docs/optimizers.md). Steps
+relative to theta_0 let it grow as the root of their number.
 
 The means M are the device's own (codecs/moments.py). Now and then they go to the server with an update, and
 the receipt brings the mean over the fleet. With the fleet's in V all devices scale alike: a device whose data
@@ -13,12 +18,13 @@ where the device's labels are not the fleet's: o is their overlap (calibration.p
 Until the fleet's means are there V is of its own alone.
 
 Shazeer and Stern, "Adafactor: adaptive learning rates with sublinear memory cost", ICML 2018: the factored
-second moment of section 3, the update clipping of section 6 at 1.5, the relative step of section 8, and a
-constant decay. It has no momentum: staleness acts as one. The device scales before it selects what to send,
-so that it selects among steps. A device that starts again begins M anew.
+second moment of section 3, the update clipping of section 6 at 1.5, the relative step of section 8 up to
+theta_0, and a constant decay. It has no momentum: staleness acts as one. The device scales before it selects
+what to send, so that it selects among steps. A device that starts again begins M anew.
 """
 
 import math
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +32,7 @@ from numpy.typing import NDArray
 from edgeflock.client.training.reports import Reports
 from edgeflock.shared.codecs import moments
 from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.start import Start
 
 Vector = NDArray[np.float32]
 
@@ -49,13 +56,20 @@ _LARGEST = np.float32(1e18)
 class Adafactor:
     """The second moments of a device's gradients, and the fleet's."""
 
-    def __init__(self, layout: Layout, decay: float) -> None:
-        """`layout` is that of the P trained parameters; 0 < decay < 1."""
+    def __init__(self, layout: Layout, decay: float, start: Start | None = None) -> None:
+        """`layout` is that of the P trained parameters; 0 < decay < 1. `start` says how the run's first model
+        is made; None: the first theta that `direction` gets counts as that.
+        """
         self._layout = layout
+        self._tensors = [slice(*bounds) for bounds in pairwise(layout.bounds)]
         self._decay = decay
         self._own: Vector = np.zeros(int(layout.lines[-1]), np.float32)
         self._fleet: Vector | None = None
         """The fleet's row and column means, float32 [L]."""
+        self._largest_scales: list[float] = (
+            [] if start is None else [filling.rms for filling in start.tensors]
+        )
+        """RMS(theta_0) of each tensor."""
         self._part = np.float32(0.5)
         """Of its own means in V."""
         self._steps = 0
@@ -73,10 +87,11 @@ class Adafactor:
         self._own += np.float32(1 - self._decay) * (own - self._own)
         direction /= self._usual() + _TINY
         np.clip(direction, -_MOST, _MOST, out=direction)
-        for start, stop in zip(self._layout.bounds[:-1], self._layout.bounds[1:], strict=True):
-            if stop > start:
-                length = max(1.0, _rms(direction[start:stop]) / _LONGEST)
-                direction[start:stop] *= np.float32(max(LEAST_SCALE, _rms(theta[start:stop])) / length)
+        scales = [_rms(theta[tensor]) for tensor in self._tensors]
+        self._largest_scales = self._largest_scales or scales
+        for tensor, scale, limit in zip(self._tensors, scales, self._largest_scales, strict=False):
+            length = max(1.0, _rms(direction[tensor]) / _LONGEST)
+            direction[tensor] *= np.float32(max(LEAST_SCALE, min(scale, limit)) / length)
         return direction
 
     def report(self, base: int) -> bytes:
@@ -108,4 +123,4 @@ def _is_power_of_two(update: int) -> bool:
 
 
 def _rms(tensor: Vector) -> float:
-    return math.sqrt(float(np.dot(tensor, tensor)) / tensor.size)
+    return math.sqrt(float(np.dot(tensor, tensor)) / max(1, tensor.size))

@@ -55,7 +55,7 @@ class Elastic:
         """First parameter of a chunk -> the version that its centre is of."""
         self._velocity = np.zeros(self._layout.size, np.float32) if welcome.momentum else None
         decay = welcome.adafactor
-        self._adafactor = Adafactor(self._layout, decay) if decay else None
+        self._adafactor = Adafactor(self._layout, decay, welcome.start) if decay else None
         self._steps: deque[LocalSteps] = deque(maxlen=welcome.local_steps)
         """The latest, without their gradients: those since a chunk was exchanged."""
         self._uncounted = 0

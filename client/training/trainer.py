@@ -52,7 +52,7 @@ class Trainer:
         self._welcome = welcome
         self._memory = self._before = Memory()
         decay = welcome.adafactor
-        self._adafactor = Adafactor(backend.layout.parameters, decay) if decay else None
+        self._adafactor = Adafactor(backend.layout.parameters, decay, welcome.start) if decay else None
         self._calibration = Calibration(backend.layout.parameters) if welcome.balances else None
         self._acting = batches if isinstance(batches, Acting) else None
         self._has_trained = False
@@ -141,7 +141,7 @@ class Trainer:
         """
         self._memory = self._before = self._memory.forgotten()
         if self._adafactor is not None:
-            self._adafactor = Adafactor(self.layout.parameters, self._welcome.adafactor)
+            self._adafactor = Adafactor(self.layout.parameters, self._welcome.adafactor, self._welcome.start)
 
     def _computed(self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]) -> Gradient:
         """The backend's gradient. What it once could do and now cannot, as without memory, may pass."""

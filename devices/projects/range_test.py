@@ -195,7 +195,7 @@ class _Optimizer:
             0, theta.copy(), buffers=layout.buffers, norms=layout.norms, regime=self._regime, start=0
         )
         self._trained = layout.parameters.size
-        adafactor = Adafactor(layout.parameters, terms.adafactor) if terms.adafactor else None
+        adafactor = Adafactor(layout.parameters, terms.adafactor, terms.start) if terms.adafactor else None
         self._local = Local(theta[: self._trained], terms, adafactor)
 
     @property

@@ -80,5 +80,5 @@ def welcome(
         held_out=held_out,
         adafactor=_SQUARES_DECAY if config.run.local_optimizer == ADAFACTOR else 0.0,
         balances=config.run.balance_labels and config.run.local_optimizer == ADAFACTOR and not elastic,
-        select_interval=select_interval(config),
+        select_interval=select_interval(config, layout),
     )

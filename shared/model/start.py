@@ -34,6 +34,12 @@ class Filling(NamedTuple):
     a: float
     b: float
 
+    @property
+    def rms(self) -> float:
+        """The root mean square of the distribution."""
+        a, b = self.a, self.b
+        return math.sqrt((a * a + a * b + b * b) / 3) if self.kind == UNIFORM else math.hypot(a, b)
+
 
 class Start(NamedTuple):
     """A first model: tensor t of the layout is filled as tensors[t] says."""

@@ -4,9 +4,11 @@ A learning rate that is too high makes the loss rise, often late and for good. N
 overfitting make it rise as well, but then the model still knows something. So nothing short of this counts,
 in two evaluations one after the other:
 
-    loss >= first and accuracy <= best / 2        of a run that had learned something: lowest <= 0.8 first
+    loss >= 0.95 first and accuracy <= best / 2   of a run that had learned something: lowest <= 0.8 first
     loss >= 3 first and accuracy <= first one     of one that had not
 
+0.95: a model whose outputs are the same for every input has the entropy of the labels as its loss. That of a
+model with random weights is a little higher.
 Without an accuracy the loss must be 3 times the first in either case. A loss that is no number, or a thousand
 times the first one, counts at once. Of a first loss that is not above 0 nothing else is known.
 """
@@ -19,6 +21,7 @@ EXPLODED = 1000
 """A loss so many times the first one, or 1 if that is less, is no honest spike any more."""
 
 _LEARNED = 0.8
+_LOST = 0.95
 _WORSE = 3
 _IN_A_ROW = 2
 
@@ -71,4 +74,4 @@ class Rising:
             return loss >= _WORSE * first
         if self._lowest_loss > _LEARNED * first:
             return loss >= _WORSE * first and accuracy <= self._first_accuracy
-        return loss >= first and accuracy <= self._best_accuracy / 2
+        return loss >= _LOST * first and accuracy <= self._best_accuracy / 2

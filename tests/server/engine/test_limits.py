@@ -1,8 +1,9 @@
-"""What a journal has no room for is said before a run begins."""
+"""What a journal has no room for is said before a run begins; how often a device comes that sends no more."""
 
 import pytest
 
 from edgeflock.server.engine import check_limits
+from edgeflock.server.engine.limits import select_interval
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.settings.config import parse
@@ -27,3 +28,28 @@ def test_a_snapshot_must_fit_into_a_row(most: int, settings: tuple[str, ...]) ->
         parse(overrides=[*settings, "limits.inflight_bytes=4000000000", "journal.url=postgresql://h/d"]),
         larger,
     )
+
+
+@pytest.mark.parametrize(
+    ("settings", "interval"),
+    [
+        ((), 5),
+        (("run.batch=32",), 1),
+        (("run.batch=20",), 2),
+        (("run.batch=5",), 5),
+        (("run.batch=64", "model.data=gym:CartPole-v1", "model.loss=a2c"), 5),
+        (("compression.select=0.1", "run.batch=32"), 0),
+        (("coordination.mode=rounds",), 0),
+        (("coordination.mode=elastic",), 0),
+    ],
+)
+def test_the_larger_the_batch_the_sooner_a_device_sends_more(
+    settings: tuple[str, ...], interval: int
+) -> None:
+    assert select_interval(parse(overrides=settings), Layout.of([("w", (10_000,))])) == interval
+
+
+def test_a_large_model_sends_no_more_of_large_batches() -> None:
+    config = parse(overrides=["run.batch=32"])
+    sizes = {270_000: 1, 1_000_000: 3, 11_000_000: 5}
+    assert {size: select_interval(config, Layout.of([("w", (size,))])) for size in sizes} == sizes

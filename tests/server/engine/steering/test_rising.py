@@ -26,6 +26,7 @@ def is_lost(*found: tuple[float | None, float | None]) -> bool:
         ([], False),
         ([(2.4, 0.1)], False),  # a spike
         ([(2.4, 0.1), (2.3, 0.1)], True),
+        ([(2.295, 0.1), (2.295, 0.1)], True),  # the same answer to everything: just below the first model
         ([(2.4, 0.1), (1.9, 0.1)], False),  # it comes back
         ([(2.4, None), (2.4, None)], False),
         ([(7.0, None), (7.0, None)], True),
