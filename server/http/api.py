@@ -16,7 +16,7 @@ from edgeflock.server.defence import Guard
 from edgeflock.server.http import ranges
 from edgeflock.server.http.callers import caller_of, find_caller
 from edgeflock.server.http.keys import EVALUATOR, GATEWAYS, GRAPHS, HEALTH, HOST, WATCHERS, WRITER
-from edgeflock.server.http.pacing import pay
+from edgeflock.server.http.middleware import pay
 from edgeflock.server.http.problem import problem
 from edgeflock.server.http.roles import DEVICE, EVERYBODY, GRAPH, VIEWER, allows
 from edgeflock.server.http.saved import safetensors_of

@@ -16,10 +16,10 @@ from edgeflock.server.http.callers import (
     remember_caller,
 )
 from edgeflock.server.http.keys import DOORS, HOST, ORIGINS
-from edgeflock.server.http.pacing import pace
 from edgeflock.server.http.problem import problem
-from edgeflock.server.http.roles import ADMIN, EVERYBODY, JOIN, READING, access_of
+from edgeflock.server.http.roles import ADMIN, EVERYBODY, JOIN, READING, SESSION, access_of
 from edgeflock.server.identity import key_shown
+from edgeflock.server.roster import Pace
 from edgeflock.shared.errors import Unauthorized, Unavailable
 from edgeflock.shared.identity import is_loopback
 
@@ -90,6 +90,24 @@ async def read_body(request: web.Request, handler: Handler) -> web.StreamRespons
 
 
 @web.middleware
+async def pace(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """The answer, once a device has paid for what came before; then it owes this."""
+    clock = asyncio.get_running_loop().time
+    if (limit := _pace_of(request)) is not None and (wait := limit.wait(began := clock())) > 0:
+        try:
+            await asyncio.sleep(wait)
+        finally:
+            limit.held_back += clock() - began
+    octets = 0
+    try:
+        response = await handler(request)
+        octets = response.content_length or 0
+        return response
+    finally:
+        pay(request, octets)
+
+
+@web.middleware
 async def audit(request: web.Request, handler: Handler) -> web.StreamResponse:
     """What an admin does is kept. Joining and logging in are noted with names (joining.py, page.py)."""
     door = request.app[DOORS].of(request.transport)
@@ -100,6 +118,20 @@ async def audit(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 MIDDLEWARES = (identify, count, check_origin, check_role, read_body, pace, audit)
+
+
+def pay(request: web.Request, octets: int) -> None:
+    """A device that asks owes so many bytes, as in its session."""
+    if (limit := _pace_of(request)) is not None:
+        limit.spend(octets, asyncio.get_running_loop().time())
+
+
+def _pace_of(request: web.Request) -> Pace | None:
+    """None of operators, and of a session, which looks after itself."""
+    if not is_known(request) or access_of(request) is SESSION:
+        return None
+    caller = caller_of(request)
+    return request.app[HOST].paces.of(caller.name) if caller.role == "device" else None
 
 
 def _refused(response: web.Response) -> web.Response:
