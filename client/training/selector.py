@@ -97,7 +97,7 @@ def select(
     corrected = recall(memory.left_out(decay_of(welcome.feedback, passed)), gradient)
     memory = memory.after(base)
     if welcome.select_interval:
-        fraction = grown(welcome.select, memory.interval, welcome.select_interval)
+        fraction = grown(welcome.select, memory.interval, welcome.select_interval, layout)
         welcome = replace(welcome, select=fraction)
     selected = chosen(corrected, layout, welcome, theta[: layout.size], sequence)
     selection = Selection(corrected, selected, welcome.indices, welcome.values)

@@ -1,5 +1,6 @@
 """What an engine accepts and keeps, and whether a device can send what the run asks it for."""
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from edgeflock.shared.errors import ConfigError, Malformed
 from edgeflock.shared.model.chunks import MOST_CHUNKS, chunks
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Pull
-from edgeflock.shared.selection.largest import MOST, fraction_of, quotas
+from edgeflock.shared.selection.largest import USUAL_BATCH, fraction_of, grown, quotas
 from edgeflock.shared.settings.config import Config
 from edgeflock.shared.settings.coordination import ELASTIC
 
@@ -68,9 +69,9 @@ _ROW = 1_000_000_000
 _SHARED = 1 << 24
 """Bytes of a record of shared samples; of what shape they are, only devices know."""
 
-_FEW, _USUAL_BATCH, _MANY = 5, 10, 4096
-"""Where up to five devices are at work with batches of ten, a device sends the root of P entries. With larger
-ones it sends more, up to 4,096 entries: a model of 11 million parameters learned less from more.
+_SELECT_INTERVAL = 5
+"""Versions between two updates of a device, as five devices at work have them, up to which it sends what is
+usual.
 """
 
 
@@ -105,16 +106,18 @@ def snapshot_bytes(config: Config, layout: Layout) -> int:
     return 4 * (vectors * layout.size + numbers * layout.parameters.size)
 
 
-def select_interval(config: Config, layout: Layout) -> int:
-    """Versions between two updates of a device up to which it sends no more than usual; 0: it never does.
-
-    A gradient of more samples has less noise, and more of its entries are worth their bytes
-    (docs/compression.md); but steps in an environment follow each other.
-    """
+def select_interval(config: Config) -> int:
+    """Versions between two updates of a device up to which it sends what is usual; 0: it never sends more."""
     always = config.compression.select or Regime.of(config).rounds or config.coordination.mode == ELASTIC
-    batch = _USUAL_BATCH if is_environment(config.model.data) else config.run.batch
-    size = max(1.0, MOST * layout.parameters.size**0.5 / _MANY)
-    return 0 if always else max(1, min(_FEW, int(_FEW * _USUAL_BATCH / batch * size)))
+    return 0 if always else _SELECT_INTERVAL
+
+
+def usual_fraction(config: Config, layout: Layout) -> float:
+    """The part of a gradient that a device sends, unless it comes rarely. Steps in an environment follow each
+    other: there the size of a batch does not count.
+    """
+    counts = select_interval(config) and not is_environment(config.model.data)
+    return fraction_of(config.compression.select, layout, config.run.batch if counts else USUAL_BATCH)
 
 
 def check_limits(config: Config, layout: Layout) -> None:
@@ -130,9 +133,8 @@ def check_limits(config: Config, layout: Layout) -> None:
             "optimizer, or a smaller model"
         )
     threshold = config.compression.threshold
-    select = fraction_of(config.compression.select, layout)
-    if select_interval(config, layout):
-        select = max(select, min(0.5, MOST * select))
+    usual = usual_fraction(config, layout)
+    select = grown(usual, math.inf, select_interval(config), layout)
     size = layout.parameters.size
     if config.compression.selection == "significance":
         selected = size

@@ -1,7 +1,7 @@
 """What a device is told of the run when it joins."""
 
 from edgeflock.server.descent import Regime
-from edgeflock.server.engine.limits import frame_bytes, select_interval
+from edgeflock.server.engine.limits import frame_bytes, select_interval, usual_fraction
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch
@@ -9,7 +9,6 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import PROTOCOL, Welcome
-from edgeflock.shared.selection.largest import fraction_of
 from edgeflock.shared.settings.config import ADAFACTOR, Config
 from edgeflock.shared.settings.coordination import ELASTIC
 
@@ -55,7 +54,7 @@ def welcome(
         batch=config.run.batch,
         local_steps=config.run.local_steps,
         local_rate=config.run.local_rate,
-        select=fraction_of(config.compression.select, layout),
+        select=usual_fraction(config, layout),
         balance=config.compression.balance,
         threshold=config.compression.threshold,
         feedback=config.compression.feedback,
@@ -80,5 +79,5 @@ def welcome(
         held_out=held_out,
         adafactor=_SQUARES_DECAY if config.run.local_optimizer == ADAFACTOR else 0.0,
         balances=config.run.balance_labels and config.run.local_optimizer == ADAFACTOR and not elastic,
-        select_interval=select_interval(config, layout),
+        select_interval=select_interval(config),
     )

@@ -34,29 +34,43 @@ def select_largest(
     return np.concatenate(selected) if selected else np.zeros(1, np.int64)
 
 
-def fraction_of(select: float, layout: Layout) -> float:
-    """`select`; or if that is 0 as much as makes the root of P entries of P parameters.
+USUAL_BATCH = 10
+"""Samples of a gradient of which the root of P entries is sent."""
+
+_GROWTH = 8
+"""How many times as much a device sends at most because it comes rarely, and"""
+_MOST = 16
+"""how many times the root of P at most, for whatever reason."""
+
+
+def fraction_of(select: float, layout: Layout, batch: int = USUAL_BATCH) -> float:
+    """`select`; or if that is 0 as much as makes the root of P entries of P parameters, times (batch / 10)^2
+    for batches of more than ten samples, 16 times at most.
 
     What must be told of a gradient grows more slowly than the model: measured from 38,282 parameters to
-    333,194 and from 4 devices to 200 (docs/benchmarks.md).
+    333,194 and from 4 devices to 200 (docs/benchmarks.md). A gradient of more samples has less noise, and
+    more of its entries are worth their bytes (docs/compression.md).
     """
-    return select or layout.parameters.size**-0.5
+    size = layout.parameters.size
+    return select or min(0.5, _most(size), max(1.0, batch / USUAL_BATCH) ** 2 * size**-0.5)
 
 
-MOST = 8
-"""How many times the usual fraction a device sends at most."""
-
-
-def grown(fraction: float, interval: float, usual: int) -> float:
+def grown(fraction: float, interval: float, usual: int, layout: Layout) -> float:
     """The part of a gradient to send if `interval` versions lie between two of the device's updates: of up to
-    `usual` ones it is `fraction`, of more it grows in proportion; 0.5 at most. usual = 0: it never grows.
+    `usual` ones it is `fraction`, of more it grows in proportion, eight times at most, and up to 16 times the
+    root of P and 0.5. usual = 0: it never grows.
 
     With n devices at work an entry that is not sent waits for some P / (fraction P) updates of n versions
     each. So a device of a large fleet, or a slow one, would send ever older gradients.
     """
     if not usual or interval <= usual:
         return fraction
-    return max(fraction, min(0.5, fraction * min(MOST, interval / usual)))
+    most = min(0.5, _most(layout.parameters.size))
+    return max(fraction, min(most, fraction * min(_GROWTH, interval / usual)))
+
+
+def _most(size: int) -> float:
+    return float(_MOST * size**-0.5)
 
 
 @lru_cache(maxsize=64)

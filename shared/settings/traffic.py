@@ -15,8 +15,8 @@ class CompressionSettings(Section):
 
     select: Annotated[float, Field(ge=0, le=1)] = Field(
         0.0,
-        description="fraction of the gradient; 0: of P parameters the root of P, up to eight times as much "
-        "from a device that comes rarely or has large batches",
+        description="fraction of the gradient; 0: of P parameters the root of P, up to 16 times as much from "
+        "a device that comes rarely or has large batches",
     )
     balance: Annotated[float, Field(ge=0, le=1)] = Field(
         0.5, description="tensors of n entries share the selection as n^balance"

@@ -99,7 +99,7 @@ def run_fleet(
     compression = file.compression
     remembers = compression.feedback or compression.threshold or file.injection.alpha
     remembers = remembers or file.coordination.mode == ELASTIC or file.run.local_optimizer == ADAFACTOR
-    remembers = remembers or select_interval(file, backend.layout)  # how often a device comes
+    remembers = remembers or select_interval(file)  # how often a device comes
     remembers = remembers or file.coordination.tasks  # who computes what depends on all that went before
     remembers = remembers or prepared.environment is not None  # what a device does depends on its model
     if file.coordination.mode == "rounds":  # what is sent anew while it is held is in no journal

@@ -184,8 +184,9 @@ def test_the_selection_is_each_tensor_s_largest_by_quota(balance: float) -> None
         (0.01, 3, 5, 0.01),
         (0.01, 5, 5, 0.01),
         (0.01, 10, 5, 0.02),
-        (0.01, 1000, 5, 0.08),  # MOST
-        (0.1, 1000, 5, 0.5),
+        (0.01, 1000, 5, 0.08),  # eight times
+        (0.03, 1000, 5, 0.16),  # 16 times the root of 10,000
+        (0.2, 1000, 5, 0.2),
         (0.7, 1000, 5, 0.7),
         (0.01, 1000, 0, 0.01),
         (0.01, 1000, -1, 0.01),
@@ -193,4 +194,4 @@ def test_the_selection_is_each_tensor_s_largest_by_quota(balance: float) -> None
     ],
 )
 def test_who_comes_rarely_sends_more(fraction: float, interval: float, usual: int, expected: float) -> None:
-    assert grown(fraction, interval, usual) == pytest.approx(expected)
+    assert grown(fraction, interval, usual, Layout.of([("w", (10_000,))])) == pytest.approx(expected)
