@@ -137,15 +137,15 @@ ARMS = {
         {**_FALLING, "compression.select": 0.01}, batch=256, envs=8, loss="ppo", pictures=True
     ),
     "Edgeflock, A2C": Arm(_FALLING, envs=1),
-    "Edgeflock, A2C, few bytes": Arm(
+    "Edgeflock, PPO, few bytes": Arm(
         {
             **_FALLING,
-            "compression.select": 0.03,
-            "coordination.learning_rate": 0.02,
+            "compression.select": 0.02,
+            "coordination.learning_rate": 0.04,
             "run.local_optimizer": "adafactor",
         },
-        batch=128,
-        envs=1,
+        batch=512,
+        loss="ppo",
     ),
     "EASGD": Arm(
         {
