@@ -313,7 +313,7 @@ def markdown(results: Results) -> str:
         "",
         f"{DEVICES} emulated devices with 4 environments each. Dense A3C of 256 steps has 16; dense A3C of 5 "
         "steps and Edgeflock's A2C have one. All arms take as many steps; an update of Edgeflock's is of 64. "
-        "With few bytes it is of 128, the rate is 0.02 for 0.01, and 3% of a gradient is sent. "
+        "With few bytes it is of 512, the rate is 0.04 for 0.01, and 2% of a gradient is sent. "
         "With PPO a device takes 512 steps, and learns from each four times. QBert has 8 environments "
         "a device, updates of 256 steps and 1% of a gradient. "
         f"Each of {EVALUATIONS} evaluations is the mean return of {EPISODES} episodes, of the likeliest "

@@ -226,13 +226,12 @@ class Part:
         with np.errstate(over="ignore", invalid="ignore"):
             gradient = self._weighed(where, delta, base, weight)
             if self._gathered is not None:
+                share = np.float32(max(self._together, waiting))
+                gradient = (self._gathered[where] + gradient) / share
                 if waiting >= self._together:
-                    total = self._gathered.copy()
-                    descend(total, where, gradient, np.float32(-1))
-                    where = slice(None)
-                else:
-                    total = self._gathered[where] + gradient
-                gradient = total / np.float32(max(self._together, waiting))
+                    mean = self._gathered / share
+                    mean[where] = gradient
+                    where, gradient = slice(None), mean
         self._gradient = where, gradient
 
     def squares(self, total: float) -> float:

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.descent.kernels import adacomp, touch, touches_since
 from edgeflock.server.descent.step import Where
+from edgeflock.server.descent.steps import weigh
 
 Counts = NDArray[np.unsignedinteger]
 
@@ -119,12 +120,19 @@ class Staleness:
 
         `together` updates make a step. Raises ValueError as `sigma` does.
         """
-        weights = self.sigma(where, base).astype(np.float32)
-        weights /= np.float32(together)
-        np.maximum(weights, np.float32(1), out=weights)
-        np.divide(weight, weights, out=weights)
-        weights *= delta
-        return weights
+        share = np.float32(together)
+        if isinstance(where, slice):
+            sigma = self.sigma(where, base).astype(np.float32)
+            dense: NDArray[np.float32] = weight / np.maximum(sigma / share, np.float32(1)) * delta
+            return dense
+        self._check(base)
+        slot, bit = self._place(base)
+        gradient = np.empty(where.size, np.float32)
+        weigh(
+            where, delta, weight, share, self._now, self._before[slot], self._touches[slot],
+            self._bits((1 << bit) - 1), self._mask, gradient,
+        )  # fmt: skip
+        return gradient
 
     def touch(self, where: Where, delta: NDArray[np.float32]) -> None:
         """Record that this version's update changes the parameters at `where` by `delta`; go to the next.

@@ -7,12 +7,38 @@ is remembered of parameter k. lambda is the weight decay, beta = beta_1. optimiz
 
 import numba as nb
 import numpy as np
-from numba import float32, float64, int64, uint64
+from numba import float32, float64, int64, uint8, uint16, uint64
+
+from edgeflock.server.descent.kernels import _popcount
 
 _INDICES = nb.types.Array(int64, 1, "C", readonly=True)
 _FLOATS = nb.types.Array(float32, 1, "C", readonly=True)
 _MEMORY = float32[:, ::1]
 _BLOCK = 256
+
+
+@nb.njit(
+    [
+        nb.void(
+            _INDICES, _FLOATS, float32, float32,
+            uint8[::1], uint8[::1], uint8[::1], uint8, int64, float32[::1],
+        ),
+        nb.void(
+            _INDICES, _FLOATS, float32, float32,
+            uint16[::1], uint16[::1], uint64[::1], uint64, int64, float32[::1],
+        ),
+    ],
+    cache=True,
+)  # fmt: skip
+def weigh(where, delta, weight, together, now, before, then, below, mask, gradient):
+    """gradient[i] = weight / max(1, sigma_k / together) * delta[i] for k = where[i].
+
+    sigma_k counts up to `mask`.
+    """
+    for i in range(where.size):
+        k = uint64(where[i])
+        sigma = (int64(now[k]) - int64(before[k]) - int64(_popcount(uint64(then[k] & below)))) & mask
+        gradient[i] = weight / max(float32(1), float32(sigma) / together) * delta[i]
 
 
 @nb.njit(float64(_FLOATS, float64), cache=True)
