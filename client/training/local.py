@@ -10,7 +10,7 @@ out from:
     d = g                                                                sgd
     v <- momentum v + g;  d = g + momentum v                             with Nesterov's momentum
     m, s: the means of g and g^2, without bias;  d = m / (sqrt(s) + 1e-8)    adam: betas 0.9 and 0.999
-    d = max(0.05, min(RMS(theta), RMS(theta_0))) u / max(1, RMS(u) / 1.5)    adafactor (adafactor.py)
+    d = max(0.05, min(RMS(theta), S)) u / max(1, RMS(u) / 1.5), u = g / sqrt(V)    adafactor (adafactor.py)
 
 Each update begins anew, but for the second moments of adafactor, which a device keeps. All in
 float32 on the processor, whatever backend computes gradients.

@@ -312,8 +312,8 @@ async def test_what_receipts_bring_divides_the_next_gradients() -> None:
     await worker(server, listed(ones, ones)).run()
     first, second = server.updates
     assert np.frombuffer(first.values, "<f4").tolist() == [3.0] * LAYOUT.size, "by its own, at RMS(theta) = 3"
-    assert np.frombuffer(second.values, "<f4").tolist() == [pytest.approx(3 / 4.5**0.5)] * LAYOUT.size, (
-        "the root of (1 + 8) / 2 divides 3: RMS(theta) is 4, but was 3 in the first model"
+    assert np.frombuffer(second.values, "<f4").tolist() == [pytest.approx(4 / 4.5**0.5)] * LAYOUT.size, (
+        "the root of (1 + 8) / 2 divides 4"
     )
     assert moments.decode(first.moments, LAYOUT).tolist() == [1] * LAYOUT.lines[-1]
 
