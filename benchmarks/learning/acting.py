@@ -370,7 +370,11 @@ def figure(results: Results, path: Path) -> None:
     shown = [name for name in TASKS if any(cell.task == name for cell in results)]
     drawing, grid = pyplot.subplots(1, len(shown), figsize=(5.0 * len(shown), 4.0), squeeze=False)
     for axes, name in zip(grid[0], shown, strict=True):
-        for colour, arm in zip(cycle((*COLOURS, "#882255", "#117733", "#999933")), ARMS, strict=False):
+        for colour, arm in zip(
+            cycle((*COLOURS, "#882255", "#117733", "#999933", "#88CCEE", "#661100", "#AA4499")),
+            ARMS,
+            strict=False,
+        ):
             curves = [
                 record["figures"]["curve"]
                 for cell, record in results.items()
