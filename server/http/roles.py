@@ -4,7 +4,8 @@
     @allows(DEVICE)
     async def get_status(request): ...
 
-A route that says nothing, and a path without a route, are for viewers to read and for admins to act.
+A route that says nothing is for viewers to read and for admins to act. Every known caller is told that a path
+has no route.
 """
 
 from collections.abc import Callable
@@ -45,6 +46,8 @@ _SINGLE_PURPOSE: dict[Who, str] = {
 
 EVERYBODY = Access(frozenset(), "")
 """Nobody has to show who it is."""
+
+_NO_ROUTE = Access(frozenset(("joining", "gateway", "device", "viewer", "admin")), "")
 
 ADMIN = Access(
     frozenset(("admin",)), "this needs a token of the role admin (edgeflock token create --role admin)"
@@ -88,6 +91,8 @@ def allows(access: Access) -> Callable[[Handler], Handler]:
 
 def access_of(request: web.Request) -> Access:
     """Who may use the route that a request is for."""
+    if request.match_info.http_exception is not None:
+        return _NO_ROUTE
     usual = VIEWER if request.method in READING else ADMIN
     access: Access = getattr(request.match_info.handler, "access", usual)
     return access
