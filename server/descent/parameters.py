@@ -142,11 +142,14 @@ class Parameters:
 
     def fits_round(self, gathered: Gathered, most: float) -> bool:
         """The same of a whole round, whose rate may be another one by now."""
-        return not gathered.samples or self._sum_fits(_sum(gathered), gathered.samples, most)
+        return not gathered.samples or self._sum_fits(self._sum(gathered), gathered.samples, most)
 
     def _sum_fits(self, step: Step, samples: int, most: float) -> bool:
-        step = replace(step, base=self.version)
         return self._way.fits(step, self._scale(samples), self.learning_rate(step.time), most, samples)
+
+    def _sum(self, gathered: Gathered) -> Step:
+        """A round as a step, of which every parameter has an entry."""
+        return Step(self.version, slice(None), gathered.total, time=gathered.time)
 
     def limited(self, step: Step) -> Step:
         """`step` with running statistics that go no further than may count at this version, by the regime.
@@ -214,9 +217,8 @@ class Parameters:
         Of the versions that its steps make only the last one exists.
         """
         if gathered.samples:  # else a defence let nothing of it count
-            step = replace(_sum(gathered), base=self.version)
             rate = self.learning_rate(gathered.time)
-            self._way.take(step, self._scale(gathered.samples), rate, gathered.samples)
+            self._way.take(self._sum(gathered), self._scale(gathered.samples), rate, gathered.samples)
         if gathered.measured:
             self._follow(gathered.statistics / np.float32(gathered.measured), 0)
         self._made(gathered.steps)
@@ -250,8 +252,3 @@ class Parameters:
         """
         eta = self.regime.average
         self.kept.vectors.take_in(np.float32((eta + 1) / (count + eta)))
-
-
-def _sum(gathered: Gathered) -> Step:
-    """A round as a step, of which every parameter has an entry."""
-    return Step(0, slice(None), gathered.total, time=gathered.time)

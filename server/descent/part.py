@@ -81,9 +81,8 @@ class Vectors(Protocol):
         """weight / max(1, sigma_k / n) delta_k waits for others, and counts as a version."""
 
     def prepare(self, where: Where, delta: Vector, base: int, weight: np.float32, waiting: int) -> None:
-        """The gradient of the next step: weight / max(1, sigma_k / n) delta_k, or the mean of `waiting`
-        updates, those that wait and this one. Of fewer than make a step: at `where` alone, as if the others
-        were zero. Changes nothing else, and may be called again.
+        """Compute the gradient of the next step: weight / max(1, sigma_k / n) delta_k, or the mean of
+        `waiting` updates, this one included. Of fewer than make a step: at `where` alone. May be repeated.
         """
 
     def squares(self, total: float) -> float:

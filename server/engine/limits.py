@@ -70,9 +70,7 @@ _SHARED = 1 << 24
 """Bytes of a record of shared samples; of what shape they are, only devices know."""
 
 _SELECT_INTERVAL = 5
-"""Versions between two updates of a device, as five devices at work have them, up to which it sends what is
-usual.
-"""
+"""Versions between two updates of a device up to which it sends what is usual."""
 
 
 def frame_bytes(config: Config, layout: Layout) -> int:

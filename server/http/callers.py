@@ -1,5 +1,7 @@
 """Who sends a request, and who may show which certificate."""
 
+from contextlib import suppress
+
 from aiohttp import web
 
 from edgeflock.server.http.keys import AUDIT, AUTHORITY, HOST, LOGINS, REGISTER
@@ -13,7 +15,6 @@ CERTIFICATES = (
 )
 
 _CALLER = web.RequestKey("caller", Caller)
-_UNKNOWN = web.RequestKey("unknown", Unauthorized)
 _SCHEME = "bearer "
 
 
@@ -27,17 +28,13 @@ def find_caller(request: web.Request) -> Caller:
 
 def remember_caller(request: web.Request) -> None:
     """Find the caller, for `caller_of`."""
-    try:
+    with suppress(Unauthorized):
         request[_CALLER] = find_caller(request)
-    except Unauthorized as error:
-        request[_UNKNOWN] = error
 
 
 def caller_of(request: web.Request) -> Caller:
-    """Who sent this request, as it was found when it came. Raises Unauthorized as `find_caller`."""
-    if _CALLER not in request:
-        raise request[_UNKNOWN]
-    return request[_CALLER]
+    """Who sent this request, as was found when it came. Raises Unauthorized as `find_caller`."""
+    return request[_CALLER] if _CALLER in request else find_caller(request)
 
 
 def is_known(request: web.Request) -> bool:
@@ -106,7 +103,7 @@ def may_show(app: web.Application, caller: Caller, shown: bytes | None) -> bool:
     return shown is None or register.has_key(shown)
 
 
-def note(request: web.Request, caller: Caller, what: str, address: str) -> None:
-    """Write into the audit log, if there is one, what the caller did."""
+def note(request: web.Request, name: str, what: str, address: str | None) -> None:
+    """Write into the audit log, if there is one, what a caller of this name did."""
     if (audit := request.app.get(AUDIT)) is not None:
-        audit.note(caller.name, what, address=address)
+        audit.note(name, what, address=address)

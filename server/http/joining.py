@@ -9,8 +9,8 @@ from contextlib import suppress
 
 from aiohttp import web
 
-from edgeflock.server.http.callers import caller_of, secret_of
-from edgeflock.server.http.keys import AUDIT, AUTHORITY, HOST, PIN, REGISTER
+from edgeflock.server.http.callers import caller_of, note, secret_of
+from edgeflock.server.http.keys import AUTHORITY, HOST, PIN, REGISTER
 from edgeflock.server.http.problem import problem
 from edgeflock.server.http.roles import JOIN, allows
 from edgeflock.shared.errors import Refused
@@ -35,9 +35,8 @@ async def join(request: web.Request) -> web.Response:
         )
     except Refused as refusal:
         return problem(refusal.status, refusal.code, str(refusal))
-    if (audit := request.app.get(AUDIT)) is not None:
-        did = "has another key" if caller.role == "device" else "joined"
-        audit.note(caller.name, f"{name!r} {did}", address=request.remote)
+    did = "has another key" if caller.role == "device" else "joined"
+    note(request, caller.name, f"{name!r} {did}", request.remote)
     answer = {"credential": joined.credential, "realm": text_of(joined.realm)}
     if (authority := request.app.get(AUTHORITY)) is not None:
         answer["certificate"] = authority.certificate(key)

@@ -56,7 +56,7 @@ async def check_origin(request: web.Request, handler: Handler) -> web.StreamResp
     else does.
     """
     why = _foreign(request)
-    return _refused(problem(403, "forbidden", why)) if why else await handler(request)
+    return _refused(403, "forbidden", why) if why else await handler(request)
 
 
 @web.middleware
@@ -68,11 +68,11 @@ async def check_role(request: web.Request, handler: Handler) -> web.StreamRespon
     try:
         caller = caller_of(request)
     except Unauthorized as error:
-        return _refused(problem(error.status, error.code, str(error)))
+        return _refused(error.status, error.code, str(error))
     why = access.refusal(caller.role, is_open(app))
     if access is not JOIN and not may_show(app, caller, key_shown(request.get_extra_info("ssl_object"))):
         why = CERTIFICATES
-    return _refused(problem(403, "forbidden", why)) if why else await handler(request)
+    return _refused(403, "forbidden", why) if why else await handler(request)
 
 
 @web.middleware
@@ -85,7 +85,7 @@ async def read_body(request: web.Request, handler: Handler) -> web.StreamRespons
                 await request.read()
         except TimeoutError:
             why = f"the body did not come within {seconds:g} s (limits.request_seconds)"
-            return _refused(problem(408, "too-slow", why))
+            return _refused(408, "too-slow", why)
     return await handler(request)
 
 
@@ -113,7 +113,7 @@ async def audit(request: web.Request, handler: Handler) -> web.StreamResponse:
     door = request.app[DOORS].of(request.transport)
     response = await handler(request)
     if access_of(request) is ADMIN and door is not None and response.status < 400:
-        note(request, caller_of(request), f"POST {request.path}", door.address)
+        note(request, caller_of(request).name, f"POST {request.path}", door.address)
     return response
 
 
@@ -134,8 +134,9 @@ def _pace_of(request: web.Request) -> Pace | None:
     return request.app[HOST].paces.of(caller.name) if caller.role == "device" else None
 
 
-def _refused(response: web.Response) -> web.Response:
+def _refused(status: int, code: str, why: str) -> web.Response:
     """What else the caller may send is not worth reading."""
+    response = problem(status, code, why)
     response.force_close()
     return response
 

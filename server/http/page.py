@@ -13,7 +13,7 @@ from aiohttp import web
 from edgeflock.server.doors import source_of
 from edgeflock.server.http import ranges
 from edgeflock.server.http.callers import caller_by, caller_of, cookie_of, login_of, note
-from edgeflock.server.http.keys import ASSETS, ATTEMPTS, AUDIT, DOORS, LOGINS, REGISTER, TRAIL
+from edgeflock.server.http.keys import ASSETS, ATTEMPTS, DOORS, LOGINS, REGISTER, TRAIL
 from edgeflock.server.http.problem import problem
 from edgeflock.server.http.roles import EVERYBODY, VIEWER, allows
 from edgeflock.server.identity import NOBODY, SECONDS
@@ -78,7 +78,7 @@ async def log_in(request: web.Request) -> web.Response:
         httponly=True,
         samesite="Strict",
     )
-    note(request, caller, "logged in to the page", address)
+    note(request, caller.name, "logged in to the page", address)
     return response
 
 
@@ -113,8 +113,7 @@ def _failed(request: web.Request, token: str, address: str, error: Unauthorized)
         )
         refusal.headers["Retry-After"] = str(math.ceil(wait))
         return refusal
-    if (audit := request.app.get(AUDIT)) is not None:
-        audit.note(account or "anybody", "failed to log in to the page", address=address)
+    note(request, account or "anybody", "failed to log in to the page", address)
     return problem(error.status, error.code, str(error))
 
 

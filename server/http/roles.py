@@ -4,8 +4,7 @@
     @allows(DEVICE)
     async def get_status(request): ...
 
-A route that says nothing is for viewers to read and for admins to act. Every known caller is told that a path
-has no route.
+A route that says nothing is for viewers to read and for admins to act.
 """
 
 from collections.abc import Callable

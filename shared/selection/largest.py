@@ -51,8 +51,8 @@ def fraction_of(select: float, layout: Layout, batch: int = USUAL_BATCH) -> floa
     333,194 and from 4 devices to 200 (docs/benchmarks.md). A gradient of more samples has less noise, and
     more of its entries are worth their bytes (docs/compression.md).
     """
-    size = layout.parameters.size
-    return select or min(0.5, _most(size), max(1.0, batch / USUAL_BATCH) ** 2 * size**-0.5)
+    times = min(float(_MOST), max(1.0, batch / USUAL_BATCH) ** 2)
+    return select or float(min(0.5, times * layout.parameters.size**-0.5))
 
 
 def grown(fraction: float, interval: float, usual: int, layout: Layout) -> float:
@@ -65,12 +65,8 @@ def grown(fraction: float, interval: float, usual: int, layout: Layout) -> float
     """
     if not usual or interval <= usual:
         return fraction
-    most = min(0.5, _most(layout.parameters.size))
+    most = min(0.5, float(_MOST * layout.parameters.size**-0.5))
     return max(fraction, min(most, fraction * min(_GROWTH, interval / usual)))
-
-
-def _most(size: int) -> float:
-    return float(_MOST * size**-0.5)
 
 
 @lru_cache(maxsize=64)
