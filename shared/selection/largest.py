@@ -44,14 +44,14 @@ _MOST = 16
 
 
 def fraction_of(select: float, layout: Layout, batch: int = USUAL_BATCH) -> float:
-    """`select`; or if that is 0 as much as makes the root of P entries of P parameters, times (batch / 10)^2
+    """`select`; or if that is 0 as much as makes the root of P entries of P parameters, times (batch / 10)^1.2
     for batches of more than ten samples, 16 times at most.
 
     What must be told of a gradient grows more slowly than the model: measured from 38,282 parameters to
     333,194 and from 4 devices to 200 (docs/benchmarks.md). A gradient of more samples has less noise, and
     more of its entries are worth their bytes (docs/compression.md).
     """
-    times = min(float(_MOST), max(1.0, batch / USUAL_BATCH) ** 2)
+    times = min(float(_MOST), max(1.0, batch / USUAL_BATCH) ** 1.2)
     return select or float(min(0.5, times * layout.parameters.size**-0.5))
 
 

@@ -34,8 +34,8 @@ def test_a_snapshot_must_fit_into_a_row(most: int, settings: tuple[str, ...]) ->
     ("settings", "times"),
     [
         ((), 1),
-        (("run.batch=20",), 4),
-        (("run.batch=32",), 10.24),
+        (("run.batch=20",), 2**1.2),
+        (("run.batch=32",), 3.2**1.2),
         (("run.batch=1000",), 16),
         (("run.batch=5",), 1),
         (("run.batch=64", "model.data=gym:CartPole-v1", "model.loss=a2c"), 1),
