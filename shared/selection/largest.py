@@ -44,8 +44,8 @@ _MOST = 16
 
 
 def fraction_of(select: float, layout: Layout, batch: int = USUAL_BATCH) -> float:
-    """`select`; or if that is 0 as much as makes the root of P entries of P parameters, times (batch / 10)^1.2
-    for batches of more than ten samples, 16 times at most.
+    """`select`; or if that is 0 as much as makes the root of P entries of P parameters, of more than ten
+    samples (batch / 10)^1.2 times that, 16 times at most.
 
     What must be told of a gradient grows more slowly than the model: measured from 38,282 parameters to
     333,194 and from 4 devices to 200 (docs/benchmarks.md). A gradient of more samples has less noise, and
