@@ -61,7 +61,7 @@ def _log_level_as_it_was() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Use all cores, unless -n or --dist says otherwise.
+    """Use a process for each core, unless -n or --dist says otherwise.
 
     A file or a test alone runs in this process: it starts at once, and a debugger can stop it. This is not
     among the `addopts`, so that `-p no:xdist` and an environment without pytest-xdist still work.
@@ -71,13 +71,6 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     alone = all(Path(argument.partition("::")[0]).is_file() for argument in config.args)
     if config.option.numprocesses is None and config.option.dist == "no" and not alone:
         config.option.numprocesses, config.option.dist = "auto", "worksteal"
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Three for two cores: a quarter of the time tests wait."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores + cores // 2
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

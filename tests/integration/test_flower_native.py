@@ -48,7 +48,7 @@ async def test_an_example_learns(
         result = await server.until()
     last = result.evaluations[-1]
     assert last.accuracy is not None
-    assert last.accuracy > 0.85
+    assert last.accuracy > 0.8
 
 
 @pytest.mark.parametrize("example", sorted(path.name for path in EXAMPLES.glob("flower-*")))
