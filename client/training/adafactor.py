@@ -9,8 +9,8 @@ theta_0 is the first model of the run. A step relative to theta alone makes thet
 each step. Late in a run, when gradients are mostly noise, that is exponential: after 22,000 gradients of
 CIFAR-10 the last matrix was 37 times as large as at first, and soon all was lost (docs/optimizers.md). So a
 step is relative to 1.5 times theta_0 at most: then weights grow as the root of the number of steps. With
-theta_0 itself for the limit the spoken digits lost two points, and A2C did not solve CartPole; with three
-times theta_0 a run of 32,000 gradients of CIFAR-10 was lost all the same.
+theta_0 itself for the limit A2C came to a return of 395 on CartPole, for 500; with three times theta_0 a run
+of 32,000 gradients of CIFAR-10 was lost all the same.
 
 The means M are the device's own (codecs/moments.py). Now and then they go to the server with an update, and
 the receipt brings the mean over the fleet. With the fleet's in V all devices scale alike: a device whose data
