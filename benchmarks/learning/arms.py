@@ -15,6 +15,7 @@ from benchmarks.learning.rivals.central import Adam, Sgd, SyncSgd
 from benchmarks.learning.rivals.federation import Rival
 from benchmarks.learning.rivals.local import DiLoCo, SparseLoCo
 from benchmarks.learning.rivals.scaffold import Scaffold
+from benchmarks.learning.rivals.ternary import Stc
 
 PRODUCT = "product"
 
@@ -42,6 +43,7 @@ FAMILIES: dict[str, Any] = {
     "SparseLoCo": SparseLoCo,
     "FedAsync": FedAsync,
     "HeavyBall": HeavyBall,
+    "Stc": Stc,
 }
 """Rivals by name."""
 

@@ -4,6 +4,8 @@ even         equal random shares
 dirichlet    of each group, parts by Dirichlet(0.1) (T.-M. H. Hsu, H. Qi and M. Brown, "Measuring the
              effects of non-identical data distribution", arXiv 1909.06335, section 3)
 label        one group a device; devices of a group have equal parts of it
+two-labels   two parts a device, of twice as many parts as devices in which the samples lie sorted by group
+             (McMahan et al., AISTATS 2017, section 3)
 slow-label   the last two groups lie on a tenth of the devices alone, one at least, and these are ten times
              slower; the others have equal random shares of the rest
 """
@@ -13,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-SPLITS = ("even", "dirichlet", "label", "slow-label")
+SPLITS = ("even", "dirichlet", "label", "two-labels", "slow-label")
 CONCENTRATION = 0.1
 SLOWER = 10
 """How many times slower the slow devices of slow-label are."""
@@ -41,6 +43,8 @@ def deal(split: str, groups: Indices, devices: int, least: int, seed: int) -> Sh
         return Shares(_filled(_dirichlet(groups, devices, random), least))
     if split == "label":
         return Shares(_filled(_by_label(groups, devices, random), least))
+    if split == "two-labels":
+        return Shares(_filled(_by_two_labels(groups, devices, random), least))
     if split == "slow-label":
         return _slow(groups, devices, random)
     raise ValueError(f"split {split!r} is unknown; known are {', '.join(SPLITS)}")
@@ -71,6 +75,16 @@ def _by_label(groups: Indices, devices: int, random: np.random.Generator) -> lis
         for holder, part in zip(holders, _even(samples, len(holders)), strict=True):
             parts[holder] = part
     return parts
+
+
+def _by_two_labels(groups: Indices, devices: int, random: np.random.Generator) -> list[Indices]:
+    order = random.permutation(groups.size)
+    parts = np.array_split(order[np.argsort(groups[order], kind="stable")], 2 * devices)
+    dealt = random.permutation(2 * devices)
+    return [
+        random.permutation(np.concatenate((parts[one], parts[other])))
+        for one, other in zip(dealt[:devices], dealt[devices:], strict=True)
+    ]
 
 
 def _slow(groups: Indices, devices: int, random: np.random.Generator) -> Shares:

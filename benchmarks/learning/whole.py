@@ -56,6 +56,11 @@ _ELEVEN = {
     "gradients": 1_500,
 }
 _RESNET = _longer("resnet-gn", 1, gradients=8_000)
+_RESNET_BN = _longer("resnet-bn", 1, gradients=8_000)
+_STC = _longer(
+    "cifar", 1, title="CIFAR-10, 100 devices of two classes each, ten at a time", batch=20, gradients=20_000
+)
+"""The fleet of the STC paper (arXiv 1903.02891), with a smaller network and fewer images."""
 _ADAM, _SGD = "Adam rate=0.001", "Sgd rate=0.1"
 _MOMENTUM = "Sgd momentum=0.9 rate=0.01", "Sgd momentum=0.9 rate=0.05"
 _DENSE = "SyncSgd momentum=0.9 rate=0.05", "SyncSgd rate=0.1"
@@ -67,6 +72,15 @@ WHOLE = {
     "cifar": Whole(_longer("cifar", 8), (10,), "even", "70%", (_ADAM, _MOMENTUM[0])),
     "eleven": Whole(_longer("mnist", 1, **_ELEVEN), (16,), "even", "1 point below dense", _DENSE),
     "resnet": Whole(_RESNET, (10, 50), "even", "1.5 points below central", (_ADAM, *_MOMENTUM)),
+    "resnet-bn": Whole(_RESNET_BN, (10,), "even", "1.5 points below central", (_ADAM, _MOMENTUM[0])),
+    "stc": Whole(
+        *(_STC, (100,), "two-labels", "STC's accuracy"),
+        (
+            "product coordination.mode=rounds coordination.cohort=10 coordination.turns=1",
+            *(f"Stc rate={rate} cohort=10" for rate in (0.05, 0.1, 0.2)),
+            "FedAvg rate=0.05 steps=5 cohort=10",
+        ),
+    ),
 }
 """By name, in the order in which they run."""
 

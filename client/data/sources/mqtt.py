@@ -78,6 +78,7 @@ async def from_mqtt(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
         inbox = _Inbox(tally)
         try:
             async with connect(inbox) as client:
+                _raise_if_cancelled()
                 try:
                     granted = await client.subscribe(broker.topic, qos=1 if session else 0)
                 except ValueError as error:
@@ -90,6 +91,7 @@ async def from_mqtt(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
                     for chunk in reader.chunks((one, None) for one in [_payload(message), *inbox.rest()]):
                         yield chunk
         except aiomqtt.MqttError as error:
+            _raise_if_cancelled()
             for chunk in reader.chunks((one, None) for one in inbox.rest()):
                 yield chunk
             # aiomqtt raises its own "from None", with what the ssl module said as its context.
@@ -99,6 +101,17 @@ async def from_mqtt(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
             delay = next(delays)
             log.warning("%s %s: %s; trying again in %.1f s", uri.scheme, broker, error, delay)
             await asyncio.sleep(delay)
+
+
+def _raise_if_cancelled() -> None:
+    """Raise the cancellation that `asyncio.wait_for` lost.
+
+    Before Python 3.12 it drops a cancellation that comes at the same moment as what it waits for, and aiomqtt
+    waits so for the broker's answer.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 class _Inbox(asyncio.Queue["aiomqtt.Message"]):

@@ -12,6 +12,7 @@ from benchmarks.learning.rivals.asynchronous import FedAsync, FedBuff, HeavyBall
 from benchmarks.learning.rivals.averaging import FedAvg
 from benchmarks.learning.rivals.channel import Channel, Vector
 from benchmarks.learning.rivals.federation import Rival, simulate
+from benchmarks.learning.rivals.ternary import Stc, message_bytes, ternary
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.emulation.fleet import Prepared, prepare
 from edgeflock.server.weights import first_model
@@ -193,3 +194,28 @@ def test_fedprox_goes_less_far_and_fedasync_goes_to_the_client_s_model() -> None
     mixed = run(FedAsync(0.1, training=1, mixing=1.0), 20, alone)
     sequential = run(FedAvg(0.1, cohort=1), 20, alone)
     assert [one.loss for one in mixed] == pytest.approx([one.loss for one in sequential], rel=1e-5)
+
+
+def test_ternary_keeps_the_signs_of_the_largest_at_their_mean_magnitude() -> None:
+    vector = np.array([0.1, -4, 2, 0, -0.3, 0.2, 0, 0], np.float32)
+    assert ternary(vector, 0.25).tolist() == [0, -3, 3, 0, 0, 0, 0, 0]
+    assert message_bytes(400_000, 0.0025) == math.ceil((1000 * (8 + 1 / (1 - 0.9975**256) + 1) + 32) / 8)
+
+
+def test_stc_of_one_client_sends_the_rest_of_its_change_later() -> None:
+    """With d and then d' as changes, the model moves by t = STC(STC(d)) and then STC(STC(d - t + d'))."""
+    alone = replace(fleet(batch=SAMPLES), shares=fleet().shares[:1])
+    how, evaluations = Stc(0.1, share=0.1, cohort=1), list[Evaluation]()
+    simulate(how, alone, 0, 2, 1, evaluations.append)
+    model, theta, share = flat(), first(), alone.shares[0]
+    memory = np.zeros_like(theta)
+    for one in evaluations:
+        gradient = model.gradient(theta, share.x, share.y).gradient
+        memory = memory - np.float32(0.1) * gradient
+        step = ternary(memory, 0.1)
+        memory, theta = memory - step, theta + step
+        expected, _ = model.evaluate(theta, alone.test.x, alone.test.y)
+        assert one.loss == pytest.approx(expected, rel=1e-4)
+    octets = message_bytes(theta.size, 0.1)
+    assert evaluations[1].ingress == 2 * up(theta.size, 0, octets)
+    assert evaluations[1].egress == down(theta.size, 0, 4 * theta.size) + down(theta.size, 0, octets, 0)

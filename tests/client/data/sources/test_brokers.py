@@ -1,6 +1,7 @@
 """Streams of real brokers: what is published arrives, in order, also after the broker was gone."""
 
 import asyncio
+import contextlib
 import gc
 import json
 import logging
@@ -217,6 +218,28 @@ async def test_a_wrong_password_is_told_and_tried_again(
     assert "wrong" not in caplog.text
     caplog.clear()  # it holds the error, which holds the socket
     gc.collect()
+
+
+@pytest.mark.parametrize("refused", [True, False])
+async def test_a_source_ends_that_is_cancelled_as_the_broker_answers(
+    refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """asyncio.wait_for drops a cancellation that comes together with the answer (Python before 3.12)."""
+    source = asyncio.create_task(anext(open_source("mqtt://127.0.0.1:9/sensors", Skipped())))
+
+    async def answer(self: Any) -> Any:
+        source.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+        if refused:
+            raise aiomqtt.MqttError("not authorised")
+        return self
+
+    monkeypatch.setattr(aiomqtt.Client, "__aenter__", answer)
+    done, _ = await asyncio.wait([source], timeout=5)
+    source.cancel()
+    assert done, "it went on"
+    assert source.cancelled()
 
 
 def settings_of(uri: str) -> dict[str, Any]:
