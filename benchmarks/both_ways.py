@@ -30,11 +30,11 @@ from benchmarks.learning.rivals.asynchronous import FedBuff, HeavyBall
 from benchmarks.learning.rivals.averaging import FedAvg
 from benchmarks.learning.rivals.federation import Rival, Simulation
 from edgeflock.devices.emulation.config import FleetFile
-from edgeflock.devices.papers.adacomp import experiments
-from edgeflock.devices.papers.adacomp.experiments import ASGD, AVERAGED, FIGURE_3, RATES, RECORD
-from edgeflock.devices.papers.reproduce import Method
-from edgeflock.devices.results.outcomes import Setting
-from edgeflock.devices.results.sweep import Job, outcome, sweep
+from edgeflock.papers.adacomp import experiments
+from edgeflock.papers.adacomp.experiments import ASGD, AVERAGED, FIGURE_3, RATES, RECORD
+from edgeflock.papers.reproduce import Method
+from edgeflock.results.outcomes import Setting
+from edgeflock.results.sweep import Job, outcome, sweep
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.presets import PRESETS
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from statistics import fmean
 from typing import Any
 
-from edgeflock.devices.numbers import percent, size, whole
-from edgeflock.devices.papers.machine import machine
-from edgeflock.devices.results.outcomes import Outcome, Setting
+from edgeflock.papers.machine import machine
+from edgeflock.results.outcomes import Outcome, Setting
+from edgeflock.shared.numbers import percent, size, whole
 
 ACCURACIES = (0.90, 0.95, 0.97)
 COSTS = {

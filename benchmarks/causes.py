@@ -30,7 +30,7 @@ from edgeflock.client.data.stream_buffer import Truncation
 from edgeflock.client.data.stream_disk import Persistence
 from edgeflock.devices.emulation import config
 from edgeflock.devices.emulation.fleet import Given, Prepared, prepare, run_fleet
-from edgeflock.devices.papers.machine import machine
+from edgeflock.papers.machine import machine
 from edgeflock.server.monitoring.listeners import Listening
 from edgeflock.shared.data.datasets import Dataset, joined
 from edgeflock.shared.model.gradient import Gradient

@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks import load
 from benchmarks.updates import random_update
-from edgeflock.devices.papers.machine import machine
+from edgeflock.papers.machine import machine
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.coordination import Push
 from edgeflock.server.defence import Trusted

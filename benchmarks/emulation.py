@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.plain import FOUR_BITS, PLAIN
 from edgeflock.devices.emulation.config import parse
 from edgeflock.devices.emulation.fleet import prepare, run_fleet
-from edgeflock.devices.papers.machine import machine
+from edgeflock.papers.machine import machine
 
 FLEET = """
 [run]

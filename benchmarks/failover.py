@@ -105,7 +105,7 @@ class Server:
             "run.snapshot_every=200",
             f"scale.shards={self.shards}",
         )
-        command = [sys.executable, "-m", "edgeflock.devices", "server", "--standby", "--json"]
+        command = [sys.executable, "-m", "edgeflock", "server", "--standby", "--json"]
         for setting in settings:
             command += ["--set", setting]
         with self.folder.with_suffix(".log").open("a") as log:

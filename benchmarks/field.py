@@ -32,7 +32,7 @@ import aiomqtt
 import numpy as np
 
 from benchmarks.live import RECORDINGS, edgeflock, free_port, mosquitto, ready, server, settled, status_of
-from edgeflock.devices.papers.machine import machine
+from edgeflock.papers.machine import machine
 from edgeflock.server.identity import own_certificate
 from edgeflock.shared.data.account import Account
 from edgeflock.shared.data.curves import Steps

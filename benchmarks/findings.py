@@ -26,8 +26,8 @@ from benchmarks import load
 from benchmarks.updates import random_update, record_update
 from edgeflock.devices.emulation import config
 from edgeflock.devices.emulation.fleet import Prepared, prepare
-from edgeflock.devices.papers.machine import machine
-from edgeflock.devices.quickstart.processes import end, start, url_of
+from edgeflock.papers.machine import machine
+from edgeflock.quickstart.processes import end, start, url_of
 from edgeflock.server.descent import Parameters, Regime
 from edgeflock.server.engine.admission import admit
 from edgeflock.server.findings import Agreement

@@ -31,7 +31,7 @@ from benchmarks import reach_curve
 from benchmarks.load import PAPER_CNN, edgeflock, measure
 from benchmarks.reach import LOSSY, Crowd, gateway, leading, reach
 from benchmarks.updates import random_update, record_update
-from edgeflock.devices.papers.machine import machine
+from edgeflock.papers.machine import machine
 from edgeflock.shared.protocol.messages import Update
 
 

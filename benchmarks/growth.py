@@ -27,7 +27,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from benchmarks import load
 from benchmarks.updates import random_update
-from edgeflock.devices.papers.machine import machine
+from edgeflock.papers.machine import machine
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
 

@@ -54,7 +54,7 @@ async def leader(place: Path, port: int) -> AsyncIterator[Process]:
 @asynccontextmanager
 async def gateway(place: Path, port: int, upstream: int) -> AsyncIterator[Process]:
     options = ("--upstream", f"http://127.0.0.1:{upstream}", "--port", port, "--json")
-    arguments = ("-m", "edgeflock.devices", "gateway", *options)
+    arguments = ("-m", "edgeflock", "gateway", *options)
     async with process(*arguments, log=place / f"gateway-{port}.log") as one:
         await ready(port)
         yield one

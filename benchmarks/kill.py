@@ -32,7 +32,7 @@ from benchmarks.audit import REGIME, Audit, copy_journal, digest_of, initial_the
 from benchmarks.plain import EXACT
 from benchmarks.updates import LAYOUT, random_update
 from edgeflock.client.transport import Link
-from edgeflock.devices.papers.machine import machine
+from edgeflock.papers.machine import machine
 from edgeflock.server.app import create_app, listening
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.ledger import claimed

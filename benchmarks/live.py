@@ -34,8 +34,8 @@ import aiomqtt
 from benchmarks.live_report import DeviceReport, Report, Turn, draw, tables
 from benchmarks.plain import PLAIN
 from benchmarks.replay import Judge, Recording, publish, turns
-from edgeflock.devices.papers.machine import machine
-from edgeflock.devices.watching.status import fetch
+from edgeflock.operations.status import fetch
+from edgeflock.papers.machine import machine
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 
@@ -189,7 +189,7 @@ async def server(directory: Path, seed: int) -> AsyncIterator[str]:
 async def edgeflock(
     command: str, *arguments: str, log: Path, stop: signal.Signals = signal.SIGTERM
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    whole = (sys.executable, "-m", "edgeflock.devices", command, *arguments)
+    whole = (sys.executable, "-m", "edgeflock", command, *arguments)
     async with process(*whole, log=log, stop=stop) as started:
         yield started
 

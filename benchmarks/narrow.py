@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.stragglers import server_of, status
-from edgeflock.devices.papers.easgd.data import make_digits
-from edgeflock.devices.papers.easgd.settings import BATCH, EASGD, NODES, PERIOD, STAGGERED, SYNC, TASKS
-from edgeflock.devices.papers.machine import machine
-from edgeflock.devices.papers.reproduce import AS_PUBLISHED, Method
+from edgeflock.papers.easgd.data import make_digits
+from edgeflock.papers.easgd.settings import BATCH, EASGD, NODES, PERIOD, STAGGERED, SYNC, TASKS
+from edgeflock.papers.machine import machine
+from edgeflock.papers.reproduce import AS_PUBLISHED, Method
 
 JOIN_SECONDS = 300
 """On a busy machine importing alone takes a minute."""
@@ -86,7 +86,7 @@ def client(port: int, name: str, data: Path) -> Iterator[None]:
         "health": "false",
     }
     arguments = [argument for key, value in values.items() for argument in ("--set", f"client.{key}={value}")]
-    process = subprocess.Popen([sys.executable, "-m", "edgeflock.devices", "client", *arguments])
+    process = subprocess.Popen([sys.executable, "-m", "edgeflock", "client", *arguments])
     try:
         yield
     finally:

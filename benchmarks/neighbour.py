@@ -86,7 +86,7 @@ def training(
     ):
         given = {"server": f"http://127.0.0.1:{proxy.port}", "name": "laptop", "directory": folder}
         flags = [f"client.{entry}" for entry in (*(f"{k}={v}" for k, v in given.items()), *of_client)]
-        command = [sys.executable, "-m", "edgeflock.devices", "client", "--log-level", "warning"]
+        command = [sys.executable, "-m", "edgeflock", "client", "--log-level", "warning"]
         command += [part for flag in flags for part in ("--set", flag)]
         with subprocess.Popen(command, preexec_fn=lambda: os.sched_setaffinity(0, {core})) as client:
             try:

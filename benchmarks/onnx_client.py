@@ -29,7 +29,7 @@ from zipfile import ZipFile
 import numpy as np
 
 from benchmarks.plain import FOUR_BITS
-from edgeflock.devices.papers.machine import machine
+from edgeflock.papers.machine import machine
 
 ROOT = Path(__file__).resolve().parent.parent
 CONSTRAINTS = str(ROOT / "constraints.txt")
@@ -47,7 +47,7 @@ print(time.perf_counter() - began)
 """
 
 LAUNCH = """
-import edgeflock.devices.commands, edgeflock.shared.settings.config
+import edgeflock.cli, edgeflock.shared.settings.config
 import edgeflock.client.run, edgeflock.client.backends.{backend}
 """
 
@@ -59,7 +59,7 @@ def peak():
     with open("/proc/self/status") as status:
         print(next(line for line in status if line.startswith("VmHWM")).split()[1])
 
-from edgeflock.devices.commands import main
+from edgeflock.cli import main
 sys.argv = ["edgeflock", "client", *sys.argv[1:]]
 main()
 """
@@ -113,7 +113,7 @@ def serving(directory: Path, data: Path, updates: int) -> Iterator[str]:
         "model.module=edgeflock.client.zoo:PaperCNN",
         f"model.data=npz:{data}",
     ]
-    command = [sys.executable, "-m", "edgeflock.devices", "server", "--json"]
+    command = [sys.executable, "-m", "edgeflock", "server", "--json"]
     for setting in settings:
         command += ["--set", setting]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=ENVIRONMENT) as server:

@@ -21,7 +21,7 @@ from torch.func import functional_call
 from edgeflock.client.backends import Backend
 from edgeflock.client.backends.onnx import OnnxBackend
 from edgeflock.client.backends.torch import TorchBackend
-from edgeflock.devices.papers.machine import machine
+from edgeflock.papers.machine import machine
 from edgeflock.server.training_graph.export import export_model
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.torch_module import FlatModule

@@ -28,8 +28,8 @@ from benchmarks.learning.rivals.federation import Rival
 from benchmarks.optimizers_report import PLAIN, best, methods, table
 from benchmarks.words import words_npz
 from edgeflock.devices.emulation.config import FleetFile
-from edgeflock.devices.papers.machine import machine
-from edgeflock.devices.results.sweep import outcome, sweep
+from edgeflock.papers.machine import machine
+from edgeflock.results.sweep import outcome, sweep
 from edgeflock.server.choices import CHOICES
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.presets import PRESETS

@@ -3,7 +3,7 @@
 from statistics import fmean
 
 from benchmarks.both_ways_report import Figures, Measured, costs
-from edgeflock.devices.numbers import percent, size, times
+from edgeflock.shared.numbers import percent, size, times
 
 PLAIN = "sgd"
 """What the others are compared with."""

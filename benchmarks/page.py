@@ -21,7 +21,7 @@ from aiohttp import web
 
 from benchmarks.load import PAPER_CNN, process
 from benchmarks.plain import EXACT
-from edgeflock.devices.papers.machine import machine
+from edgeflock.papers.machine import machine
 from edgeflock.server.app import create_app, listening
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.http.keys import HOST

@@ -1,6 +1,6 @@
 """Settings of benchmarks whose figures are of AdaComp as published, as --set takes them."""
 
-from edgeflock.devices.papers.reproduce import AS_PUBLISHED
+from edgeflock.papers.reproduce import AS_PUBLISHED
 
 PLAIN = [f"{key}={value}" for key, value in AS_PUBLISHED.items()]
 FOUR_BITS = [*PLAIN, "compression.select=0.01", "compression.values=codebook4"]

@@ -22,7 +22,7 @@ import psutil
 
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.emulation.fleet import prepare, run_fleet
-from edgeflock.devices.papers.machine import machine
+from edgeflock.papers.machine import machine
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Answer, Engine
 from edgeflock.server.publication import publication_of

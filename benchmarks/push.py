@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks import load
 from benchmarks.updates import random_update, record_update
-from edgeflock.devices.papers.machine import machine
+from edgeflock.papers.machine import machine
 from edgeflock.server.descent import KINDS as OPTIMIZERS
 from edgeflock.server.descent import How, Parameters, Regime
 from edgeflock.server.engine.admission import admit

@@ -15,7 +15,7 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from edgeflock.devices.papers.machine import machine
+from edgeflock.papers.machine import machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Outcome:
 
 def quickstart(name: str, options: list[str], seed: int, out: Path) -> Outcome:
     """Run the command in a process of its own. Raises CalledProcessError if it fails."""
-    command = [sys.executable, "-m", "edgeflock.devices", "quickstart", "--json"]
+    command = [sys.executable, "-m", "edgeflock", "quickstart", "--json"]
     command += [*options, "--seed", str(seed), "--out", str(out)]
     # Its narration goes to stderr, for whoever waits.
     output = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout

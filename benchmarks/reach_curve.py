@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from benchmarks.reach import Reached, reach
-from edgeflock.devices.papers.machine import machine
+from edgeflock.papers.machine import machine
 
 BEARS = 0.9
 """Of what is offered, as receipts; with less than that no more is offered."""

@@ -16,11 +16,11 @@ from statistics import fmean
 
 from benchmarks.words import words_npz
 from edgeflock.devices.emulation.config import FleetFile
-from edgeflock.devices.numbers import percents, size, times
-from edgeflock.devices.papers.machine import machine
-from edgeflock.devices.papers.reproduce import AS_PUBLISHED
-from edgeflock.devices.results.outcomes import Setting
-from edgeflock.devices.results.sweep import Job, outcome, sweep
+from edgeflock.papers.machine import machine
+from edgeflock.papers.reproduce import AS_PUBLISHED
+from edgeflock.results.outcomes import Setting
+from edgeflock.results.sweep import Job, outcome, sweep
+from edgeflock.shared.numbers import percents, size, times
 from edgeflock.shared.settings.presets import PRESETS
 
 DENSE = {**AS_PUBLISHED, "coordination.rule": "tau", "compression.select": 1.0}

@@ -27,11 +27,11 @@ from typing import Any
 
 from benchmarks.both_ways import Row
 from edgeflock.devices.emulation.config import FleetFile
-from edgeflock.devices.numbers import percent, size, whole
-from edgeflock.devices.papers.machine import machine
-from edgeflock.devices.results.outcomes import Setting
-from edgeflock.devices.results.sweep import outcome, sweep
+from edgeflock.papers.machine import machine
+from edgeflock.results.outcomes import Setting
+from edgeflock.results.sweep import outcome, sweep
 from edgeflock.server.choices import CHOICES
+from edgeflock.shared.numbers import percent, size, whole
 from edgeflock.shared.settings.presets import PRESETS
 
 DEVICES = 10

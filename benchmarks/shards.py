@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from edgeflock.devices.papers.machine import machine
+from edgeflock.papers.machine import machine
 from edgeflock.server.coordination import Push
 from edgeflock.server.ledger import claimed
 from edgeflock.shared.codecs import sparse, values

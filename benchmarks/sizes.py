@@ -14,9 +14,9 @@ from pathlib import Path
 from torch import nn
 
 from benchmarks.record import AVERAGED, Task, fleet, lines
-from edgeflock.devices.papers.machine import machine
-from edgeflock.devices.results.outcomes import Setting
-from edgeflock.devices.results.sweep import Job, outcome, sweep
+from edgeflock.papers.machine import machine
+from edgeflock.results.outcomes import Setting
+from edgeflock.results.sweep import Job, outcome, sweep
 
 RATES = (0.1, 0.2, 0.4)
 

@@ -114,7 +114,7 @@ def client(port: int, name: str, folder: Path, number: int, tasks: int) -> subpr
     shards = ",".join(f"shard-{shard}=npz:{folder}/{shard}.npz" for shard in held)
     values = {"server": f"http://127.0.0.1:{port}", "name": name, "shards": shards, "health": "false"}
     arguments = [argument for key, value in values.items() for argument in ("--set", f"client.{key}={value}")]
-    return subprocess.Popen([sys.executable, "-m", "edgeflock.devices", "client", *arguments])
+    return subprocess.Popen([sys.executable, "-m", "edgeflock", "client", *arguments])
 
 
 def slow(process: subprocess.Popen[bytes], over: threading.Event) -> None:
@@ -129,7 +129,7 @@ def slow(process: subprocess.Popen[bytes], over: threading.Event) -> None:
 @contextmanager
 def server_of(settings: dict[str, object]) -> Iterator[int]:
     arguments = [argument for key, value in settings.items() for argument in ("--set", f"{key}={value}")]
-    command = [sys.executable, "-m", "edgeflock.devices", "server", "--json", *arguments]
+    command = [sys.executable, "-m", "edgeflock", "server", "--json", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

@@ -164,7 +164,7 @@ def measure(devices: int, page: bytes, seconds: float, interval: float) -> dict[
     server = Process(target=serve, args=(devices, theirs), daemon=True)
     server.start()
     port = ours.recv()
-    command = [sys.executable, "-m", "edgeflock.devices", "top", f"http://127.0.0.1:{port}"]
+    command = [sys.executable, "-m", "edgeflock", "top", f"http://127.0.0.1:{port}"]
     terminal = Terminal([*command, f"--interval={interval}"])
     try:
         terminal.waits_for(b"live")

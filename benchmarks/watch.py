@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks import load
 from benchmarks.updates import random_update
-from edgeflock.devices.papers.machine import machine
+from edgeflock.papers.machine import machine
 from edgeflock.shared.protocol.feed import decode
 
 DEVICES, LAG, SECONDS, ROUNDS = 16, 200, 2.0, 11

@@ -1,16 +1,9 @@
-"""The front door: the command line, and whatever hosts both ends.
+"""Kinds of devices: measured profiles, emulated fleets, an installer, and how large their servers must be.
 
-    commands             a file a command
-    doctor               `edgeflock doctor` and `edgeflock report`
-    papers               what `edgeflock reproduce` runs: a folder a paper
-    quickstart           a server and clients as processes of this machine
-    projects             `edgeflock init` and `edgeflock check`
-    library              what `import edgeflock` hands out
-    watching             status, top, plot
-    results              what fleets came to: sweeps, curves, reports
-    emulation            fleets in virtual time
-    numbers              figures for people
-    profiles             classes of devices, measured
+    capacity     how many servers, gateways and shards a fleet needs, from measured costs
+    emulation    fleets of a profile's devices, in virtual time
+    profiles     classes of devices, measured
+    install      a script and systemd units that make a machine a device
 
-Each imports only what stands below it, and server, client, tui and shared.
+Each imports only server, client, tui and shared.
 """

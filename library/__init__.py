@@ -19,16 +19,16 @@ from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from edgeflock.devices.library.client import Client
-    from edgeflock.devices.library.data import deal
-    from edgeflock.devices.library.figure import plot
-    from edgeflock.devices.library.fleet import Fleet
-    from edgeflock.devices.library.model import Model
-    from edgeflock.devices.library.result import Result
-    from edgeflock.devices.library.server import Server
-    from edgeflock.devices.library.ways import ASGD, AdaComp, Adam, Buffered, Elastic, Momentum, Rounds
-    from edgeflock.devices.watching.rollback import roll_back
-    from edgeflock.devices.watching.status import status
+    from edgeflock.api.client import Client
+    from edgeflock.api.data import deal
+    from edgeflock.api.figure import plot
+    from edgeflock.api.fleet import Fleet
+    from edgeflock.api.model import Model
+    from edgeflock.api.result import Result
+    from edgeflock.api.server import Server
+    from edgeflock.api.ways import ASGD, AdaComp, Adam, Buffered, Elastic, Momentum, Rounds
+    from edgeflock.operations.rollback import roll_back
+    from edgeflock.operations.status import status
     from edgeflock.server.ledger import back_up, restore
     from edgeflock.shared.errors import ConfigError, Diverged, EdgeflockError, Refused
     from edgeflock.shared.model.losses import Loss
@@ -76,7 +76,7 @@ is imported, and every process of Edgeflock imports this package first. A value 
 for _name, _value in _NO_TELEMETRY.items():
     os.environ.setdefault(_name, _value)
 
-_ROOM = "edgeflock.devices.library"
+_ROOM = "edgeflock.api"
 
 _NAMES = {
     "ASGD": (f"{_ROOM}.ways", ""),
@@ -100,8 +100,8 @@ _NAMES = {
     "deal": (f"{_ROOM}.data", ""),
     "plot": (f"{_ROOM}.figure", "demo"),
     "restore": ("edgeflock.server.ledger", "server"),
-    "roll_back": ("edgeflock.devices.watching.rollback", ""),
-    "status": ("edgeflock.devices.watching.status", ""),
+    "roll_back": ("edgeflock.operations.rollback", ""),
+    "status": ("edgeflock.operations.status", ""),
 }
 """name -> (the module that has it, the extra that brings what that needs)."""
 

@@ -13,7 +13,7 @@
     descent              how they change theta
     training_graph       torch -> ONNX, in a process of its own
 
-Each imports only what stands below it. Outside this package (edgeflock.devices) the server is app.serving,
+Each imports only what stands below it. Outside this package the server is app.serving,
 hosting.open_run and choices.CHOICES; fleets use the engine from `ledger` down. `edgeflock.server.flower` is
 public. This door opens none: a Flower strategy needs no aiohttp, a device none of it.
 """

@@ -40,7 +40,7 @@ BARE_CLIENT = {
     "its onnx backend": "import edgeflock.client.run, edgeflock.client.backends.onnx",
     "its command line": (
         "import sys; sys.argv = ['edgeflock', 'client', '--help']\n"
-        "from edgeflock.devices.commands import main\n"
+        "from edgeflock.cli import main\n"
         "try: main()\nexcept SystemExit: pass"
     ),
 }
@@ -118,7 +118,7 @@ def test_a_strategy_loads_no_torch() -> None:
 def test_version_loads_no_numpy() -> None:
     loaded = modules_after(
         "import sys; sys.argv = ['edgeflock', '--version']\n"
-        "from edgeflock.devices.commands import main\n"
+        "from edgeflock.cli import main\n"
         "try: main()\nexcept SystemExit: pass"
     )
     assert "numpy" not in loaded
@@ -171,5 +171,5 @@ def test_a_server_has_compiled_what_its_first_update_needs() -> None:
 
 
 def test_a_device_s_doctor_needs_nothing_of_a_server() -> None:
-    loaded = modules_after("import edgeflock.devices.doctor")
+    loaded = modules_after("import edgeflock.doctor")
     assert not loaded & {"torch", "numba", "onnx", "edgeflock.server"}

@@ -79,7 +79,7 @@ def test_onnxruntime_makes_no_identifier_unless_the_owner_wants_it(
 
 def test_no_process_of_a_run_makes_one(tmp_path: Path) -> None:
     """The server, the process that exports its graph and the clients."""
-    quickstart = "edgeflock.devices", "quickstart", "--backend", "onnx", "--clients", "1"
+    quickstart = "edgeflock", "quickstart", "--backend", "onnx", "--clients", "1"
     subprocess.run(
         [sys.executable, "-m", *quickstart, "--updates", "8", "--out", str(tmp_path / "out")],
         env=environment(tmp_path),

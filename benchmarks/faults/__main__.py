@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.faults.link import missing
 from benchmarks.faults.scenarios import SCENARIOS, Figures
-from edgeflock.devices.papers.machine import machine
+from edgeflock.papers.machine import machine
 
 
 def main(arguments: list[str]) -> None:

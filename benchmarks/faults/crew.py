@@ -92,7 +92,7 @@ class Crew:
 
     def _spawn_gateway(self, port: int) -> subprocess.Popen[str]:
         command = [
-            *(sys.executable, "-m", "edgeflock.devices", "gateway", "--json", "--insecure"),
+            *(sys.executable, "-m", "edgeflock", "gateway", "--json", "--insecure"),
             *("--host", self.host, "--port", str(port)),
             *("--upstream", f"http://{self.host}:{self.port}"),
         ]

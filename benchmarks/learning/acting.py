@@ -30,11 +30,11 @@ from benchmarks.learning import cells, runner
 from benchmarks.learning.cells import Cell, Results
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.emulation.fleet import prepare, run_fleet
-from edgeflock.devices.numbers import size
-from edgeflock.devices.results.curves import COLOURS
+from edgeflock.results.curves import COLOURS
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.monitoring.listeners import Listening
 from edgeflock.shared.environments import Constants
+from edgeflock.shared.numbers import size
 
 DEVICES = 15
 EPISODES = 100

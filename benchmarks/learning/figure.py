@@ -5,8 +5,8 @@ from pathlib import Path
 from benchmarks.learning.arms import CENTRAL, PRODUCT
 from benchmarks.learning.cells import BASE, Results
 from benchmarks.learning.lines import Line, lines_of
-from edgeflock.devices.results.curves import Panel, draw
-from edgeflock.devices.results.outcomes import Outcome, Setting
+from edgeflock.results.curves import Panel, draw
+from edgeflock.results.outcomes import Outcome, Setting
 
 RIVALS = 3
 """That are drawn: the best ones."""

@@ -9,7 +9,7 @@ from benchmarks.learning.figure import draw_cifar
 from benchmarks.learning.lines import LINES, Line, best_rival, lines_of
 from benchmarks.learning.shares import SLOWER
 from benchmarks.learning.tasks import TASKS, Task
-from edgeflock.devices.numbers import against, size
+from edgeflock.shared.numbers import against, size
 
 HELD = 0.01
 """How far below the best rival a cell is held."""

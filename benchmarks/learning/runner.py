@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.learning import cells
 from benchmarks.learning.arms import PRODUCT
 from benchmarks.learning.cells import Cell, Results
-from edgeflock.devices.papers.machine import machine
+from edgeflock.papers.machine import machine
 
 HOUSES = ("shared", "client", "server", "devices")
 """Folders of the product that a run depends on."""

@@ -22,9 +22,9 @@ from benchmarks.learning.cells import Cell, Results
 from benchmarks.learning.figure import outcome
 from benchmarks.learning.play import play
 from benchmarks.learning.tasks import NETS, TASKS, Task
-from edgeflock.devices.numbers import against
-from edgeflock.devices.results.curves import Panel, draw
-from edgeflock.devices.results.outcomes import Setting
+from edgeflock.results.curves import Panel, draw
+from edgeflock.results.outcomes import Setting
+from edgeflock.shared.numbers import against
 
 EVALUATIONS = 20
 

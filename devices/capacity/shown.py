@@ -17,7 +17,7 @@ from edgeflock.devices.capacity.need import (
 )
 from edgeflock.devices.capacity.plan import Plan
 from edgeflock.devices.capacity.storm import Storm
-from edgeflock.devices.numbers import size
+from edgeflock.shared.numbers import size
 
 
 @dataclass(frozen=True, slots=True)

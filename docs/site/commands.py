@@ -6,7 +6,7 @@ import click
 import typer
 
 from docs.site.settings import escaped
-from edgeflock.devices.commands.app import app
+from edgeflock.cli.app import app
 
 _INTRODUCTION = """\
 # Commands

@@ -44,7 +44,7 @@ COLUMNS = "learned alone", "learned on usual poles", "learned by the fleet"
 
 def draw(returns: dict[str, list[float]], path: Path) -> None:
     """Bars of each kind's returns, as path.png and path.svg. Needs the extra `plot`."""
-    from edgeflock.devices.results.bars import Bars, draw_bars
+    from edgeflock.results.bars import Bars, draw_bars
 
     heights = {name: [row[place] for row in returns.values()] for place, name in enumerate(COLUMNS)}
     bars = Bars("Poles and planets that differ", "mean return of 100 episodes", list(returns), heights)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from edgeflock.devices.watching.status import status
+from edgeflock.operations.status import status
 from edgeflock.server.identity.certificate import own_certificate
 from edgeflock.shared.errors import EdgeflockError
 from tests.arm.pi import ALARM, STATE, Pi
@@ -62,7 +62,7 @@ class Server:
     def start(self) -> None:
         told = [word for setting in self._settings for word in ("--set", setting)]
         with self._log.open("ab") as log:
-            command = [sys.executable, "-m", "edgeflock.devices", "server", *told]
+            command = [sys.executable, "-m", "edgeflock", "server", *told]
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         before = self.log().count("To watch and act")
         until(lambda: self.log().count("To watch and act") > before, self.log)
@@ -237,7 +237,7 @@ def test_a_pi_installs_joins_trains_and_comes_back(pi: Pi, tmp_path: Path) -> No
         assert (ended["state"], ended["version"]) == ("finished", 60)
         assert ended["evaluation"]["accuracy"] > 0.3, "a tenth is chance"
         print(json.dumps({"evaluation": ended["evaluation"], "device": server.device()}, indent=1))
-    verify = [sys.executable, "-m", "edgeflock.devices", "journal", "verify", str(server.directory)]
+    verify = [sys.executable, "-m", "edgeflock", "journal", "verify", str(server.directory)]
     assert subprocess.run(verify, capture_output=True).returncode == 0
 
 

@@ -18,9 +18,9 @@ from benchmarks.both_ways_report import (
     markdown,
     summarise,
 )
-from edgeflock.devices.results.outcomes import Outcome, Setting
+from edgeflock.results.outcomes import Outcome, Setting
 from edgeflock.shared.errors import ConfigError
-from tests.devices.papers.adacomp.runs import row_of
+from tests.library.papers.adacomp.runs import row_of
 
 
 def run_of(*reached: tuple[int, float, int, int], seed: int = 0, gradients: int = 1) -> Outcome:

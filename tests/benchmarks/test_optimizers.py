@@ -8,7 +8,7 @@ import pytest
 from benchmarks.both_ways_report import Measured
 from benchmarks.optimizers import TASKS, Task, main, rows
 from benchmarks.optimizers_report import best, figures, table
-from edgeflock.devices.results.outcomes import Outcome, Setting
+from edgeflock.results.outcomes import Outcome, Setting
 
 
 def measured(method: str, setting: str, *reached: tuple[int, float, int, int]) -> Measured:

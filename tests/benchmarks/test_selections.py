@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from benchmarks.selections import best, figures, markdown, measured, rows
-from edgeflock.devices.results.outcomes import Outcome, Setting
+from edgeflock.results.outcomes import Outcome, Setting
 
 EVERY = list(rows(1500))
 

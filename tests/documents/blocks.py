@@ -22,7 +22,7 @@ PAGES = [
 ]
 
 NAMED = {
-    "quickstart": "tests/devices/quickstart/test_quickstart.py",
+    "quickstart": "tests/library/quickstart/test_quickstart.py",
     "tests": ".ci/run",
     **dict.fromkeys(("server", "device", "status"), "tests/integration/test_readme.py"),
 }

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.devices.command_line import edgeflock, running
 from tests.documents.blocks import ROOT
+from tests.library.command_line import edgeflock, running
 from tests.ports import lasting
 
 EXAMPLE = ROOT / "examples" / "cartpole-fleet"

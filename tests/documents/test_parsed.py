@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from docs.site import PAGES as PAGES_MADE
-from edgeflock.devices.commands.app import app
+from edgeflock.cli.app import app
 from edgeflock.devices.emulation.config import parse
 
 ROOT = Path(__file__).parents[2]

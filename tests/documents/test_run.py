@@ -19,9 +19,9 @@ import pytest
 
 from edgeflock.server.identity import own_certificate
 from edgeflock.shared.data.datasets import load
-from tests.devices.command_line import edgeflock, running
 from tests.digits import of_28
 from tests.documents.blocks import PAGES, ROOT, blocks, files
+from tests.library.command_line import edgeflock, running
 from tests.ports import lasting
 
 FIRST, LAST = 40, 80

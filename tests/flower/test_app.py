@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgeflock.api.server import Server
 from edgeflock.client.flower.app import FlowerApp
 from edgeflock.client.run import run_client
 from edgeflock.client.training import Progress, attempts
-from edgeflock.devices.library.server import Server
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.http.api import status
 from edgeflock.server.http.keys import EVALUATOR, HOST

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 from safetensors.numpy import load
 
-from edgeflock.devices.watching.status import print_status
+from edgeflock.operations.status import print_status
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.errors import BaseInFuture
 from edgeflock.shared.model.layout import Layout

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from edgeflock.client.transport import Link
-from edgeflock.devices.watching.status import print_status, status
+from edgeflock.operations.status import print_status, status
 from edgeflock.server.monitoring.feed import state
 from edgeflock.shared.errors import BaseExpired, RunOver
 from edgeflock.shared.protocol.messages import Model, Receipt

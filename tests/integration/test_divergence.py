@@ -14,7 +14,7 @@ import pytest
 from numpy.random import default_rng
 from numpy.typing import NDArray
 
-from edgeflock.devices.watching.rollback import roll_back
+from edgeflock.operations.rollback import roll_back
 from edgeflock.server.app import create_app, listening
 from edgeflock.server.coordination.coordinator import Push
 from edgeflock.server.hosting import HostedRun, open_run
@@ -25,9 +25,9 @@ from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Model, Pull, Receipt, Record, Refusal, Update
 from edgeflock.shared.settings.config import Config, parse
-from tests.devices.command_line import edgeflock
 from tests.integration.foreign_client import BINARY, Device, joined
 from tests.integration.operator import ADMIN, operating
+from tests.library.command_line import edgeflock
 
 STEPS = 160
 MODES = {

@@ -17,7 +17,7 @@ from edgeflock.client.training import LocalSteps, Progress, Worker
 from edgeflock.client.training.elastic import Elastic
 from edgeflock.client.training.trainer import Trainer
 from edgeflock.client.transport import Link
-from edgeflock.devices.watching.status import print_status
+from edgeflock.operations.status import print_status
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.data.datasets import Dataset

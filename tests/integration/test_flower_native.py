@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from edgeflock.api.server import Server
 from edgeflock.client.run import run_client
-from edgeflock.devices.library.server import Server
 from edgeflock.server.choices import CHOICES
 from edgeflock.shared.settings.client import ClientSettings
 from edgeflock.shared.settings.config import parse

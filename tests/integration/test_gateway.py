@@ -18,7 +18,7 @@ from edgeflock.client.identity import Identity
 from edgeflock.client.joining import join
 from edgeflock.client.training.replica import Replica
 from edgeflock.client.transport import Link
-from edgeflock.devices.watching.status import print_status
+from edgeflock.operations.status import print_status
 from edgeflock.server.gateway import Gateway, Place
 from edgeflock.server.identity import Register
 from edgeflock.server.ledger.recovery import replay

@@ -168,7 +168,7 @@ class Gateway:
     """An `edgeflock gateway` process."""
 
     def __init__(self, leader: int, port: int) -> None:
-        self._command = [sys.executable, "-m", "edgeflock.devices", "gateway"]
+        self._command = [sys.executable, "-m", "edgeflock", "gateway"]
         self._command += ["--upstream", at(leader), "--port", str(port)]
         self.start()
 

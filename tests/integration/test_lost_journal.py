@@ -44,7 +44,7 @@ async def server(
         f"run.port={port}",
         "journal.lease=2",
     )
-    command = [sys.executable, "-m", "edgeflock.devices", "server", "--json", *arguments]
+    command = [sys.executable, "-m", "edgeflock", "server", "--json", *arguments]
     for setting in settings:
         command += ["--set", setting]
     with directory.with_suffix(".log").open("ab") as log:
@@ -139,7 +139,7 @@ async def test_gateways_wait_with_their_leader(tmp_path: Path) -> None:
                 "--token",
                 token,
             )
-            arguments = ("-m", "edgeflock.devices", "gateway", *options)
+            arguments = ("-m", "edgeflock", "gateway", *options)
             async with process(*arguments, log=tmp_path / "gateway.log") as gateway:
                 look = Looks(http, through)
                 await look.until(200)

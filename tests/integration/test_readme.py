@@ -41,7 +41,7 @@ def place(folder: Path, without: tuple[str, ...] = ()) -> Path:
     program = (
         f"import sys; sys.path[:0] = {[path or os.getcwd() for path in sys.path]!r}\n"
         f"sys.modules.update(dict.fromkeys({without!r}))\n"
-        "from edgeflock.devices.commands import main; main()\n"
+        "from edgeflock.cli import main; main()\n"
     )
     (folder / "bin" / "program.py").write_text(program)
     script = (

@@ -9,8 +9,8 @@ from edgeflock.client.backends.torch import TorchBackend
 from edgeflock.client.spool import Spool
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Update
-from tests.devices.command_line import running
 from tests.hosting import RUN, hosting
+from tests.library.command_line import running
 from tests.proxy import proxying
 
 MODULE = "edgeflock.client.zoo:DigitsCNN"

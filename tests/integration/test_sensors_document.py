@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
             (tmp_path / name).write_text(body)
     binaries = tmp_path / "bin"
     binaries.mkdir()
-    for name, command in (("python", ""), ("edgeflock", "-m edgeflock.devices")):
+    for name, command in (("python", ""), ("edgeflock", "-m edgeflock")):
         (binaries / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {command} "$@"\n')
         (binaries / name).chmod(0o755)
     return tmp_path

@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 
 from benchmarks.updates import LAYOUT, random_update
-from edgeflock.devices.watching.status import print_status, status
+from edgeflock.operations.status import print_status, status
 from edgeflock.server.coordination import Push
 from edgeflock.server.descent import Part, Place
 from edgeflock.server.engine import Engine

@@ -9,8 +9,8 @@ import pytest
 from edgeflock.client.joining import join
 from edgeflock.client.servers import urls_of
 from edgeflock.client.transport import Link
-from edgeflock.devices.watching.rollback import roll_back
-from edgeflock.devices.watching.status import status
+from edgeflock.operations.rollback import roll_back
+from edgeflock.operations.status import status
 from edgeflock.server.standby import Standby, StoodDown, standing_by
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello

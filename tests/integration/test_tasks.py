@@ -14,7 +14,7 @@ from aiohttp import ClientSession
 from rich.console import Console
 
 from edgeflock.client.transport import Link
-from edgeflock.devices.watching.status import print_status
+from edgeflock.operations.status import print_status
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import BaseExpired, Malformed, NoSuchTask, RunOver
 from edgeflock.shared.protocol.frames import Standing

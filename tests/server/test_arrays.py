@@ -139,7 +139,7 @@ def test_a_server_of_arrays_needs_no_torch(initial: Path) -> None:
     path, directory = json.dumps(f"arrays:{initial}"), json.dumps(str(initial.parent / "run"))
     loaded = modules_after(
         "import asyncio\n"
-        "from edgeflock.devices.library.server import Server\n"
+        "from edgeflock.api.server import Server\n"
         "from edgeflock.server.choices import CHOICES\n"
         "from edgeflock.shared.settings.config import parse\n"
         f"asked = ['run.port=0', 'model.module=' + {path}, 'run.directory=' + {directory}]\n"

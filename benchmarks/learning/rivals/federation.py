@@ -14,7 +14,7 @@ from benchmarks.learning.rivals.channel import Channel, Vector
 from edgeflock.client.data import Shuffled
 from edgeflock.devices.emulation.fleet import Prepared, prepare
 from edgeflock.devices.emulation.pace import Pace
-from edgeflock.devices.results.sweep import Job
+from edgeflock.results.sweep import Job
 from edgeflock.server.weights import first_model
 from edgeflock.shared.data.datasets import joined
 from edgeflock.shared.model.torch_module import FlatModule

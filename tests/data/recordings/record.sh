@@ -3,17 +3,17 @@
 # a checkpoint and halves the learning rate. PYTHONPATH names the code; script(1) is the terminal.
 url=http://127.0.0.1:18475 recording=$(realpath "$1")
 cd "$(mktemp -d)" || exit 1
-timeout 110 python -m edgeflock.devices server --set run.port=18475 --set run.host=127.0.0.1 \
+timeout 110 python -m edgeflock server --set run.port=18475 --set run.host=127.0.0.1 \
     --set run.directory=edgeflock-run --set run.open=true --set run.batch=64 \
     --set model.module=edgeflock.client.zoo:DigitsLinear --set model.data=digits: --set run.evaluate_every=2 \
     --set coordination.window=64 &
 until curl -s "$url/readyz" >/dev/null; do sleep 0.5; done
 export TERM=xterm-256color
-timeout -s INT 90 script -qc "stty cols 120 rows 40; python -m edgeflock.devices top $url \
+timeout -s INT 90 script -qc "stty cols 120 rows 40; python -m edgeflock top $url \
     --interval 0.5 --record $recording" /dev/null >/dev/null < <(sleep 89) &
 sleep 4
-timeout 75 python -m edgeflock.devices client --server "$url" --name pi-1 --data "digits:?part=1/2" &
-timeout 62 python -m edgeflock.devices client --server "$url" --name pi-2 --data "digits:?part=2/2" &
+timeout 75 python -m edgeflock client --server "$url" --name pi-1 --data "digits:?part=1/2" &
+timeout 62 python -m edgeflock client --server "$url" --name pi-2 --data "digits:?part=2/2" &
 sleep 40
 act="Authorization: Bearer $(cat edgeflock-run/admin-token)"
 curl -s -X POST -H "$act" "$url/v1/checkpoint"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from edgeflock.devices.commands.fleet import run_fleet_file
+from edgeflock.cli.fleet import run_fleet_file
 from edgeflock.devices.emulation.config import PROFILES, DeviceClass, FleetFile, headcount, parse, profile
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.presets import PRESETS

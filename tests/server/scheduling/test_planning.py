@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgeflock.devices.papers.scheduling.completion import lower_bound
+from edgeflock.papers.scheduling.completion import lower_bound
 from edgeflock.server.scheduling.planning import Slot, Worker, plan
 
 PACES = st.lists(st.floats(0.1, 10), min_size=1, max_size=6)

@@ -1,7 +1,0 @@
-"""Watching a run: what `edgeflock status`, `top` and `plot` show of a server, a recording or a journal.
-
-Outside, the commands use status.show_status, text.watch and text.show_device, top.Plan, show and serve_web,
-and plot.plot; whoever asks a server over HTTP uses status.fetch. They are imported from their files: each
-brings a library of its own (aiohttp, textual, matplotlib), and who wants one shall not pay for the others.
-May import the monitor (edgeflock.tui), of emulation its recordings and figures, numbers and edgeflock.shared.
-"""

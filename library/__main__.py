@@ -1,0 +1,5 @@
+"""python -m edgeflock is the edgeflock command."""
+
+from edgeflock.cli import main
+
+main()

@@ -1,0 +1,114 @@
+"""A device in this program."""
+
+import os
+import secrets
+from collections.abc import AsyncGenerator, Callable, Generator
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from edgeflock.api.data import Data, dataset
+from edgeflock.api.model import Model, model_of
+from edgeflock.client.data import Batches, Shuffled
+from edgeflock.client.joining import join
+from edgeflock.client.machine import default_name
+from edgeflock.client.run import Given, run_client
+from edgeflock.client.training import Progress
+from edgeflock.shared.data.account import Account
+from edgeflock.shared.data.datasets import Dataset
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.settings import config
+from edgeflock.shared.settings.client import ClientSettings
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class Client:
+    """Trains for a server on data at hand, until the run is over."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str = "",
+        data: Data
+        | str
+        | Batches
+        | Generator[Any, None, None]
+        | AsyncGenerator[Any, None]
+        | Callable[[], Any],
+        backend: str = "auto",
+        model: "Model | str | Callable[[], nn.Module] | nn.Module | None" = None,
+        name: str = "",
+        **settings: object,
+    ) -> None:
+        """`data` is (x, y), a part that `deal` dealt, a data URI as of client.data, Batches of your own, or a
+        stream: a generator, sync or async, of samples (x, y), or a function that makes one.
+
+        `token` lets it join, under a `name` that is its own if none is given, anew with each `run`; without
+        it the device is who it joined as (client.identity), and in a run that is open nobody asks. `model`
+        is for backend="torch", if the run's is not of edgeflock.client.zoo: onnx needs none. The other
+        settings are those of [client] by their names. Raises ConfigError.
+        """
+        self._token = token
+        self._model = None if model is None else model_of(model)
+        self._batches: Callable[[list[int]], Batches] | None = None
+        self._samples: Callable[[], Any] | None = None
+        given = {**settings, "server": url, "backend": backend}
+        if isinstance(data, str | os.PathLike):
+            given["data"] = os.fspath(data)
+        elif isinstance(data, Dataset | tuple | list):
+            stored = dataset(data, "edgeflock.Client(data=...)")
+            self._batches = lambda seed: Shuffled(stored, np.random.default_rng(seed))
+        elif hasattr(data, "take"):
+            own: Any = data
+            self._batches = lambda seed: own
+        elif isinstance(data, Generator | AsyncGenerator) or callable(data):
+            stream: Any = data
+            self._samples = stream if callable(stream) else lambda: stream
+            given["data"] = f"python:{getattr(data, '__qualname__', type(data).__name__)}"
+        else:
+            raise ConfigError(
+                f"edgeflock.Client(data=...) is a {type(data).__name__}; give (x, y), a part of "
+                "edgeflock.deal, a data URI, Batches, or a generator"
+            )
+        if (self._batches or self._samples) and "shards" in settings:
+            raise ConfigError("edgeflock.Client(shards=...) names its data itself; leave data out: data=''")
+        if self._model is not None:
+            given["model"] = self._model.name
+        if name or token:
+            given["name"] = name or f"{default_name()}-{secrets.token_hex(3)}"
+        self._set(config.taken({"client": given}, "edgeflock.Client").client, threads="threads" in settings)
+
+    @classmethod
+    def configured(cls, settings: ClientSettings) -> Self:
+        """A device of settings as a file has them, with a process of its own."""
+        client = cls.__new__(cls)
+        client._token, client._model, client._batches, client._samples = "", None, None, None
+        client._set(settings, threads=True)
+        client._gentle = settings.gentle
+        return client
+
+    def _set(self, settings: ClientSettings, *, threads: bool) -> None:
+        self._settings = settings
+        self._threads = threads
+        self._gentle = False
+        self.account: Account | None = None
+        """What became of every sample of a stream, once `run` has ended."""
+
+    async def run(self) -> Progress:
+        """Train until the run is over. Cancel it to end it before: nothing is left behind.
+
+        Raises ConfigError, Refused, Diverged, or TrainingFailed.
+        """
+        settings = self._settings
+        identity = None
+        if self._token:
+            identity = await join(settings.server, self._token, settings.name, insecure=settings.insecure)
+        make = None if self._model is None else self._model.make
+        given = Given(identity, self._batches, self._samples, make, self._threads, self._gentle)
+        return await run_client(settings, self._count, given)
+
+    def _count(self, account: Account) -> None:
+        self.account = account

@@ -1,0 +1,195 @@
+"""An emulated fleet in this program: N devices and the engine, in virtual time."""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Self
+
+import torch
+
+from edgeflock.api.data import Data, dataset
+from edgeflock.api.functions import Metrics, scored_by, told_by
+from edgeflock.api.model import Model, model_of
+from edgeflock.api.named import named
+from edgeflock.api.result import Evaluated
+from edgeflock.devices.emulation import config
+from edgeflock.devices.emulation.config import FleetFile
+from edgeflock.devices.emulation.fleet import FleetResult, Given, prepare, run_fleet
+from edgeflock.results.outcomes import Outcome
+from edgeflock.results.sweep import Job, sweep
+from edgeflock.server.monitoring.listeners import Applied, Listening
+from edgeflock.shared.data import datasets
+from edgeflock.shared.data.datasets import Dataset
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.protocol.frames import Evaluation, Finding
+
+if TYPE_CHECKING:
+    from torch import nn
+
+_FIFTH = 5
+
+_AT_HAND = "(x, y)"
+"""What data are called that a program has at hand."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Emulated(Evaluated):
+    """One run of a fleet. The times of its evaluations are virtual seconds."""
+
+    outcome: FleetResult
+
+
+class Fleet:
+    """Devices that are not there yet, in virtual time: docs/fleet.md."""
+
+    def __init__(
+        self,
+        model: "Model | str | Callable[[], nn.Module] | nn.Module",
+        *,
+        data: Data | str,
+        devices: int = 20,
+        profile: str = "laptop",
+        classes: Mapping[str, Mapping[str, object]] | None = None,
+        evaluate: Data | str | None = None,
+        metrics: Metrics = (),
+        **settings: object,
+    ) -> None:
+        """`data` is (x, y) or a data URI, dealt out evenly among `devices` of a shipped `profile`, or of
+        several `classes`, each a name with settings of [devices.NAME]. Without `evaluate`, a fifth of (x, y)
+        is held out. `metrics` are as of a Server.
+
+        The other settings are those of a fleet file: of [fleet] and [run] by their names, a section by its
+        name as a dict. Raises ConfigError.
+        """
+        model = model_of(model)
+        train, test, uris = _data(data, evaluate)
+        names, own_metrics = scored_by(metrics, "Fleet(metrics")
+        sections = named({name: value for name, value in settings.items() if name in FleetFile.model_fields})
+        if refused := sections.keys() & {"run", "model", "client", "fleet"}:
+            raise ConfigError(
+                f"edgeflock.Fleet({min(refused)}=...): settings of [fleet] and [run] go by their own names, "
+                "those of [model] into edgeflock.Model"
+            )
+        own = {name: value for name, value in settings.items() if name in config.Fleet.model_fields}
+        run = {name: value for name, value in settings.items() if name not in own and name not in sections}
+        if "seeds" in own:
+            raise ConfigError("edgeflock.Fleet(seeds=...): say run(seed) for each")
+        given = {
+            **sections,
+            "run": run,
+            "model": {**model.settings, "input": [], "data": uris[1], "metrics": names},
+            "fleet": {"devices": devices, "data": uris[0], **own},
+            "devices": {profile: {"profile": profile}} if classes is None else classes,
+        }
+        file = config.parse("", "edgeflock.Fleet", given=given)
+        self._set(file, Given(train, test, model.make, own_metrics))
+
+    @classmethod
+    def configured(cls, file: FleetFile) -> Self:
+        """A fleet of a file's settings. Raises ConfigError if they cannot work."""
+        fleet = cls.__new__(cls)
+        fleet._set(file, Given())
+        return fleet
+
+    def _set(self, file: FleetFile, given: Given) -> None:
+        self.file = file
+        arrays = given.train is not None or given.test is not None
+        self._at_hand = arrays or given.make is not None or bool(given.metrics)
+        """Whether another process could not find all that it is of."""
+        with _as_it_was():
+            self._prepared = prepare(file, given)
+
+    def run(
+        self,
+        seed: int = 0,
+        *,
+        stop: Callable[[Evaluation], object] | None = None,
+        on_update: Callable[[Applied], object] | None = None,
+        on_evaluated: Callable[[Evaluation], object] | None = None,
+        on_finding: Callable[[Finding], object] | None = None,
+    ) -> Emulated:
+        """One run; the same seed gives the same one, bit for bit. It ends after an evaluation of which `stop`
+        is true. `on_update`, `on_evaluated` and `on_finding` are told as by a Server, the last of
+        devices whose updates are out of line; what they raise ends the run.
+
+        It returns when it is over, also in a notebook, whose event loop waits for it.
+        """
+        evaluations: list[Evaluation] = []
+        told = told_by(on_evaluated, "Fleet.run(on_evaluated")
+        ends = told_by(stop, "Fleet.run(stop") or (lambda evaluation: False)
+
+        def evaluated(evaluation: Evaluation) -> None:
+            evaluations.append(evaluation)
+            if told is not None:
+                told(evaluation)
+
+        listening = Listening(
+            told_by(on_update, "Fleet.run(on_update"),
+            evaluated,
+            on_finding=told_by(on_finding, "Fleet.run(on_finding"),
+        )
+
+        def play() -> Emulated:
+            with TemporaryDirectory(prefix="edgeflock-fleet-") as folder, _as_it_was():
+                outcome = run_fleet(self._prepared, seed, Path(folder) / "run", listening, ends)
+            return Emulated(outcome=outcome, evaluations=tuple(evaluations))
+
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return play()
+        with ThreadPoolExecutor(1, thread_name_prefix="edgeflock-fleet") as thread:  # a loop runs in this one
+            return thread.submit(play).result()
+
+    def sweep(
+        self, directory: str | Path, seeds: Sequence[int] = (), *, workers: int | None = None
+    ) -> list[Outcome]:
+        """A run for each of `seeds`, or of the file's, `workers` at a time (default: one a core), each in a
+        process of its own and kept in `directory`: one that has ended is read, not run again.
+
+        Raises ConfigError if the model or its data are this program's own, which other processes do not
+        find, or if the directory holds runs of other settings.
+        """
+        if self._at_hand:
+            raise ConfigError(
+                "Fleet.sweep: its model, data or metrics are objects of this program, and each run has a "
+                'process of its own; name them, "package.module:Name" and a data URI, or run(seed) each'
+            )
+        folder = Path(directory)
+        jobs = [Job(folder.name, self.file, seed, folder) for seed in seeds or self.file.fleet.seeds]
+        return sweep(jobs, workers)
+
+
+@contextmanager
+def _as_it_was() -> Iterator[None]:
+    """torch's threads and random numbers are the program's: they are left as they were found."""
+    threads = torch.get_num_threads()
+    try:
+        with torch.random.fork_rng(devices=()):
+            yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _data(
+    data: Data | str, evaluate: Data | str | None
+) -> tuple[Dataset | None, Dataset | None, tuple[str, str]]:
+    """(training data at hand, held-out data at hand, what settings call both)."""
+    uri = os.fspath(data) if isinstance(data, str | os.PathLike) else ""
+    train = None if isinstance(data, str | os.PathLike) else dataset(data, "edgeflock.Fleet(data=...)")
+    if isinstance(evaluate, str | os.PathLike):
+        return train, None, (uri or _AT_HAND, os.fspath(evaluate))
+    if evaluate is not None:
+        test = dataset(evaluate, "edgeflock.Fleet(evaluate=...)")
+        return train, test, (uri or _AT_HAND, _AT_HAND)
+    if train is None:
+        return None, None, (uri, uri)
+    if len(train) < _FIFTH:
+        raise ConfigError(f"edgeflock.Fleet(data=...): no fifth of {len(train)} samples can be held out")
+    test, *parts = datasets.deal(train, _FIFTH)
+    return datasets.joined(parts), test, (_AT_HAND, _AT_HAND)

@@ -1,0 +1,112 @@
+"""What is trained: an import string, a class, or a module."""
+
+import sys
+from collections.abc import Callable
+from copy import deepcopy
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import numpy as np
+
+from edgeflock.shared.data.datasets import scaled
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.losses import LOSSES, Loss
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from edgeflock.api.data import Data
+    from edgeflock.api.graphs import Graphs
+
+
+class Model:
+    """A torch module with its loss.
+
+    >>> Model("edgeflock.client.zoo:DigitsCNN").name
+    'edgeflock.client.zoo:DigitsCNN'
+    """
+
+    def __init__(
+        self,
+        module: "str | Callable[[], nn.Module] | nn.Module",
+        *,
+        loss: "str | Loss | Callable[[Tensor, Tensor], Tensor]" = "cross_entropy",
+        example: Any = None,
+        weights: str = "",
+    ) -> None:
+        """`module` is "package.module:Name", a class or function that builds one without arguments, or a
+        module as it is, which is copied. `loss` is as model.loss, e.g. mse, a plug-in's, or a function of
+        (output, target) or (outputs, batch) to the mean over the batch, in torch tensors; a Loss says what is
+        right, too. `example` is (x, y) or x of a few samples: only its shape counts, and only if there is no
+        data to evaluate on. `weights` is a safetensors file to begin with.
+
+        Raises ConfigError.
+        """
+        self.loss = loss if isinstance(loss, str) else LOSSES.given(loss)
+        self.weights = weights
+        self.input = _shape_of(example)
+        """The shape of one sample's x; empty if it is not known."""
+        self.make: Callable[[], nn.Module] | None = None
+        """Builds it, where no import string does."""
+        if isinstance(module, str):
+            self.name = module
+        elif _is_module(module):
+            self.name = f"{type(module).__module__}:{type(module).__qualname__}"
+            own: nn.Module = deepcopy(module)
+            self.make = lambda: deepcopy(own)
+        elif callable(module):
+            owner, name = getattr(module, "__module__", "?"), getattr(module, "__qualname__", repr(module))
+            self.name = f"{owner}:{name}"
+            self.make = None if _can_be_imported(module, owner, name) else module
+        else:
+            raise ConfigError(
+                f"Model({module!r:.80}): give a class or function that builds a torch module, a module, or "
+                "'package.module:Name'"
+            )
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """Those of [model]."""
+        return {"module": self.name, "loss": self.loss, "weights": self.weights, "input": self.input}
+
+    def graphs(self, data: "Data | str") -> "Graphs":
+        """Its training step and evaluation in ONNX, checked against torch; `data` is (x, y) or a data URI.
+
+        Servers do it by themselves, for devices without torch. Raises ConfigError, or NotExportable, which
+        names what is in the way.
+        """
+        from edgeflock.api.graphs import graphs_of
+
+        return graphs_of(self.name, self.loss, self.make, data)
+
+
+def model_of(model: "Model | str | Callable[[], nn.Module] | nn.Module") -> Model:
+    """A Model of what may stand for one."""
+    return model if isinstance(model, Model) else Model(model)
+
+
+def _is_module(module: object) -> "TypeGuard[nn.Module]":
+    torch: Any = sys.modules.get("torch")  # without it there is no module
+    return torch is not None and isinstance(module, torch.nn.Module)
+
+
+def _can_be_imported(module: object, owner: str, name: str) -> bool:
+    """Whether another process finds it under its name."""
+    if owner == "__main__" or "." in name:
+        return False
+    try:
+        return getattr(import_module(owner), name, None) is module
+    except ImportError:
+        return False
+
+
+def _shape_of(example: Any) -> list[int]:
+    if example is None:
+        return []
+    try:
+        x = scaled(np.asarray(example[0] if isinstance(example, tuple) else example))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ConfigError(f"Model(example=...) is no array of samples: {error}") from error
+    if x.ndim < 2:
+        raise ConfigError(f"Model(example=...) has the shape {list(x.shape)}; give a few samples: [n, ...]")
+    return list(x.shape[1:])

@@ -1,0 +1,335 @@
+"""A server in this program: a run and what serves it, while a context lasts."""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from edgeflock.api.data import Data, dataset
+from edgeflock.api.functions import Metrics, scored_by, told_by
+from edgeflock.api.model import Model, model_of
+from edgeflock.api.named import named
+from edgeflock.api.opening import in_a_thread
+from edgeflock.api.result import Result
+from edgeflock.server.app import Serving, serving
+from edgeflock.server.choices import CHOICES
+from edgeflock.server.hosting import Given, HostedRun, open_run
+from edgeflock.server.http.keys import EVALUATOR, HOST, LISTENERS, WRITER
+from edgeflock.server.identity import ADMIN_TOKEN
+from edgeflock.server.monitoring.listeners import Applied, Listening
+from edgeflock.server.standby import Standby, standing_by
+from edgeflock.shared.errors import ConfigError, Diverged, EdgeflockError
+from edgeflock.shared.protocol.frames import Evaluation, Event, Finding
+from edgeflock.shared.settings import config as settings_of
+from edgeflock.shared.settings.config import Config
+
+if TYPE_CHECKING:
+    from torch import nn
+
+_LOOK = 0.02
+"""Seconds between two looks at a run that somebody waits for."""
+
+_DAY = 86400.0
+
+
+class Server:
+    """Hosts a model and takes updates for it. Use as an async context manager, once:
+
+    async with Server(model, directory="run", updates=8000, evaluate=(x, y)) as server:
+        ...
+        result = await server.until()
+    """
+
+    def __init__(
+        self,
+        model: "Model | str | Callable[[], nn.Module] | nn.Module",
+        *,
+        directory: str | Path = "edgeflock-run",
+        port: int = 0,
+        evaluate: "Data | str | Callable[[nn.Module], Any] | None" = None,
+        metrics: "Metrics" = (),
+        on_update: Callable[[Applied], object] | None = None,
+        on_evaluated: Callable[[Evaluation], object] | None = None,
+        on_finding: Callable[[Finding], object] | None = None,
+        stop: Callable[[Evaluation], object] | None = None,
+        **settings: object,
+    ) -> None:
+        """`directory` keeps the run: the same one takes it up again. Port 0 is any free one.
+
+        `evaluate` is held-out data: (x, y) or a data URI, or a function of the module, in the version that
+        there is, to its loss or (loss, accuracy). `metrics` are names as of model.metrics, or functions of
+        (outputs, targets) of all held-out data, and torchmetrics' metrics, by names of your own: they are in
+        Evaluation.metrics. `on_update` is told of every update that is in the model, `on_evaluated` of every
+        evaluation, `on_finding` of what begins to be wrong, in order, in the event loop, and after an
+        evaluation of which `stop` is true the run is over; what they raise ends it. The other settings are
+        those of `edgeflock config`: of [run] by their names, a section by its name as a dict, compression
+        also as a preset's name. Raises ConfigError.
+        """
+        listening = Listening(
+            told_by(on_update, "Server(on_update"),
+            told_by(on_evaluated, "Server(on_evaluated"),
+            told_by(stop, "Server(stop"),
+            told_by(on_finding, "Server(on_finding"),
+        )
+        self._standby: Standby | None = None
+        self._set(*_described(model_of(model), directory, port, evaluate, metrics, listening, settings))
+
+    @classmethod
+    def configured(cls, config: Config, standby: Standby | None = None) -> Self:
+        """A server of settings as a file has them. It waits for the run as `standby` says: as one of several,
+        or after it has lost its journal.
+        """
+        server = cls.__new__(cls)
+        server._standby = standby
+        server._set(Model(config.model.module, loss=config.model.loss), config, Given())
+        return server
+
+    def _set(self, model: Model, config: Config, given: Given) -> None:
+        self.model = model
+        self.config = config
+        self._given = given
+        self._hosted: HostedRun | None = None
+        self._serving: Serving | None = None
+        self._opened = AsyncExitStack()
+        self._token = ""
+        self._body: asyncio.Task[Any] | None = None
+        """Who is in the context."""
+        self._cancelling = 0
+        """How often that was cancelled before."""
+        self._ended = False
+
+    async def __aenter__(self) -> Self:
+        """Open the run, which loads torch, and listen. Raises ConfigError or EdgeflockError.
+
+        If the server cannot go on, what is in the context is cancelled, and `__aexit__` says why.
+        """
+        if self._hosted is not None:
+            raise ConfigError("this Server has been used; make another one to serve its run again")
+        async with AsyncExitStack() as opening:
+            self._hosted = await self._open(opening)
+            kept = None if self._standby is None else self._standby.sockets
+            served = serving(self.config, self._hosted, self._end, kept)
+            self._serving = await opening.enter_async_context(served)
+            assert self._hosted.register is not None, "every run that is opened has one"
+            self._hosted.register.listens(self.url, self._hosted.pin)
+            self._over_before = self._at.app[EVALUATOR].state != "training"
+            self._opened = opening.pop_all()
+            self._body = asyncio.current_task()
+            assert self._body is not None, "this is a coroutine"
+            self._cancelling = self._body.cancelling()
+        return self
+
+    async def _open(self, opening: AsyncExitStack) -> HostedRun:
+        """The run, once it is this server's."""
+        standby = self._standby
+        if standby is not None and standby.waits:
+            tls = await asyncio.to_thread(standby.line, self.config)
+            async with standing_by(self.config, tls, standby):
+                run = open_run(self.config, self._given, standby.wait, standby.place)
+                return await opening.enter_async_context(in_a_thread(run))
+        run = open_run(self.config, self._given, None, None if standby is None else standby.place)
+        hosted = await opening.enter_async_context(in_a_thread(run))
+        if standby is not None:
+            standby.led(hosted.tls)
+        return hosted
+
+    def _end(self) -> None:
+        """The server cannot go on: nothing in the context may wait for it."""
+        if self._serving is not None and self._body is not None:
+            self._ended = True
+            self._body.cancel()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: object
+    ) -> None:
+        """Answer what waits, write the journal's end, let go of everything, however often this is cancelled.
+
+        Raises EdgeflockError if the server could not go on, or what a function raised that it was given,
+        unless something else is the matter.
+        """
+        self._serving = None
+        closing = asyncio.ensure_future(self._opened.aclose())
+        cancelled = False
+        while not closing.done():
+            try:
+                await asyncio.wait([closing])
+            except asyncio.CancelledError:
+                cancelled = True
+        failure = closing.exception()
+        if self._ended and self._body is not None and self._body.uncancel() <= self._cancelling:
+            cancelled = False  # nobody but `_end` has
+            error = None if isinstance(error, asyncio.CancelledError) else error
+        if cancelled:
+            raise asyncio.CancelledError
+        if failure is not None and error is None:
+            raise failure
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        host = self.config.run.host
+        reached = socket.gethostname() if host in ("0.0.0.0", "::", "") else host
+        return f"{'http' if self._run.tls is None else 'https'}://{reached}:{self._at.port}"
+
+    @property
+    def token(self) -> str:
+        """Lets devices join, within a day of its first use; empty in a run that is open."""
+        register = self._run.register
+        assert register is not None, "every run that is opened has one"
+        if not self._token and not self.config.run.open:
+            # Each start makes one: nobody can be told a token again.
+            self._token = register.create("device", reusable=True, seconds=_DAY, labels={}).text
+        return self._token
+
+    @property
+    def admin_token(self) -> Path:
+        """The file with the token of this run's operator, for `edgeflock top` and the like."""
+        return Path(self.config.run.directory) / ADMIN_TOKEN
+
+    @property
+    def run(self) -> str:
+        """What the run is called."""
+        return self._run.run
+
+    @property
+    def version(self) -> int:
+        """How many updates made the model that there is."""
+        return self._run.engine.published.version
+
+    async def events(self) -> AsyncIterator[Event]:
+        """What has happened and happens, until the run is over or this server stops: who joined and left,
+        evaluations, refusals, warnings. Raises EdgeflockError if the server cannot go on.
+        """
+        served, seen = self._at, 0
+        events, evaluator = served.app[HOST].hub.events, served.app[EVALUATOR]
+        while self._serving is served:
+            served.look()
+            over = evaluator.state != "training"
+            new, _ = events.since(seen)
+            seen = events.count
+            for event in new:
+                yield event
+            if over and (self._over_before or any(event.kind in ("finished", "diverged") for event in new)):
+                return
+            await asyncio.sleep(_LOOK)
+
+    async def until(
+        self, updates: int | None = None, *, stop: Callable[[Evaluation], object] | None = None
+    ) -> Result:
+        """The model once the run is complete and evaluated; or before, once so many updates made it: then the
+        run goes on until the context ends. After an evaluation of which `stop` is true it is over.
+
+        Raises Diverged if the model has left the finite numbers, EdgeflockError if the server cannot go on,
+        ConfigError if that never comes, and what `stop` does.
+        """
+        run, evaluator = self.config.run, self._at.app[EVALUATOR]
+        target = run.updates
+        if stop is not None and self._run.evaluate is None:
+            raise ConfigError("until(stop=...): nothing is evaluated; give the Server evaluate=(x, y)")
+        ends = target or run.accuracy or run.patience or run.seconds or run.bytes or self._run.listening.stop
+        if updates is None and stop is None and not ends:
+            raise ConfigError(
+                "until(): the run has no end; set updates of the Server, or say until(updates=N)"
+            )
+        if updates is not None and 0 < target < updates:
+            raise ConfigError(f"until(updates={updates}): the run ends at updates={target}")
+        seen = max(0, len(evaluator.history) - 1)
+        while not (evaluator.finished or (updates is not None and self.version >= updates)):
+            new, seen = evaluator.history[seen:], len(evaluator.history)
+            if stop is not None and any(stop(one) for one in new):
+                await self._at.app[LISTENERS].end("an evaluation was enough (until)")
+                stop = None
+            self._at.look()
+            if evaluator.diverged is not None:
+                raise Diverged(evaluator.diverged)
+            await asyncio.sleep(_LOOK)
+        version, theta = await self._at.app[WRITER].call(self._run.engine.result)
+        return Result(
+            model=self.model,
+            layout=self._run.engine.layout,
+            run=self.run,
+            version=version,
+            theta=theta,
+            beside=self._run.beside,
+            data=self._run.described,
+            evaluations=tuple(evaluator.history),
+        )
+
+    async def serve(self, stop: asyncio.Event) -> None:
+        """Wait for `stop`. Raises EdgeflockError as soon as the server cannot go on."""
+        waiting = [asyncio.ensure_future(event.wait()) for event in (stop, self._at.ended)]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waiting:
+                one.cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.gather(*waiting)
+        self._at.check()
+
+    @property
+    def _run(self) -> HostedRun:
+        if self._hosted is None:
+            raise EdgeflockError("the server does not run: `async with Server(...) as server`")
+        return self._hosted
+
+    @property
+    def _at(self) -> Serving:
+        if self._serving is None:
+            raise EdgeflockError("the server does not run: `async with Server(...) as server`")
+        return self._serving
+
+
+def _described(
+    model: Model,
+    directory: str | Path,
+    port: int,
+    evaluate: Any,
+    metrics: "Metrics",
+    listening: Listening,
+    settings: dict[str, object],
+) -> tuple[Model, Config, Given]:
+    """Raises ConfigError."""
+    sections = named({name: value for name, value in settings.items() if name in Config.model_fields})
+    run = {name: value for name, value in settings.items() if name not in sections}
+    if refused := sections.keys() & {"run", "model", "client"}:
+        raise ConfigError(
+            f"edgeflock.Server({min(refused)}=...): settings of [run] go by their own names, those of "
+            "[model] into edgeflock.Model; a client has its own"
+        )
+    held_out, judge, uri = None, None, ""
+    if isinstance(evaluate, str | os.PathLike):
+        uri = os.fspath(evaluate)
+    elif callable(evaluate):
+        judge = _judging(evaluate)
+    elif evaluate is not None:
+        held_out = dataset(evaluate, "edgeflock.Server(evaluate=...)")
+        shape = list(held_out.x.shape[1:])
+        if model.input and model.input != shape:
+            raise ConfigError(
+                f"edgeflock.Server(evaluate=...): samples have the shape {shape}, those of "
+                f"Model(example=...) {model.input}; leave the example out"
+            )
+    names, own = scored_by(metrics, "Server(metrics")
+    of_model = {**model.settings, "data": uri, "metrics": names}
+    if held_out is not None:
+        of_model["input"] = list(held_out.x.shape[1:])
+    paths = {name: os.fspath(value) for name, value in run.items() if isinstance(value, os.PathLike)}
+    of_run = {"directory": os.fspath(directory), "port": port, **run, **paths}
+    given = {"run": of_run, "model": of_model, **sections}
+    config = settings_of.taken(given, "edgeflock.Server", CHOICES)
+    return model, config, Given(model.make, held_out, judge, listening, own)
+
+
+def _judging(evaluate: "Callable[[nn.Module], Any]") -> "Callable[[nn.Module], tuple[float, float | None]]":
+    """`evaluate`, which may say the loss alone."""
+
+    def judge(module: "nn.Module") -> tuple[float, float | None]:
+        said = evaluate(module)
+        loss, accuracy = said if isinstance(said, tuple) else (said, None)
+        return float(loss), None if accuracy is None else float(accuracy)
+
+    return judge

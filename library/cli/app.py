@@ -1,0 +1,90 @@
+"""The commands put together, and what an error becomes: a line on stderr and an exit code."""
+
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from edgeflock.cli.backup import backup, restore
+from edgeflock.cli.capacity import capacity
+from edgeflock.cli.check import check
+from edgeflock.cli.client import client
+from edgeflock.cli.config import config
+from edgeflock.cli.device import device
+from edgeflock.cli.doctor import doctor, report
+from edgeflock.cli.export import export
+from edgeflock.cli.fleet import fleet
+from edgeflock.cli.gateway import gateway
+from edgeflock.cli.groups import Group
+from edgeflock.cli.init import init
+from edgeflock.cli.journal import journal
+from edgeflock.cli.plot import plot
+from edgeflock.cli.quickstart import quickstart
+from edgeflock.cli.reproduce import reproduce
+from edgeflock.cli.rollback import rollback
+from edgeflock.cli.server import server
+from edgeflock.cli.status import status
+from edgeflock.cli.token import token
+from edgeflock.cli.top import top
+from edgeflock.shared.errors import ConfigError, EdgeflockError, Refused
+
+FAILED, USAGE, REFUSED, INTERRUPTED = 1, 2, 3, 130
+"""Exit codes: it failed; the settings cannot work; the server refused this device; somebody stopped it."""
+
+app = typer.Typer(
+    cls=Group,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},  # subcommands take after it
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Train one model on many small machines.",
+    epilog="Exit codes: 0 done, 1 failed, 2 a setting is wrong, 3 the server refused this device, "
+    "130 interrupted.",
+)
+
+
+def main() -> None:
+    """Run the command that sys.argv names. Ends the process: an error is a line on stderr and a code."""
+    try:
+        app()
+    except ConfigError as error:
+        _fail(str(error), USAGE)
+    except Refused as error:
+        _fail(f"{error.code}: {error}", REFUSED)
+    except EdgeflockError as error:
+        _fail(str(error), FAILED)
+    except KeyboardInterrupt:
+        _fail("interrupted", INTERRUPTED)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    print(f"edgeflock: {message}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(version("edgeflock"))
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None: ...
+
+
+app.command()(server)
+app.command()(gateway)
+app.add_typer(client, name="client")
+for command in (
+    *(init, check, status, doctor, report, rollback, backup, restore, top, plot),
+    *(quickstart, fleet, reproduce, capacity, export, config),
+):
+    app.command()(command)  # in the order in which --help lists them
+for name, commands in {"token": token, "device": device, "journal": journal}.items():
+    app.add_typer(commands, name=name)

@@ -1,0 +1,90 @@
+"""`edgeflock check`: put a project to the test before anything joins."""
+
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from edgeflock.cli.options import (
+    PROJECT,
+    ConfigFile,
+    Json,
+    Set,
+    Verbose,
+    client_flags,
+    needing,
+    settings_of,
+    text_of,
+)
+from edgeflock.shared.errors import ConfigError
+
+if TYPE_CHECKING:  # torch
+    from edgeflock.projects.range_test import RangeTest
+
+
+def check(
+    config: ConfigFile = None,
+    data: Annotated[str | None, typer.Option(help="What a device would train on [client.data].")] = None,
+    set_: Set = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Write the learning rate that is proposed into CONFIG.toml.")
+    ] = False,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Check data against model, take a step, export it, and say what an update and a step cost.
+
+    A range test finds a learning rate for the model, the data and the optimizer, in about 10 seconds of one
+    core, or in 25 steps of a slow model. No server runs, and nothing is written but by --write. Without
+    CONFIG.toml the settings are those of edgeflock.toml, if that is in this folder.
+    """
+    with needing("server", "a check needs"):
+        from edgeflock.projects.acting import CheckedPolicy, checked_policy
+        from edgeflock.projects.checking import Checked, checked
+        from edgeflock.server.choices import CHOICES
+        from edgeflock.shared.environments import is_environment
+
+        if config is None and PROJECT.is_file():
+            config = PROJECT
+        settings = settings_of(config, [*(set_ or []), *client_flags(data=data)], verbose, CHOICES)
+        with redirect_stdout(sys.stderr):  # the user's module may print
+            found: Checked | CheckedPolicy
+            if is_environment(settings.model.data):
+                found = checked_policy(settings)
+            else:
+                found = checked(settings, tests_rate=True)
+    if json:
+        import json as encoder
+        from dataclasses import asdict
+
+        print(encoder.dumps({**asdict(found), "advice": list(found.advice())}))
+    else:
+        for line in found.lines():
+            print(line)
+    if write:
+        _write(config, found.rate, settings.run.local_optimizer)
+
+
+def _write(path: Path | None, rate: "RangeTest | None", optimizer: str) -> None:
+    """The proposed rate, into the settings, and the devices' optimizer that it is of: without that a rate is
+    SGD's. Raises ConfigError.
+    """
+    from edgeflock.projects.settings_file import with_setting
+    from edgeflock.server.ledger import write_whole
+
+    if path is None:
+        raise ConfigError("--write: there is no file of settings; name CONFIG.toml")
+    if rate is None or rate.proposed is None:
+        raise ConfigError(f"--write: {rate.advice if rate else 'no learning rate was tested'}")
+    text = with_setting(text_of(path), str(path), rate.key, rate.proposed)
+    if optimizer != "sgd":
+        text = with_setting(text, str(path), "run.local_optimizer", optimizer)
+    path = path.resolve()  # of a link, the file that it names
+    try:
+        mode = path.stat().st_mode
+        write_whole(path, text.encode())
+        path.chmod(mode)
+    except OSError as error:
+        raise ConfigError(f"--write: {path} cannot be written: {error.strerror}") from error

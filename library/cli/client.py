@@ -1,0 +1,179 @@
+"""`edgeflock client`: join a run, and train on this machine's data."""
+
+import logging
+import os
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import click
+import typer
+
+from edgeflock.cli.groups import Group
+from edgeflock.cli.options import (
+    ConfigFile,
+    Format,
+    Level,
+    LogFormat,
+    LogLevel,
+    Set,
+    TokenFile,
+    client_flags,
+    log_to_stderr,
+    settings_of,
+    token_in,
+)
+from edgeflock.cli.supervisor import LastLine, supervised
+from edgeflock.shared.errors import ConfigError
+
+
+class _Training(Group):
+    """`edgeflock client ...` trains, unless it says `join`."""
+
+    def parse_args(self, context: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        asks = bool(args) and args[0] in context.help_option_names
+        if not asks and (not args or args[0] not in self.commands):
+            args = ["train", *args]
+        return super().parse_args(context, args)
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """That of training, and what else there is."""
+        train = self.commands["train"]
+        with click.Context(train, parent=ctx.parent, info_name=ctx.info_name) as training:
+            train.format_help(training, formatter)
+        self.format_commands(ctx, formatter)
+
+
+client = typer.Typer(cls=_Training, help="Train for a server on this machine's data; `join` it first.")
+
+Server = Annotated[
+    str | None, typer.Option(help="The server's URL [client.server]; default: that which it joined.")
+]
+IdentityFile = Annotated[
+    Path | None,
+    typer.Option("--identity", metavar="PATH", help="What this device joined with [client.identity]."),
+]
+
+
+@client.command()
+def train(
+    config: ConfigFile = None,
+    server: Server = None,
+    identity: IdentityFile = None,
+    name: Annotated[
+        str | None,
+        typer.Option(help="This device [client.name]; default: as it joined, or host name and machine id."),
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="Training data [client.data], e.g. npz:my.npz.")] = None,
+    backend: Annotated[str | None, typer.Option(help="auto, onnx or torch [client.backend].")] = None,
+    model: Annotated[str | None, typer.Option(help="package.module:Name, for torch [client.model].")] = None,
+    flower_app: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="A Flower app, whose ClientApp trains [client.flower_app]."),
+    ] = None,
+    node_config: Annotated[
+        str | None,
+        typer.Option(metavar="'K=V ...'", help="Of it, as flower-supernode's [client.node_config]."),
+    ] = None,
+    graph_digest: Annotated[
+        str | None, typer.Option(help="The one graph to train, for onnx [client.graph_digest].")
+    ] = None,
+    cpu: Annotated[str | None, typer.Option(metavar="25%", help="The most of a core [client.cpu].")] = None,
+    bandwidth: Annotated[
+        str | None, typer.Option(metavar="50kB/s", help="The most, up and down together [client.bandwidth].")
+    ] = None,
+    pause_on: Annotated[
+        str | None,
+        typer.Option(
+            metavar="battery:40,...",
+            help="Beside hot:80 and undervoltage: battery, metered, owner, file:PATH [client.pause_on].",
+        ),
+    ] = None,
+    set_: Set = None,
+    log_level: LogLevel = Level.info,
+    log_format: LogFormat = Format.text,
+) -> None:
+    """Train for a server on this machine's data, until its run is over: join it, then train at the lowest
+    priority.
+
+    `edgeflock client join URL TOKEN`, with what the server printed, lets this machine take part first.
+    """
+    import asyncio
+
+    log_to_stderr(log_level, log_format)
+    logging.getLogger("edgeflock").addHandler(LastLine(os.environ))
+    flags = client_flags(
+        server=server,
+        identity=None if identity is None else str(identity),
+        name=name,
+        data=data,
+        backend=backend,
+        model=model,
+        flower_app=None if flower_app is None else str(flower_app),
+        node_config=node_config,
+        graph_digest=graph_digest,
+        cpu=cpu,
+        bandwidth=bandwidth,
+        pause_on=pause_on,
+    )
+    settings = settings_of(config, [*(set_ or []), *flags])
+    from edgeflock.api.client import Client
+
+    async def until_stopped() -> None:
+        device = Client.configured(settings.client)
+        training = asyncio.create_task(device.run())
+        with suppress(NotImplementedError):  # where there are no such signals
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, training.cancel, "terminated")
+        try:
+            async with supervised():
+                progress = await training
+        except asyncio.CancelledError as cancelled:
+            if cancelled.args != ("terminated",):
+                raise
+            print("stopped, as it was asked to", file=sys.stderr)
+        else:
+            print(f"{progress.updates} updates from {progress.samples} samples", file=sys.stderr)
+        finally:
+            if device.account is not None:
+                print(device.account, file=sys.stderr)
+
+    asyncio.run(until_stopped())
+
+
+@client.command()
+def join(
+    url: Annotated[str, typer.Argument(help="The server's URL.")],
+    token: Annotated[str | None, typer.Argument(help="The token, as the server printed it.")] = None,
+    token_file: TokenFile = None,
+    name: Annotated[str | None, typer.Option(help="This device; default: host name and machine id.")] = None,
+    identity: IdentityFile = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Allow plain HTTP beyond this machine: everybody can read it.")
+    ] = False,
+) -> None:
+    """Join a run: make this device's key, and keep what the server gives for it.
+
+    The server must show the key that the token names, or it is told nothing.
+    """
+    import asyncio
+
+    from edgeflock.client.identity import default_place, keep, kept
+    from edgeflock.client.joining import join as joined
+    from edgeflock.client.machine import default_name
+
+    if (token is None) == (token_file is None):
+        raise ConfigError("give the token, or --token-file PATH (-: standard input)")
+    place = identity or default_place()
+    if place.exists():
+        raise ConfigError(
+            f"{place}: this device has joined {kept(place).server} already: remove that file if it is to "
+            "leave it, or keep another one with --identity PATH"
+        )
+    text = token_in(token_file) if token_file is not None else token or ""
+    made = asyncio.run(joined(url, text, name or default_name(), insecure=insecure))
+    keep(made, place)
+    print(f"{made.name} has joined {made.server}; kept in {place}", file=sys.stderr)
+    chosen = "" if identity is None else f" --identity {place}"
+    print(f"Train with: edgeflock client{chosen} --data URI", file=sys.stderr)

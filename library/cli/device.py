@@ -1,0 +1,92 @@
+"""`edgeflock device`: the devices that have joined a run."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from edgeflock.cli.groups import Group
+from edgeflock.cli.options import Directory, Json, labels_of, register_of
+from edgeflock.shared.identity import names
+
+device = typer.Typer(
+    cls=Group,
+    no_args_is_help=True,
+    help="List, label, rotate, revoke and release devices, on the server's machine.",
+)
+
+Name = Annotated[str, typer.Argument(help="As `edgeflock device list` shows it.")]
+
+
+@device.command("list")
+def list_(directory: Directory = Path("edgeflock-run"), json: Json = False) -> None:
+    """Show the devices that have joined. Which of them are there, `edgeflock status` says."""
+    with register_of(directory) as (register, _):
+        rows = sorted(register.devices.values(), key=lambda one: one.name)
+        out = {one.name: register.quarantined(one.name) for one in rows}
+    if json:
+        import json as encoder
+
+        for one in rows:
+            quarantine = out[one.name]
+            print(encoder.dumps({
+                "name": one.name, "key": one.key.hex(), "joined": one.joined, "token": one.token.hex()[:12],
+                "revoked": one.revoked, "rotates": one.rotate, "labels": dict(one.labels),
+                "quarantined": None if quarantine is None else quarantine.until,
+                "because": None if quarantine is None else quarantine.because,
+            }))  # fmt: skip
+        return
+    for one in rows:
+        state = "revoked" if one.revoked is not None else "to be rotated" if one.rotate else "joined"
+        if one.revoked is None and (quarantine := out[one.name]) is not None:
+            until = time.strftime("%Y-%m-%d %H:%M", time.localtime(quarantine.until))
+            state = f"in quarantine until {until}"
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.joined))
+        labels = " ".join(f"{key}={value}" for key, value in sorted(one.labels.items()))
+        print(f"{names.shown(one.name)}  {state}  {when}  key {one.key.hex()[:12]}  {labels}".rstrip())
+
+
+@device.command()
+def revoke(name: Name, directory: Directory = Path("edgeflock-run")) -> None:
+    """Let a device's credential open nothing any more: its session ends within a second, for good.
+
+    With another token it may join anew, with another key.
+    """
+    with register_of(directory) as (register, audit):
+        register.revoke(name)
+        audit(f"revoked {name!r}")
+    print(f"{name} is revoked")
+
+
+@device.command()
+def release(name: Name, directory: Directory = Path("edgeflock-run")) -> None:
+    """End a device's quarantine: it is let in when it next asks, which is within five minutes."""
+    with register_of(directory) as (register, audit):
+        register.release(name)
+        audit(f"released {name!r}")
+    print(f"{name} is released")
+
+
+@device.command()
+def rotate(name: Name, directory: Directory = Path("edgeflock-run")) -> None:
+    """Let a device make another key and get another credential, as soon as it is there."""
+    with register_of(directory) as (register, audit):
+        register.rotate(name)
+        audit(f"has {name!r} rotate its key")
+    print(f"{name} gets another key and credential when it next comes")
+
+
+@device.command()
+def label(
+    name: Name,
+    labels: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="KEY= takes it away.")],
+    directory: Annotated[Path, typer.Option("--directory", help="The run's [run.directory].")] = Path(
+        "edgeflock-run"
+    ),
+) -> None:
+    """Set labels of a device."""
+    with register_of(directory) as (register, audit):
+        register.label(name, labels_of(labels))
+        audit(f"labelled {name!r} {' '.join(labels)}")
+    print(f"{name} is labelled")

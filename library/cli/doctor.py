@@ -1,0 +1,94 @@
+"""`edgeflock doctor` and `edgeflock report`: what is wrong here, for you, and for whoever is to help."""
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from edgeflock.cli.options import ConfigFile, Json, Set, needing, settings_of
+from edgeflock.shared.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from edgeflock.doctor import Finding
+    from edgeflock.shared.settings.config import Config
+
+OfServer = Annotated[bool, typer.Option("--server", help="Look at a server in the place of a device.")]
+
+
+def doctor(config: ConfigFile = None, server: OfServer = False, set_: Set = None, json: Json = False) -> None:
+    """Look for what keeps this machine from training, or a server from serving, and say what to do.
+
+    Exit code 1 if something will not work. Nothing is changed, and nothing is sent but a request to the
+    server that this device has joined.
+    """
+    settings = _settings(config, set_, server)
+    found = []
+    for finding in _examined(settings, server):
+        found.append(finding)
+        if not json:
+            print("\n".join(finding.lines()), flush=True)
+    well = all(finding.state != "bad" for finding in found)
+    if json:
+        import json as encoder
+        from dataclasses import asdict
+
+        print(encoder.dumps({"ok": well, "findings": [asdict(finding) for finding in found]}))
+    if not well:
+        raise typer.Exit(1)
+
+
+def report(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file, e.g. report.tar.gz.")],
+    config: ConfigFile = None,
+    server: OfServer = False,
+    log: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="A log; default: what systemd kept of the service's.")
+    ] = None,
+    set_: Set = None,
+) -> None:
+    """Put what doctor says, settings, versions, and the log's last lines into one file, without secrets."""
+    from edgeflock.client.identity import default_place
+    from edgeflock.doctor import bundled
+    from edgeflock.doctor.report import of_the_service
+
+    settings = _settings(config, set_, server)
+    try:
+        lines = (
+            of_the_service("server" if server else "client")
+            if log is None
+            else log.read_text("utf-8", "replace").splitlines()
+        )
+        directory = Path(settings.run.directory)
+        octets = bundled(
+            list(_examined(settings, server)),
+            settings,
+            os.environ,
+            identity=Path(settings.client.identity) if settings.client.identity else default_place(),
+            directory=directory if directory.is_dir() else None,
+            log=lines,
+            now=time.time(),
+        )
+        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
+            opened.write(octets)
+    except OSError as error:
+        raise ConfigError(f"{error.filename}: {error.strerror}") from error
+    print(f"{file}: {len(octets):,} bytes; look at it before you send it", file=sys.stderr)
+
+
+def _settings(config: Path | None, set_: list[str] | None, server: bool) -> "Config":
+    if not server:
+        return settings_of(config, set_)
+    with needing("server", "the server needs"):
+        from edgeflock.server.choices import CHOICES
+    return settings_of(config, set_, tables=CHOICES)
+
+
+def _examined(settings: "Config", server: bool) -> "Iterator[Finding]":
+    from edgeflock.doctor import examined_device, examined_server
+
+    return examined_server(settings) if server else examined_device(settings.client)

@@ -1,0 +1,97 @@
+"""`edgeflock gateway`: hold devices' sockets for a server."""
+
+import gc
+import logging
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from edgeflock.cli.options import (
+    Format,
+    Json,
+    Level,
+    LogFormat,
+    LogLevel,
+    TokenFile,
+    log_to_stderr,
+    needing,
+    token_of,
+)
+from edgeflock.cli.supervisor import supervised
+
+log = logging.getLogger(__name__)
+
+
+def gateway(
+    upstream: Annotated[
+        str,
+        typer.Option(metavar="URL", help="The run's server; of several that stand by all, with commas."),
+    ],
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="EDGEFLOCK_TOKEN",
+            show_envvar=False,
+            help="Of the role gateway. Others on this machine see it in `ps`: rather --token-file or "
+            "EDGEFLOCK_TOKEN.",
+        ),
+    ] = None,
+    token_file: TokenFile = None,
+    host: Annotated[str, typer.Option(help="Where devices reach it.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 8470,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(help="In PEM, of the key that devices compare: the server's."),
+    ] = None,
+    key: Annotated[Path | None, typer.Option(help="Its private key, in PEM.")] = None,
+    identity: Annotated[
+        Path | None,
+        typer.Option(
+            help="What it joined with as a device, to show that certificate where "
+            'run.client_certificates = "everybody".'
+        ),
+    ] = None,
+    name: Annotated[str, typer.Option(help="As operators see it; empty: this host's and the port.")] = "",
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Speak plain HTTP also beyond this machine.")
+    ] = False,
+    json: Json = False,
+    log_level: LogLevel = Level.info,
+    log_format: LogFormat = Format.text,
+) -> None:
+    """Hold devices' connections for a server, until interrupted; see docs/gateways.md."""
+    import asyncio
+
+    from edgeflock.client.identity import kept
+
+    log_to_stderr(log_level, log_format)
+    secret = token if token_file is None else token_of(None, token_file)
+    shown = name or f"{socket.gethostname()}:{port}"
+    with needing("server", "a gateway needs"):
+        from edgeflock.server.gateway import Gateway, Place, Shown
+    own = None if identity is None else kept(identity)
+
+    async def until_stopped() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        place = Place(host, port, certificate, key, insecure)
+        certified = None if own is None else Shown(own.key, own.certificate)
+        one = Gateway(upstream, secret or "", shown, place, certified, insecure=insecure)
+        async with one.serving() as bound:
+            url = f"{'https' if key else 'http'}://{host}:{bound}"
+            if json:
+                import json as encoder
+
+                print(encoder.dumps({"url": url, "name": shown}), flush=True)
+            else:
+                print(f"Gateway {shown} on {url}, for {upstream}", file=sys.stderr)
+            async with supervised(lambda: one.status):
+                await one.until(stop)
+
+    gc.freeze()
+    asyncio.run(until_stopped())

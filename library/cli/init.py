@@ -1,0 +1,38 @@
+"""`edgeflock init`: begin a project."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def init(
+    directory: Annotated[Path, typer.Argument(help="A folder for it.")] = Path("."),
+    data: Annotated[
+        str,
+        typer.Option(
+            help="Data to evaluate on, e.g. 'csv:held_out.csv?label=COLUMN'; with '&held=0.2' a fifth of "
+            "them, and the rest to train on. None: made-up data."
+        ),
+    ] = "",
+) -> None:
+    """Begin a project: settings, a model that fits the data, and how to go on.
+
+    Without held= the file is the server's alone, and each device names data of its own.
+    """
+    from edgeflock.projects.beginning import begun
+    from edgeflock.shared.data.datasets import splits
+
+    project = begun(directory, data)
+    project.write()
+    print(f"wrote {', '.join(str(directory / name) for name in project.files)}", file=sys.stderr)
+    if data and not splits(data):
+        print(
+            f"{data} is held out, for the server to evaluate on. Devices train on other rows: "
+            "edgeflock client --data URI",
+            file=sys.stderr,
+        )
+    there = "" if directory.resolve() == Path.cwd() else f"cd {shlex.quote(str(directory))} && "
+    print(f"Go on with: {there}edgeflock check edgeflock.toml", file=sys.stderr)

@@ -1,0 +1,126 @@
+"""`edgeflock journal`: is a run's journal as it was written, and what to do if it is not."""
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from edgeflock.cli.groups import Group
+from edgeflock.cli.options import Json, needing
+from edgeflock.shared.errors import ConfigError
+
+journal = typer.Typer(
+    cls=Group, no_args_is_help=True, help="Check a run's journal, copy it, or mend a damaged one."
+)
+
+Journal = Annotated[
+    str,
+    typer.Argument(
+        metavar="PATH", help="A journal.sqlite, its folder, or the URL of a database, postgresql:"
+    ),
+]
+
+
+@journal.command()
+def verify(path: Journal, json: Json = False) -> None:
+    """Read all of a journal, decode its updates, and say whether it is as it was written. Exit code 1 if not.
+
+    It changes nothing, and the run's server may go on meanwhile.
+    """
+    with needing("server", "journals need"):
+        from edgeflock.server.ledger import verify as read_all
+
+    place = _place(path)
+    found = read_all(place)
+    if json:
+        import json as encoder
+
+        print(encoder.dumps({"path": str(place), **asdict(found)}))
+    elif not found.damage:
+        print(f"{place}: run {found.run} is whole, version 0 to {found.version}")
+        for version, given_up, run in found.repairs:
+            print(f"  it was run {run} until a repair gave up what followed version {version}, to {given_up}")
+    else:
+        known = found.acknowledged if found.acknowledged >= 0 else "unknown"
+        print(f"{place}: run {found.run} is damaged; acknowledged: version {known}, whole: to {found.whole}")
+        for text in found.damage:
+            print(f"  {text}")
+        print(
+            "Restore a backup of the database"
+            if isinstance(place, str)
+            else "Restore a copy of its folder, or give up what is not whole: "
+            f"edgeflock journal repair {place} --to {found.whole}"
+        )
+    if found.damage:
+        raise typer.Exit(1)
+
+
+@journal.command()
+def repair(
+    path: Journal,
+    to: Annotated[int, typer.Option(metavar="VERSION", help="The last version to keep.")],
+    json: Json = False,
+) -> None:
+    """Keep a journal up to a version, and give up the rest; the old files stay, under another name.
+
+    Its server must not run. What is kept is another run: devices begin anew with the model of that version.
+    """
+    with needing("server", "journals need"):
+        from edgeflock.server.ledger import repair as keep
+
+    place = _place(path)
+    if isinstance(place, str):
+        raise ConfigError(
+            f"PATH = {path}: repair mends files of SQLite; of a database restore a backup, or copy it into a "
+            "file (edgeflock journal copy) and mend that"
+        )
+    done = keep(place, to, time.time())
+    if json:
+        import json as encoder
+
+        print(encoder.dumps({"path": str(place), **asdict(done), "backup": str(done.backup)}))
+        return
+    print(f"{place}: kept to version {done.version}, as run {done.run}; before it was {done.before}")
+    if done.given_up > done.version:
+        print(
+            f"Given up: versions {done.version + 1} to {done.given_up}. Devices had receipts for these "
+            f"updates and will not send them again; the old file still has {done.updates}, of {done.devices} "
+            "devices"
+        )
+    print(f"The old files are {done.backup}*; devices that come back begin with version {done.version}")
+
+
+@journal.command()
+def copy(
+    source: Annotated[str, typer.Argument(metavar="FROM", help="As PATH of verify.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="Where there is no run yet.")],
+    json: Json = False,
+) -> None:
+    """Copy a run's journal from SQLite to PostgreSQL or back, and compare all of both, bit for bit.
+
+    Its server must not run. Afterwards journal.url says which of the two it hosts; remove the other one.
+    """
+    with needing("server", "journals need"):
+        from edgeflock.server.ledger import copy as copied
+
+    from_, to = _place(source), _place(target)
+    done = copied(
+        from_ if isinstance(from_, str) else f"sqlite:{from_}", to if isinstance(to, str) else f"sqlite:{to}"
+    )
+    if json:
+        import json as encoder
+
+        print(encoder.dumps({"from": str(from_), "to": str(to), **asdict(done)}))
+        return
+    print(f"{to}: run {done.run}, version {done.version}, {done.rows} rows, as they are in {from_}")
+    print(f"Both replay to the model {done.theta} (SHA-256)")
+
+
+def _place(text: str) -> Path | str:
+    """The file, or the URL of a database."""
+    if text.startswith(("postgresql://", "postgres://")):
+        return text
+    path = Path(text.removeprefix("sqlite:"))
+    return path / "journal.sqlite" if path.is_dir() else path

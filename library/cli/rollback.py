@@ -1,0 +1,36 @@
+"""`edgeflock rollback`: go on from an earlier version of the model."""
+
+from typing import Annotated
+
+import typer
+
+from edgeflock.cli.options import Json, Set, Token, TokenFile, connection_of
+
+
+def rollback(
+    version: Annotated[int, typer.Argument(min=0, help="The version to go back to.")],
+    url: Annotated[str | None, typer.Argument(help="The server's URL [client.server].")] = None,
+    token: Token = None,
+    token_file: TokenFile = None,
+    set_: Set = None,
+    json: Json = False,
+) -> None:
+    """Let a running server go on from an earlier version of its model, which becomes the next one.
+
+    It takes the admin token. Nothing is lost: receipts hold, versions count on, and it can be rolled back,
+    too. Devices are sent the model whole and go on.
+    """
+    server, secret = connection_of(url, token, token_file, set_)
+    import asyncio
+
+    from edgeflock.operations.rollback import roll_back
+
+    done = asyncio.run(roll_back(server, secret, version))
+    if json:
+        import json as encoder
+
+        print(encoder.dumps(done))
+        return
+    if done["of"] != version:
+        print(f"Version {version} is in the middle of a round, which started from version {done['of']}.")
+    print(f"The model is that of version {done['of']:,} again, as version {done['version']:,}.")

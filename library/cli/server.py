@@ -1,0 +1,175 @@
+"""`edgeflock server`: host a model."""
+
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from edgeflock.cli.options import (
+    PROJECT,
+    ConfigFile,
+    Format,
+    Json,
+    Level,
+    LogFormat,
+    LogLevel,
+    Set,
+    log_to_stderr,
+    needing,
+    settings_of,
+)
+from edgeflock.cli.supervisor import is_supervised, supervised
+from edgeflock.shared.errors import ConfigError, EdgeflockError
+
+if TYPE_CHECKING:
+    from edgeflock.api.server import Server
+    from edgeflock.shared.settings.config import Config
+
+log = logging.getLogger(__name__)
+
+_PAUSE = 0.5
+"""Seconds between losing a journal and looking whether it is there again."""
+
+
+def server(
+    config: ConfigFile = None,
+    set_: Set = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Speak plain HTTP also beyond this machine [run.insecure].")
+    ] = False,
+    standby: Annotated[
+        bool,
+        typer.Option("--standby", help="Wait while another server hosts the run; with journal.url only."),
+    ] = False,
+    json: Json = False,
+    log_level: LogLevel = Level.info,
+    log_format: LogFormat = Format.text,
+) -> None:
+    """Host a model and take updates for it, until interrupted."""
+    import asyncio
+
+    log_to_stderr(log_level, log_format)
+
+    results, sys.stdout = sys.stdout, sys.stderr  # a user's module may print; stdout is for results
+
+    def ready(server: "Server") -> None:
+        if json:
+            import json as encoder
+
+            line = encoder.dumps({"url": server.url, "run": server.run, "version": server.version})
+            print(line, file=results, flush=True)
+            return
+        print(f"Run {server.run} at version {server.version} on {server.url}", file=sys.stderr)
+        if is_supervised(os.environ) and not settings.run.open:  # its log is others' to read
+            print(
+                f"To let devices join: edgeflock token create {settings.run.directory}",
+                file=sys.stderr,
+            )
+        elif server.token:
+            print(
+                f"On each device, within a day: edgeflock client join {server.url} {server.token}",
+                file=sys.stderr,
+            )
+        else:
+            print(f"On each device: edgeflock client --server {server.url} --data URI", file=sys.stderr)
+        print(
+            f"To watch and act: edgeflock top {server.url} --token-file {server.admin_token}, or open "
+            f"{server.url} in a browser",
+            file=sys.stderr,
+        )
+
+    async def led(server: "Server", stop: asyncio.Event) -> None:
+        # What is loaded by now lives as long as the server: the collector need not walk it again.
+        gc.freeze()
+        ready(server)
+        await server.serve(stop)
+
+    def doing(server: "Server") -> str:
+        return f"run {server.run} at version {server.version} on {server.url}"
+
+    async def until_stopped(settings: "Config") -> None:
+        """Lead, or wait for that; and wait again once another server leads, or the journal is lost."""
+        stop, waiting = asyncio.Event(), Standby(waits=standby)
+        leading: list[Server] = []
+
+        def told() -> None:
+            stop.set()
+            waiting.leave()
+
+        def doing() -> str:
+            if not leading:
+                return f"stands by: {waiting.why}"
+            return f"run {leading[0].run} at version {leading[0].version} on {leading[0].url}"
+
+        async with AsyncExitStack() as opened:
+            waiting.sockets = []
+            opened.callback(waiting.close)
+            if not settings.scale.ray:  # a cluster has the memory once: for whoever leads
+                waiting.place = await opened.enter_async_context(in_a_thread(placed(settings.scale)))
+
+            async def begin() -> None:
+                _on_signals(told)
+                await opened.enter_async_context(supervised(doing))
+
+            if standby:  # who stands by is ready
+                await begin()
+            has_begun = standby
+            while not stop.is_set():
+                try:
+                    async with Server.configured(settings, waiting) as server:
+                        leading.append(server)
+                        if not has_begun:
+                            await begin()
+                        has_begun = True
+                        try:
+                            await led(server, stop)
+                        finally:
+                            leading.clear()
+                except StoodDown:
+                    return
+                except EdgeflockError as error:
+                    if stop.is_set() or not waiting.waits or not passes(error):
+                        raise
+                    log.warning("%s; this server stands by until it can go on", error)
+                    gc.unfreeze()
+                    gc.collect()  # the run that it had is as large as the next one
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(_PAUSE):
+                            await stop.wait()
+
+    with needing("server", "the server needs"):
+        from edgeflock.api.opening import in_a_thread
+        from edgeflock.api.server import Server
+        from edgeflock.server.choices import CHOICES
+        from edgeflock.server.ledger import is_shared, passes
+        from edgeflock.server.shards import placed
+        from edgeflock.server.standby import Standby, StoodDown
+
+        asked = [*(set_ or []), *(["run.insecure=true"] if insecure else [])]
+        if config is None and PROJECT.is_file():
+            log.warning("%s is here, and was not named: none of its settings count", PROJECT)
+        settings = settings_of(config, asked, tables=CHOICES)
+        if standby and not is_shared(settings.journal.url):
+            raise ConfigError(
+                f"--standby: journal.url = {settings.journal.url!r} is for one server alone; servers that "
+                "stand by for each other share a database, postgresql://..."
+            )
+        if not settings.model.arrays:
+            import torch
+
+            torch.set_num_threads(1)  # the cores are the writer's, and the evaluation's is one
+        asyncio.run(until_stopped(settings))
+
+
+def _on_signals(told: Callable[[], None]) -> None:
+    """Call `told` where a signal asks the process to end."""
+    import asyncio
+
+    for name in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(name, told)

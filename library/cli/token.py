@@ -1,0 +1,115 @@
+"""`edgeflock token`: what lets machines join a run, and operators look at it or act on it."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from edgeflock.cli.groups import Group
+from edgeflock.cli.options import Directory, Json, Labels, labels_of, register_of, seconds_of
+from edgeflock.shared.errors import ConfigError
+
+if TYPE_CHECKING:  # SQLite, which `edgeflock --help` need not load
+    from edgeflock.server.identity import Role
+
+_ROLES = ("device", "viewer", "admin", "gateway")
+
+token = typer.Typer(
+    cls=Group, no_args_is_help=True, help="Make, list and revoke tokens, on the server's machine."
+)
+
+
+@token.command()
+def create(
+    directory: Directory = Path("edgeflock-run"),
+    role: Annotated[str, typer.Option(help="device, viewer, admin or gateway.")] = "device",
+    reusable: Annotated[bool, typer.Option("--reusable", help="For any number of devices.")] = False,
+    expires: Annotated[
+        str | None, typer.Option(help="After so long, e.g. 90m, 24h or 7d; never: none.")
+    ] = None,
+    label: Labels = None,
+    graph_digest: Annotated[
+        str | None, typer.Option(help="The one graph that its devices train (edgeflock export --digest).")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Print a new token. Nobody can be told it again: the run keeps its SHA-256.
+
+    One for devices is good for a day and for one device, if nothing else is said; one for operators until it
+    is revoked.
+    """
+    if role not in _ROLES:
+        raise ConfigError(f"--role {role!r} must be device, viewer, admin or gateway")
+    seconds = seconds_of(expires or ("1d" if role == "device" else "never"))
+    try:
+        graph = bytes.fromhex(graph_digest or "")
+    except ValueError:
+        graph = b"?"
+    if len(graph) not in (0, 32):
+        raise ConfigError(f"--graph-digest {graph_digest!r} must be 64 hexadecimal digits")
+    with register_of(directory) as (register, audit):
+        made = register.create(
+            cast("Role", role),
+            reusable=reusable or role != "device",
+            seconds=seconds,
+            labels=labels_of(label),
+            graph=graph,
+        )
+        id_, url = register.tokens[made.digest].id, register.url or "URL"
+        audit(f"made the token {id_} for the role {role}")
+    if json:
+        import json as encoder
+
+        print(encoder.dumps({"token": made.text, "id": id_, "role": role, "url": register.url}))
+    elif role == "device":
+        print(f"edgeflock client join {url} {made.text}")
+    else:
+        print(made.text)
+
+
+@token.command("list")
+def list_(directory: Directory = Path("edgeflock-run"), json: Json = False) -> None:
+    """Show the tokens that there are, without their secrets."""
+    with register_of(directory) as (register, _):
+        rows = sorted(register.tokens.values(), key=lambda one: one.made)
+    if json:
+        import json as encoder
+
+        for one in rows:
+            print(encoder.dumps({
+                "id": one.id, "role": one.role, "reusable": one.reusable, "made": one.made,
+                "expires": one.expires, "labels": dict(one.labels), "used_by": one.used_by,
+            }))  # fmt: skip
+        return
+    for one in rows:
+        until = "never expires" if one.expires is None else f"until {_date(one.expires)}"
+        use = (
+            "reusable"
+            if one.reusable
+            else "for one device"
+            if one.used_by is None
+            else f"used by {one.used_by}"
+        )
+        print(f"{one.id}  {one.role:<6}  {until}  {use}  {_shown(one.labels)}".rstrip())
+
+
+@token.command()
+def revoke(
+    id_: Annotated[str, typer.Argument(metavar="ID", help="As `edgeflock token list` shows it.")],
+    directory: Directory = Path("edgeflock-run"),
+) -> None:
+    """Let a token open nothing any more. Devices that joined with it stay."""
+    with register_of(directory) as (register, audit):
+        register.forget(id_)
+        audit(f"revoked the token {id_}")
+    print(f"{id_} is revoked")
+
+
+def _date(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
+def _shown(labels: object) -> str:
+    assert isinstance(labels, dict)
+    return " ".join(f"{key}={value}" for key, value in sorted(labels.items()))

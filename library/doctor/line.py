@@ -1,0 +1,101 @@
+"""The line to the server, and whether it knows this device."""
+
+import asyncio
+import email.utils
+import ssl
+from dataclasses import dataclass
+
+import aiohttp
+
+from edgeflock.client.identity import Identity
+from edgeflock.client.servers import url_of
+from edgeflock.doctor.finding import Finding
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.identity import tls_for, with_certificate
+from edgeflock.shared.protocol.backoff import permanent
+from edgeflock.shared.protocol.shown import shown
+
+_SECONDS = aiohttp.ClientTimeout(total=20, sock_connect=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a request."""
+
+    url: str
+    status: int = 0
+    """Of HTTP; 0: there was no answer."""
+    date: float | None = None
+    """The server's clock."""
+    error: str = ""
+    hopeless: bool = False
+    """Whether waiting will not help."""
+
+
+_GOODBYE = 0.25
+"""Seconds that TLS may take to end behind a session that is closed: aiohttp does not wait for it."""
+
+
+async def asked(server: str, identity: Identity | None, *, insecure: bool) -> Answer:
+    """GET /v1/status, with this device's credential; to TLS that shows another key nothing is told."""
+    try:
+        url = url_of(server)
+        pin = b"" if identity is None else identity.pin
+        insecure = insecure or (identity is not None and identity.insecure)
+        tls = tls_for(url.scheme, url.host or "", pin, insecure=insecure, of_its_own=identity is not None)
+    except ConfigError as error:
+        return Answer(server, error=str(error), hopeless=True)
+    headers = {}
+    if identity is not None:
+        headers["Authorization"] = f"Bearer {identity.credential}"
+        if identity.certificate and isinstance(tls, ssl.SSLContext):
+            with_certificate(tls, identity.key, identity.certificate)
+    try:
+        async with (
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls), timeout=_SECONDS) as http,
+            http.get(url / "v1/status", headers=headers, allow_redirects=False) as response,
+        ):
+            await response.content.read(1 << 16)  # what is not read keeps the connection open
+            return Answer(str(url), response.status, _time(response.headers.get("Date", "")))
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        mend = permanent(str(url), error)
+        return Answer(
+            str(url), error=shown(str(mend or error)) or type(error).__name__, hopeless=mend is not None
+        )
+    finally:
+        await asyncio.sleep(_GOODBYE)
+
+
+def reached(answer: Answer) -> Finding:
+    """Whether that is a server which lets this device take part."""
+    if answer.error:
+        remedy = (
+            "mend what the line says"
+            if answer.hopeless
+            else "devices wait for a server that is away; if it is not: a firewall, or a wrong address"
+        )
+        return Finding("server", "bad", f"no answer from {answer.url}: {answer.error}", remedy)
+    if answer.status == 200:
+        return Finding("server", "ok", f"{answer.url} knows this device")
+    if answer.status == 401:
+        return Finding(
+            "server",
+            "bad",
+            f"{answer.url} does not know this device: it has not joined, or was revoked",
+            "edgeflock client join URL TOKEN, with a token of who runs the server",
+        )
+    if answer.status >= 500:
+        return Finding(
+            "server", "warn", f"{answer.url} answers {answer.status}", "its own log says why; devices wait"
+        )
+    return Finding(
+        "server", "bad", f"{answer.url} answers {answer.status}: no Edgeflock server", "correct client.server"
+    )
+
+
+def _time(date: str) -> float | None:
+    """Seconds since 1970 of HTTP's Date."""
+    try:
+        return email.utils.parsedate_to_datetime(date).timestamp()
+    except ValueError:
+        return None

@@ -1,0 +1,145 @@
+"""The machine: interpreter, clock, disk, memory, power, heat, and how many files may be open."""
+
+from pathlib import Path
+
+from edgeflock.doctor.finding import Finding
+from edgeflock.shared.numbers import size
+
+OLDEST_PYTHON = (3, 11)
+OLDEST_GLIBC = (2, 28)
+"""Of which onnxruntime's wheels are."""
+
+WARM, HOT = 75.0, 80.0
+"""Degrees Celsius; at 80 a Raspberry Pi begins to slow down."""
+
+LITTLE_MEMORY = 256 << 20
+"""Bytes; a device with onnxruntime takes 110 MB, and the system wants some, too."""
+
+SKEW = 300.0
+"""Seconds that this machine's clock and the server's may differ by: certificates begin a day early."""
+
+STRANGERS = 1024 + 64
+"""Open files beside devices' connections: those at the door, and the server's own."""
+
+
+def python(version: tuple[int, int, int], bits: int, libc: tuple[str, str]) -> Finding:
+    """`libc` is platform.libc_ver()."""
+    number, name = ".".join(map(str, version)), " ".join(part for part in libc if part)
+    said = f"{number}, {bits}-bit{f', {name}' if name else ''}"
+    if version[:2] < OLDEST_PYTHON:
+        return Finding("python", "bad", said, "install Python 3.11 or newer")
+    if bits != 64:
+        return Finding("python", "bad", said, "there are no wheels for it: install the 64-bit system")
+    if libc[0] == "musl" or (libc[0] == "glibc" and _numbers(libc[1]) < OLDEST_GLIBC):
+        return Finding("python", "bad", said, "onnxruntime's wheels need glibc 2.28 or newer: a newer system")
+    return Finding("python", "ok", said)
+
+
+def clock(now: float, installed: float, root: Path) -> Finding:
+    """`installed` is when this package was: a clock that is before it is wrong."""
+    synchronised = root / "run/systemd/timesync"
+    if now < installed:
+        return Finding(
+            "clock",
+            "bad",
+            "it is before this package was installed",
+            "set the clock: timedatectl set-ntp true",
+        )
+    if synchronised.is_dir() and not (synchronised / "synchronized").exists():
+        return Finding(
+            "clock",
+            "warn",
+            "no time server has answered since the start",
+            "timedatectl timesync-status says why",
+        )
+    return Finding("clock", "ok", "plausible")
+
+
+def skew(now: float, server: float | None) -> Finding | None:
+    """Against the server's, as its answer said; None if it said none."""
+    if server is None:
+        return None
+    apart = abs(now - server)
+    if apart > SKEW:
+        return Finding(
+            "clock",
+            "warn",
+            f"it is {apart:,.0f} s off the server's",
+            "set the one that is wrong: timedatectl set-ntp true; certificates hold from a time to a time",
+        )
+    return Finding("clock", "ok", f"within {max(1, round(apart))} s of the server's")
+
+
+def disk(path: Path, free: int, writable: bool, wanted: int) -> Finding:
+    """Of the file system that `path` is on; `wanted` bytes are a comfort."""
+    if not writable:
+        return Finding("disk", "bad", f"{path} cannot be written", f"chown it, or mend its disk: {path}")
+    if free < wanted // 10:
+        return Finding("disk", "bad", f"{size(free)} left at {path}", "make room, or name another place")
+    if free < wanted:
+        return Finding("disk", "warn", f"{size(free)} left at {path}", "make room before it is full")
+    return Finding("disk", "ok", f"{size(free)} left at {path}")
+
+
+def memory(total: int, root: Path) -> Finding:
+    """Of the machine, and whether a service's can be bounded."""
+    if total < LITTLE_MEMORY:
+        return Finding(
+            "memory",
+            "warn",
+            f"{size(total)}",
+            "a step may not fit: a smaller run.batch, and no desktop beside it",
+        )
+    controllers = root / "sys/fs/cgroup/cgroup.controllers"
+    if controllers.exists() and "memory" not in controllers.read_text().split():
+        return Finding(
+            "memory",
+            "warn",
+            f"{size(total)}; the kernel counts no service's memory, so MemoryMax of the unit bounds nothing",
+            "append cgroup_enable=memory to the line in /boot/firmware/cmdline.txt, and restart the machine",
+        )
+    return Finding("memory", "ok", size(total))
+
+
+def power(undervoltage: object) -> Finding | None:
+    """Of a Raspberry Pi's supply; None if nothing says."""
+    if undervoltage is None:
+        return None
+    if undervoltage:
+        return Finding(
+            "power",
+            "bad",
+            "the supply is too weak",
+            "another supply, or a shorter cable: cards are lost to this",
+        )
+    return Finding("power", "ok", "enough")
+
+
+def heat(degrees: object) -> Finding | None:
+    """None if no sensor says."""
+    if not isinstance(degrees, float):
+        return None
+    said = f"{degrees:.0f} degrees"
+    if degrees >= HOT:
+        return Finding("heat", "bad", said, "the processor slows itself down: a heat sink, a fan, some air")
+    if degrees >= WARM:
+        return Finding("heat", "warn", said, "close to where the processor slows down: some air")
+    return Finding("heat", "ok", said)
+
+
+def open_files(soft: int, devices: int) -> Finding:
+    """`soft` is ulimit -n, -1 of none; each device's connection is a file (limits.devices)."""
+    needed = devices + STRANGERS
+    if soft == -1 or soft >= needed:
+        return Finding("files", "ok", f"{'any number' if soft == -1 else f'{soft:,}'} may be open")
+    return Finding(
+        "files",
+        "warn",
+        f"{soft:,} may be open, and limits.devices = {devices:,} needs {needed:,}",
+        f"ulimit -n {needed} before it starts (the unit of install.sh has LimitNOFILE=65536), or fewer "
+        "limits.devices",
+    )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())

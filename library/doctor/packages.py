@@ -1,0 +1,37 @@
+"""What is installed, each loaded in a process of its own: a wheel for another processor kills its user."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import metadata
+
+from edgeflock.doctor.finding import Finding
+
+Load = Callable[[str], tuple[int, str]]
+"""Of a module to (exit code of a process that imports it, the last line of what it said)."""
+
+
+def loaded(module: str) -> tuple[int, str]:
+    done = subprocess.run([sys.executable, "-c", f"import {module}"], capture_output=True, text=True)
+    return done.returncode, (done.stderr.strip().splitlines() or [""])[-1]
+
+
+def package(module: str, install: str, load: Load = loaded) -> Finding:
+    """`install` is the command that brings it."""
+    code, last = load(module)
+    if code == 0:
+        return Finding("package", "ok", f"{module} {version_of(module)}".rstrip())
+    if code < 0:
+        said = f"{module} dies as it loads ({signal.Signals(-code).name})"
+        return Finding("package", "bad", said, "its wheel is not for this processor: another version of it")
+    if last.startswith("ModuleNotFoundError"):
+        return Finding("package", "bad", f"{module} is not installed", install)
+    return Finding("package", "bad", f"{module} cannot be loaded: {last}", install)
+
+
+def version_of(module: str) -> str:
+    try:
+        return metadata.version(module)
+    except metadata.PackageNotFoundError:
+        return ""

@@ -1,0 +1,187 @@
+"""All checks of a device, and all of a server, on this machine."""
+
+import asyncio
+import os
+import platform
+import shutil
+import struct
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from importlib.util import find_spec
+from pathlib import Path
+
+from edgeflock.client.data.open import directory, is_stored
+from edgeflock.client.health import ROOT, Health, memory_of
+from edgeflock.client.identity import default_place, kept
+from edgeflock.doctor import files, machine
+from edgeflock.doctor.finding import Finding
+from edgeflock.doctor.line import asked, reached
+from edgeflock.doctor.packages import package
+from edgeflock.shared.data import datasets
+from edgeflock.shared.environments import is_environment, open_environment
+from edgeflock.shared.errors import ConfigError, JournalDamaged
+from edgeflock.shared.extras import install
+from edgeflock.shared.settings.client import ClientSettings
+from edgeflock.shared.settings.config import Config
+
+DEVICE_DISK, SERVER_DISK = 1 << 30, 10 << 30
+"""Bytes that are a comfort: a journal grows."""
+
+
+def examined_device(settings: ClientSettings) -> Iterator[Finding]:
+    """Of a machine that is to train."""
+    yield from _machine(directory(settings), DEVICE_DISK)
+    only_torch = settings.backend == "auto" and find_spec("torch") and not find_spec("onnxruntime")
+    if settings.backend == "torch" or only_torch:
+        yield package("torch", install("torch"))
+    else:
+        yield package("onnxruntime", install("onnx"))
+    yield from _joined(settings)
+    yield _data(settings)
+
+
+def examined_server(config: Config) -> Iterator[Finding]:
+    """Of a machine that is to host what `config` describes."""
+    place = Path(config.run.directory)
+    yield from _machine(place, SERVER_DISK)
+    extra = "arrays" if config.model.arrays else "server"
+    for module in ("numba", *(() if config.model.arrays else ("torch", "onnx"))):
+        yield package(module, install(extra))
+    if (soft := _open_files()) is not None:
+        yield machine.open_files(soft, config.limits.devices)
+    yield files.directory(place)
+    own = place / "certificate.pem"
+    if config.run.certificate or own.exists():
+        yield files.certificate(Path(config.run.certificate) if config.run.certificate else own)
+    yield _journal(place)
+    yield from _project(config)
+
+
+def _machine(place: Path, comfort: int) -> Iterator[Finding]:
+    bits = 8 * struct.calcsize("P")
+    yield machine.python(sys.version_info[:3], bits, platform.libc_ver())
+    yield machine.clock(time.time(), Path(__file__).stat().st_mtime, ROOT)
+    there = next(path for path in (place.absolute(), *place.absolute().parents) if path.exists())
+    yield machine.disk(place, shutil.disk_usage(there).free, os.access(there, os.W_OK), comfort)
+    yield machine.memory(memory_of(), ROOT)
+    facts = Health()()
+    for found in (machine.power(facts.get("undervoltage")), machine.heat(facts.get("temperature"))):
+        if found is not None:
+            yield found
+
+
+def _open_files() -> int | None:
+    try:
+        import resource
+    except ImportError:  # where there is no such limit
+        return None
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return -1 if soft == resource.RLIM_INFINITY else soft
+
+
+def _joined(settings: ClientSettings) -> Iterator[Finding]:
+    place = Path(settings.identity) if settings.identity else default_place()
+    identity = None
+    if place.exists() or settings.identity:
+        yield files.secret(place)
+        try:
+            identity = kept(place)
+        except ConfigError as error:
+            yield Finding("identity", "bad", str(error), "mend the file, or remove it and join anew")
+            return
+    # Of servers that stand by for each other one answers.
+    servers = (identity.server if identity else settings.server).split(",")
+    for server in servers:
+        answer = asyncio.run(asked(server.strip(), identity, insecure=settings.insecure))
+        if answer.status == 200:
+            break
+    yield reached(answer)
+    if (found := machine.skew(time.time(), answer.date)) is not None:
+        yield found
+
+
+def _data(settings: ClientSettings) -> Finding:
+    """What it trains on; whether it fits the run's model, the server's Welcome tells."""
+    if settings.flower_app:
+        return Finding("data", "ok", "a Flower app reads its own")
+    named = [entry.partition("=")[2] for entry in settings.shards] or [settings.data]
+    remedy = "name this device's data in client.data, or --set client.data=URI (docs/data.md)"
+    if "data" not in settings.model_fields_set and not settings.shards:
+        return Finding("data", "warn", "client.data is not set: it would train on digits", remedy)
+    samples = 0
+    for uri in named:
+        if is_environment(uri):
+            return _environment(uri)
+        if not is_stored(uri):
+            return Finding("data", "ok", f"{uri.partition(':')[0]}: is a stream, which was not opened")
+        try:
+            with redirect_stdout(sys.stderr):  # the user's module may print
+                samples += len(datasets.read(uri, "train"))
+        except ConfigError as error:
+            return Finding("data", "bad", str(error), remedy)
+    return Finding("data", "ok", f"{samples:,} samples")
+
+
+def _environment(uri: str) -> Finding:
+    """In which it acts; whether the run's policy fits, the server's Welcome tells."""
+    try:
+        found = open_environment(uri)
+    except ConfigError as error:
+        remedy = "name an environment in client.data (docs/reinforcement-learning.md)"
+        return Finding("data", "bad", str(error), remedy)
+    kind = "actions to choose from" if found.discrete else "numbers to give"
+    return Finding("data", "ok", f"{uri}: observations {list(found.shape)}, {found.actions} {kind}")
+
+
+def _journal(place: Path) -> Finding:
+    if not (place / "journal.sqlite").exists():
+        nearby = sorted(Path().glob(f"*/{place.name}/journal.sqlite"))
+        if nearby and not place.is_absolute():
+            folder = nearby[0].parent.parent
+            return Finding(
+                "journal",
+                "warn",
+                f"{place} holds no run here, and {nearby[0].parent} does",
+                f"a server's paths count from where it starts: cd {folder} first, or --set "
+                f"run.directory={nearby[0].parent}",
+            )
+        return Finding("journal", "ok", f"{place} holds no run yet")
+    from edgeflock.server.ledger import verify
+
+    mend = f"edgeflock journal verify {place} says what is whole, and what to do"
+    try:
+        found = verify(place / "journal.sqlite")
+    except (ConfigError, JournalDamaged) as error:
+        return Finding("journal", "bad", str(error), mend)
+    if found.damage:
+        return Finding("journal", "bad", f"run {found.run}: {found.damage[0]}", mend)
+    return Finding("journal", "ok", f"run {found.run} is whole, version 0 to {found.version}")
+
+
+def _project(config: Config) -> Iterator[Finding]:
+    """Data against model, a step and the export, as `edgeflock check` has them."""
+    if config.model.arrays:
+        yield Finding("model", "ok", "arrays, which the devices' apps train")
+        return
+    if not config.model.data:
+        yield Finding(
+            "model", "warn", "model.data = '': nothing is evaluated", "name held-out data in model.data"
+        )
+        return
+    try:
+        from edgeflock.projects.checking import checked
+
+        with redirect_stdout(sys.stderr):  # the user's module may print
+            found = checked(config)
+    except ImportError as error:
+        yield Finding("model", "bad", f"{error.name} is not installed", install("server"))
+        return
+    except ConfigError as error:
+        yield Finding("model", "bad", str(error), "edgeflock check CONFIG.toml tries it again")
+        return
+    yield Finding("model", "ok", f"{found.model} fits {found.held_out:,} held-out samples; {found.trial}")
+    for line in found.advice():
+        said, _, remedy = line.partition(": ")
+        yield Finding("model", "warn", said, remedy)

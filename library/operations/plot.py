@@ -1,0 +1,147 @@
+"""`edgeflock plot`: the overview of `edgeflock top` as a figure, of a server, a recording or a journal."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import matplotlib
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from edgeflock.operations.top import opened
+from edgeflock.results.curves import COLOURS
+from edgeflock.shared.errors import ConfigError, EdgeflockError
+from edgeflock.shared.protocol import feed
+from edgeflock.tui.pages import Against, Curve, curves
+from edgeflock.tui.sources import FeedClient, State, reduce, remembering
+from edgeflock.tui.text import numbers
+from edgeflock.tui.text.chart import round_times
+
+_LABELS: dict[Against, str] = {
+    "time": "since the run began",
+    "updates": "updates",
+    "bytes": "bytes that the server received and sent",
+}
+
+
+def plot(source: str, token: str, against: str, out: Path, seconds: float, *, as_json: bool) -> None:
+    """Draw `source` (a URL, a recording or a journal) into `out`, a .png or .svg.
+
+    A live server tells its rates only while somebody watches: `seconds` long. Raises EdgeflockError.
+    """
+    if against not in curves.AGAINST:
+        raise ConfigError(f"--against {against!r} must be one of {', '.join(curves.AGAINST)}")
+    if out.suffix not in (".png", ".svg"):
+        raise ConfigError(f"--out {out}: must end in .png or .svg")
+    if Path(source).is_file():
+        recording = opened(Path(source))
+        state = recording.state(len(recording) - 1)
+    else:
+        state = asyncio.run(watched(FeedClient(source, token), seconds))
+    try:
+        draw(state, against, out)
+    except OSError as error:
+        raise ConfigError(f"--out {out}: cannot be written: {error.strerror}") from error
+    if as_json:
+        print(json.dumps({"figure": str(out), "run": state.run.run, "version": state.overview.version}))
+    else:
+        print(out)
+
+
+async def watched(client: FeedClient, seconds: float) -> State:
+    """The state after watching a server for so long; after its first frame if that is 0."""
+    state: State | None = None
+    try:
+        async with asyncio.timeout(seconds if seconds > 0 else None):
+            async for octets in client.frames():
+                begins = state is None
+                state = reduce(state, feed.decode(octets))
+                if begins:
+                    state = remembering(state, await client.history())
+                if seconds <= 0:
+                    break
+    except TimeoutError:
+        pass
+    if state is None:
+        raise EdgeflockError(f"no frame from {client.name} within {seconds:g} s; watch longer with --seconds")
+    return state
+
+
+def draw(state: State, against: Against, out: Path) -> None:
+    """Six panels: what is learnt above, what it costs below."""
+    matplotlib.use("agg")
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "edgeflock", "font.size": 9})
+    figure, grid = pyplot.subplots(2, 3, figsize=(13.0, 7.0))
+    (accuracy, loss, reduction), (traffic, speed, staleness) = grid
+    window = max(10.0, state.time - state.trend[0].time)
+
+    learnt, name, axis, unit = curves.returns(state, against), "Return", "mean return", ""
+    if not learnt.y:
+        learnt, name, axis, unit = curves.accuracy(state, against), "Accuracy", "test accuracy (%)", "%"
+    if learnt.y:
+        name += f": last five {curves.stayed(learnt):.2f}{unit}, best {max(learnt.y):.2f}{unit}"
+    _panel(accuracy, name, axis, [("", learnt)], against)
+    losses = [("test", curves.test_loss(state, against)), ("training", curves.training_loss(state, against))]
+    _panel(loss, "Loss", "loss", losses, against)
+    if seen := curves.without_outliers([value for _, curve in losses for value in curve.y]):
+        loss.set_ylim(0, 1.05 * max(*seen, 1e-9))
+    saved = [(name, curves.reduction(state, against, field)) for name, field in _REDUCTIONS]
+    _panel(reduction, "Against dense float32", "times less", saved, against)
+    rates = [(name, curves.recent(state, field, window)) for name, field in _RATES]
+    rates = [(name, curve) for name, curve in rates if any(curve.y)]  # a journal has none of what was sent
+    _panel(traffic, "Traffic", "bytes a second", rates, None)
+    traffic.yaxis.set_major_formatter(FuncFormatter(_form(numbers.short_size)))
+    _panel(speed, "Speed", "updates a second", [("", curves.recent(state, "updates_per_s", window))], None)
+    counts = state.overview.staleness
+    staleness.bar(range(len(counts)), counts, color=COLOURS[2], width=0.8)
+    staleness.set_xticks(range(len(counts)), curves.bin_labels(), fontsize=8)
+    _dress(staleness, "Staleness", "updates", "versions behind, at least")
+
+    run = state.run
+    title = f"{run.model}, run {run.run}, version {state.overview.version:,}"
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10, color="#555555")
+    figure.tight_layout(w_pad=2, h_pad=2)
+    figure.savefig(out, dpi=150, metadata={"Date": None} if out.suffix == ".svg" else None)
+    pyplot.close(figure)
+
+
+_REDUCTIONS: tuple[tuple[str, curves.Reduction], ...] = (
+    ("up", "reduction"),
+    ("both ways", "reduction_both_ways"),
+)
+_RATES: tuple[tuple[str, curves.Rate], ...] = (("received", "ingress_rate"), ("sent", "egress_rate"))
+
+
+def _panel(
+    axes: Axes, title: str, label: str, lines: list[tuple[str, Curve]], against: Against | None
+) -> None:
+    for colour, (name, curve) in zip(COLOURS, lines, strict=False):
+        marker = "o" if len(curve.x) == 1 else None
+        if curve.x:
+            axes.plot(curve.x, curve.y, color=colour, linewidth=1.6, marker=marker, label=name)
+    if not any(curve.x for _, curve in lines):
+        axes.text(0.5, 0.5, "nothing known", ha="center", color="#888888", transform=axes.transAxes)
+    if any(name and curve.x for name, curve in lines):
+        axes.legend(frameon=False, fontsize=8)
+    axes.xaxis.set_major_formatter(FuncFormatter(_form(curves.FORMS[against or "time"])))
+    if against in ("time", None):
+        low, high = axes.dataLim.intervalx if axes.has_data() else (0.0, 0.0)
+        axes.set_xticks(round_times(min(0.0, low), high))
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(6))
+    _dress(axes, title, label, _LABELS[against] if against else "before the last frame")
+
+
+def _dress(axes: Axes, title: str, label: str, below: str) -> None:
+    axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
+    axes.set_ylabel(label)
+    axes.set_xlabel(below)
+    axes.set_ylim(0, 1.05 * max(axes.dataLim.y1, 1e-9) if axes.has_data() else 1)
+    axes.grid(color="#DDDDDD", linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _form(form: Callable[[float], str]) -> Callable[[float, object], str]:
+    return lambda value, _: f"-{form(-value)}" if value < 0 else form(value)

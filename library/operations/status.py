@@ -1,0 +1,282 @@
+"""A run's state, for people and as JSON."""
+
+import asyncio
+import json
+import ssl
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from edgeflock.operations.text import first_state
+from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
+from edgeflock.shared.identity import pin_in, tls_for
+from edgeflock.shared.numbers import loss, size
+from edgeflock.shared.protocol.frames import worst_class
+from edgeflock.shared.protocol.shown import shown
+from edgeflock.tui.pages import summary
+from edgeflock.tui.sources import FeedClient, body_of
+
+_UNBOUNDED = 10_000
+"""Columns: no table is as wide."""
+
+_LONGEST = 60
+"""Characters of a state."""
+
+NOT_KNOWN = "the server does not know this token, or it has expired (client.token, --token-file)"
+
+Column = Callable[[dict[str, Any]], str | Text]
+"""A device's status -> what stands in its row."""
+
+
+def tls_of(server: str, token: str) -> ssl.SSLContext | bool:
+    """TLS with the key that the token names, if it names one."""
+    url = urlsplit(server)
+    return tls_for(url.scheme, url.hostname or "", pin_in(token), insecure=True)
+
+
+async def fetch(http: aiohttp.ClientSession, server: str, path: str, token: str) -> bytes:
+    """The body of GET server/path. Raises EdgeflockError if there is none."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        async with http.get(
+            f"{server.rstrip('/')}{path}", headers=headers, ssl=tls_of(server, token)
+        ) as response:
+            if response.status == Unauthorized.status:
+                raise Unauthorized(NOT_KNOWN)
+            if response.status != 200:
+                raise EdgeflockError(complaint(response, await body_of(response)))
+            return await body_of(response)
+    except aiohttp.InvalidURL as error:
+        raise ConfigError(f"client.server {server!r} must be a URL such as http://192.0.2.1:8470") from error
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise EdgeflockError(
+            f"no answer from {server}: {str(error) or 'it says nothing'}; "
+            "does it run, and is that its address?"
+        ) from error
+
+
+def complaint(response: aiohttp.ClientResponse, body: bytes) -> str:
+    """What the server says is wrong, or the status if it does not say."""
+    try:
+        return shown(str(json.loads(body)["detail"]))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return shown(f"{response.url} answered {response.status} {response.reason}")
+
+
+async def status(server: str, token: str = "", *, feed: bool = True) -> dict[str, Any]:
+    """The state of the run at the URL `server`, as `edgeflock status --json` has it, with what the feed adds:
+    events, rates, curves. A device's token is told little.
+
+    Raises EdgeflockError if there is no answer, Unauthorized if the token is not known.
+    """
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as http:
+        known: dict[str, Any] = json.loads(await fetch(http, server, "/v1/status", token))
+    state = await first_state(FeedClient(server, token)) if feed and "devices" in known else None
+    return known if state is None else {**known, "feed": summary(state)}
+
+
+def show_status(server: str, token: str, *, as_json: bool) -> None:
+    """Print the state of the run at `server`."""
+    known = asyncio.run(status(server, token, feed=as_json))
+    if as_json:
+        print(json.dumps(known))
+    else:
+        # A line a device for whatever reads them from a pipe.
+        print_status(Console(width=None if sys.stdout.isatty() else _UNBOUNDED), known)
+
+
+def print_status(console: Console, status: dict[str, Any]) -> None:
+    """Print what /v1/status says, for people; to a device's token it says little."""
+    if "devices" not in status:
+        console.print(f"Run {status['run']}, {status['state']}, version {status['version']:,}")
+        console.print("More is for viewers: edgeflock token create --role viewer, on the server's machine")
+        return
+    evaluation = status["evaluation"] or {}
+    target = f" of {status['updates_target']:,}" if status["updates_target"] else ""
+    coordination, compression = status["coordination"], status["compression"]
+    console.print(
+        f"Run {status['run']}, {status['state']}: {status['model']}, {status['parameters']:,} parameters"
+    )
+    if status["diverged"] is not None:
+        console.print(Text(status["diverged"][:1].upper() + status["diverged"][1:], "bold red"))
+    for finding in status["findings"]:
+        of = "" if finding["device"] is None else f" {finding['device']}"
+        text = Text(
+            f"{finding['kind']}{of}: {finding['text']}; {finding['remedy']}", _STYLES[finding["severity"]]
+        )
+        console.print(text, soft_wrap=True)
+    console.print(
+        f"{_applied(coordination)}, learning rate {coordination['learning_rate']}, "
+        f"{_selected(compression)}, values {compression['values']}"
+    )
+    console.print(f"Version {status['version']:,}{target}")
+    if (shards := status["shards"]) is not None:
+        processes = shards["processes"]
+        kept = size(sum(shard["nbytes"] for shard in processes))
+        nodes = len({shard["node"] for shard in processes})
+        again = f"; made again from the journal {shards['restored']} times" if shards["restored"] else ""
+        console.print(f"In {len(processes)} shards on {nodes} nodes, {kept} in all{again}")
+    if (tasks := status["tasks"]) is not None:
+        console.print(
+            f"Tasks in {coordination['order']} order: {tasks['finished']} of {tasks['shards']} shards in "
+            f"this round, {tasks['wanted']} wanted; {tasks['duplicates']:,} duplicates so far"
+        )
+    if (cohort := status["cohort"]) is not None:
+        console.print(f"{cohort['members']:,} devices take part in this round, {cohort['waiting']:,} wait")
+    if evaluation:
+        accuracy = evaluation["accuracy"]
+        shown = "" if accuracy is None else f", accuracy {accuracy:.2%}"
+        console.print(f"Loss {loss(evaluation['loss'], 4)}{shown} at version {evaluation['version']:,}")
+        if (worst := worst_class(evaluation.get("classes", ()))) is not None:
+            console.print(
+                f"Worst of {len(evaluation['classes'])} classes: {worst[0]}, accuracy {worst[1]:.2%}"
+            )
+        if metrics := evaluation["metrics"]:
+            named = (
+                f"{name} {'failed' if value is None else f'{value:.4g}'}" for name, value in metrics.items()
+            )
+            console.print(Text(", ".join(named)))
+    if (told := status["on_devices"]) is not None:
+        means = ", ".join(f"{name} {value:.4g}" for name, value in told.items() if name != "num-examples")
+        console.print(f"On devices' own {told['num-examples']:,.0f} examples: {means}", highlight=False)
+    console.print(
+        f"Ingress {size(status['ingress'])}, egress {size(status['egress'])}"
+        + (
+            f", {status['reduction']}x less than dense float32 up, {status['reduction_both_ways']}x both ways"
+            if status["reduction"]
+            else ""
+        )
+    )
+    for one in status["gateways"]:
+        console.print(
+            f"Gateway {one['name']} at {one['address']}: {one['devices']:,} devices, "
+            f"{one['updates']:,} updates, {size(one['waiting'])} waiting",
+            highlight=False,
+        )
+    devices = sorted(status["devices"], key=lambda device: device["name"])
+    columns = dict(_COLUMNS)
+    if compression["threshold"] or (status["cnc"] and any(device["uncompressed"] for device in devices)):
+        if status["cnc"] is not None:
+            console.print(
+                f"{status['cnc']:.1%} of the updates held a selection of the gradient (CNC ratio), the "
+                "others all of it, coded"
+            )
+        columns["cnc"] = lambda device: "-" if device["cnc"] is None else f"{device['cnc']:.2f}"
+    columns |= {} if status["tasks"] is None else _TASK_COLUMNS
+    columns |= {
+        name: column
+        for name, column in _STREAM_COLUMNS.items()
+        if any(column(device) != "-" for device in devices)
+    }
+    for number, table in enumerate(_tables(console, columns, devices)):
+        if number:
+            console.print()
+        console.print(table)
+
+
+def _tables(
+    console: Console, columns: Mapping[str, Column], devices: list[dict[str, Any]]
+) -> Iterator[Table]:
+    """As many as it takes for every column to be as wide as what it holds; each has the devices' names."""
+    rest = [name for name in columns if name != "device"]
+    unbounded = console.options.update(width=_UNBOUNDED)
+    while rest:
+        for number in range(len(rest), 0, -1):
+            table = _table({name: columns[name] for name in ("device", *rest[:number])}, devices)
+            if console.measure(table, options=unbounded).maximum <= console.width:
+                break
+        del rest[:number]
+        yield table
+
+
+def _table(columns: Mapping[str, Column], devices: Iterable[dict[str, Any]]) -> Table:
+    table = Table(box=None, header_style="bold")
+    for name in columns:
+        table.add_column(name, justify="left" if name in ("device", "state") else "right", no_wrap=True)
+    for device in devices:
+        table.add_row(*(column(device) for column in columns.values()))
+    return table
+
+
+def _applied(coordination: dict[str, Any]) -> str:
+    """How updates apply: together, or each by a rule; and who waits for whom."""
+    how = "rounds" if coordination["mode"] == "rounds" else str(coordination["rule"])
+    if coordination["mode"] == "elastic":
+        chunk = coordination["chunk"]
+        how = f"elastic, alpha {coordination['alpha']}, " + (
+            f"chunks of {chunk:,}" if chunk else "all at once"
+        )
+    gate = coordination["gate"]
+    return f"{how}, {gate} of {coordination['bound']}" if gate else how
+
+
+def _selected(compression: dict[str, Any]) -> str:
+    """What devices send of a gradient."""
+    if compression["selection"] == "largest":
+        return f"select {compression['select']}"
+    decays = ", decaying" if compression["significance_decay"] else ""
+    return f"select what is significant beyond {compression['significance']}{decays}"
+
+
+def _told(key: str, form: str) -> Column:
+    """What devices tell of themselves under `key`, if it is a number: the rest of it is for other eyes."""
+
+    def column(device: dict[str, Any]) -> str:
+        value = device["telemetry"].get(key)
+        return form.format(value) if isinstance(value, int | float) else "-"
+
+    return column
+
+
+def _away(device: dict[str, Any]) -> str:
+    """That it is away, and in a word why: killed, timed out, retired, ..."""
+    why = device["why_left"]
+    return f"away ({why.partition(':')[0]})" if why else "away"
+
+
+_STYLES = {"critical": "bold red", "warning": "yellow", "notice": "dim"}
+
+
+def _state(device: dict[str, Any]) -> str | Text:
+    """And why it is paused, which devices and operators say in their own words."""
+    if (because := device["paused_because"]) is not None:
+        told = f"paused {because}".rstrip()
+        return Text("".join(c if c.isprintable() else "?" for c in told[:_LONGEST]))
+    if not device["connected"]:
+        return _away(device)
+    return str(device.get("state", "connected"))  # a server of an older version has none
+
+
+_COLUMNS: dict[str, Column] = {
+    "device": lambda device: Text("".join(c if c.isprintable() else "?" for c in device["name"])),
+    "state": _state,
+    "updates": lambda device: f"{device['updates']:,}",
+    "refused": lambda device: f"{device['refused']:,}",
+    "staleness": lambda device: "-" if device["staleness"] is None else str(device["staleness"]),
+    "loss": lambda device: "-" if device["staleness"] is None else loss(device["loss"], 3),
+    "ingress": lambda device: size(device["ingress"]),
+    "egress": lambda device: size(device["egress"]),
+    "idle": lambda device: f"{device['idle_seconds']:.0f} s" if device["last_seen"] else "-",
+}
+
+_TASK_COLUMNS: dict[str, Column] = {
+    "shards": lambda device: str(device["shards"] or "-"),
+    "duplicates": lambda device: f"{device['duplicates']:,}",
+}
+
+_STREAM_COLUMNS: dict[str, Column] = {
+    "rate": _told("rate", "{:.1f}/s"),
+    "depth": _told("depth", "{:,}"),
+    "drops": _told("drops", "{:,}"),
+    "quarantined": _told("quarantined", "{:,}"),
+    "repeats": _told("duplicates", "{:,}"),
+    "age": _told("age", "{:.1f} s"),
+    "accuracy": _told("stream_accuracy", "{:.1%}"),
+    "stream loss": _told("stream_loss", "{:.3f}"),
+}

@@ -1,0 +1,81 @@
+"""`edgeflock top`: which runs to show, and on what."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgeflock.shared.errors import ConfigError
+from edgeflock.tui.sources import FeedClient, Live, Recorder, Recording, Replay, Source
+
+_SQLITE = b"SQLite format 3\0"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What was asked for."""
+
+    urls: Sequence[str]
+    tokens: Sequence[str]
+    """One for all servers, or one for each."""
+    interval: float
+    record: Path | None
+    replay: Sequence[Path]
+    speed: float
+    at: str
+
+
+def show(plan: Plan) -> None:
+    """Show the runs until the operator quits. Raises ConfigError, also if there is no terminal."""
+    missing = [
+        name
+        for name, stream in (("standard input", sys.stdin), ("standard output", sys.stdout))
+        if stream is None or not stream.isatty()
+    ]
+    if missing:
+        raise ConfigError(
+            f"top needs a terminal, and {' and '.join(missing)} is none; "
+            "`edgeflock status --watch` prints a run without one"
+        )
+    from edgeflock.tui.screen import Top, preferences
+
+    recorder = Recorder.at(plan.record) if plan.record is not None else None
+    try:
+        Top(sources(plan, recorder), preferences.folder()).run()
+    finally:
+        if recorder is not None:
+            recorder.close()
+
+
+def sources(plan: Plan, recorder: Recorder | None) -> list[Source]:
+    """A source for each run that was asked for. Raises ConfigError."""
+    if plan.replay:
+        if recorder is not None:
+            raise ConfigError("--record and --replay: a replay is a recording already; leave one out")
+        return [Replay(opened(path), path.name, speed=plan.speed, at=plan.at) for path in plan.replay]
+    if recorder is not None and len(plan.urls) > 1:
+        raise ConfigError(f"--record takes one run, not {len(plan.urls)}; name one server")
+    if len(plan.tokens) not in (0, 1, len(plan.urls)):
+        raise ConfigError(
+            f"--token was given {len(plan.tokens)} times for {len(plan.urls)} servers; "
+            "give one for all, or one for each in their order"
+        )
+    tokens = list(plan.tokens) or [""]
+    return [
+        Live(FeedClient(url, tokens[number % len(tokens)], plan.interval), recorder)
+        for number, url in enumerate(plan.urls)
+    ]
+
+
+def opened(path: Path) -> Recording:
+    """A recording, or a server's journal as one. Raises ConfigError."""
+    try:
+        with open(path, "rb") as file:
+            journal = file.read(len(_SQLITE)) == _SQLITE
+    except OSError as error:
+        raise ConfigError(f"--replay {path}: cannot be read: {error.strerror}") from error
+    if not journal:
+        return Recording.at(path)
+    from edgeflock.operations.journal_frames import journal_frames
+
+    return Recording.of(journal_frames(path), str(path))

@@ -1,0 +1,143 @@
+"""The report of a reproduction: the paper's numbers beside ours, and the figures."""
+
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from edgeflock.papers.reproduce import Measured, Results
+from edgeflock.results.curves import Panel, draw
+from edgeflock.results.traffic import CELLS
+from edgeflock.shared.numbers import percents, times, whole
+
+PAPER: dict[str, dict[str, str]] = {
+    "figure 3": {
+        "ASGD": "97.85%",
+        "Comp-ASGD c=0.1": "96.07%",
+        "Comp-ASGD c=0.01": "95.11%",
+        "AdaComp c=0.1": "98.7%",
+        "AdaComp c=0.01": "98.59%",
+    },
+    "table 2": {
+        "60,000 images, no crashes, n=200": "97.44%",
+        "60,000 images, crashes, n=200": "97.17%",
+        "12,000 images, no crashes, n=200": "95.47%",
+        "12,000 images, crashes, n=200": "95.24%",
+        "6,000 images, no crashes, n=100": "94.35%",
+    },
+    "figure 4": {
+        "60,000 images, one class": "98.59%",
+        "60,000 images, three classes": "98.36%",
+        "12,000 images, one class": "97.66%",
+        "12,000 images, three classes": "97.00%",
+    },
+}
+"""The paper's final accuracies: the mean over its runs of the highest accuracy of each."""
+
+_TO = (0.95, 0.97, 0.98)
+"""Accuracies up to which updates and bytes are counted."""
+
+
+def report(results: Results, summary: dict[str, Any], out: Path) -> str:
+    """adacomp.md. Writes the figures into `out`."""
+    record, figure_3 = results["record"], results["figure 3"]
+    caption = f"{summary['command']}, {summary['date']}; mean and range over the seeds; {summary['machine']}"
+    settings = [one.setting for one in figure_3]
+    best = [one.setting for one in record if one.experiment.name == "record"]
+    panels = [
+        Panel("Accuracy against updates", "updates", "updates", settings, 0.9),
+        *(
+            Panel(f"Accuracy against traffic {ways}", key, label, settings + best, 0.9, log=True)
+            for ways, key, label in (
+                ("up", "ingress", "bytes received by the server"),
+                ("both ways", "traffic", "bytes received and sent by the server"),
+            )
+        ),
+    ]
+    draw(panels, out / "adacomp-figure3", caption)
+    fleets = [one.setting for one in results.get("figure 4", [])]
+    if fleets:
+        panel = Panel("Three classes of workers", "updates", "updates", fleets, 0.85)
+        draw([panel], out / "adacomp-figure4", caption)
+    lines = [
+        "# AdaComp, reproduced",
+        "",
+        f"`{summary['command']}` on {summary['date']}: {summary['machine']}. n = 200 emulated devices, "
+        "batches of 10, MNIST. Accuracy is on the 10,000 test images, each a mean over the seeds (minimum to "
+        "maximum in brackets): of the best of a run, which is what the paper gives, of its last evaluation, "
+        "and of the mean of its last five. Traffic is every WebSocket message with its frame. "
+        "docs/benchmarks.md explains the differences from the paper.",
+        "",
+        *_figure_3([*figure_3, *record], summary),
+        *_accuracies(
+            "Table II: half the workers crash (MLP, AdaComp c=0.01)", "table 2", results.get("table 2", [])
+        ),
+        *_accuracies(
+            "Figure 4: classes of workers with rates 100 : 10 : 1 (AdaComp c=0.01)",
+            "figure 4",
+            results.get("figure 4", []),
+        ),
+        *(["![Figure 4](adacomp-figure4.png)", ""] if fleets else []),
+    ]
+    return "\n".join(lines)
+
+
+def _figure_3(measured: list[Measured], summary: dict[str, Any]) -> list[str]:
+    reduction, both = summary["reduction_at_97"], summary["reduction_both_ways_at_97"]
+    reached = (
+        f"**{reduction:,.0f} times** less traffic up than dense ASGD to 97%, **{times(both)} both ways** "
+        f"({summary['best_at_97']}; the paper's best: 191 times, up)."
+        if reduction
+        else "Dense ASGD did not reach 97% in every run, so there is no ratio at 97%."
+    )
+    lines = [
+        "## Figure 3: accuracy, updates and traffic",
+        "",
+        reached,
+        "",
+        f"| method | seeds | rate | {_LEARNT} | paper | updates to 95% | 97% | 98% |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for one in measured:
+        updates = [one.setting.reaching(accuracy, "updates") for accuracy in _TO]
+        lines.append(
+            f"| {one.experiment.name} | {len(one.setting.outcomes)} | {one.experiment.method.rate:g} "
+            f"| {_learnt(one)} | {PAPER['figure 3'].get(one.experiment.name, '-')} "
+            f"| {' | '.join(whole(fmean(each) if each else None) for each in updates)} |"
+        )
+    lines += [
+        "",
+        "A dash: not every run came so far.",
+        "",
+        f"{CELLS} for as many updates. The ratios above are to what dense ASGD took, in updates of its own.",
+        "",
+        "| to | method | received | sent | both ways |",
+        "|--:|---|--:|--:|--:|",
+    ]
+    for accuracy in _TO:
+        for one in measured:
+            if traffic := one.setting.traffic_to(accuracy):
+                lines.append(f"| {accuracy:.0%} | {one.experiment.name} | {' | '.join(traffic.cells())} |")
+    return [*lines, "", "![Figure 3](adacomp-figure3.png)", ""]
+
+
+_LEARNT = "best accuracy | last | last five"
+
+
+def _learnt(one: Measured) -> str:
+    """The cells under `_LEARNT`."""
+    setting = one.setting
+    return " | ".join(percents(each) for each in (setting.best(), setting.last(), setting.last_five()))
+
+
+def _accuracies(title: str, part: str, measured: list[Measured]) -> list[str]:
+    lines = [f"## {title}", "", f"| setting | seeds | {_LEARNT} | paper |", "|---|--:|--:|--:|--:|--:|"]
+    for one in measured:
+        name, paper = one.experiment.name, PAPER[part].get(one.experiment.name, "-")
+        lines.append(f"| {name} | {len(one.setting.outcomes)} | {_learnt(one)} | {paper} |")
+    means = {one.experiment.name: fmean(one.setting.best()) for one in measured}
+    losses = [
+        f"{(means[a] - means[b]) * 100:.2f} ({a} against {b})"
+        for a, b in zip([*PAPER[part]][0:4:2], [*PAPER[part]][1:4:2], strict=True)
+        if a in means and b in means
+    ]
+    return [*lines, "", f"Loss of the best, in points: {'; '.join(losses) or '-'}.", ""]

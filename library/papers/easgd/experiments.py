@@ -1,0 +1,90 @@
+"""What is run: each method's throughput on each link, and its accuracy on the fastest."""
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from edgeflock.devices.emulation.config import FleetFile
+from edgeflock.papers.easgd.settings import (
+    BATCH,
+    CHUNK,
+    EASGD,
+    LINKS,
+    METHODS,
+    NODES,
+    PERIOD,
+    SIGCOMP,
+    STAGGERED,
+    SYNC,
+    TASKS,
+    Scale,
+    Task,
+)
+from edgeflock.papers.reproduce import AS_PUBLISHED, Experiment, Method
+from edgeflock.server.choices import CHOICES
+from edgeflock.shared.model.chunks import chunks
+from edgeflock.shared.model.torch_module import FlatModule
+
+Data = dict[str, str]
+"""task -> URI."""
+
+
+def throughput(data: Data, scale: Scale) -> Iterator[Experiment]:
+    """Figure 2, on more links than the paper's."""
+    for task in TASKS:
+        for link in LINKS:
+            for method in METHODS:
+                steps = scale.rounds if method in (SYNC, SIGCOMP) else scale.periods * PERIOD
+                file = _fleet(task, method, link, steps, 1, data)
+                yield Experiment(f"throughput, {task.name}, {link}", method.name, method, file)
+
+
+def accuracy(data: Data, scale: Scale) -> Iterator[Experiment]:
+    """Figure 3."""
+    for task in TASKS:
+        for method in METHODS:
+            file = _fleet(task, method, "1 Gbps", scale.steps[task.name], scale.evaluations, data)
+            yield Experiment(f"accuracy, {task.name}", method.name, method, file)
+
+
+def updates_of(task: Task, method: Method, steps: int) -> int:
+    """How many updates the fleet makes while each node takes so many steps."""
+    if method in (SYNC, SIGCOMP):
+        return NODES * steps
+    return NODES * (steps // PERIOD) * (_chunks(task.module) if method is STAGGERED else 1)
+
+
+@lru_cache
+def _chunks(module: str) -> int:
+    return len(chunks(FlatModule(module, "cross_entropy").layout, CHUNK))
+
+
+def _fleet(task: Task, method: Method, link: str, steps: int, evaluations: int, data: Data) -> FleetFile:
+    updates = updates_of(task, method, steps)
+    sections: dict[str, dict[str, object]] = {
+        "run": {
+            "updates": updates,
+            "batch": BATCH,
+            "keep_updates": False,
+            "recover": False,
+        },
+        "model": {"module": task.module, "data": data[task.name]},
+        "fleet": {
+            "devices": NODES,
+            "data": data[task.name],
+            "evaluate_every": max(1, updates // evaluations),
+        },
+        "devices": {
+            "node": {
+                "step_ms": task.step_ms,
+                "spread": 0.1,
+                "uplink_mbps": LINKS[link],
+                "downlink_mbps": LINKS[link],
+                "latency_ms": 0.1,
+            }
+        },
+    }
+    rate = "run.local_rate" if method in (EASGD, STAGGERED) else "coordination.learning_rate"
+    for path, value in (AS_PUBLISHED | method.settings | {rate: task.rate}).items():
+        section, _, key = path.partition(".")
+        sections.setdefault(section, {})[key] = value
+    return FleetFile.model_validate(sections, context=CHOICES)

@@ -1,0 +1,204 @@
+"""Section 4.1 of the paper, figures 4 and 5: three nodes of 5 or 10 workers that learn by acting.
+
+What the paper does not say is ours: policies, batches, rates, and how long a step takes. A worker takes a
+core of a node; those of a node share its link of 1 Gbps. IMPALA is not here: its learner gets observations
+rather than gradients.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from edgeflock.devices.emulation.config import FleetFile
+from edgeflock.papers.easgd.settings import NODES
+from edgeflock.papers.reproduce import AS_PUBLISHED, Experiment, Method
+from edgeflock.server.choices import CHOICES
+from edgeflock.shared.environments import Constants
+from edgeflock.shared.model.chunks import chunks
+from edgeflock.shared.model.torch_module import FlatModule
+
+WORKERS = (5, 10)
+"""On a node."""
+EVALUATIONS = 20
+_NODE_MBPS = 1000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Game:
+    """An environment, its policy, and what a worker takes for it."""
+
+    name: str
+    environment: str
+    policy: str
+    solved: float | None
+    """The mean return that counts as solved."""
+    step_ms: float
+    """Of a gradient and what goes with it."""
+    sample_ms: float
+    """Of a step in the environment, and of the gradient of one more sample."""
+    chunk: int
+    """Parameters that staggered EASGD exchanges together."""
+    episodes: int = 20
+    """Of an evaluation."""
+    envs: int = 64
+    """In which a worker acts at a time, at most: a game of ale-py takes a fifth of a second to load."""
+
+
+ACROBOT = Game(
+    "Acrobot", "Acrobot-v1", "edgeflock.client.zoo:ActorCritic(observations=6, actions=3)", -100, 5, 1, 1000
+)
+CARTPOLE = Game("CartPole", "CartPole-v1", "edgeflock.client.zoo:ActorCritic", 475, 5, 1, 1000)
+QBERT = Game(
+    "QBert", "ALE/Qbert-v5", "edgeflock.client.zoo:PixelActorCritic(actions=6)", None, 40, 4, 100_000, 1, 1
+)
+GAMES = (ACROBOT, CARTPOLE, QBERT)
+LEARNED = (ACROBOT, CARTPOLE)
+"""Those of figure 4. QBert's throughput alone is measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """A method, and how its workers act."""
+
+    method: Method
+    batch: int = 16
+    """Steps of a gradient."""
+    local_steps: int = 1
+    envs: int = 4
+    """In which a worker acts at a time."""
+    loss: str = "a2c"
+    staggered: bool = False
+    """Of EASGD: layers are exchanged one by one, and each exchange is an update."""
+
+    @property
+    def epochs(self) -> int:
+        """How often a step is learned from."""
+        return Constants.of(self.loss).epochs
+
+    def updates(self, game: Game, workers: int, seconds: float) -> int:
+        """How many `workers` make in so many seconds if nobody waits."""
+        step = game.step_ms + game.sample_ms * self.batch / self.epochs
+        parts = _chunks(game.policy, game.chunk) if self.staggered else 1
+        return max(1, int(parts * workers * 1000 * seconds / step / self.local_steps))
+
+
+_ADAM: dict[str, object] = {"coordination.rule": "none", "optimizer.kind": "adam"}
+_DENSE: dict[str, object] = {"compression.select": 1.0}
+_ELASTIC: dict[str, object] = {
+    **_DENSE,
+    "coordination.mode": "elastic",
+    "coordination.rule": "elastic",
+    "run.local_optimizer": "adafactor",
+    "run.local_rate": 0.02,
+}
+
+A3C = Agent(Method("A3C", {**_DENSE, **_ADAM}, 0.001))
+EASGD = Agent(Method("EASGD", _ELASTIC, 0.02), local_steps=10)
+STAGGERED = Agent(Method("staggered EASGD", _ELASTIC, 0.02), local_steps=10, staggered=True)
+ASP = Agent(
+    Method(
+        "ASP",
+        {
+            **_ADAM,
+            "compression.selection": "significance",
+            "compression.significance": 0.01,
+            "compression.feedback": 1.0,
+            "coordination.gate": "asp",
+            "coordination.bound": 4,
+        },
+        0.001,
+    )
+)
+PPO = Agent(Method("PPO", {**_DENSE, **_ADAM, "coordination.mode": "rounds"}, 0.001), batch=32, loss="ppo")
+DEFAULT = Agent(Method("Edgeflock", {}, 0.0), batch=64, loss="ppo")
+AGENTS = (A3C, EASGD, STAGGERED, ASP, PPO, DEFAULT)
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """How much is run: virtual seconds for the returns of figure 4, and for the throughput of QBert."""
+
+    learning: float
+    throughput: float
+    workers: tuple[int, ...]
+    seeds: tuple[int, ...]
+
+
+FULL = Horizon(12.0, 3.0, WORKERS, (0, 1, 2))
+QUICK = Horizon(3.0, 2.0, WORKERS[:1], (0,))
+
+
+def learning(horizon: Horizon) -> Iterator[Experiment]:
+    """Figure 4."""
+    for game in LEARNED:
+        for workers in horizon.workers:
+            for agent in AGENTS:
+                file = _fleet(game, agent, workers, horizon.learning, EVALUATIONS)
+                yield Experiment(part_of(game, workers), agent.method.name, agent.method, file)
+
+
+def qbert(horizon: Horizon) -> Iterator[Experiment]:
+    """Figure 5 of QBert; of the others it comes from the runs of figure 4."""
+    for workers in horizon.workers:
+        for agent in AGENTS:
+            file = _fleet(QBERT, agent, workers, horizon.throughput, 1)
+            yield Experiment(part_of(QBERT, workers), agent.method.name, agent.method, file)
+
+
+def part_of(game: Game, workers: int) -> str:
+    """The name of a panel."""
+    return f"{game.name}, {NODES} x {workers} workers"
+
+
+@lru_cache
+def _chunks(policy: str, chunk: int) -> int:
+    return len(chunks(FlatModule(policy, "a2c").layout, chunk))
+
+
+def _fleet(game: Game, agent: Agent, workers: int, seconds: float, evaluations: int) -> FleetFile:
+    devices = NODES * workers
+    sections: dict[str, dict[str, object]] = {
+        "run": {
+            "batch": agent.batch,
+            "local_steps": agent.local_steps,
+            "keep_updates": False,
+            "recover": False,
+        },
+        "model": {
+            "module": game.policy,
+            "loss": agent.loss,
+            "data": f"gym:{game.environment}?episodes={game.episodes}",
+        },
+        "coordination": {},
+        "fleet": {
+            "devices": devices,
+            "data": f"gym:{game.environment}?envs={min(agent.envs, game.envs)}",
+            "evaluate_every": max(1, agent.updates(game, devices, seconds) // evaluations),
+            "seconds": seconds,
+        },
+        "devices": {
+            "worker": {
+                "step_ms": game.step_ms,
+                "sample_ms": game.sample_ms / agent.epochs,
+                "spread": 0.1,
+                "uplink_mbps": _NODE_MBPS / workers,
+                "downlink_mbps": _NODE_MBPS / workers,
+                "latency_ms": 0.1,
+            }
+        },
+    }
+    settings = agent.method.settings
+    elastic = settings.get("coordination.mode") == "elastic"
+    if not elastic:
+        sections["optimizer"] = {"schedule": "cosine", "by": "seconds", "period": seconds}
+    if agent is not DEFAULT:
+        settings = AS_PUBLISHED | settings
+    if elastic:
+        sections["coordination"]["alpha"] = 0.9 / devices
+        sections["coordination"]["chunk"] = game.chunk if agent.staggered else 0
+    elif agent is not DEFAULT:
+        sections["coordination"]["learning_rate"] = agent.method.rate
+    for path, value in settings.items():
+        section, _, key = path.partition(".")
+        sections.setdefault(section, {})[key] = value
+    return FleetFile.model_validate(sections, context=CHOICES)

@@ -1,0 +1,93 @@
+"""The evaluation of D. Svoboda and A. Aggarwal, section 4: three nodes, tau = 20, thr = 0.01, batches of 16.
+
+What they do not say is ours: alpha, layer widths, how long a step takes. CIFAR-10 stands in for SVHN, the UD
+English Web Treebank with its Penn tags for the Wall Street Journal. In the quick run the MLP, which learns
+little of CIFAR-10 in so few steps, has MNIST's digits, framed and in three equal colours. Their learning rate
+of 0.01 takes 100,000 iterations; ours are larger, for runs that are shorter.
+"""
+
+from dataclasses import dataclass
+
+from edgeflock.papers.reproduce import Method
+
+NODES, BATCH, PERIOD = 3, 16, 20
+ALPHA = 0.9 / NODES
+"""beta / p with beta = 0.9 (Zhang, Choromanska, LeCun, section 5)."""
+CHUNK = 100_000
+LINKS = {"1 Gbps": 1000.0, "100 Mbps": 100.0, "10 Mbps": 10.0}
+"""Of each node, up and down."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is trained."""
+
+    name: str
+    module: str
+    rate: float
+    step_ms: float
+    """Of a step on 16 samples: what one core of a 2.4 GHz server takes, rounded."""
+    gain: float
+    """The paper's throughput of staggered EASGD over that of EASGD on 1 Gbps, less one."""
+    lost: float
+    """The points of accuracy that the paper's EASGD loses to synchronized SGD, roughly."""
+    significant: float
+    """Those that its significance compression loses."""
+
+
+TASKS = (
+    Task("MLP", "edgeflock.client.zoo:SvhnMLP", 0.02, 15.0, 0.02, 1.0, 1.0),
+    Task("CNN", "edgeflock.client.zoo:SvhnCNN", 0.05, 5.0, -0.005, 1.0, 1.0),
+    Task("LSTM", "edgeflock.client.zoo:WordTagger", 1.0, 30.0, 0.08, 4.0, 0.0),
+)
+
+_DENSE = {"compression.select": 1.0, "compression.values": "f32"}
+_FORGETTING: dict[str, object] = {"run.snapshot_every": 50, "coordination.window": 16}
+"""Updates that are whole models are in memory until a snapshot finds them older than the window."""
+_ROUNDS: dict[str, object] = {**_FORGETTING, "coordination.mode": "rounds"}
+_ELASTIC = {
+    **_DENSE,
+    "coordination.mode": "elastic",
+    "coordination.rule": "elastic",
+    "coordination.alpha": ALPHA,
+    "run.local_steps": PERIOD,
+}
+
+SYNC = Method("sync SGD", {**_DENSE, **_ROUNDS}, 0)
+EASGD = Method("EASGD", {**_ELASTIC, **_FORGETTING, "coordination.chunk": 0}, 0)
+STAGGERED = Method("staggered EASGD", {**_ELASTIC, "coordination.chunk": CHUNK}, 0)
+SIGCOMP = Method(
+    "SigComp",
+    {
+        **_ROUNDS,
+        "compression.selection": "significance",
+        "compression.significance": 0.01,
+        "compression.feedback": 1.0,
+    },
+    0,
+)
+METHODS = (SYNC, EASGD, STAGGERED, SIGCOMP)
+"""Their rates are the tasks'."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much of it is run. Steps are of each node."""
+
+    steps: dict[str, int]
+    """For accuracy, by task."""
+    rounds: int
+    """For throughput, of synchronized methods."""
+    periods: int
+    """For throughput, of EASGD."""
+    evaluations: int
+    test: int
+    """Samples to evaluate on; 0: all."""
+    digits: bool
+    """The MLP's data are MNIST's."""
+    seeds: tuple[int, ...]
+    """Of the accuracy of EASGD, staggered and not; of everything else the first of them."""
+
+
+FULL = Scale({"MLP": 10_000, "CNN": 20_000, "LSTM": 5_000}, 50, 10, 20, 0, False, (0, 1, 2))
+QUICK = Scale({"MLP": 400, "CNN": 1200, "LSTM": 160}, 5, 2, 10, 5000, True, (0,))

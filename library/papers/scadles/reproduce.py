@@ -1,0 +1,84 @@
+"""`edgeflock reproduce scadles`: the paper's tables and figures, and the same streams without rounds."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+
+from rich.console import Console
+
+from edgeflock.papers.reproduce import Experiment, Measured, by_part, measure, publish
+from edgeflock.papers.scadles import experiments
+from edgeflock.papers.scadles.report import report
+from edgeflock.papers.scadles.results import summarise
+from edgeflock.papers.scadles.settings import BEST, FULL, QUICK, TASKS, Rates
+from edgeflock.shared.data import datasets
+from edgeflock.shared.errors import ConfigError
+
+
+def reproduce_scadles(
+    folder: str,
+    out: Path,
+    *,
+    quick: bool,
+    seeds: int,
+    grid: bool,
+    finished: bool,
+    command: str,
+    as_json: bool,
+) -> None:
+    """Run every experiment, and leave scadles.json, .md and figures in `out`. Raises ConfigError.
+
+    `folder` holds the data sets. With `grid` each method's learning rate is chosen anew. With `finished`
+    nothing is run: what has been is reported.
+    """
+    scale = QUICK if quick else FULL
+    if seeds:
+        scale = replace(scale, seeds=tuple(range(seeds)))
+    for task in TASKS:
+        datasets.load(f"npz:{folder}/{task.data}", "test")
+    narration = Console(stderr=True)
+    rates = BEST
+    if grid:
+        narration.print("Learning rates")
+        rates = best_rates(measure(experiments.grid(folder, scale), out, scale.seeds[:1], finished))
+    narration.print(
+        "Speed-up, iterations that grow, changing rates, buffers, compression, one label each, asynchronous"
+    )
+    parts = [
+        *experiments.speed_up(folder, scale, rates),
+        *experiments.growing(folder, scale, rates),
+        *experiments.changing(folder, scale, rates),
+        *experiments.buffers(scale),
+        *experiments.compression(folder, scale, rates),
+        *experiments.non_iid(folder, scale, rates),
+        *experiments.injection_traffic(scale),
+        *experiments.asynchronous(folder, scale, rates),
+    ]
+    results = by_part(measure(parts, out, scale.seeds, finished, _is_headline))
+    if not any(part.startswith("speed-up") for part in results):
+        raise ConfigError(f"--finished: in {out} no run of the speed-up has ended yet")
+    summary = summarise(results, command)
+    publish("scadles", summary, report(results, summary, out), out, as_json=as_json)
+
+
+def _is_headline(one: Experiment) -> bool:
+    return one.part.startswith("speed-up")
+
+
+def best_rates(measured: Iterable[Measured]) -> Rates:
+    """The rate of the grid that came to the highest of its task's targets, and to all of them soonest."""
+    tasks = {f"grid, {task.name}": task for task in TASKS}
+
+    def merit(one: Measured) -> tuple[float, float, float]:
+        targets = tasks[one.experiment.part].targets
+        seconds = [at for target in targets if (at := one.setting.crossing(target, "seconds")) is not None]
+        return len(seconds), -sum(seconds), fmean(one.setting.best())
+
+    best: dict[tuple[str, str, str], Measured] = {}
+    for one in measured:
+        task, method = tasks[one.experiment.part].name, one.experiment.method.name
+        key = task, method, one.experiment.name.partition(" ")[0]
+        if key not in best or merit(one) > merit(best[key]):
+            best[key] = one
+    return {key: one.experiment.method.rate for key, one in best.items()}

@@ -1,0 +1,109 @@
+"""Completion times of a round: the k-th distinct result of a task-order matrix, coded schemes, the lower
+bound.
+
+In the paper's model a worker takes the same T_i for each of its tasks of a round, one after another, and a
+result is there at once.
+"""
+
+from itertools import combinations
+from math import ceil, comb
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.papers.scheduling.delays import ShiftedExponential, Times
+from edgeflock.server.scheduling.matrices import Matrix, positions
+
+_BLOCK = 4096
+"""Rounds that are looked at together: bounds the memory."""
+
+
+def completion(matrix: Matrix, times: Times, k: int) -> NDArray[np.float64]:
+    """T_C(r, k) of each round: [rounds]. T_Xj is min_i of (position of j at worker i) T_i, infinity of a task
+    that nobody has.
+    """
+    order = positions(matrix)
+    blocks = [
+        (times[first : first + _BLOCK, None, :] * order).min(axis=2) for first in range(0, len(times), _BLOCK)
+    ]
+    return np.partition(np.concatenate(blocks), k - 1, axis=1)[:, k - 1]
+
+
+def average_completion(matrix: Matrix, delays: ShiftedExponential, k: int) -> float:
+    """The mean of T_C(r, k) by equation 2, exactly; infinity if fewer than k tasks are in the matrix.
+
+    Within a set S of tasks none is there by t if no worker has got as far as the first of S in its column,
+    at position p_i: independently, each with probability Pr{T_i > t / p_i}. The logarithm of their product
+    is, of shifted exponentials, linear between the points p_i tau_i, so that its integral is a sum over n +
+    1 pieces.
+    """
+    order = positions(matrix)
+    n = len(order)
+    if np.isfinite(order).any(axis=1).sum() < k:
+        return float("inf")
+    mean = 0.0
+    for size in range(n - k + 1, n + 1):
+        sets = np.array(list(combinations(range(n), size)))
+        sign = (-1) ** (n - k + size + 1)
+        mean += sign * comb(size - 1, n - k) * _integrals(order[sets].min(axis=1), delays).sum()
+    return float(mean)
+
+
+def _integrals(first: NDArray[np.float64], delays: ShiftedExponential) -> NDArray[np.float64]:
+    """Of each row p of `first` [sets, n] the integral over t > 0 of prod_i Pr{T_i > t / p_i}: [sets].
+
+    A worker that has nothing of a set (p_i infinite) says nothing of it.
+    """
+    starts = np.where(np.isfinite(first), first * delays.tau, np.inf)
+    by_start = np.argsort(starts, axis=1)
+    start = np.take_along_axis(starts, by_start, axis=1)
+    rate = np.take_along_axis(delays.mu / first, by_start, axis=1)  # 0 where p_i is infinite
+    total = np.cumsum(rate, axis=1)
+    ends = np.concatenate([start[:, 1:], np.full((len(start), 1), np.inf)], axis=1)
+    area, logarithm = start[:, 0].copy(), np.zeros(len(start))  # before the first start all is 1
+    for piece in range(start.shape[1]):
+        begin, end, slope = start[:, piece], ends[:, piece], total[:, piece]
+        with np.errstate(invalid="ignore"):
+            length = np.where(np.isfinite(begin), end - begin, 0.0)
+        fall = -np.expm1(-slope * length)
+        area += np.exp(logarithm) * fall / slope
+        logarithm = logarithm - np.where(np.isfinite(length), slope * length, 0.0)
+    return area
+
+
+def lower_bound(times: Times, r: int, k: int) -> NDArray[np.float64]:
+    """T_LB(T, r, k) of each round by Algorithm 1: [rounds]. No scheme without coding is faster.
+
+    Taking k times the worker whose next result comes first is taking the k smallest of i T_j, i = 1 .. r.
+    """
+    results = (times[:, :, None] * np.arange(1, r + 1)).reshape(len(times), -1)
+    return np.partition(results, k - 1, axis=1)[:, k - 1]
+
+
+def random_completion(times: Times, r: int, k: int, random: np.random.Generator) -> NDArray[np.float64]:
+    """T_C(r, k) of RA, with a matrix drawn anew each round: [rounds]; infinity where fewer than k tasks are
+    in that.
+    """
+    rounds, n = times.shape
+    blocks = []
+    for first in range(0, rounds, _BLOCK):
+        block = times[first : first + _BLOCK]
+        order = random.permuted(np.broadcast_to(np.arange(1.0, n + 1), (len(block), n, n)), axis=2)
+        order[order > r] = np.inf
+        blocks.append((order * block[:, :, None]).min(axis=1))
+    return np.partition(np.concatenate(blocks), k - 1, axis=1)[:, k - 1]
+
+
+def polynomially_coded(times: Times, r: int) -> NDArray[np.float64]:
+    """PC (Li et al., arXiv 1805.09934): a worker computes on r coded points, and sends one result of all of
+    them. 2 ceil(n / r) - 1 workers' results are enough, k = n. Needs r >= 2.
+    """
+    needed = 2 * ceil(times.shape[1] / r) - 1
+    return np.partition(r * times, needed - 1, axis=1)[:, needed - 1]
+
+
+def coded_multi_message(times: Times, r: int) -> NDArray[np.float64]:
+    """PCMM (Ozfatura, Gündüz, Ulukus, arXiv 1808.02240): each of the r results is sent at once, and any
+    2 n - 1 of them are enough, k = n. Needs r >= 2.
+    """
+    return lower_bound(times, r, 2 * times.shape[1] - 1)

@@ -1,0 +1,164 @@
+"""What is looked at: the paper's Figure 1, fewer than all results, and an order decided on the way.
+
+The paper draws its workers once, and does not say which it drew. Here they are drawn several times: a table
+gives the median and the range over the draws, a figure the draw whose staircase gains the median over RA.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from statistics import fmean
+
+import numpy as np
+
+from edgeflock.papers.scheduling.completion import (
+    average_completion,
+    coded_multi_message,
+    completion,
+    lower_bound,
+    polynomially_coded,
+    random_completion,
+)
+from edgeflock.papers.scheduling.delays import SCENARIOS, Scenario, ShiftedExponential, Times
+from edgeflock.papers.scheduling.rounds import columns, least, play
+from edgeflock.server.scheduling import cyclic, staircase
+
+SCHEMES = ("PC", "PCMM", "RA", "CS", "SS", "lower bound")
+WORLDS = ("as before", "changing", "independent")
+LOADS = (3, 5, 10)
+"""r, where the order is decided on the way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much of it is done."""
+
+    draws: int
+    """Of the workers."""
+    samples: int
+    """Rounds of a Monte Carlo mean."""
+    rounds: int
+    """Played for each draw and order."""
+
+
+FULL = Scale(draws=40, samples=40_000, rounds=200)
+QUICK = Scale(draws=8, samples=10_000, rounds=40)
+
+Averages = dict[str, list[float | None]]
+"""scheme -> its mean completion time at each r or k; None where it is not defined."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """What one draw of the workers comes to."""
+
+    by_load: Averages
+    """r = 1 .. n, k = n."""
+    by_target: dict[int, Averages]
+    """r -> k = 1 .. n."""
+
+    @property
+    def gain(self) -> float:
+        """What SS takes less than RA at r = n, as a part of RA's."""
+        staircase, drawn = self.by_load["SS"][-1], self.by_load["RA"][-1]
+        assert staircase is not None
+        assert drawn is not None
+        return 1 - staircase / drawn
+
+    @property
+    def as_good(self) -> int:
+        """The smallest r from which on SS takes no longer than RA at r = n."""
+        drawn = self.by_load["RA"][-1]
+        slower = [r for r, mean in enumerate(self.by_load["SS"], 1) if mean is None or mean > (drawn or 0)]
+        return max(slower, default=0) + 1
+
+
+def figure_1(scenario: Scenario, scale: Scale, tell: Callable[[str], None]) -> list[Draw]:
+    """Each draw of the scenario's workers. CS and SS are exact by equation 2, the others Monte Carlo."""
+    drawn = []
+    for seed in range(scale.draws):
+        random = np.random.default_rng([seed, SCENARIOS.index(scenario)])
+        delays = scenario.draw(random)
+        times = delays.draw(scale.samples, random)
+        n = scenario.n
+        loads = [_at(delays, times, r, n, random) for r in range(1, n + 1)]
+        targets = {r: _listed([_at(delays, times, r, k, random) for k in range(1, n + 1)]) for r in (3, n)}
+        drawn.append(Draw(_listed(loads), targets))
+        tell(f"{scenario.name}: workers {seed + 1} of {scale.draws}")
+    return drawn
+
+
+def _at(
+    delays: ShiftedExponential, times: Times, r: int, k: int, random: np.random.Generator
+) -> dict[str, float | None]:
+    """scheme -> the mean completion time."""
+    n = times.shape[1]
+    coded = r >= 2 and k == n
+    return {
+        "PC": float(polynomially_coded(times, r).mean()) if coded else None,
+        "PCMM": float(coded_multi_message(times, r).mean()) if coded else None,
+        "RA": float(random_completion(times, r, k, random).mean()) if r == n else None,
+        "CS": average_completion(cyclic(n, r), delays, k),
+        "SS": average_completion(staircase(n, r), delays, k),
+        "lower bound": float(lower_bound(times, r, k).mean()),
+    }
+
+
+def _listed(points: list[dict[str, float | None]]) -> Averages:
+    return {scheme: [point[scheme] for point in points] for scheme in SCHEMES}
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """Mean completion times, k = n, of one world at one r, as multiples of the lower bound's."""
+
+    world: str
+    r: int
+    ratios: dict[str, float]
+
+
+def decided(scenario: Scenario, scale: Scale, tell: Callable[[str], None]) -> Iterator[Decided]:
+    """An order that is decided on the way against fixed ones, on the same times.
+
+    "everywhere": every worker holds all tasks and computes at most r of them a round, as the lower bound
+    may have it. "cyclic": it holds the r of its column of the cyclic matrix, and "least" is what that
+    leaves possible for who knows all times beforehand.
+    """
+    n = scenario.n
+    everywhere = [[(worker + step) % n for step in range(n)] for worker in range(n)]
+    for world in WORLDS:
+        # Where nothing changes, one round says as much as many: there are more draws of the workers instead.
+        draws, rounds = (scale.draws, 4) if world == "as before" else (max(2, scale.draws // 4), scale.rounds)
+        for r in LOADS:
+            found: dict[str, list[float]] = {}
+            for seed in range(draws):
+                random = np.random.default_rng([seed, SCENARIOS.index(scenario), 1])
+                times = times_of(world, scenario.draw(random), rounds, random)
+                holds, bound = columns(cyclic(n, r)), lower_bound(times, r, n)
+                seconds = {
+                    "adaptive, everywhere": play("adaptive", everywhere, times, r, n),
+                    "adaptive, cyclic": play("adaptive", holds, times, r, n),
+                    "least, cyclic": np.array([least(holds, paces, r, n) for paces in times]),
+                    "SS": completion(staircase(n, r), times, n),
+                    "CS": completion(cyclic(n, r), times, n),
+                }
+                if r == n:
+                    seconds["RA"] = random_completion(times, n, n, random)
+                for name, each in seconds.items():
+                    found.setdefault(name, []).append(each[1:].mean() / bound[1:].mean())
+            yield Decided(world, r, {name: fmean(ratios) for name, ratios in found.items()})
+            tell(f"{scenario.name}: {world}, r = {r}")
+
+
+CHANGE = 0.1
+"""The part of the workers whose speed changes from one round to the next, where speeds change."""
+
+
+def times_of(world: str, delays: ShiftedExponential, rounds: int, random: np.random.Generator) -> Times:
+    """Each worker's time for a task in each round, by how the next round's has to do with this one's."""
+    drawn = delays.draw(rounds, random)
+    if world == "independent":
+        return drawn
+    change = random.random(drawn.shape) < (CHANGE if world == "changing" else 0.0)
+    change[0] = True
+    last = np.maximum.accumulate(np.where(change, np.arange(rounds)[:, None], 0), axis=0)
+    return np.take_along_axis(drawn, last, axis=0)

@@ -1,0 +1,128 @@
+"""The way through a quickstart: start the processes, watch them, take the model, end them."""
+
+import asyncio
+import json
+import os
+import signal
+import time
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import aiohttp
+from rich.console import Console
+
+from edgeflock.client.identity import keep
+from edgeflock.client.joining import join
+from edgeflock.operations.status import fetch
+from edgeflock.quickstart.plan import Plan, backend_of, fresh_folder, settings_of
+from edgeflock.quickstart.processes import end, left, start, tail_of, url_of
+from edgeflock.quickstart.shown import Result, accuracy_of, progress_bar, show_result
+from edgeflock.results.outcomes import LAST
+from edgeflock.server.identity import Register, Role
+from edgeflock.shared.errors import EdgeflockError
+from edgeflock.shared.settings.config import Config, parse
+
+
+def run_quickstart(plan: Plan, *, as_json: bool) -> None:
+    """Carry out `plan` and print its result. Raises ConfigError or EdgeflockError."""
+    settings = settings_of(plan)
+    directory = fresh_folder(plan.out)
+    settings.append(f"run.directory={directory}")
+    narration = Console(stderr=True)
+    try:
+        result = asyncio.run(_run(plan, settings, directory, narration))
+    except asyncio.CancelledError:
+        raise SystemExit(128 + signal.SIGTERM) from None
+    if as_json:
+        print(json.dumps(asdict(result)))
+    else:
+        show_result(result)
+
+
+async def _run(plan: Plan, settings: list[str], directory: Path, narration: Console) -> Result:
+    began = time.monotonic()
+    running = asyncio.current_task()
+    assert running is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
+    config = parse(environ=os.environ, overrides=settings)
+    processes: list[asyncio.subprocess.Process] = []
+    try:
+        server = await start("server", settings, "--json", log=directory / "server.log")
+        processes.append(server)
+        url = await url_of(server, directory)
+        viewer = _token(directory, "viewer")
+        separator = "&" if "?" in plan.data else "?"
+        for number in range(1, plan.clients + 1):
+            place = directory / f"device-{number}.json"
+            keep(await join(url, _token(directory, "device"), f"device-{number}"), place)
+            own = [
+                f"client.identity={place}",
+                f"client.data={plan.data}{separator}part={number}/{plan.clients}",
+                f"client.model={config.model.module}",
+                f"client.seed={plan.seed}",
+                f"client.backend={backend_of(plan, number)}",
+                "client.gentle=false",  # somebody waits for it
+            ]
+            log = directory / f"device-{number}.log"
+            processes.append(await start("client", own, log=log))
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as http:
+            status = await _watch(http, url, viewer, config, processes, directory, narration)
+            seconds = time.monotonic() - began
+            evaluations = json.loads(await fetch(http, url, "/v1/evaluations", viewer))
+            model = directory / "model.safetensors"
+            model.write_bytes(await fetch(http, url, "/v1/model.safetensors", viewer))
+        await left(processes[1:])
+    finally:
+        await end(processes)
+    known = [one["accuracy"] for one in evaluations if one["accuracy"] is not None]
+    return Result(
+        accuracy=accuracy_of(status),
+        last_five_accuracy=fmean(known[-LAST:]) if known else None,
+        best_accuracy=max(known, default=None),
+        updates=status["version"],
+        clients=plan.clients,
+        ingress_bytes=status["device_ingress"],
+        egress_bytes=status["device_egress"],
+        dense_bytes=status["dense_bytes"],
+        reduction=status["reduction"],
+        reduction_both_ways=status["reduction_both_ways"],
+        seconds=round(seconds, 1),
+        model_path=str(model),
+    )
+
+
+def _token(directory: Path, role: Role) -> str:
+    """One for a process of this quickstart."""
+    with closing(Register(directory)) as register:
+        return register.create(role).text
+
+
+async def _watch(
+    http: aiohttp.ClientSession,
+    url: str,
+    token: str,
+    config: Config,
+    processes: list[asyncio.subprocess.Process],
+    directory: Path,
+    narration: Console,
+) -> Any:
+    """Show progress until the run is finished; its last status."""
+    with progress_bar(narration, config.run.updates) as show:
+        while True:
+            status = json.loads(await fetch(http, url, "/v1/status", token))
+            show(status)
+            if status["state"] == "finished":
+                if status["evaluation_failed"]:
+                    raise EdgeflockError(f"the evaluation failed: {tail_of(directory / 'server.log')}")
+                return status
+            names = ["server", *(f"device-{number}" for number in range(1, len(processes)))]
+            for name, process in zip(names, processes, strict=True):
+                # Clients leave by themselves once the run has its updates.
+                if process.returncode and status["version"] < config.run.updates:
+                    raise EdgeflockError(
+                        f"{name} ended with {process.returncode}: {tail_of(directory / f'{name}.log')}"
+                    )
+            await asyncio.sleep(0.2)

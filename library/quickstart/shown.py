@@ -1,0 +1,93 @@
+"""What a quickstart shows: progress as it trains, and what it came to."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from edgeflock.shared.numbers import percent, size, times
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How it went. Bytes are counted at the server's sockets, over the devices' connections."""
+
+    accuracy: float | None
+    """Of the last evaluation; None for a regression loss, or without held-out data."""
+    last_five_accuracy: float | None
+    """The mean of the last five evaluations, and"""
+    best_accuracy: float | None
+    """the highest of all."""
+    updates: int
+    clients: int
+    ingress_bytes: int
+    egress_bytes: int
+    dense_bytes: int
+    """What as many updates take in one direction as float32, without framing."""
+    reduction: float | None
+    """dense_bytes over ingress_bytes; and"""
+    reduction_both_ways: float | None
+    """twice as many over the sum of both directions: a dense update is answered with a dense model."""
+    seconds: float
+    model_path: str
+
+
+@contextmanager
+def progress_bar(narration: Console, total: int) -> Iterator[Callable[[Any], None]]:
+    """A bar of `total` updates; gives what shows a status of /v1/status on it."""
+    columns = (  # 80 characters at most
+        BarColumn(10),
+        MofNCompleteColumn(),
+        TextColumn("accuracy {task.fields[accuracy]}"),
+        TextColumn("{task.fields[speed]} updates/s"),
+        TextColumn("traffic {task.fields[traffic]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=narration, transient=False) as progress:
+        task = progress.add_task("", total=total, accuracy="-", speed="-", traffic="-")
+
+        def show(status: Any) -> None:
+            speed = progress.tasks[0].speed
+            progress.update(
+                task,
+                completed=status["version"],
+                accuracy=percent(accuracy_of(status)),
+                speed=f"{speed:,.0f}" if speed else "-",
+                traffic=size(status["device_ingress"] + status["device_egress"]),  # both ways
+            )
+
+        yield show
+
+
+def show_result(result: Result) -> None:
+    """Print `result` as a table."""
+    table = Table(show_header=False, box=None)
+    for name, value in (
+        ("accuracy", _learnt(result)),
+        ("updates", f"{result.updates:,} from {result.clients} client processes"),
+        ("ingress", f"{size(result.ingress_bytes)}, framing included"),
+        ("egress", f"{size(result.egress_bytes)}, first models included"),
+        ("dense float32", f"{size(result.dense_bytes)} in each direction"),
+        ("reduction", f"{times(result.reduction)} up, {times(result.reduction_both_ways)} both ways"),
+        ("seconds", f"{result.seconds:.1f}"),
+        ("model", result.model_path),
+    ):
+        table.add_row(name, value)
+    Console().print(table)
+
+
+def _learnt(result: Result) -> str:
+    if result.accuracy is None:
+        return percent(None)
+    last_five, best = percent(result.last_five_accuracy), percent(result.best_accuracy)
+    return f"{percent(result.accuracy)} at the end, {last_five} mean of the last five, {best} best"
+
+
+def accuracy_of(status: Any) -> float | None:
+    """That of the last evaluation which a status tells of."""
+    accuracy: float | None = (status["evaluation"] or {}).get("accuracy")
+    return accuracy

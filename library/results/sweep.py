@@ -1,0 +1,201 @@
+"""Many runs of fleets on the cores of this machine, each kept in a folder, so that what is done stays done.
+
+    DIRECTORY/settings.json    what was run
+    DIRECTORY/seed-0.jsonl     an evaluation a line, then how the run ended
+
+A sweep that is begun again skips the runs that have ended.
+"""
+
+import fcntl
+import json
+import math
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from edgeflock.devices.emulation.config import FleetFile
+from edgeflock.results.outcomes import Outcome
+from edgeflock.shared.errors import ConfigError, EdgeflockError
+from edgeflock.shared.protocol.frames import Evaluation
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run: a fleet, a seed, and where it is kept. Runs of other kinds override settings and play."""
+
+    title: str
+    file: FleetFile
+    seed: int
+    directory: Path
+    until: float = math.inf
+    """It ends after an evaluation of this accuracy."""
+
+    @property
+    def path(self) -> Path:
+        return self.directory / f"seed-{self.seed}.jsonl"
+
+    def settings(self) -> dict[str, Any]:
+        """What the runs of one directory have in common."""
+        return self.file.model_dump(exclude={"client": True, "fleet": {"seeds"}})
+
+    def play(self, progress: Callable[[Evaluation], None]) -> dict[str, Any]:
+        """Run it; how it ended: `ended`, `seed`, and more."""
+        from edgeflock.devices.emulation.fleet import prepare, run_fleet
+        from edgeflock.server.monitoring.listeners import Listening
+
+        prepared = prepare(self.file)
+        told = Listening(on_evaluated=progress)
+        folder = self.directory / f"seed-{self.seed}"
+        return asdict(run_fleet(prepared, self.seed, folder, told, stop=self.arrived))
+
+    def arrived(self, evaluation: Evaluation) -> bool:
+        return (evaluation.accuracy or 0.0) >= self.until
+
+
+def sweep(jobs: Sequence[Job], workers: int | None = None) -> list[Outcome]:
+    """Run what has not been run yet, `workers` at a time (default: one a core). Shows progress on stderr.
+
+    Raises ConfigError if a directory holds runs with other settings, and whatever a run raises.
+    """
+    with ExitStack() as claims:
+        for job in {job.directory: job for job in jobs}.values():
+            claims.enter_context(_claim(job))
+        waiting = [job for job in jobs if outcome(job) is None]
+        if waiting:
+            _run_all(waiting, workers or os.cpu_count() or 1)
+    return [_finished(job) for job in jobs]
+
+
+def outcome(job: Job) -> Outcome | None:
+    """What a job left behind, or None if it has not ended yet."""
+    if not job.path.exists():
+        return None
+    try:
+        lines = [json.loads(line) for line in job.path.read_text().splitlines()]
+    except ValueError:
+        return None  # cut short in the middle of a line
+    return Outcome(lines[:-1], lines[-1]) if lines and "ended" in lines[-1] else None
+
+
+def _finished(job: Job) -> Outcome:
+    done = outcome(job)
+    assert done is not None, "sweep returns when every job has ended"
+    return done
+
+
+@contextmanager
+def _claim(job: Job) -> Iterator[None]:
+    """Hold the job's directory, with its settings noted; refuse one that holds runs with others."""
+    path = job.directory / "settings.json"
+    settings = json.dumps(job.settings(), indent=1, sort_keys=True)
+    try:
+        job.directory.mkdir(parents=True, exist_ok=True)
+        if path.exists() and path.read_text() != settings and any(job.directory.glob("seed-*")):
+            raise ConfigError(
+                f"{job.directory} holds runs with other settings; remove it or choose another with --out"
+            )
+        lock = open(job.directory / "lock", "w")
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.write_text(settings)
+    except BlockingIOError:
+        raise ConfigError(f"{job.directory} is in use by another process") from None
+    except OSError as error:
+        raise ConfigError(f"--out {str(job.directory)!r} cannot hold runs: {error}") from error
+    with lock:
+        yield
+
+
+def _run_all(jobs: list[Job], workers: int) -> None:
+    # Spawned: a forked child would inherit torch's and numba's threads in an unknown state.
+    context = multiprocessing.get_context("spawn")
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    pool = ProcessPoolExecutor(min(workers, len(jobs)), context, _begin)
+    try:
+        with Progress(*columns, TextColumn("{task.fields[accuracy]}"), console=Console(stderr=True)) as bars:
+            running = {}
+            for job in jobs:
+                bar = bars.add_task(
+                    f"{job.title} seed {job.seed}",
+                    total=job.file.run.updates or None,
+                    accuracy="",
+                    start=False,
+                    visible=False,
+                )
+                running[pool.submit(run, job)] = (job, bar)
+            _watch(running, bars)
+    except BrokenProcessPool as broken:
+        raise EdgeflockError("a run's process was killed; is the memory enough for one a core?") from broken
+    except BaseException:
+        for process in list(pool._processes.values()):
+            process.kill()  # a run's journal is whole at any moment
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _begin() -> None:
+    """In each worker: leave interrupts to the parent, and do not outlive it however it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "a worker has one"
+
+    def follow() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+def _watch(running: dict[Future[None], tuple[Job, Any]], bars: Progress) -> None:
+    """Follow the runs' files until all have ended. Raises what a run raised."""
+    while running:
+        time.sleep(0.2)
+        for future, (job, bar) in list(running.items()):
+            _show(job, bar, bars)
+            if future.done():
+                del running[future]
+                future.result()
+                bars.update(bar, visible=False)
+
+
+def _show(job: Job, bar: Any, bars: Progress) -> None:
+    if not job.path.exists():
+        return
+    rows = [line for line in job.path.read_bytes()[-4096:].splitlines() if line.startswith(b'{"updates"')]
+    if rows:
+        try:
+            row = json.loads(rows[-1])
+        except ValueError:
+            return  # half written
+        if not bars.tasks[bar].started:
+            bars.start_task(bar)
+            bars.update(bar, visible=True)
+        accuracy = "" if row["accuracy"] is None else f"{row['accuracy']:.2%}"
+        bars.update(bar, completed=row["updates"], accuracy=accuracy)
+
+
+def run(job: Job) -> None:
+    """One job, in a process of its own."""
+    with open(job.path, "w", buffering=1) as file:
+
+        def write(evaluation: Evaluation) -> None:
+            known = evaluation._asdict()
+            del known["classes"]  # of each of many evaluations
+            if not evaluation.metrics:
+                del known["metrics"]
+            row = {"updates": known.pop("version"), "seconds": known.pop("time"), **known}
+            print(json.dumps(row), file=file)
+
+        print(json.dumps(job.play(write)), file=file)

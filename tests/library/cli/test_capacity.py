@@ -1,0 +1,65 @@
+"""`edgeflock capacity`: words and JSON of the same figures."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.library.command_line import edgeflock
+
+
+def told(cwd: Path, *asked: str) -> dict[str, Any]:
+    parts: dict[str, Any] = json.loads(edgeflock("capacity", *asked, "--json", cwd=cwd).stdout)
+    return parts
+
+
+def test_a_million_devices_are_more_than_one_sequencer_takes(tmp_path: Path) -> None:
+    prices = ("--core-price", "20", "--egress-price", "0.05")
+    asked = ("--devices", "1000000", "--period", "60", "--days", "0", *prices)
+    figures = told(tmp_path, *asked)
+    assert figures["updates_per_second"] == 1_000_000 / 60
+    leads, gateway = figures["parts"]
+    assert (leads["part"], gateway["part"]) == ("leader", "gateway")
+    assert gateway["count"] > 10
+    assert figures["ends_first"] == ["leader", max(leads["shares"], key=leads["shares"].get)]
+    assert not figures["fits"]
+    assert figures["ends_at_devices"] < 100_000
+    price = 20 * figures["cores"] + 0.05 * figures["egress_bytes_a_month"] / 1e9
+    assert abs(figures["price_a_month"] - price) < 0.01
+    words = edgeflock("capacity", *asked, cwd=tmp_path).stdout
+    assert f"{gateway['count']} gateways" in words
+    assert f"with such parts at {figures['ends_at_devices']:,} devices" in words
+    assert f"too much    leader: window {leads['shares']['window']:.0%}" in words
+    assert f"{price:,.2f}" in words
+    assert "runs of such parts" in words
+
+
+def test_parts_that_are_asked_for(tmp_path: Path) -> None:
+    asked = ("--devices", "100", "--period", "10", "--gateways", "3", "--spare", "1", "--shards", "2")
+    figures = told(tmp_path, *asked, "--journal", "synchronous", "--standbys", "1")
+    counts = {part["part"]: part["count"] for part in figures["parts"]}
+    assert counts == {"leader": 1, "gateway": 3, "shard": 2, "standby": 1, "database": 2}
+    assert figures["processes"] == 9
+
+
+def test_an_outage_of_a_region(tmp_path: Path) -> None:
+    asked = ("--devices", "2000", "--period", "60")
+    whole, part = told(tmp_path, *asked), told(tmp_path, *asked, "--region", "0.25")
+    assert (whole["storm"]["devices"], part["storm"]["devices"]) == (2000, 500)
+    assert part["storm"]["leader_seconds"] == pytest.approx(whole["storm"]["leader_seconds"] / 4)
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "named"),
+    [
+        (["--devices", "0", "--period", "1"], 2, "devices"),
+        (["--devices", "1"], 2, "period"),
+        (["--devices", "9", "--period", "1", "--gateways", "2", "--spare", "2"], 2, "--spare 2"),
+        (["--devices", "9", "--period", "1", "--standbys", "1"], 2, "--journal postgresql"),
+    ],
+)
+def test_what_cannot_be_is_refused(tmp_path: Path, asked: list[str], code: int, named: str) -> None:
+    done = edgeflock("capacity", *asked, cwd=tmp_path)
+    assert done.returncode == code
+    assert named in done.stderr

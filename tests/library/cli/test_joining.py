@@ -1,0 +1,108 @@
+"""Joining from the command line: tokens, devices, and what a device keeps."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from edgeflock.cli.options import labels_of, seconds_of
+from edgeflock.client.identity import identity_of, kept
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.identity import Token
+from edgeflock.shared.settings.config import parse
+from tests.hosting import hosting
+from tests.library.command_line import edgeflock
+
+
+async def say(*words: str, code: int = 0) -> str:
+    """What the command prints, which ends with `code`: on stderr, if that is not 0."""
+    done = await asyncio.to_thread(edgeflock, *words)
+    assert done.returncode == code, done.stderr
+    return str(done.stderr if code else done.stdout)
+
+
+async def test_from_a_token_to_a_revoked_device(tmp_path: Path) -> None:
+    run, place = str(tmp_path / "run"), tmp_path / "identity.json"
+    async with hosting(tmp_path / "run", closed=True, with_tls=True) as hosted:
+        hosted.register.listens(hosted.url, hosted.register.pin)
+        line = await say("token", "create", run, "--label", "site=roof", "--expires", "10m")
+        assert line.startswith(f"edgeflock client join {hosted.url} ef1.")
+        words = line.split()[1:]
+        await say(*words, "--name", "pi-7", "--identity", str(place))
+        assert kept(place).name == "pi-7"
+        assert "has joined" in await say(*words, "--identity", str(place), code=2)
+        assert "was for one device" in await say(*words, "--identity", f"{place}.2", code=3)
+        await say("device", "label", "pi-7", "owner=me", "--directory", run)
+        (told,) = (await say("device", "list", run, "--json")).splitlines()
+        assert json.loads(told)["labels"] == {"site": "roof", "owner": "me"}
+        assert json.loads(told)["quarantined"] is None
+        hosted.register.quarantine("pi-7", "reasons")
+        assert "pi-7  in quarantine until 2" in await say("device", "list", run)
+        await say("device", "release", "pi-7", run)
+        await say("device", "revoke", "pi-7", run)
+        assert "pi-7  revoked" in await say("device", "list", run)
+        assert "no device 'pi-8' has joined" in await say("device", "revoke", "pi-8", run, code=2)
+        viewer = json.loads(await say("token", "create", run, "--role", "viewer", "--json"))
+        secret = tmp_path / "viewer-token"
+        secret.write_text(viewer["token"])
+        secret.chmod(0o600)
+        status = json.loads(await say("status", hosted.url, "--token-file", str(secret), "--json"))
+        assert status["version"] == 0
+        assert viewer["token"] not in await say("token", "list", run)
+        await say("token", "revoke", viewer["id"], run)
+        async with asyncio.timeout(30):  # the server, another process, looks now and then
+            while any(token.id == viewer["id"] for token in hosted.register.tokens.values()):
+                await asyncio.sleep(0.01)
+        assert "does not know this token" in await say(
+            "status", hosted.url, "--token-file", str(secret), code=3
+        )
+    did = [json.loads(text)["did"] for text in (tmp_path / "run" / "audit.jsonl").read_text().splitlines()]
+    assert did[1:4] == ["'pi-7' joined", "labelled 'pi-7' owner=me", "released 'pi-7'"]
+    assert did[0].startswith("made the token ")
+
+
+def test_a_folder_without_a_run_is_told(tmp_path: Path) -> None:
+    done = edgeflock("token", "create", str(tmp_path))
+    assert (done.returncode, "no run is there" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("90m", 5400), ("24h", 86400), ("7d", 604800), ("never", None)]
+)
+def test_times_are_read(text: str, seconds: float | None) -> None:
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "7", "d", "-1d", "0d", "1w", "1.5h", "9999999d", "٣d"])
+def test_times_that_are_none_are_told(text: str) -> None:
+    with pytest.raises(ConfigError, match="--expires"):
+        seconds_of(text)
+
+
+@pytest.mark.parametrize("text", ["", "a", "=b", "a=\n", "a=" + "b" * 100])
+def test_labels_that_are_none_are_told(text: str) -> None:
+    with pytest.raises(ConfigError, match="KEY=VALUE"):
+        labels_of([text])
+
+
+async def test_what_was_joined_is_not_mistaken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert identity_of(parse().client)[0] is None
+    async with hosting(tmp_path / "run", closed=True) as hosted:
+        token, url = hosted.register.create("device", graph=bytes(32)).text, hosted.url
+        await say("client", "join", url, token, "--name", "pi")
+    identity, place = identity_of(parse().client)
+    assert identity == kept(place)
+    assert identity is not None
+    assert Token.parse(token).graph == identity.graph
+    assert identity_of(parse(overrides=[f"client.server={url}/"]).client)[0] == identity
+    assert identity_of(parse(overrides=["client.server=http://127.0.0.1:1"]).client)[0] is None
+    named = f"client.identity={place}"
+    for settings, why in (
+        ([named, "client.server=http://127.0.0.1:1"], "leave one of them out"),
+        (["client.name=other"], "joined as 'pi'"),
+        ([f"client.graph_digest={'ab' * 32}"], "client.graph_digest"),
+    ):
+        with pytest.raises(ConfigError, match=why):
+            identity_of(parse(overrides=settings).client)

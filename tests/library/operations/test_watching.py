@@ -1,0 +1,157 @@
+"""`edgeflock status`, `plot` and `top` against a real server: what the screen shows is what they say."""
+
+import asyncio
+import json
+import socket
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from edgeflock.devices.emulation.clock import run_virtually
+from edgeflock.operations.plot import draw, watched
+from edgeflock.operations.status import fetch
+from edgeflock.operations.text import first_state
+from edgeflock.operations.top import Plan, sources
+from edgeflock.shared.errors import ConfigError, EdgeflockError
+from edgeflock.shared.protocol.feed import encode
+from edgeflock.shared.protocol.frames import Mark
+from edgeflock.tui.sources import FeedClient
+from tests.hosting import hosting
+from tests.integration.test_reconnect import link, update
+from tests.library.command_line import edgeflock
+from tests.tui.runs import frames, state
+from tests.tui.server import serving
+
+
+async def run(*arguments: str, until_line: bool = False) -> str:
+    """What `edgeflock ...` prints, in a process of its own; only its first line with `until_line`."""
+    command = [sys.executable, "-m", "edgeflock", *arguments]
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(300):
+        if until_line:
+            line = await process.stdout.readline()
+            process.terminate()
+            await process.communicate()
+            return line.decode()
+        out, errors = await process.communicate()
+    assert process.returncode == 0, errors.decode()
+    return out.decode()
+
+
+async def test_status_as_json_has_what_the_screen_has(tmp_path: Path) -> None:
+    async with (
+        hosting(tmp_path, closed=True, viewer_token="look") as hosted,
+        link(hosted.port, name="pi-1", identity=hosted.enrol("pi-1")) as device,
+    ):
+        await device.join()
+        await device.push(update(1, 0))
+        url, token = f"http://127.0.0.1:{hosted.port}", "--token=look"
+        told = json.loads(await run("status", url, token, "--json"))
+        assert told["version"] == 1, "as ever"
+        assert told["feed"]["overview"]["version"] == 1
+        assert [row["name"] for row in told["feed"]["devices"]] == ["pi-1"]
+        assert told["feed"]["events"][0]["kind"] == "joined"
+        watching = json.loads(await run("status", url, token, "--watch", "--json", until_line=True))
+        assert watching["overview"]["staleness"] == told["feed"]["overview"]["staleness"]
+        alone = json.loads(await run("status", url, token, "--device", "pi-1", "--json"))
+        assert alone["device"]["updates"] == 1
+        assert len(alone["history"]) == 1
+        assert "pi-1" in await run("status", url, token, "--device", "pi-1")
+        out = tmp_path / "figure.svg"
+        assert (await run("plot", url, token, "--out", str(out), "--against", "updates")).strip() == str(out)
+        assert "Staleness" in out.read_text()
+
+
+async def test_a_server_without_a_feed_has_no_first_state() -> None:
+    async with serving(token="secret") as server:
+        assert await first_state(FeedClient(server.url, "wrong")) is None
+
+
+async def test_a_server_that_hangs_is_told_of_as_one_that_says_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=0.05)) as http:
+            with pytest.raises(EdgeflockError, match=f"^no answer from {url}: it says nothing; does it run"):
+                await fetch(http, url, "/v1/status", "")
+
+
+async def test_a_live_server_is_watched_as_long_as_asked() -> None:
+    async with serving(*list(frames(4, 5))) as server:
+        assert (await watched(FeedClient(server.url, ""), 0)).overview.version == 0
+    async with serving() as server:
+        with pytest.raises(EdgeflockError, match="no frame from .* within 0.2 s"):
+            await watched(FeedClient(server.url, ""), 0.2)
+
+
+def test_and_no_longer() -> None:
+    class Told(FeedClient):
+        """A frame a second."""
+
+        async def frames(self) -> AsyncIterator[bytes]:
+            for frame in frames(4, 60):
+                yield encode(frame)
+                await asyncio.sleep(1)
+
+        async def history(self) -> tuple[Mark, ...]:
+            return ()
+
+    assert len(run_virtually(watched(Told("http://127.0.0.1:1", ""), 5.5)).trend) == 6
+
+
+def test_equal_runs_make_equal_figures(tmp_path: Path) -> None:
+    for name in ("a.svg", "b.svg"):
+        draw(state(14, 60), "bytes", tmp_path / name)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+    drawn = (tmp_path / "a.svg").read_text()
+    assert "bytes that the server received and sent" in drawn
+    assert all(f">{name}<" in drawn for name in ("up", "both ways", "received", "sent"))
+    assert "Accuracy: last five " in drawn
+
+
+def test_the_figure_leaves_out_what_would_flatten_it(tmp_path: Path) -> None:
+    made = state(14, 60)
+    wild = replace(made, evaluations=(made.evaluations[0]._replace(loss=9e6), *made.evaluations[1:]))
+    draw(wild, "time", tmp_path / "wild.svg")
+    drawn = (tmp_path / "wild.svg").read_text()
+    assert "1e6" not in drawn
+    assert all(f">{mark}<" in drawn for mark in ("0s", "10s", "60s")), "round"
+
+
+def test_figures_of_a_recording_or_of_nothing(tmp_path: Path) -> None:
+    done = edgeflock("plot", str(tmp_path / "nowhere"), "--out", "x.pdf", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--out x.pdf: must end in .png or .svg" in done.stderr
+    done = edgeflock("plot", "http://127.0.0.1:9", "--against", "love", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "'love' must be one of time, updates, bytes" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("plan", "complaint"),
+    [
+        (Plan(["a", "b"], ["1", "2", "3"], 1, None, [], 1, ""), "given 3 times for 2 servers"),
+        (Plan([], [], 1, None, [Path("no/such")], 1, ""), "no/such: cannot be read"),
+    ],
+)
+def test_what_cannot_be_shown(plan: Plan, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        sources(plan, None)
+
+
+def test_a_monitor_without_a_terminal_refuses_in_a_line(tmp_path: Path) -> None:
+    done = edgeflock("top", "http://127.0.0.1:9", "--record", "kept.rec", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "top needs a terminal, and standard input and standard output is none" in done.stderr
+    assert not (tmp_path / "kept.rec").exists()
+
+
+def test_each_server_has_its_token_or_all_one() -> None:
+    made = sources(Plan(["vm:1", "vm:2"], ["one", "two"], 1, None, [], 1, ""), None)
+    assert [source.name for source in made] == ["vm:1", "vm:2"]

@@ -1,0 +1,143 @@
+"""The paper's settings."""
+
+import numpy as np
+import pytest
+
+from edgeflock.papers.scadles import experiments
+from edgeflock.papers.scadles.report import TABLE_5
+from edgeflock.papers.scadles.settings import (
+    ADAPTIVE,
+    BUFFERED,
+    DDL,
+    DISTRIBUTIONS,
+    FULL,
+    INJECTED,
+    LOCAL,
+    MNIST,
+    RATES,
+    SCADLES,
+    TASKS,
+)
+from edgeflock.papers.scadles.speed_up import SPEED_UPS
+from edgeflock.shared.data.curves import curve
+from edgeflock.shared.data.rates import HIGH, LOW
+from tests.library.papers.scadles.runs import FOLDER, everything, named
+
+
+def test_streams_iterations_and_devices_are_the_paper_s() -> None:
+    rates = {"uniform(38,24)", "uniform(300,112)", "normal(64,24)", "normal(256,28)"}
+    assert set(DISTRIBUTIONS.values()) == rates
+    for one in everything(FULL):
+        if one.part == "changing":
+            continue
+        file = one.file
+        labelled = one.part.startswith(("non-IID", "injected"))
+        assert file.fleet.devices == (10 if labelled else 16)
+        assert (file.compression.indices, file.compression.values) == ("golomb", "f32")
+        assert (file.compression.balance, file.compression.feedback, file.coordination.average) == (1, 0, 0)
+        assert file.downlink.mode == "exact"
+        for kind in file.classes.values():
+            assert kind.rate in rates
+            assert (kind.spread or 0.0, kind.timing) == (0.0, "lognormal"), "all iterations take as long"
+        assert file.run.updates or file.fleet.seconds
+
+
+def test_streams_that_change_have_one_mean_and_differ_in_nothing_else() -> None:
+    parts = list(experiments.changing(FOLDER, FULL, {}))
+    random = np.random.default_rng(0)
+    for one in parts:
+        (kind,) = one.file.devices.values()
+        of = curve(kind.rate, random)
+        span = min(of.period, 60.0)
+        assert of.arrived(span) / span == pytest.approx(60)
+        assert (kind.step_ms, kind.buffer, one.file.fleet.seconds) == (200, "truncation", FULL.changing)
+        assert one.file.coordination.quorum == (8 if "quorum" in one.name else 0)
+    assert len({one.name for one in parts}) == len(parts) == 12
+
+
+def test_conventional_training_waits_for_64_samples_everywhere() -> None:
+    for one in experiments.speed_up(FOLDER, FULL, {}):
+        (kind,) = one.file.devices.values()
+        settings = one.file.coordination
+        local = one.method.name == LOCAL.name
+        assert (settings.mode, settings.base_batch) == ("rounds", 0 if local else 16 * 64)
+        assert one.file.run.local_steps == (4 if local else 1)
+        if local:
+            assert one.file.run.local_rate == settings.learning_rate
+        if one.method.name == DDL.name:
+            assert (kind.batch_min, kind.batch_max, kind.buffer) == (64, 64, "persistence")
+        else:
+            assert (kind.batch_min, kind.batch_max, kind.buffer) == (LOW, HIGH, "truncation")
+        adaptive = one.method.name == ADAPTIVE.name
+        sent = one.file.compression.select, one.file.compression.threshold
+        assert sent == ((0.1, 0.3) if adaptive else (1.0, 0.0))
+        assert kind.step_ms is not None
+        iteration = {"MNIST": 1600, "CIFAR-10": 1200}[one.part.rpartition(" ")[2]]
+        assert kind.step_ms * one.file.run.local_steps == iteration
+
+
+def test_what_grows_with_the_batch_takes_as_long_as_before_at_64() -> None:
+    for one in experiments.growing(FOLDER, FULL, {}):
+        (kind,) = one.file.devices.values()
+        assert kind.step_ms is not None
+        assert kind.step_ms + 64 * kind.sample_ms == pytest.approx(MNIST.step_ms)
+        assert 64 * kind.sample_ms / MNIST.step_ms == pytest.approx(float(one.name.partition(" ")[2]))
+
+
+def test_the_iterations_of_table_4_follow_from_equation_2() -> None:
+    """At the mean rate, the devices' Q_i = (t S - b) T + S, b = S, sum up to what the paper persisted."""
+    means = {"S1": 38, "S2": 300, "S1'": 64, "S2'": 256}
+    for (streams, model), (persisted, _, _) in BUFFERED.items():
+        (task,) = (task for task in TASKS if task.paper == model)
+        iterations = experiments.iterations_implied(streams, task)
+        rate = means[streams]
+        waiting = 16 * ((task.step_ms / 1000 * rate - rate) * iterations + rate)
+        assert waiting == pytest.approx(persisted, rel=0.01)
+
+
+def test_table_5_and_figure_9_are_complete() -> None:
+    for task in TASKS:
+        table = named(one for one in everything(FULL) if one.part == f"compression, {task.name}")
+        assert table.keys() == TABLE_5[task.name].keys()
+        for name, one in table.items():
+            ratio, delta = one.file.compression.select, one.file.compression.threshold
+            assert name == f"CR {ratio:g}, delta {delta:g}"
+        figure = named(one for one in everything(FULL) if one.part == f"non-IID, {task.name}")
+        assert list(figure) == ["IID", "one label", *(f"({a:g}, {b:g})" for a, b in INJECTED)]
+        assert [one.file.fleet.labels for one in figure.values()] == [0, 1, 1, 1, 1, 1]
+        found = [(one.file.injection.alpha, one.file.injection.beta) for one in figure.values()]
+        assert found == [(0, 0), (0, 0), *INJECTED]
+        assert all(kind.shares for one in figure.values() for kind in one.file.devices.values())
+    assert SPEED_UPS.keys() == {task.name for task in TASKS}
+
+
+def test_without_rounds_an_update_counts_by_its_samples_and_staleness() -> None:
+    found = named(experiments.asynchronous(FOLDER, FULL, {}))
+    free = [one for one in found.values() if one.method.name.startswith("async")]
+    assert len(free) == 16
+    for one in free:
+        settings = one.file.coordination
+        assert (settings.mode, settings.rule, settings.base_batch) == ("async", "adacomp", 64)
+    for streams in DISTRIBUTIONS:
+        slow = [one for name, one in found.items() if name.startswith(streams + " ") and "stragglers" in name]
+        assert len(slow) == 4
+        assert len({one.file.fleet.seconds for one in slow}) == 1
+        for one in slow:
+            times = {name: kind.step_ms for name, kind in one.file.devices.items()}
+            shares = {name: kind.share for name, kind in one.file.devices.items()}
+            assert times == {"fast": 1600, "slow": 6400}
+            assert shares == {"fast": 3, "slow": 1}
+
+
+def test_every_method_has_the_same_grid() -> None:
+    tried: dict[tuple[str, str], set[float]] = {}
+    for one in experiments.grid(FOLDER, FULL):
+        assert one.file.coordination.learning_rate == one.method.rate
+        tried.setdefault((one.part, one.name), set()).add(one.method.rate)
+    assert set(map(frozenset, tried.values())) == {frozenset(RATES)}
+    # What was tried is run again in the part it is for, at the best rate: the same run.
+    rates = {(MNIST.name, SCADLES.name, "S1"): 0.8}
+    again = named(experiments.speed_up(FOLDER, FULL, rates))["S1 ScaDLES"]
+    grid = [one for one in experiments.grid(FOLDER, FULL) if one.name == "S1 ScaDLES"]
+    assert again.part == "speed-up, MNIST"
+    assert again.file in [one.file for one in grid if one.method.rate == 0.8]
