@@ -25,11 +25,11 @@ from torch import nn
 from edgeflock.client.backends import Backend
 from edgeflock.client.data.checks import Checks
 from edgeflock.client.data.fitting import Fitting
-from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.data.records import Skipped, StreamChunk
 from edgeflock.client.data.stream_buffer import Truncation
 from edgeflock.client.data.stream_disk import Persistence
 from edgeflock.devices.emulation import config
-from edgeflock.devices.emulation.fleet import Given, Prepared, prepare, run_fleet
+from edgeflock.devices.emulation.fleet import FleetObjects, Prepared, prepare, run_fleet
 from edgeflock.papers.machine import machine
 from edgeflock.server.monitoring.listeners import Listening
 from edgeflock.shared.data.datasets import Dataset, joined
@@ -50,9 +50,11 @@ Tells = Callable[[Path], Callable[[float], Facts]]
 """(folder) -> (virtual second) -> what the device tells of itself then."""
 
 
-def digits() -> Given:
+def digits() -> FleetObjects:
     """A model of 4,810 parameters: what is found hardly depends on its size, and its steps take no time."""
-    return Given(make=lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)))
+    return FleetObjects(
+        make=lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    )
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class Cause:
     others: Mapping[str, object] = field(default_factory=dict)
     """of the others'."""
     settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    given: Callable[[], Given] = digits
+    given: Callable[[], FleetObjects] = digits
     updates: int = 900
 
 
@@ -128,7 +130,7 @@ def full_disk(folder: Path) -> Callable[[float], Facts]:
     def tell(now: float) -> Facts:
         if now > 30:
             buffer._db.execute("PRAGMA max_page_count = 1")
-        buffer.add(Chunk(np.ones((100, 64), np.float32), np.zeros(100, np.int64)), now)
+        buffer.add(StreamChunk(np.ones((100, 64), np.float32), np.zeros(100, np.int64)), now)
         fitting.came += 100
         return fitting.facts()
 
@@ -143,18 +145,18 @@ def unfit(folder: Path) -> Callable[[float], Facts]:
     def tell(now: float) -> Facts:
         x = np.ones((90, 64), np.float32)
         x[::3, 5] = np.nan
-        fitting.came += len(checks.admit(Chunk(x, np.zeros(90, np.int64)), tally))
+        fitting.came += len(checks.admit(StreamChunk(x, np.zeros(90, np.int64)), tally))
         return fitting.facts()
 
     return tell
 
 
-def regression() -> Given:
+def regression() -> FleetObjects:
     random = np.random.default_rng(5)
     x = random.normal(size=(1200, 8)).astype(np.float32)
     y = (x[:, 0] * 30 + 400).astype(np.float32)
     train, test = Dataset(x[200:], y[200:]), Dataset(x[:200], y[:200])
-    return Given(train, test, lambda: nn.Sequential(nn.Linear(8, 1), nn.Flatten(0)))
+    return FleetObjects(train, test, lambda: nn.Sequential(nn.Linear(8, 1), nn.Flatten(0)))
 
 
 BROKEN: tuple[FindingKind, ...] = ("diverged", "learning", "disagrees", "refused")

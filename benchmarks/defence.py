@@ -31,7 +31,7 @@ from benchmarks.attacks import ATTACKS, Bad, Clock, triggered
 from benchmarks.words import words_npz
 from edgeflock.client.backends import Backend
 from edgeflock.devices.emulation.config import FleetFile
-from edgeflock.devices.emulation.fleet import Given, Prepared, prepare, run_fleet
+from edgeflock.devices.emulation.fleet import FleetObjects, Prepared, prepare, run_fleet
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.monitoring.listeners import Applied, Listening
 from edgeflock.server.trusting import set_apart
@@ -199,7 +199,7 @@ def _prepared(row: Row, overrides: tuple[str, ...]) -> Prepared:
         sections.setdefault(section, {})[key] = json.loads(value)
     file = FleetFile.model_validate(sections, context=CHOICES)
     test = _test(data.uri)
-    return prepare(file, Given(test=test if row.defence == "score" else set_apart(test)[1]))
+    return prepare(file, FleetObjects(test=test if row.defence == "score" else set_apart(test)[1]))
 
 
 @cache

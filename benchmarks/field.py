@@ -34,7 +34,7 @@ import numpy as np
 from benchmarks.live import RECORDINGS, edgeflock, free_port, mosquitto, ready, server, settled, status_of
 from edgeflock.papers.machine import machine
 from edgeflock.server.identity import own_certificate
-from edgeflock.shared.data.account import Account
+from edgeflock.shared.data.account import SampleAccount
 from edgeflock.shared.data.curves import Steps
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import EdgeflockError
@@ -144,7 +144,7 @@ class Side:
         """What the clients tell by now."""
         for device, status in enumerate(await status_of(http, self.url, NAMES)):
             told = status["telemetry"]
-            if Account.of(told) is not None:
+            if SampleAccount.of(told) is not None:
                 self.told[device] = told
             if (accuracy := told.get("stream_accuracy")) is not None:
                 self.accuracies.append(accuracy)
@@ -152,7 +152,7 @@ class Side:
     async def kill_client(self, device: int) -> None:
         began = time.time()
         await self.clients[device].kill()
-        account = Account.of(self.told[device])
+        account = SampleAccount.of(self.told[device])
         if account is not None:
             self.gone[device].update(account.facts())
         self.told[device] = {}

@@ -30,7 +30,7 @@ from edgeflock.papers.machine import machine
 from edgeflock.quickstart.processes import end, start, url_of
 from edgeflock.server.descent import Parameters, Regime
 from edgeflock.server.engine.admission import admit
-from edgeflock.server.findings import Agreement
+from edgeflock.server.findings import AgreementTracker
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.protocol.frames import Finding
 from edgeflock.shared.protocol.messages import Update
@@ -125,7 +125,7 @@ def cost() -> dict[str, object]:
     for kind, make in kinds.items():
         updates = [make() for _ in range(64)]
         regime, theta = Regime("adacomp", 1e-6, 256), np.zeros(layout.size, np.float32)
-        parameters, agreement = Parameters(0, theta, regime=regime, start=0), Agreement(layout.size)
+        parameters, agreement = Parameters(0, theta, regime=regime, start=0), AgreementTracker(layout.size)
         taken: list[tuple[float, float, float]] = []
         for second in range(4000):
             version = parameters.version

@@ -24,7 +24,7 @@ from benchmarks.load import process
 from benchmarks.plain import EXACT
 from benchmarks.updates import LAYOUT
 from edgeflock.server.app import create_app, listening
-from edgeflock.server.gateway import Gateway, Place
+from edgeflock.server.gateway import Gateway, GatewayAddress
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.identity import own_certificate, server_tls
 from edgeflock.server.ledger import claimed
@@ -37,10 +37,10 @@ LOSSY = ("downlink.mode=lossy",)
 
 def _serve_gateway(ready: Connection, leader: int, directory: str, tls: bool) -> None:
     async def main() -> None:
-        place = Place(port=0)
+        place = GatewayAddress(port=0)
         if tls:
             own = own_certificate(Path(directory), "127.0.0.1")
-            place = Place(port=0, certificate=own.certificate, key=own.key)
+            place = GatewayAddress(port=0, certificate=own.certificate, key=own.key)
         one = Gateway(f"http://127.0.0.1:{leader}", "", "benchmark", place)
         async with one.serving() as port:
             await one.until(one.upstream.ready)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.data.datasets import Dataset
-from edgeflock.shared.data.recent import Recent
+from edgeflock.shared.data.recent import LaggedFeatures
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.torch_module import FlatModule
 
@@ -66,7 +66,7 @@ class Block:
 
 def turns(recording: Recording, data: Dataset, shares: Sequence[int]) -> Iterator[list[Block]]:
     """A block for each device, turn after turn; what is left at the end is less than a turn and left out."""
-    recents = [Recent(recording.window, recording.lags, classes=2) for _ in shares]
+    recents = [LaggedFeatures(recording.window, recording.lags, classes=2) for _ in shares]
     last = np.full(len(shares), -1)
     ends = np.cumsum(shares) * recording.block
     for start in range(0, len(data) - ends[-1] + 1, ends[-1]):

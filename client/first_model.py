@@ -27,7 +27,7 @@ _KEPT = 4
 _RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)")
 
 
-class Kept:
+class CachedFirstModel:
     """One first model in a folder: whole, in part, or not at all yet."""
 
     def __init__(self, directory: Path, weights: Weights, device: str) -> None:
@@ -126,7 +126,11 @@ class Kept:
 
 
 async def first_model(
-    load: Callable[[Kept], Awaitable[bool]], kept: Kept, weights: Weights, layout: Layout, compute: Compute
+    load: Callable[[CachedFirstModel], Awaitable[bool]],
+    kept: CachedFirstModel,
+    weights: Weights,
+    layout: Layout,
+    compute: Compute,
 ) -> Model | None:
     """The record of version 0 that a Welcome announces as `weights`; None: the whole model is to be pulled.
 

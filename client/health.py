@@ -55,7 +55,7 @@ Throttled = Callable[[], str | None]
 """What `vcgencmd get_throttled` prints, if there is one."""
 
 
-class Health:
+class DeviceHealth:
     """Each call tells how the device does now. Where its sensors are, is looked for once."""
 
     def __init__(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ClientIdentity:
     """Of one device at one server."""
 
     server: str
@@ -44,7 +44,7 @@ def default_place() -> Path:
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "edgeflock" / "identity.json"
 
 
-def identity_of(settings: "ClientSettings") -> tuple[Identity | None, Path]:
+def identity_of(settings: "ClientSettings") -> tuple[ClientIdentity | None, Path]:
     """(what this device joined with, if it did, where that is kept). Raises ConfigError.
 
     What is kept for all of this user counts for its own server; a file that is named must be of the server
@@ -72,9 +72,9 @@ def identity_of(settings: "ClientSettings") -> tuple[Identity | None, Path]:
     return identity, place
 
 
-def keep(identity: Identity, path: Path) -> None:
+def keep(identity: ClientIdentity, path: Path) -> None:
     """Write it for its owner's eyes only, whole or not at all. Raises ConfigError."""
-    said = {name: getattr(identity, name) for name in Identity.__match_args__}
+    said = {name: getattr(identity, name) for name in ClientIdentity.__match_args__}
     text = json.dumps({name: text_of(value) if name in _BYTES else value for name, value in said.items()})
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     try:
@@ -88,7 +88,7 @@ def keep(identity: Identity, path: Path) -> None:
         raise ConfigError(f"client.identity = {str(path)!r} cannot be written: {error.strerror}") from error
 
 
-def kept(path: Path) -> Identity:
+def kept(path: Path) -> ClientIdentity:
     """The identity in a file. Raises ConfigError if it holds none, or if others may have read it."""
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
@@ -106,7 +106,7 @@ def kept(path: Path) -> Identity:
     try:
         said: dict[str, Any] = json.loads(text)
         said |= {name: from_text(said[name]) for name in _BYTES if name in said}
-        return Identity(**said)
+        return ClientIdentity(**said)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ConfigError(
             f"client.identity = {str(path)!r} holds no identity: remove it and join anew"

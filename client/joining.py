@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from edgeflock.client.identity import Identity
+from edgeflock.client.identity import ClientIdentity
 from edgeflock.client.servers import urls_of
 from edgeflock.shared.errors import REFUSALS, ConfigError, EdgeflockError, Refused, ServerAtFault, Unavailable
 from edgeflock.shared.identity import (
@@ -37,13 +37,13 @@ _LONGEST = 1 << 14
 """Bytes of an answer."""
 
 
-async def join(server: str, token: str, name: str, *, insecure: bool = False) -> Identity:
+async def join(server: str, token: str, name: str, *, insecure: bool = False) -> ClientIdentity:
     """A new identity for `name`. Raises ConfigError, or Refused as the server does."""
     said = Token.parse(token)
     urls = urls_of(server)
     for url in urls:
         tls = tls_for(url.scheme, url.host or "", said.pin, insecure=insecure)
-    identity = Identity(
+    identity = ClientIdentity(
         ",".join(map(str, urls)), name, token, b"", b"", said.pin, said.graph, insecure=insecure
     )
     async with aiohttp.ClientSession(
@@ -58,7 +58,7 @@ async def join(server: str, token: str, name: str, *, insecure: bool = False) ->
         return await renew(http, identity, urls[-1])
 
 
-async def renew(http: aiohttp.ClientSession, identity: Identity, server: URL) -> Identity:
+async def renew(http: aiohttp.ClientSession, identity: ClientIdentity, server: URL) -> ClientIdentity:
     """The identity with another key and credential, which the server, at its URL, knows it by from its next
     session on.
 

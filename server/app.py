@@ -16,7 +16,7 @@ from edgeflock.server.background import Background
 from edgeflock.server.coordination import Push
 from edgeflock.server.doors import Doors, Terms
 from edgeflock.server.engine import Accepted
-from edgeflock.server.findings import Agreement
+from edgeflock.server.findings import AgreementTracker
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.http import actions, api, first_model, joining, metrics, page
 from edgeflock.server.http.callers import caller_behind_gateway, caller_of
@@ -47,20 +47,20 @@ from edgeflock.server.http.problem import problem
 from edgeflock.server.http.revocations import turn_out
 from edgeflock.server.http.roles import GATEWAY, SESSION, allows
 from edgeflock.server.http.watchers import Watchers
-from edgeflock.server.identity import Caller, Entry, Logins
+from edgeflock.server.identity import Caller, Logins, SessionAuthenticator
 from edgeflock.server.ledger import JournalLost, shown
 from edgeflock.server.listening import listening_on
 from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.monitoring.feed import Feed, flat_settings
 from edgeflock.server.monitoring.guarding import Guarding
-from edgeflock.server.monitoring.health import Health
+from edgeflock.server.monitoring.health import RunHealth
 from edgeflock.server.monitoring.listeners import Listeners
 from edgeflock.server.monitoring.trackers import Tracked, Trackers
 from edgeflock.server.roster import Hub, Paces, Registry, Relay, Traffic
-from edgeflock.server.sessions import GatewayLine, Gateways, Host, OwnDesk, Session, Writer
+from edgeflock.server.sessions import GatewayLine, Gateways, OwnDesk, RunHost, Session, Writer
 from edgeflock.server.standby import holding
 from edgeflock.server.training_graph.served import GraphStore
-from edgeflock.server.web import Attempts, Origins, assets
+from edgeflock.server.web import LoginAttempts, Origins, assets
 from edgeflock.shared.errors import EdgeflockError
 from edgeflock.shared.identity import names
 from edgeflock.shared.protocol.frames import Evaluation
@@ -91,7 +91,7 @@ def create_app(
     if hosted.audit is not None:
         app[AUDIT] = hosted.audit
     app[DOORS] = Doors(Terms.of(config.limits))
-    app[ASSETS], app[ATTEMPTS] = assets(), Attempts()
+    app[ASSETS], app[ATTEMPTS] = assets(), LoginAttempts()
     app[ORIGINS] = Origins.of(config.run.origins, config.run.host)
 
     if hosted.offered is not None:
@@ -134,7 +134,7 @@ def create_app(
         relay = Relay(config.injection, config.limits.samples)
         paces = Paces(config.limits)
         samples = hosted.input, hosted.described
-        host = Host(
+        host = RunHost(
             hosted.run,
             config,
             engine,
@@ -166,12 +166,12 @@ def create_app(
             hosted.details,
             lambda recovery: hub.note("warning", None, str(recovery)),
         )
-        agreement = Agreement(host.layout.parameters.size)
+        agreement = AgreementTracker(host.layout.parameters.size)
         if config.coordination.mode != ELASTIC:  # there an update is how far a device is from the model
             engine.observe = lambda push, step: agreement.observe(push.device, push.update.loss, step)
         graphs = GraphStore(config.model, hosted.make)
         seen = agreement, listeners.found, graphs.keeps_waiting
-        health = Health(host, evaluator, writer, *seen, hosted.targets)
+        health = RunHealth(host, evaluator, writer, *seen, hosted.targets)
         feed = Feed(host, evaluator, health, gateways.lines)
         watchers = Watchers(hub, feed, config.limits.watchers)
         beside: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
@@ -204,7 +204,7 @@ def create_app(
 
 
 def _tracking(
-    host: Host, hub: Hub, listeners: Listeners
+    host: RunHost, hub: Hub, listeners: Listeners
 ) -> tuple[Callable[[Evaluation | None], None], Callable[[], None]]:
     """(what is told of each evaluation, what ends the trackers)."""
     loop = asyncio.get_running_loop()
@@ -329,15 +329,19 @@ async def _gateway(request: web.Request) -> web.StreamResponse:
 
 def _admitted(
     app: web.Application, bearer: str, path: str, certificate: bytes
-) -> tuple[str, str, Entry | None]:
+) -> tuple[str, str, SessionAuthenticator | None]:
     """As of `GatewayLine`."""
     caller = caller_behind_gateway(app, bearer, path, certificate)
     return caller.role, caller.name, _entry_of(app, caller)
 
 
-def _entry_of(app: web.Application, caller: Caller) -> Entry | None:
+def _entry_of(app: web.Application, caller: Caller) -> SessionAuthenticator | None:
     """What a session of this caller has to prove."""
-    return Entry(app[REGISTER], caller, app[PIN], app.get(AUDIT)) if caller.role == "device" else None
+    return (
+        SessionAuthenticator(app[REGISTER], caller, app[PIN], app.get(AUDIT))
+        if caller.role == "device"
+        else None
+    )
 
 
 async def _end_sessions(app: web.Application) -> None:

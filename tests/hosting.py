@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.identity import Identity
+from edgeflock.client.identity import ClientIdentity
 from edgeflock.server.app import create_app, listening
 from edgeflock.server.doors import Doors
 from edgeflock.server.engine.engine import Engine
-from edgeflock.server.gateway import Gateway, Place, Shown
+from edgeflock.server.gateway import Gateway, GatewayAddress, Shown
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.hosting.line import authority_of
 from edgeflock.server.http.keys import DOORS, GATEWAYS, HEALTH, HOST, WRITER
@@ -21,7 +21,7 @@ from edgeflock.server.identity import Audit, Register, own_certificate, pin_of_f
 from edgeflock.server.ledger.claim import claimed
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.offered import OFFERED, keep_offered
-from edgeflock.server.monitoring.health import Health
+from edgeflock.server.monitoring.health import RunHealth
 from edgeflock.server.roster.hub import Hub
 from edgeflock.server.roster.registry import Registry
 from edgeflock.server.roster.relay import Relay
@@ -65,7 +65,7 @@ class Hosted:
     traffic: Traffic
     relay: Relay
     register: Register
-    health: Health
+    health: RunHealth
     gateways: Gateways
     doors: Doors
 
@@ -73,14 +73,14 @@ class Hosted:
     def url(self) -> str:
         return f"{'https' if self.register.pin else 'http'}://127.0.0.1:{self.port}"
 
-    def enrol(self, name: str) -> Identity:
+    def enrol(self, name: str) -> ClientIdentity:
         """A device that has joined."""
         token, key = self.register.create("device").text, new_key()
         words = join_words(token, self.register.pin or NO_PIN, public_of(key), name)
         joined = self.register.join(
             token, name, public_of(key), sign(key, words), self.register.pin, b"", 1000
         )
-        return Identity(self.url, name, joined.credential, key, joined.realm, self.register.pin)
+        return ClientIdentity(self.url, name, joined.credential, key, joined.realm, self.register.pin)
 
 
 @asynccontextmanager
@@ -90,15 +90,15 @@ async def gateway(
     token: str | None = None,
     tls: Path | None = None,
     leaders: str = "",
-    shown: Identity | None = None,
+    shown: ClientIdentity | None = None,
 ) -> AsyncIterator[tuple[Gateway, str]]:
     """(A gateway of `hosted`, its URL). `tls` is the directory of the run, whose key it shows; `shown` is
     what it joined with, if it has.
     """
     token = hosted.register.create("gateway", reusable=True).text if token is None else token
-    place = Place(port=0)
+    place = GatewayAddress(port=0)
     if tls is not None:
-        place = Place(port=0, certificate=tls / "certificate.pem", key=tls / "certificate-key.pem")
+        place = GatewayAddress(port=0, certificate=tls / "certificate.pem", key=tls / "certificate-key.pem")
     own = None if shown is None else Shown(shown.key, shown.certificate)
     one = Gateway(leaders or hosted.url, token, name, place, own)
     async with one.serving() as port:

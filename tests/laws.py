@@ -55,7 +55,7 @@ class ValueCoding:
     decode: Callable[[bytes, Counts], Values]
 
     @property
-    def coding(self) -> values.Coding:
+    def coding(self) -> values.ValueCoding:
         return values.CODINGS[self.name]
 
     def encode(self, numbers: Values, counts: Counts) -> bytes:

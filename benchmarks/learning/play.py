@@ -22,7 +22,7 @@ from benchmarks.learning.rivals.federation import Federation, Rival, simulate
 from benchmarks.learning.shares import SLOWER, Shares, deal
 from benchmarks.learning.tasks import TASKS, Task
 from edgeflock.devices.emulation.config import FleetFile, headcount
-from edgeflock.devices.emulation.fleet import Given, Prepared, prepare, run_fleet
+from edgeflock.devices.emulation.fleet import FleetObjects, Prepared, prepare, run_fleet
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.monitoring.listeners import Listening
 from edgeflock.shared.data.datasets import Dataset
@@ -81,7 +81,7 @@ def prepared_of(task: Task, arm: Arm, data: Data, shares: Shares, seed: int, sco
     slow class lands.
     """
     file = fleet_file(task, arm, len(shares.of), len(shares.slow))
-    given = Given(data.train, data.test, metrics={"score": score})
+    given = FleetObjects(data.train, data.test, metrics={"score": score})
     prepared = prepare(file, given)
     score.reset()
     order = places(file, shares, seed)

@@ -81,7 +81,7 @@ class OnnxBackend:
         self.name = engine()
         self._model = model
         try:
-            self._graph = steps.Step(graph, layout, memory)
+            self._graph = steps.StepGraph(graph, layout, memory)
         except BadGraph as error:
             raise BadGraph(f"the graph of {model}: {error}") from error
         if digest not in ("", self._graph.digest):
@@ -106,7 +106,7 @@ class OnnxBackend:
     def learn_to_predict(self, graph: bytes) -> None:
         """Load the `graph` of the model's evaluation, for `predictor`. Raises BadGraph."""
         try:
-            step = steps.Step(graph, self.layout, self._memory, predicts=True)
+            step = steps.StepGraph(graph, self.layout, self._memory, predicts=True)
         except BadGraph as error:
             raise BadGraph(f"the evaluation graph of {self._model}: {error}") from error
         try:
@@ -204,7 +204,7 @@ class Bound:
 class Outputs:
     """What the model returns, by a session of its evaluation graph."""
 
-    def __init__(self, session: onnxruntime.InferenceSession, layout: Layout, step: steps.Step) -> None:
+    def __init__(self, session: onnxruntime.InferenceSession, layout: Layout, step: steps.StepGraph) -> None:
         """`step` is the graph of the session, which is weighed for each number of samples."""
         self._session, self._step = session, step
         wanted = {node.name: node for node in session.get_inputs()}

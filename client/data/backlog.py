@@ -14,7 +14,7 @@ from edgeflock.client.backends import Backend
 from edgeflock.client.data.batcher import Batch, NothingFit, StreamOver
 from edgeflock.client.data.checks import Checks
 from edgeflock.client.data.fitting import Fitting
-from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.data.records import Skipped, StreamChunk
 from edgeflock.client.data.scaling import Scaling
 from edgeflock.client.data.stream_buffer import Truncation
 from edgeflock.shared.protocol.messages import Facts, Welcome
@@ -30,7 +30,7 @@ class Backlog:
 
     def __init__(
         self,
-        source: AsyncGenerator[Chunk, None],
+        source: AsyncGenerator[StreamChunk, None],
         tally: Skipped,
         low: int,
         checks: Checks | None = None,

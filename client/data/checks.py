@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.client.data.quarantine import of_sample
-from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.data.records import Skipped, StreamChunk
 from edgeflock.shared.data.samples import IGNORED
 from edgeflock.shared.data.texts import are_codes
 from edgeflock.shared.errors import ConfigError
@@ -104,7 +104,7 @@ class Checks:
         known = (self._said, self.agreed.shape, self._settled)
         return next((shape for shape in known if shape is not None), None)
 
-    def admit(self, chunk: Chunk, tally: Skipped) -> Chunk:
+    def admit(self, chunk: StreamChunk, tally: Skipped) -> StreamChunk:
         """The good samples of `chunk`; the others are set aside."""
         if len(chunk) == 0:
             return chunk
@@ -133,10 +133,15 @@ class Checks:
             self._settled, self._target_shape, self._targets = *shapes, wanted
         admitted = chunk.where(good)
         targets = admitted.y.astype(np.int64) if wanted == "classes" else admitted.y.astype(np.float32)
-        return Chunk(admitted.x, targets, admitted.keys)
+        return StreamChunk(admitted.x, targets, admitted.keys)
 
     def _within(
-        self, chunk: Chunk, name: str, numbers: NDArray[np.generic], good: NDArray[np.bool_], tally: Skipped
+        self,
+        chunk: StreamChunk,
+        name: str,
+        numbers: NDArray[np.generic],
+        good: NDArray[np.bool_],
+        tally: Skipped,
     ) -> NDArray[np.bool_]:
         """Whether the numbers of each sample are within range; the `good` ones that are not are set aside."""
         if name == "x" and numbers.ndim == 2 and numbers.dtype == np.float32:
@@ -150,7 +155,7 @@ class Checks:
         return within
 
 
-def set_aside(chunk: Chunk, which: NDArray[np.bool_], kind: str, detail: str, tally: Skipped) -> None:
+def set_aside(chunk: StreamChunk, which: NDArray[np.bool_], kind: str, detail: str, tally: Skipped) -> None:
     """Count those samples of `chunk`, and show the quarantine the first few of them."""
     where = np.flatnonzero(which)
     if where.size:

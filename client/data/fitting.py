@@ -9,11 +9,11 @@ from edgeflock.client.data.batcher import Batch, warn_of_held_out
 from edgeflock.client.data.checks import Checks, set_aside
 from edgeflock.client.data.classes import Classes
 from edgeflock.client.data.prequential import Prequential
-from edgeflock.client.data.records import OVERRUN, Chunk, Progress, Skipped
+from edgeflock.client.data.records import OVERRUN, Skipped, SourceProgress, StreamChunk
 from edgeflock.client.data.scaling import Units
 from edgeflock.client.data.stream_buffer import Buffer
-from edgeflock.client.data.told import Told
-from edgeflock.shared.data.account import Account
+from edgeflock.client.data.told import SampleDescription
+from edgeflock.shared.data.account import SampleAccount
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Overlap
 from edgeflock.shared.protocol.messages import Facts, Welcome
@@ -42,7 +42,7 @@ class Fitting:
         before.
         """
         self._classes: Classes | None = None
-        self._told: Told | None = None
+        self._told: SampleDescription | None = None
         self._overlap: Overlap | None = None
         self._held_out = 0
         """Rows of the server's held-out data that came, as far as is told."""
@@ -61,16 +61,16 @@ class Fitting:
         """From now on samples are set aside whose shape is not the run's, or whose classes `backend` does not
         take; and they are in the run's units, if it has some."""
         self._checks.agreed.take(welcome)
-        self._told = Told(welcome.data or Description())
+        self._told = SampleDescription(welcome.data or Description())
         self._overlap = None if welcome.held_out is None else Overlap(welcome.run, welcome.held_out)
         if welcome.data is not None and welcome.data.means:
             self._scaling, self._advised = None, True
         self._classes = Classes(backend)
 
-    def fit(self, batch: Batch) -> Chunk:
+    def fit(self, batch: Batch) -> StreamChunk:
         """The samples of `batch` that can be trained on. Raises ConfigError if the backend never took any."""
         x, y = batch
-        fit = self._checks.admit(Chunk(x, y), self._spoilt)  # type: ignore[arg-type]  # as they went in
+        fit = self._checks.admit(StreamChunk(x, y), self._spoilt)  # type: ignore[arg-type]  # as they went in
         if self._told is not None and len(fit):
             fit = self._told.taken(fit, self._spoilt)
         if self._classes is not None and len(fit) and fit.y.dtype.kind == "i":
@@ -81,7 +81,7 @@ class Fitting:
         self._compare(fit)
         return fit if self._scaling is None or not len(fit) else self._scaled(fit, self._scaling)
 
-    def _compare(self, fit: Chunk) -> None:
+    def _compare(self, fit: StreamChunk) -> None:
         """Say so if they are rows that the server evaluates on: once, and the number to the server."""
         if self._overlap is None or not len(fit):
             return
@@ -90,12 +90,12 @@ class Fitting:
             warn_of_held_out("client.data", found)
         self._held_out = max(self._held_out, found)
 
-    def _scaled(self, fit: Chunk, scaling: Units) -> Chunk:
+    def _scaled(self, fit: StreamChunk, scaling: Units) -> StreamChunk:
         """What comes again is not learnt again: a server that is away for long makes no sample usual."""
         scaling.learn(fit.x[self._again :])
         self._learnt += len(fit)
         self._again = max(0, self._again - len(fit))
-        return Chunk(scaling.scaled(fit.x), fit.y, fit.keys)
+        return StreamChunk(scaling.scaled(fit.x), fit.y, fit.keys)
 
     def _advise(self) -> None:
         """Say once if the inputs look as if they need scaling."""
@@ -127,15 +127,15 @@ class Fitting:
         seldom = {name: count for name, count in seldom.items() if count}
         return {**self.account().facts(), **self.prequential.facts(), **seldom}
 
-    def progress(self) -> Progress:
+    def progress(self) -> SourceProgress:
         """How far the samples are."""
         left = 0 if self._buffer.keeps else len(self._buffer) + self.taken
-        return Progress(self.came, self.came - left)
+        return SourceProgress(self.came, self.came - left)
 
-    def account(self) -> Account:
+    def account(self) -> SampleAccount:
         """What became of every sample until now."""
         overrun = self._tally.counts.get(OVERRUN, 0)
-        return Account(
+        return SampleAccount(
             came=self.came + self._tally.total,
             trained=self._trained,
             drops=self._buffer.drops + overrun,

@@ -8,7 +8,7 @@ with x and one with y, make one sample, once both are there. What waits for its 
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from edgeflock.client.data.messages import Record
+from edgeflock.client.data.messages import SampleMessage
 from edgeflock.client.data.records import Broken, Skipped
 
 JOIN_BYTES = 1 << 24
@@ -25,7 +25,7 @@ class Joining:
         """`seconds` is how long a half waits. 0: halves are refused at once."""
         self._seconds = seconds
         self._tally = tally
-        self._halves: OrderedDict[str, tuple[float, Record]] = OrderedDict()
+        self._halves: OrderedDict[str, tuple[float, SampleMessage]] = OrderedDict()
         """Oldest first, each with when it came."""
         self.octets = 0
         """What waits takes so many."""
@@ -34,7 +34,7 @@ class Joining:
         """Halves that wait."""
         return len(self._halves)
 
-    def whole(self, records: Iterable[Record], now: float) -> list[Record]:
+    def whole(self, records: Iterable[SampleMessage], now: float) -> list[SampleMessage]:
         """Those of `records` that are whole, or became so with what waited. `now` is in seconds."""
         whole = []
         for record in records:
@@ -48,7 +48,7 @@ class Joining:
         self._give_up(now)
         return whole
 
-    def _joined(self, record: Record, now: float) -> Record | None:
+    def _joined(self, record: SampleMessage, now: float) -> SampleMessage | None:
         if record.x is not None and record.y is not None:
             return record
         if not self._seconds or record.key is None or (record.x is None and record.y is None):
@@ -58,9 +58,9 @@ class Joining:
         before = self._pop(record.key)
         if before is not None:
             if before.x is None and record.x is not None:
-                return Record(record.x, before.y, record.key)
+                return SampleMessage(record.x, before.y, record.key)
             if before.y is None and record.y is not None:
-                return Record(before.x, record.y, record.key)
+                return SampleMessage(before.x, record.y, record.key)
             self._tally.add("of a key in use", f"{record.key}: the same half came twice")
         self._halves[record.key] = (now, record)
         self.octets += _octets(record)
@@ -75,12 +75,12 @@ class Joining:
             self._tally.add(f"without its {missing}", f"{key}: it did not come in time, or too many wait")
             self._pop(key)
 
-    def _pop(self, key: str) -> Record | None:
+    def _pop(self, key: str) -> SampleMessage | None:
         _, record = self._halves.pop(key, (0.0, None))
         if record is not None:
             self.octets -= _octets(record)
         return record
 
 
-def _octets(record: Record) -> int:
+def _octets(record: SampleMessage) -> int:
     return OVERHEAD + sum(half.nbytes for half in (record.x, record.y) if half is not None)

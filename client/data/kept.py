@@ -19,7 +19,7 @@ from edgeflock.shared.protocol.messages import Welcome
 log = logging.getLogger(__name__)
 
 
-class Kept(Shuffled):
+class RawBatches(Shuffled):
     """Batches of `raw`, once a run has begun: columns, units and classes are those of its Welcome."""
 
     def __init__(self, raw: Raw, random: np.random.Generator) -> None:

@@ -3,7 +3,7 @@
 from edgeflock.client.data.records import RECORD_BYTES, Skipped
 
 
-class Lines:
+class LineReader:
     """A line ends with \\n or \\r\\n, which is not part of it, and has RECORD_BYTES at most."""
 
     def __init__(self, tally: Skipped, at: int = 0) -> None:

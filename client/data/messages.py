@@ -38,15 +38,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.data.records import RECORD_BYTES, Broken, Chunk
+from edgeflock.client.data.records import RECORD_BYTES, Broken, StreamChunk
 from edgeflock.shared.data.texts import coded, is_missing
 from edgeflock.shared.errors import Malformed
-from edgeflock.shared.protocol.bounded import Bounds, unpacked
+from edgeflock.shared.protocol.bounded import AllocationLimits, unpacked
 
 KEY_LENGTH = 200
 """The longest key, in characters."""
 
-_BOUNDS = Bounds(containers=1 << 14, array=RECORD_BYTES, map=1 << 10, text=RECORD_BYTES)
+_BOUNDS = AllocationLimits(containers=1 << 14, array=RECORD_BYTES, map=1 << 10, text=RECORD_BYTES)
 """Of nested lists few are more than a row of an image."""
 
 LACKING = "incomplete"
@@ -56,7 +56,7 @@ Target = NDArray[np.int64] | NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class SampleMessage:
     """What a message says of a sample, without the axis of samples."""
 
     x: NDArray[np.float32] | None
@@ -66,7 +66,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Fields:
+class FieldPaths:
     """Where in a message things are."""
 
     x: tuple[str, ...] = ("x",)
@@ -76,7 +76,7 @@ class Fields:
     missing: str = "drop"
     """Of a message that lacks some of x: one of texts.POLICIES."""
 
-    def read(self, message: Mapping[str, Any]) -> Record:
+    def read(self, message: Mapping[str, Any]) -> SampleMessage:
         """What a message says. Raises Broken if that is of no use."""
         found = [_there(at(message, name)) for name in self.x]
         lacking = [name for name, value in zip(self.x, found, strict=True) if value is None]
@@ -89,7 +89,7 @@ class Fields:
                 "the run's means in their place",
             )
         y = at(message, self.y)
-        return Record(
+        return SampleMessage(
             _numbers(found, self.x, message.get("shape") if self.x == ("x",) else None) if found else None,
             None if y is None else self._target(y),
             _key(at(message, self.key)),
@@ -103,7 +103,7 @@ class Fields:
         return _target(_array(y, self.y))
 
 
-def decode(message: bytes, fields: Fields) -> Record:
+def decode(message: bytes, fields: FieldPaths) -> SampleMessage:
     """What the bytes of a message say. Raises Broken."""
     if len(message) > RECORD_BYTES:
         raise Broken("too large", f"{len(message)} bytes; at most {RECORD_BYTES} are taken")
@@ -116,18 +116,18 @@ def decode(message: bytes, fields: Fields) -> Record:
     return fields.read(said)
 
 
-def gathered(records: Iterable[Record]) -> list[Chunk]:
+def gathered(records: Iterable[SampleMessage]) -> list[StreamChunk]:
     """Whole records as chunks, in their order: neighbours of one kind in one chunk."""
     chunks = []
     for _, group in groupby(records, key=_kind):
         alike = list(group)
         x = np.stack([record.x for record in alike if record.x is not None])
         y = np.stack([record.y for record in alike if record.y is not None])
-        chunks.append(Chunk(x, _target(y), tuple(record.key for record in alike)))
+        chunks.append(StreamChunk(x, _target(y), tuple(record.key for record in alike)))
     return chunks
 
 
-def _kind(record: Record) -> tuple[object, ...]:
+def _kind(record: SampleMessage) -> tuple[object, ...]:
     assert record.x is not None
     assert record.y is not None
     return record.x.shape, record.y.shape, record.y.dtype.kind
@@ -161,7 +161,7 @@ def _key(value: Any) -> str | None:
 
 
 def _numbers(values: list[Any], names: tuple[str, ...], shape: Any) -> NDArray[np.float32]:
-    if names != Fields().x:
+    if names != FieldPaths().x:
         values = [_coded(value) for value in values]
     arrays = [_array(value, name, octets=True) for value, name in zip(values, names, strict=True)]
     joined = arrays[0] if len(arrays) == 1 else np.concatenate([array.ravel() for array in arrays])

@@ -12,7 +12,7 @@ import numpy as np
 
 from edgeflock.client.data.batcher import Batches
 from edgeflock.client.data.checks import Agreed
-from edgeflock.client.data.kept import Kept
+from edgeflock.client.data.kept import RawBatches
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.own import is_own
 from edgeflock.shared.environments import is_environment, open_environment
@@ -46,7 +46,7 @@ async def batches_of(
             raise ConfigError(
                 f"client.scale is for streams; client.data = {settings.data} is stored, so scale it there"
             )
-        yield Kept(datasets.read(settings.data, "train"), np.random.default_rng(seed))
+        yield RawBatches(datasets.read(settings.data, "train"), np.random.default_rng(seed))
         return
     if settings.batch_min > settings.batch_max:
         raise ConfigError(
@@ -55,13 +55,13 @@ async def batches_of(
     # Stored data need nothing of this.
     from edgeflock.client.data.backlog import Backlog
     from edgeflock.client.data.checks import Checks
-    from edgeflock.client.data.quarantine import Quarantine
+    from edgeflock.client.data.quarantine import QuarantineFile
     from edgeflock.client.data.records import Skipped
     from edgeflock.client.data.scaling import Scaling
     from edgeflock.client.data.sources import open_source, waits
     from edgeflock.client.data.stream_batches import StreamBatches
 
-    tally = Skipped(Quarantine(_quarantine(settings)))
+    tally = Skipped(QuarantineFile(_quarantine(settings)))
     agreed = agreed or Agreed()
     source = open_source(settings.data, tally, seed, settings.range, agreed, function)
     checks = Checks(most=settings.range, agreed=agreed)

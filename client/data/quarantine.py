@@ -35,7 +35,7 @@ _NUMBERS = 32
 """numbers of a sample that are kept."""
 
 
-class Quarantine:
+class QuarantineFile:
     """Writes the file; nothing is there before the first line."""
 
     def __init__(self, path: Path, now: Callable[[], float] = time.time) -> None:

@@ -7,21 +7,21 @@ from itertools import chain, repeat
 from typing import Any
 
 from edgeflock.client.data.joining import Joining
-from edgeflock.client.data.messages import LACKING, Fields, Record, decode, gathered
+from edgeflock.client.data.messages import LACKING, FieldPaths, SampleMessage, decode, gathered
 from edgeflock.client.data.quarantine import RECORD_SHOWN, of_message
-from edgeflock.client.data.records import Broken, Chunk, Skipped
+from edgeflock.client.data.records import Broken, Skipped, StreamChunk
 from edgeflock.client.data.uri import Uri
 
 OPTIONS = ("x", "y", "key", "names", "join", "missing")
 
 
-class Reader:
+class MessageReader:
     """Messages in, samples out; what is broken is counted."""
 
     def __init__(self, uri: Uri, tally: Skipped, now: Callable[[], float] = time.monotonic) -> None:
         """Of `uri` it knows OPTIONS. Raises ConfigError."""
-        usual, options = Fields(), uri.options
-        self.fields = Fields(
+        usual, options = FieldPaths(), uri.options
+        self.fields = FieldPaths(
             _names(uri, "x") or usual.x,
             options.get("y") or usual.y,
             options.get("key") or usual.key,
@@ -37,7 +37,7 @@ class Reader:
         self,
         messages: Iterable[tuple[bytes | Mapping[str, Any], str | None]],
         places: Iterable[str] = (),
-    ) -> list[Chunk]:
+    ) -> list[StreamChunk]:
         """The samples of `messages` that are whole by now, in their order. Each message has beside it what
         names it at its source, which counts if it brings no key of its own. `places` are what a person finds
         them by. Raises ConfigError if one lacks a value, and missing=error.
@@ -54,7 +54,7 @@ class Reader:
                 self._tally.add(broken.kind, f"{where}{broken.detail}", records=[said])
         return gathered(self._joining.whole(records, self._now()))
 
-    def _record(self, message: bytes | Mapping[str, Any], name: str | None) -> Record:
+    def _record(self, message: bytes | Mapping[str, Any], name: str | None) -> SampleMessage:
         said = decode(message, self.fields) if isinstance(message, bytes) else self.fields.read(message)
         # A half has no partner under a name that only its source gave it.
         whole = said.x is not None and said.y is not None

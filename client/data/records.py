@@ -8,22 +8,22 @@ from itertools import compress, islice
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.data.quarantine import LINES, Quarantine
+from edgeflock.client.data.quarantine import LINES, QuarantineFile
 from edgeflock.shared.data.datasets import Dataset
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk(Dataset):
+class StreamChunk(Dataset):
     """Samples that arrived together, oldest first: x float32 [n, ...], y [n] int64 or float32."""
 
     keys: tuple[str | None, ...] = ()
     """What names each of them: whoever sees a key again sees the same sample. (): nothing does."""
 
-    def where(self, flags: NDArray[np.bool_]) -> "Chunk":
+    def where(self, flags: NDArray[np.bool_]) -> "StreamChunk":
         """The samples whose flag is set."""
-        return Chunk(self.x[flags], self.y[flags], tuple(compress(self.keys, flags)))
+        return StreamChunk(self.x[flags], self.y[flags], tuple(compress(self.keys, flags)))
 
 
 OVERRUN = "overrun"
@@ -43,7 +43,7 @@ class Broken(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class SourceProgress:
     """Of the samples of a source, in their order."""
 
     came: int = 0
@@ -57,10 +57,10 @@ class Progress:
 class Skipped:
     """Counts what was skipped, logs the first of each kind, and shows the quarantine some of it."""
 
-    def __init__(self, quarantine: Quarantine | None = None) -> None:
+    def __init__(self, quarantine: QuarantineFile | None = None) -> None:
         self.counts: dict[str, int] = {}
         self.quarantine = quarantine
-        self.progress: Callable[[], Progress] = Progress
+        self.progress: Callable[[], SourceProgress] = SourceProgress
         """How far the samples are that the source has handed on, for sources that can ask for them again."""
 
     @property

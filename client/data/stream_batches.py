@@ -22,10 +22,10 @@ from edgeflock.client.backends import Backend
 from edgeflock.client.data.batcher import Batch, NothingFit, StreamOver
 from edgeflock.client.data.checks import Checks
 from edgeflock.client.data.fitting import Fitting
-from edgeflock.client.data.records import Chunk, Progress, Skipped
+from edgeflock.client.data.records import Skipped, SourceProgress, StreamChunk
 from edgeflock.client.data.scaling import Scaling
 from edgeflock.client.data.stream_buffer import Buffer
-from edgeflock.shared.data.account import Account
+from edgeflock.shared.data.account import SampleAccount
 from edgeflock.shared.data.rates import HIGH, LOW, RateEstimator, batch_size
 from edgeflock.shared.protocol.messages import Facts, Welcome
 
@@ -58,7 +58,7 @@ class StreamBatches:
 
     def __init__(
         self,
-        source: AsyncGenerator[Chunk, None],
+        source: AsyncGenerator[StreamChunk, None],
         buffer: Buffer,
         tally: Skipped,
         low: int = LOW,
@@ -198,12 +198,12 @@ class StreamBatches:
                 **self._fitting.facts(),
             }
 
-    def account(self) -> Account:
+    def account(self) -> SampleAccount:
         """What became of every sample until now."""
         with self._lock:
             return self._fitting.account()
 
-    def _progress(self) -> Progress:
+    def _progress(self) -> SourceProgress:
         with self._lock:
             return self._fitting.progress()
 
@@ -223,7 +223,7 @@ class StreamBatches:
         pause = WAIT - self._buffer.age(self._time())
         return pause if pause > _CLOSE else 0.0
 
-    def _split(self, chunk: Chunk) -> None:
+    def _split(self, chunk: StreamChunk) -> None:
         """Share `chunk` evenly by the steps to come."""
         starts = np.linspace(0, len(chunk), min(self._steps, len(chunk)) + 1).round().astype(int)
         shares: list[Batch] = [(chunk.x[i:j], chunk.y[i:j]) for i, j in pairwise(starts)]

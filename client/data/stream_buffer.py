@@ -19,7 +19,7 @@ from typing import Protocol
 import numpy as np
 
 from edgeflock.client.data.batcher import Batch
-from edgeflock.client.data.records import Chunk
+from edgeflock.client.data.records import StreamChunk
 
 KEYS = 100_000
 """The last ones that a buffer remembers: a broker sends again what it sent lately."""
@@ -39,7 +39,7 @@ class Buffer(Protocol):
         """Samples that wait."""
         ...
 
-    def add(self, chunk: Chunk, now: float) -> None: ...
+    def add(self, chunk: StreamChunk, now: float) -> None: ...
 
     def take(self, count: int, now: float) -> Batch:
         """The oldest `count`, or all if there are fewer, as far as they are alike. There must be one."""
@@ -68,7 +68,7 @@ class Buffer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    chunk: Chunk
+    chunk: StreamChunk
     arrived: float
 
 
@@ -98,7 +98,7 @@ class Truncation:
     def __len__(self) -> int:
         return self._count
 
-    def add(self, chunk: Chunk, now: float) -> None:
+    def add(self, chunk: StreamChunk, now: float) -> None:
         chunk, again = fresh(chunk, self._is_new)
         self.duplicates += again
         if not len(chunk):
@@ -108,7 +108,7 @@ class Truncation:
         fitting = max(1, self._quota // max(1, octets(chunk) // max(1, len(chunk))))
         if len(chunk) > fitting:  # copied, so that the rest of it is let go
             self.drops += len(chunk) - fitting
-            chunk = Chunk(chunk.x[-fitting:].copy(), chunk.y[-fitting:].copy())
+            chunk = StreamChunk(chunk.x[-fitting:].copy(), chunk.y[-fitting:].copy())
         self._put(_Held(chunk, now))
         while self._octets > self._quota:
             self.drops += len(self._first(len(self._held[0].chunk)).chunk)
@@ -173,7 +173,7 @@ class Truncation:
         return held
 
 
-def fresh(chunk: Chunk, is_new: Callable[[str], bool]) -> tuple[Chunk, int]:
+def fresh(chunk: StreamChunk, is_new: Callable[[str], bool]) -> tuple[StreamChunk, int]:
     """(the samples of `chunk` that no key names or a new one, how many the others are)."""
     if not any(key is not None for key in chunk.keys):
         return chunk, 0
@@ -181,19 +181,19 @@ def fresh(chunk: Chunk, is_new: Callable[[str], bool]) -> tuple[Chunk, int]:
     return (chunk, 0) if flags.all() else (chunk.where(flags), int((~flags).sum()))
 
 
-def octets(chunk: Chunk) -> int:
+def octets(chunk: StreamChunk) -> int:
     octets: int = chunk.x.nbytes + chunk.y.nbytes
     return octets
 
 
-def alike(one: Chunk, other: Chunk) -> bool:
+def alike(one: StreamChunk, other: StreamChunk) -> bool:
     """Whether their samples can be in one batch: the first that came may have a shape of their own."""
     return all(a.shape[1:] == b.shape[1:] for a, b in ((one.x, other.x), (one.y, other.y)))
 
 
-def slice_of(chunk: Chunk, first: int, last: int) -> Chunk:
-    return Chunk(chunk.x[first:last], chunk.y[first:last])
+def slice_of(chunk: StreamChunk, first: int, last: int) -> StreamChunk:
+    return StreamChunk(chunk.x[first:last], chunk.y[first:last])
 
 
-def joined(chunks: list[Chunk]) -> Batch:
+def joined(chunks: list[StreamChunk]) -> Batch:
     return np.concatenate([chunk.x for chunk in chunks]), np.concatenate([chunk.y for chunk in chunks])

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from edgeflock.client.data.batcher import Batch
-from edgeflock.client.data.records import Chunk
+from edgeflock.client.data.records import StreamChunk
 from edgeflock.client.data.stream_buffer import KEYS, fresh, joined, octets, slice_of
 from edgeflock.shared.errors import ConfigError
 
@@ -82,7 +82,7 @@ class Persistence:
     def __len__(self) -> int:
         return self._count
 
-    def add(self, chunk: Chunk, now: float) -> None:
+    def add(self, chunk: StreamChunk, now: float) -> None:
         """Raises ConfigError if the disk fails but is not full."""
         if len(chunk) == 0:
             return
@@ -101,7 +101,7 @@ class Persistence:
             self.drops += len(chunk)
             self.unwritten += len(chunk)
 
-    def _insert(self, piece: Chunk, kind: int, now: float) -> None:
+    def _insert(self, piece: StreamChunk, kind: int, now: float) -> None:
         size = octets(piece) + _ROW_COST
         self._make_room(size)
         x, y = piece.x.astype("<f4").tobytes(), piece.y.astype(piece.y.dtype.newbyteorder("<")).tobytes()
@@ -113,7 +113,7 @@ class Persistence:
         self._count += len(piece)
 
     def take(self, count: int, now: float) -> Batch:
-        taken: list[Chunk] = []
+        taken: list[StreamChunk] = []
         rows = self._db.execute(
             "SELECT samples.id, count, used, shape, target_shape, target, x, y "
             "FROM samples JOIN kinds ON kinds.id = kind WHERE samples.id >= ? ORDER BY samples.id",
@@ -186,7 +186,7 @@ class Persistence:
         self._db.execute("DELETE FROM keys WHERE id <= ?", (added.lastrowid - KEYS,))
         return True
 
-    def _number(self, chunk: Chunk) -> int:
+    def _number(self, chunk: StreamChunk) -> int:
         """Of the kind of these samples; said once if the file holds others from before."""
         shapes = (json.dumps(chunk.x.shape[1:]), json.dumps(chunk.y.shape[1:]))
         kind = (*shapes, str(chunk.y.dtype))
@@ -250,10 +250,10 @@ class Persistence:
         return int(total)
 
 
-def _chunk(count: int, kind: Kind, x: bytes, y: bytes) -> Chunk:
+def _chunk(count: int, kind: Kind, x: bytes, y: bytes) -> StreamChunk:
     shape, target_shape, target = kind
     targets = np.frombuffer(y, np.dtype(target).newbyteorder("<")).astype(target)
     samples = np.frombuffer(x, "<f4").astype(np.float32)
-    return Chunk(
+    return StreamChunk(
         samples.reshape(count, *json.loads(shape)), targets.reshape(count, *json.loads(target_shape))
     )

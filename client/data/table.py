@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from edgeflock.client.data.reading import OPTIONS, Reader
-from edgeflock.client.data.records import Broken, Chunk, Skipped
+from edgeflock.client.data.reading import OPTIONS, MessageReader
+from edgeflock.client.data.records import Broken, Skipped, StreamChunk
 from edgeflock.client.data.uri import Uri
 
 TEXT_OPTIONS = (*OPTIONS, "format", "sep", "decimal")
@@ -28,14 +28,14 @@ class Text:
         self._uri = uri
         self._tally = tally
         self._format = uri.one_of("format", "", "csv", "json")
-        self._reader = Reader(uri, tally)
+        self._reader = MessageReader(uri, tally)
         self._separator = {"": ",", "tab": "\t"}.get(uri.options.get("sep", ""), uri.options.get("sep", ""))
         if len(self._separator) != 1:
             raise uri.wrong(f"sep={self._separator} must be one character, or tab")
         self._comma = uri.one_of("decimal", "point", "comma") == "comma"
         self._columns: list[str] = []
 
-    def chunks(self, lines: list[tuple[int, int, bytes]], name: str) -> list[Chunk]:
+    def chunks(self, lines: list[tuple[int, int, bytes]], name: str) -> list[StreamChunk]:
         """`lines` are as Lines.feed returns them, of a file that is called `name`; "": of none, in which
         nothing can be found again.
         """

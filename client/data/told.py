@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.client.data.checks import set_aside
-from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.data.records import Skipped, StreamChunk
 from edgeflock.shared.data.columns import features
 from edgeflock.shared.data.fitting import scaled_targets
 from edgeflock.shared.data.texts import ABSENT, are_codes, check_codes, places_of
@@ -15,7 +15,7 @@ from edgeflock.shared.model.description import Description
 log = logging.getLogger(__name__)
 
 
-class Told:
+class SampleDescription:
     """What a run tells its devices of samples."""
 
     def __init__(self, described: Description) -> None:
@@ -25,7 +25,7 @@ class Told:
         for column, names in zip(described.columns, described.categories, strict=False):
             check_codes(column, names)
 
-    def taken(self, chunk: Chunk, tally: Skipped) -> Chunk:
+    def taken(self, chunk: StreamChunk, tally: Skipped) -> StreamChunk:
         """x [n, columns] with codes of texts as models get it, and y in the run's units. Samples with a text,
         or without a number, for which the run has none, are set aside.
         """
@@ -50,7 +50,7 @@ class Told:
         y = chunk.y
         if described.numbers:
             y = scaled_targets(y, described)
-        return Chunk(x, y, chunk.keys)
+        return StreamChunk(x, y, chunk.keys)
 
     def _in_units(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
         described, places = self._described, {}

@@ -18,13 +18,13 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from numpy.typing import NDArray
 
 from edgeflock.client.training.encoding import LocalSteps, encode_update
-from edgeflock.client.training.selector import Memory, select, take_back
+from edgeflock.client.training.selector import SelectionMemory, select, take_back
 from edgeflock.shared.errors import ConfigError, Diverged
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.flower import CONFIG_KEY, REFUSED_KEY, STYPE, flatten
 from edgeflock.shared.protocol.messages import Update, Welcome
-from edgeflock.shared.selection.adaptive import Norms
+from edgeflock.shared.selection.adaptive import NormAverages
 from edgeflock.shared.selection.feedback import HORIZON
 
 _ARRAYS, _FACTS = "edgeflock.arrays", "edgeflock.facts"
@@ -83,7 +83,7 @@ def _encode(
     layout: Layout,
     welcome: Welcome,
     theta: NDArray[np.float32],
-    memory: Memory,
+    memory: SelectionMemory,
     state: RecordDict,
 ) -> Update:
     """Select and encode, as a device's trainer does; what there is to remember goes into `state`.
@@ -100,7 +100,7 @@ def _encode(
     return replace(update, pull=False)
 
 
-def _keep(state: RecordDict, welcome: Welcome, memory: Memory) -> None:
+def _keep(state: RecordDict, welcome: Welcome, memory: SelectionMemory) -> None:
     """For the next message: only that shows whether the update arrived."""
     facts = ConfigRecord({"run": welcome.run, "sequence": welcome.sequence + 1, "whole": memory.sent is None})
     if memory.norms is not None:
@@ -112,23 +112,23 @@ def _keep(state: RecordDict, welcome: Welcome, memory: Memory) -> None:
     state[_ARRAYS], state[_FACTS] = arrays, facts
 
 
-def _last(state: RecordDict, welcome: Welcome, layout: Layout, *, refused: bool) -> Memory:
+def _last(state: RecordDict, welcome: Welcome, layout: Layout, *, refused: bool) -> SelectionMemory:
     """What `_keep` kept of this run, its update taken back if the run has not accepted it; nothing if that
     was `refused` for what it held.
     """
     facts, arrays = state.get(_FACTS), state.get(_ARRAYS)
     if not isinstance(facts, ConfigRecord) or facts["run"] != welcome.run:
-        return Memory()
+        return SelectionMemory()
     lost = welcome.sequence < int(str(facts["sequence"]))
     if lost and refused:
-        return Memory()
+        return SelectionMemory()
     averages = facts.get("norms")
-    norms = Norms(*(float(n) for n in averages)) if isinstance(averages, list) else None
+    norms = NormAverages(*(float(n) for n in averages)) if isinstance(averages, list) else None
     if not isinstance(arrays, ArrayRecord) or "corrected" not in arrays:
-        return Memory(norms=norms)
+        return SelectionMemory(norms=norms)
     corrected = np.asarray(arrays["corrected"].numpy(), np.float32)
     if corrected.size != layout.size:
-        return Memory(norms=norms)
+        return SelectionMemory(norms=norms)
     sent = None if facts["whole"] else np.asarray(arrays["sent"].numpy(), np.int64)
-    memory = Memory(corrected, sent, norms, welcome.sequence * HORIZON)
+    memory = SelectionMemory(corrected, sent, norms, welcome.sequence * HORIZON)
     return take_back(memory) if lost else memory

@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 
-from edgeflock.client.neighbour.reasons import Judge, Reason, Rules, Seen
+from edgeflock.client.neighbour.reasons import MachineState, Reason, RestRules, Rules
 from edgeflock.client.neighbour.sensors import Sensors
 from edgeflock.shared.protocol.messages import Facts
 
@@ -19,13 +19,13 @@ class Pausing:
     """Of one device."""
 
     def __init__(
-        self, rules: Rules, see: Callable[[float], Seen] | None = None, *, says_why: bool = True
+        self, rules: Rules, see: Callable[[float], MachineState] | None = None, *, says_why: bool = True
     ) -> None:
         """Raises ConfigError if the machine cannot tell what the rules ask for. Without `says_why` the
         server is told that the device pauses, and nothing more.
         """
         self._see = see or Sensors(rules)
-        self._judge = Judge(rules)
+        self._judge = RestRules(rules)
         self._says_why = says_why
         self._reason: Reason | None = None
         self._may = asyncio.Event()

@@ -45,7 +45,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class MachineState:
     """What the machine says; None where it does not."""
 
     temperature: float | None = None
@@ -94,7 +94,7 @@ def rules_of(entries: Sequence[str]) -> Rules:
     return rules
 
 
-class Judge:
+class RestRules:
     """Says whether there is a reason, each time that it is shown what the machine says."""
 
     def __init__(self, rules: Rules) -> None:
@@ -102,7 +102,7 @@ class Judge:
         self._hot = False
         self._weak_until = 0.0
 
-    def __call__(self, seen: Seen, now: float) -> Reason | None:
+    def __call__(self, seen: MachineState, now: float) -> Reason | None:
         """The first reason there is at `now`, in seconds from any time after 0 on."""
         rules = self._rules
         if seen.undervoltage:

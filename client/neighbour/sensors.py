@@ -16,7 +16,7 @@ from edgeflock.client.health import (
     text_of,
     thermal_zones,
 )
-from edgeflock.client.neighbour.reasons import Rules, Seen
+from edgeflock.client.neighbour.reasons import MachineState, Rules
 from edgeflock.shared.errors import ConfigError
 
 _IDLE = 300.0
@@ -56,11 +56,11 @@ class Sensors:
         self._supply = supply_of(root, throttled) if rules.undervoltage else lambda: None
         self._batteries = batteries(root) if rules.battery is not None else []
 
-    def __call__(self, now: float) -> Seen:
+    def __call__(self, now: float) -> MachineState:
         """`now` is the time of day, as Unix has it."""
         rules = self._rules
         weak = self._supply()
-        return Seen(
+        return MachineState(
             temperature=hottest(map(text_of, self._zones)),
             undervoltage=None if weak is None else bool(weak),
             discharging=discharging(text_of(battery.with_name("status")) for battery in self._batteries),

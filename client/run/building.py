@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from edgeflock.client.backends import Backend
 from edgeflock.client.data import Acting
 from edgeflock.client.data.open import directory
-from edgeflock.client.first_model import Kept, first_model
+from edgeflock.client.first_model import CachedFirstModel, first_model
 from edgeflock.client.neighbour import Resting
 from edgeflock.client.run.choosing import choose, facts_of, onnx_backend, torch_backend
-from edgeflock.client.run.given import Given
+from edgeflock.client.run.given import ClientObjects
 from edgeflock.client.run.holding import Holding, named_by_somebody
 from edgeflock.client.training import Trainer
 from edgeflock.client.training.seams import Compute
@@ -33,7 +33,7 @@ class Building:
     """For one device, in each of its runs."""
 
     settings: "ClientSettings"
-    given: Given
+    given: ClientObjects
     app: "FlowerApp | None"
     held: Holding
     link: Link
@@ -76,5 +76,5 @@ class Building:
 
     async def first(self, weights: Weights, layout: Layout) -> Model | None:
         """The run's first model, if the server still has it."""
-        kept = Kept(directory(self.settings), weights, self.settings.name)
+        kept = CachedFirstModel(directory(self.settings), weights, self.settings.name)
         return await first_model(self.link.load, kept, weights, layout, self.compute)

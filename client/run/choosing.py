@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from edgeflock.client.backends import Backend
 from edgeflock.client.data.open import directory
 from edgeflock.client.health import device_class, memory_of
-from edgeflock.client.run.given import NOTHING_AT_HAND, Given
+from edgeflock.client.run.given import NOTHING_AT_HAND, ClientObjects
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.extras import install
 from edgeflock.shared.model.calls import Call
@@ -36,7 +36,10 @@ _NOT_OF_APPS = ("data", "shards", "share", "model", "graph_digest")
 
 
 def choose(
-    settings: "ClientSettings", model: str, given: Given = NOTHING_AT_HAND, loss: str = "cross_entropy"
+    settings: "ClientSettings",
+    model: str,
+    given: ClientObjects = NOTHING_AT_HAND,
+    loss: str = "cross_entropy",
 ) -> Kind:
     """What trains `model` here: `client.backend`, or of what is installed, torch if it may build the model.
 
@@ -90,7 +93,7 @@ def _asked(settings: "ClientSettings") -> str:
     return f"client.backend = {settings.backend!r}"
 
 
-def torch_backend(settings: "ClientSettings", welcome: Welcome, given: Given) -> Backend:
+def torch_backend(settings: "ClientSettings", welcome: Welcome, given: ClientObjects) -> Backend:
     """With the owner's module, if they named one."""
     with _loading("torch"):
         from edgeflock.client.backends.torch import TorchBackend

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edgeflock.client.data import Batches
-from edgeflock.client.identity import Identity
+from edgeflock.client.identity import ClientIdentity
 
 if TYPE_CHECKING:
     from edgeflock.shared.model.torch_module import Make
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ClientObjects:
     """In the place of what settings say."""
 
-    identity: Identity | None = None
+    identity: ClientIdentity | None = None
     """What it joined with, in the place of client.identity; it is kept nowhere."""
     batches: Callable[[list[int]], Batches] | None = None
     """Of a seed of the device's own: in the place of client.data."""
@@ -29,5 +29,5 @@ class Given:
     """Whether the process gives way to others once it has joined."""
 
 
-NOTHING_AT_HAND = Given()
+NOTHING_AT_HAND = ClientObjects()
 """The settings say all of it."""

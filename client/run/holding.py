@@ -11,7 +11,7 @@ import numpy as np
 from edgeflock.client.data import Batches
 from edgeflock.client.data.checks import Agreed
 from edgeflock.client.data.open import batches_of, own_seed
-from edgeflock.client.run.given import Given
+from edgeflock.client.run.given import ClientObjects
 from edgeflock.client.training.shards import Shards, only
 from edgeflock.client.transport import Link
 from edgeflock.shared.errors import ConfigError
@@ -44,7 +44,11 @@ class Holding:
 
 @asynccontextmanager
 async def holding(
-    settings: "ClientSettings", given: Given, named: Mapping[str, str], app: "FlowerApp | None", link: Link
+    settings: "ClientSettings",
+    given: ClientObjects,
+    named: Mapping[str, str],
+    app: "FlowerApp | None",
+    link: Link,
 ) -> AsyncIterator[Holding]:
     """`named` are the shards of the settings; an `app` has data of its own. Samples are shared over `link`.
     Raises ConfigError if there are no such data.
@@ -78,7 +82,7 @@ def _injected(settings: "ClientSettings", batches: Batches, link: Link) -> "Inje
 
 
 @contextmanager
-def named_by_somebody(settings: "ClientSettings", given: Given) -> Iterator[None]:
+def named_by_somebody(settings: "ClientSettings", given: ClientObjects) -> Iterator[None]:
     """Data that do not fit, and that nobody has named, are the default's."""
     try:
         yield

@@ -11,19 +11,19 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from edgeflock.client.data.open import directory, shards_of
-from edgeflock.client.health import Health, memory_of
-from edgeflock.client.identity import Identity, identity_of, keep
+from edgeflock.client.health import DeviceHealth, memory_of
+from edgeflock.client.identity import ClientIdentity, identity_of, keep
 from edgeflock.client.machine import default_name
 from edgeflock.client.neighbour import Pausing, Resting, give_way, rate_of, rules_of, share_of
 from edgeflock.client.run.building import Building
 from edgeflock.client.run.choosing import ZOO, choose, facts_of, flower_app
-from edgeflock.client.run.given import NOTHING_AT_HAND, Given
+from edgeflock.client.run.given import NOTHING_AT_HAND, ClientObjects
 from edgeflock.client.run.holding import holding
 from edgeflock.client.spool import Spool
-from edgeflock.client.training import Progress, Worker
+from edgeflock.client.training import Worker, WorkerProgress
 from edgeflock.client.training.attempts import FAILURES
 from edgeflock.client.transport import Link
-from edgeflock.shared.data.account import Account
+from edgeflock.shared.data.account import SampleAccount
 from edgeflock.shared.errors import ConfigError, EdgeflockError, TrainingFailed
 from edgeflock.shared.protocol.messages import PROTOCOL, Facts, Hello
 
@@ -36,15 +36,15 @@ LAST_WORDS = 2.0
 """Seconds that a device which leaves takes to tell what became of its samples."""
 
 
-def _quietly(account: Account) -> None:
+def _quietly(account: SampleAccount) -> None:
     """Nobody wants to know."""
 
 
 async def run_client(
     settings: "ClientSettings",
-    at_end: Callable[[Account], None] = _quietly,
-    given: Given = NOTHING_AT_HAND,
-) -> Progress:
+    at_end: Callable[[SampleAccount], None] = _quietly,
+    given: ClientObjects = NOTHING_AT_HAND,
+) -> WorkerProgress:
     """Train for `settings.server` until its run is over, or this is cancelled.
 
     `at_end` is told what became of every sample, if they were a stream. Raises ConfigError, Diverged,
@@ -88,7 +88,7 @@ async def run_client(
 
         async with holding(settings, given, named, app, link) as held, link:
             building = Building(settings, given, app, held, link, compute, resting, memory)
-            measured: Callable[[], Facts] = Health() if settings.health else dict
+            measured: Callable[[], Facts] = DeviceHealth() if settings.health else dict
 
             def health() -> Facts:
                 return {**measured(), **pausing.facts()}
@@ -105,7 +105,9 @@ async def run_client(
             return progress
 
 
-async def _work(worker: Worker, link: Link, pausing: Pausing, at_end: Callable[[Account], None]) -> Progress:
+async def _work(
+    worker: Worker, link: Link, pausing: Pausing, at_end: Callable[[SampleAccount], None]
+) -> WorkerProgress:
     """All of it, and the last words."""
     beside = [
         asyncio.create_task(worker.keep_telling(link.tell)),
@@ -114,7 +116,7 @@ async def _work(worker: Worker, link: Link, pausing: Pausing, at_end: Callable[[
     reason = "finished: its part is done"
     try:
         progress = await worker.run()
-        _some_fit(Account.of(worker.facts()))
+        _some_fit(SampleAccount.of(worker.facts()))
         return progress
     except BaseException as error:
         reason = _why(error)
@@ -123,7 +125,7 @@ async def _work(worker: Worker, link: Link, pausing: Pausing, at_end: Callable[[
         for task in beside:
             task.cancel()
         await asyncio.wait(beside)
-        account = Account.of(worker.facts())
+        account = SampleAccount.of(worker.facts())
         if account is not None:
             at_end(account)
         with suppress(TimeoutError):
@@ -133,7 +135,7 @@ async def _work(worker: Worker, link: Link, pausing: Pausing, at_end: Callable[[
                 await link.leave(reason)
 
 
-def _some_fit(account: Account | None) -> None:
+def _some_fit(account: SampleAccount | None) -> None:
     """Raises ConfigError if there were samples, and none of them was one to train on."""
     if account is not None and 0 < account.came == account.quarantined:
         raise ConfigError(
@@ -154,7 +156,7 @@ def _why(error: BaseException) -> str:
     return f"error: {error if isinstance(error, EdgeflockError) else type(error).__name__}"
 
 
-def _known_as(settings: "ClientSettings", identity: Identity | None) -> "ClientSettings":
+def _known_as(settings: "ClientSettings", identity: ClientIdentity | None) -> "ClientSettings":
     """The settings, with what this device joined with."""
     known = {"name": settings.name or default_name()}
     if identity is not None:
@@ -164,7 +166,7 @@ def _known_as(settings: "ClientSettings", identity: Identity | None) -> "ClientS
     return settings.model_copy(update=known)
 
 
-def _renewed(identity: Identity, place: Path | None) -> None:
+def _renewed(identity: ClientIdentity, place: Path | None) -> None:
     if place is not None:
         keep(identity, place)
         log.info("has another key and credential: %s", place)
@@ -177,7 +179,7 @@ def _samples() -> int:
     return LONGEST_RECORD
 
 
-def _spool(settings: "ClientSettings", given: Given) -> Spool | None:
+def _spool(settings: "ClientSettings", given: ClientObjects) -> Spool | None:
     """None where an update that was lost would come again: the samples of a stream's buffer do. Or where the
     device's name is not for a second time.
     """

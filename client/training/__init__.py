@@ -5,8 +5,8 @@ What is sent of a gradient is selector.py's, how it is coded encoding.py's. Impo
 """
 
 from edgeflock.client.training.encoding import LocalSteps
-from edgeflock.client.training.seams import Progress
+from edgeflock.client.training.seams import WorkerProgress
 from edgeflock.client.training.trainer import Trainer
 from edgeflock.client.training.worker import Worker
 
-__all__ = ["LocalSteps", "Progress", "Trainer", "Worker"]
+__all__ = ["LocalSteps", "WorkerProgress", "Trainer", "Worker"]

@@ -31,7 +31,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.training.reports import Reports
+from edgeflock.client.training.reports import ReportSchedule
 from edgeflock.shared.codecs import moments
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
@@ -76,7 +76,7 @@ class Adafactor:
         self._part = np.float32(0.5)
         """Of its own means in V."""
         self._steps = 0
-        self._reports = Reports(_is_power_of_two)
+        self._reports = ReportSchedule(_is_power_of_two)
 
     def direction(self, theta: Vector, gradient: Vector) -> Vector:
         """d of `gradient` at theta, both float32 [P], which are left as they are. A new array."""

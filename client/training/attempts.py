@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from edgeflock.client.data import Batches
-from edgeflock.client.training.seams import Compute, Progress
+from edgeflock.client.training.seams import Compute, WorkerProgress
 from edgeflock.shared.errors import TrainingFailed
 from edgeflock.shared.protocol.backoff import back_off
 
@@ -17,10 +17,10 @@ FAILURES = 5
 """Steps in a row that failed, after which a device ends."""
 
 
-class Attempts:
+class RetryingCompute:
     """A `Compute`. A step that fails is computed again after a while, from the same samples."""
 
-    def __init__(self, compute: Compute, batches: Batches, progress: Progress) -> None:
+    def __init__(self, compute: Compute, batches: Batches, progress: WorkerProgress) -> None:
         self._compute, self._batches, self._progress = compute, batches, progress
         self.steps = 1
         """Batches that a step takes."""

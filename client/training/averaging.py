@@ -14,7 +14,7 @@ from edgeflock.client.training.elastic import Elastic
 from edgeflock.client.training.encoding import LocalSteps
 from edgeflock.client.training.seams import HOPELESS
 from edgeflock.shared.errors import BaseExpired, BaseInFuture, Diverged, Refused, ServerAtFault, StepTooLarge
-from edgeflock.shared.model.chunks import Chunk, phase
+from edgeflock.shared.model.chunks import ParameterRange, phase
 from edgeflock.shared.protocol.messages import Model, Update
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ class Averaging:
         pull: Callable[[int | None, int, int, int], Awaitable[Model]],
         push: Callable[[Update], Awaitable[None]],
         elastic: Elastic,
-        chunks: list[Chunk],
+        chunks: list[ParameterRange],
         period: int,
         sequence: int,
     ) -> None:
@@ -82,7 +82,7 @@ class Averaging:
                 del self._under_way[number]
                 task.result()
 
-    async def _exchange(self, chunk: Chunk) -> None:
+    async def _exchange(self, chunk: ParameterRange) -> None:
         """Until the server has what the device gives."""
         too_large = 0
         while True:

@@ -24,7 +24,7 @@ prediction less the shares of the batch's labels. So their sum has no negative e
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.training.reports import Reports
+from edgeflock.client.training.reports import ReportSchedule
 from edgeflock.shared.codecs import labels
 from edgeflock.shared.codecs.labels import MOST_CLASSES
 from edgeflock.shared.model.layout import Layout
@@ -62,7 +62,7 @@ class Calibration:
         }
         """Place of each tensor that may be the output bias -> gradients that tell so."""
         self._bias: slice | None = None
-        self._reports = Reports(lambda update: update <= _FIRST)
+        self._reports = ReportSchedule(lambda update: update <= _FIRST)
         self._counts = np.zeros(0)
         """Labels of each class in the device's batches: [K], or fewer while the last ones were not seen."""
         self._shift: Vector | None = None

@@ -23,7 +23,7 @@ from edgeflock.client.training.encoding import LocalSteps
 from edgeflock.client.training.selector import chosen
 from edgeflock.shared.codecs import entries, sparse, values
 from edgeflock.shared.errors import Diverged, Malformed, NonFinite
-from edgeflock.shared.model.chunks import Chunk
+from edgeflock.shared.model.chunks import ParameterRange
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Model, Update, Welcome
 
@@ -31,7 +31,7 @@ Vector = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ElasticMove:
     """What a device has moved by, with its update."""
 
     where: slice | NDArray[np.int64]
@@ -61,7 +61,7 @@ class Elastic:
         self._uncounted = 0
         """Samples of steps that no update has counted: each counts once, whatever the number of chunks."""
 
-    def base(self, chunk: Chunk) -> int | None:
+    def base(self, chunk: ParameterRange) -> int | None:
         """The version that its centre is of."""
         return self._versions.get(chunk.start, self._first)
 
@@ -89,7 +89,7 @@ class Elastic:
         self._uncounted += step.samples
         self._steps.append(LocalSteps(step.loss, np.zeros(0, np.float32), step.statistics, step.samples))
 
-    def take(self, chunk: Chunk, model: Model) -> None:
+    def take(self, chunk: ParameterRange, model: Model) -> None:
         """Know the centre of `chunk`, whole or by what has changed of it.
 
         Raises Malformed if it is not of that chunk, NonFinite if it is no number.
@@ -113,7 +113,7 @@ class Elastic:
         self._centre[where] = new
         self._versions[chunk.start] = model.version
 
-    def give(self, chunk: Chunk, sequence: int) -> tuple[Update, Given]:
+    def give(self, chunk: ParameterRange, sequence: int) -> tuple[Update, ElasticMove]:
         """The update of how far `chunk` is from its centre, and x moved by it. Raises Diverged."""
         part, welcome = slice(chunk.start, chunk.stop), self._welcome
         difference = self._centre[part] - self._own[part]
@@ -137,7 +137,7 @@ class Elastic:
         samples = min(self._uncounted, sum(step.samples for step in self._steps))
         self._uncounted -= samples
         moved = slice(None) if there is None else there
-        given = Given(moved, np.float32(welcome.elastic) * arrives, samples)
+        given = ElasticMove(moved, np.float32(welcome.elastic) * arrives, samples)
         self._own[given.where] += given.change
         latest = self._steps[-1]
         update = Update(
@@ -154,12 +154,12 @@ class Elastic:
         )
         return update, given
 
-    def take_back(self, given: Given) -> None:
+    def take_back(self, given: ElasticMove) -> None:
         """The update was refused: the server has not moved, so the device has not either."""
         self._own[given.where] -= given.change
         self._uncounted += given.samples
 
-    def begin_again(self, chunk: Chunk) -> None:
+    def begin_again(self, chunk: ParameterRange) -> None:
         """The update was refused for its size: the chunk begins again from the centre."""
         part = slice(chunk.start, chunk.stop)
         self._own[part] = self._centre[part]

@@ -8,7 +8,7 @@ _UPDATES = 4
 """updates of the device."""
 
 
-class Reports:
+class ReportSchedule:
     """Which of a device's updates have a report."""
 
     def __init__(self, is_early: Callable[[int], bool]) -> None:

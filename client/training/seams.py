@@ -18,7 +18,7 @@ HOPELESS = 3
 """Updates in a row that were refused for their size, after which there is no use in going on."""
 
 
-class Server(Protocol):
+class ServerLink(Protocol):
     """The server as a worker sees it: transport.Link, or an emulated one."""
 
     async def join(self) -> Welcome: ...
@@ -39,7 +39,7 @@ class Server(Protocol):
     def speak_as(self, layout: bytes) -> None: ...
 
 
-class Spool(Protocol):
+class UpdateSpool(Protocol):
     """Where the update that is on its way outlasts the device (client/spool.py)."""
 
     fails: bool
@@ -87,7 +87,7 @@ Compute = Callable[..., Awaitable[Any]]
 
 
 @dataclass(slots=True)
-class Progress:
+class WorkerProgress:
     """What a worker has done so far."""
 
     updates: int = 0

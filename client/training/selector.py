@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Welcome
-from edgeflock.shared.selection.adaptive import Norms, follow, will_do
+from edgeflock.shared.selection.adaptive import NormAverages, follow, will_do
 from edgeflock.shared.selection.feedback import decay_of, recall, remember
 from edgeflock.shared.selection.largest import grown, select_largest
 from edgeflock.shared.selection.significance import decayed, select_significant
@@ -28,14 +28,14 @@ _INTERVALS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class SelectionMemory:
     """What must be known of the updates before to select the next one."""
 
     corrected: NDArray[np.float32] | None = None
     """What the last update was selected from: float32 [P]. None before the first, and without feedback."""
     sent: NDArray[np.int64] | None = None
     """The indices of `corrected` that are on their way; None: all of it."""
-    norms: Norms | None = None
+    norms: NormAverages | None = None
     """Of the gradients so far, if the run has a threshold."""
     base: int | None = None
     """The version that the last update was made from; None before the first."""
@@ -44,7 +44,7 @@ class Memory:
     intervals: int = 0
     """of how many it is."""
 
-    def after(self, base: int) -> "Memory":
+    def after(self, base: int) -> "SelectionMemory":
         """When the next update is made from version `base`."""
         if self.base is None:
             return replace(self, base=base)
@@ -52,9 +52,9 @@ class Memory:
         interval = self.interval + (max(1, base - self.base) - self.interval) / intervals
         return replace(self, base=base, interval=interval, intervals=intervals)
 
-    def forgotten(self) -> "Memory":
+    def forgotten(self) -> "SelectionMemory":
         """Without what was not sent: how often the device comes is all that is left."""
-        return Memory(base=self.base, interval=self.interval, intervals=self.intervals)
+        return SelectionMemory(base=self.base, interval=self.interval, intervals=self.intervals)
 
     def left_out(self, decay: float) -> NDArray[np.float32] | None:
         """What the next gradient gets on top: float32 [P], zero at what was sent; None if nothing."""
@@ -77,14 +77,14 @@ class Selection:
 
 
 def select(
-    memory: Memory,
+    memory: SelectionMemory,
     gradient: NDArray[np.float32],
     layout: Layout,
     welcome: Welcome,
     theta: NDArray[np.float32],
     sequence: int,
     base: int,
-) -> tuple[Selection, Memory]:
+) -> tuple[Selection, SelectionMemory]:
     """What of `gradient` (float32 [P]) to send as the run of `welcome` asks, and what to know next time.
 
     `layout` is that of the P trained parameters, `theta` (float32 [P + B]) the model that the gradient is of,
@@ -92,7 +92,7 @@ def select(
     share `gradient`, which may be overwritten.
     """
     if welcome.select >= 1 and welcome.significance is None:
-        return Selection(gradient, None, welcome.indices, welcome.values), Memory()
+        return Selection(gradient, None, welcome.indices, welcome.values), SelectionMemory()
     passed = 0 if memory.base is None else base - memory.base
     corrected = recall(memory.left_out(decay_of(welcome.feedback, passed)), gradient)
     memory = memory.after(base)
@@ -126,7 +126,7 @@ def chosen(
     return select_significant(corrected, parameters, threshold)
 
 
-def take_back(memory: Memory) -> Memory:
+def take_back(memory: SelectionMemory) -> SelectionMemory:
     """The last update was refused: its entries count as left out, too."""
     return replace(memory, sent=_NOTHING)
 

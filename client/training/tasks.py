@@ -12,7 +12,15 @@ from dataclasses import replace
 
 from edgeflock.client.data import Batches
 from edgeflock.client.training.replica import Replica
-from edgeflock.client.training.seams import HOPELESS, Compute, Permitted, Progress, Server, Training, take
+from edgeflock.client.training.seams import (
+    HOPELESS,
+    Compute,
+    Permitted,
+    ServerLink,
+    Training,
+    WorkerProgress,
+    take,
+)
 from edgeflock.client.training.trainer import Stopped
 from edgeflock.shared.errors import BaseExpired, BaseInFuture, Diverged, StepTooLarge
 from edgeflock.shared.protocol.messages import Task, Update, Welcome
@@ -20,20 +28,20 @@ from edgeflock.shared.protocol.messages import Task, Update, Welcome
 log = logging.getLogger(__name__)
 
 
-class Rounds:
+class TaskParticipant:
     """A device's part in the rounds of one run."""
 
     def __init__(
         self,
         welcome: Welcome,
-        server: Server,
+        server: ServerLink,
         trainer: Training,
         batches: Batches,
         replica: Replica,
         compute: Compute,
         choose: Callable[[int], None],
         tell: Callable[[Update], Update],
-        progress: Progress,
+        progress: WorkerProgress,
         permitted: Permitted,
     ) -> None:
         """`choose` has the next batches be of one of the device's shards; `tell` adds to an update what there

@@ -15,7 +15,7 @@ from edgeflock.client.training.adafactor import Adafactor
 from edgeflock.client.training.calibration import Calibration
 from edgeflock.client.training.encoding import LocalSteps, encode_update
 from edgeflock.client.training.local import Local
-from edgeflock.client.training.selector import Memory, select, take_back
+from edgeflock.client.training.selector import SelectionMemory, select, take_back
 from edgeflock.shared.codecs import values
 from edgeflock.shared.errors import ConfigError, Diverged, EdgeflockError, TrainingFailed
 from edgeflock.shared.model.fields import Inputs
@@ -50,7 +50,7 @@ class Trainer:
         self._backend = backend
         self._batches = batches
         self._welcome = welcome
-        self._memory = self._before = Memory()
+        self._memory = self._before = SelectionMemory()
         decay = welcome.adafactor
         self._adafactor = Adafactor(backend.layout.parameters, decay, welcome.start) if decay else None
         self._calibration = Calibration(backend.layout.parameters) if welcome.balances else None

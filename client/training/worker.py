@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from edgeflock.client.data import Batches, NothingFit, StreamOver
-from edgeflock.client.training.attempts import Attempts
+from edgeflock.client.training.attempts import RetryingCompute
 from edgeflock.client.training.averaging import Averaging
 from edgeflock.client.training.elastic import Elastic
 from edgeflock.client.training.replica import Replica
@@ -16,16 +16,16 @@ from edgeflock.client.training.seams import (
     HOPELESS,
     Compute,
     Permitted,
-    Progress,
-    Server,
-    Spool,
+    ServerLink,
     Training,
+    UpdateSpool,
+    WorkerProgress,
     always,
     of_the_server,
     take,
 )
 from edgeflock.client.training.shards import only
-from edgeflock.client.training.tasks import Rounds
+from edgeflock.client.training.tasks import TaskParticipant
 from edgeflock.shared.errors import (
     BaseExpired,
     BaseInFuture,
@@ -64,7 +64,7 @@ class Worker:
 
     def __init__(
         self,
-        server: Server,
+        server: ServerLink,
         trainer: Callable[[Welcome], Awaitable[Training]],
         batches: Batches,
         compute: Compute = asyncio.to_thread,
@@ -73,7 +73,7 @@ class Worker:
         leaving: Callable[[], bool] = lambda: False,
         choose: Callable[[int], None] = only,
         permitted: Permitted = always,
-        spool: Spool | None = None,
+        spool: UpdateSpool | None = None,
     ) -> None:
         """`trainer` makes what trains, on these `batches`, for the run that a Welcome describes. `health`
         tells how the device does. `load` loads the first model of a run that begins with weights of its own.
@@ -98,10 +98,10 @@ class Worker:
         """Whether it waits for the model."""
         self._step_seconds = 0.0
         """That its last update took to compute."""
-        self.progress = Progress()
-        self._attempt = Attempts(compute, batches, self.progress)
+        self.progress = WorkerProgress()
+        self._attempt = RetryingCompute(compute, batches, self.progress)
 
-    async def run(self) -> Progress:
+    async def run(self) -> WorkerProgress:
         """Take part in the server's run, and in the next one if the server is set up anew meanwhile.
 
         Returns once the run is over or the device leaves.
@@ -120,7 +120,7 @@ class Worker:
                 log.info("%s", over)
                 return self.progress
 
-    async def _take_part(self, welcome: Welcome) -> Progress:
+    async def _take_part(self, welcome: Welcome) -> WorkerProgress:
         await self._permitted()
         trainer = await self._make_trainer(welcome)
         layout = trainer.layout
@@ -140,7 +140,7 @@ class Worker:
         if welcome.elastic:
             return await self._average(welcome, trainer, replica)
         if welcome.tasks:
-            rounds = Rounds(
+            rounds = TaskParticipant(
                 welcome, self._server, trainer, self._batches, replica, self._attempt, self._choose,
                 self._with_telemetry, self.progress, self._permitted,
             )  # fmt: skip
@@ -250,7 +250,7 @@ class Worker:
         self._spool.drop()
         return receipt
 
-    async def _average(self, welcome: Welcome, trainer: Training, replica: Replica) -> Progress:
+    async def _average(self, welcome: Welcome, trainer: Training, replica: Replica) -> WorkerProgress:
         """Take part in elastic averaging (averaging.py): stored data or a stream are used up step by step."""
 
         async def push(update: Update) -> None:

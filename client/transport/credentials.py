@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import aiohttp
 from yarl import URL
 
-from edgeflock.client.identity import Identity
+from edgeflock.client.identity import ClientIdentity
 from edgeflock.client.joining import renew
 from edgeflock.shared.errors import EdgeflockError
 from edgeflock.shared.identity import (
@@ -33,7 +33,10 @@ class Credentials:
     """Those of one device; of one that has not joined, none."""
 
     def __init__(
-        self, identity: Identity | None, tls: ssl.SSLContext | bool, renewed: Callable[[Identity], None]
+        self,
+        identity: ClientIdentity | None,
+        tls: ssl.SSLContext | bool,
+        renewed: Callable[[ClientIdentity], None],
     ) -> None:
         """`renewed` is told of another identity that the server wants this device to have."""
         self._identity, self._tls, self._renewed = identity, tls, renewed

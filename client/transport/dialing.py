@@ -15,7 +15,7 @@ from edgeflock.client.transport.credentials import Credentials
 from edgeflock.client.transport.downloads import NOT_KNOWN
 from edgeflock.client.transport.home import HOME_SECONDS, Home, ordered
 from edgeflock.client.transport.liveness import HANG_SECONDS, Liveness
-from edgeflock.client.transport.session import Session
+from edgeflock.client.transport.session import RecordSession
 from edgeflock.shared.errors import ServerAtFault, Unauthorized, Unavailable
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Hello, Record, Welcome
@@ -64,7 +64,7 @@ class Dialer:
         """Set before it dials."""
         self.hello = hello
         """Said at the begin of each session."""
-        self.session: Session | None = None
+        self.session: RecordSession | None = None
         self.connections = 0
         self._memory, self._samples, self._rate = memory, samples, rate
         self._longest = LONGEST_WELCOME
@@ -133,7 +133,7 @@ class Dialer:
                     return response.status
         return None
 
-    async def _greeted(self) -> tuple[Session, Welcome]:
+    async def _greeted(self) -> tuple[RecordSession, Welcome]:
         try:
             socket = await self.http.ws_connect(
                 self.server() / "v1/session",
@@ -150,7 +150,7 @@ class Dialer:
                 where = self.server().origin()
                 raise Unavailable(f"{where} takes no devices now ({where}/readyz says why)") from error
             raise
-        session = self.session = Session(socket, self._longest, self._rate, self._note)
+        session = self.session = RecordSession(socket, self._longest, self._rate, self._note)
         self.connections += 1
         await session.send(wire.encode(replace(self.hello, proof=self._credentials.proof())))
         welcome = await session.answer()

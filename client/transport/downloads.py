@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import aiohttp
 from yarl import URL
 
-from edgeflock.client.first_model import Kept
+from edgeflock.client.first_model import CachedFirstModel
 from edgeflock.client.transport.liveness import Liveness
 from edgeflock.client.transport.retrying import ANSWER_SECONDS, Retries
 from edgeflock.shared.errors import ConfigError, ServerAtFault, Unauthorized
@@ -58,7 +58,7 @@ class Downloads:
         log.info("waiting for the run's %s as a graph, which the server may have to make first", kind)
         return await self._retries.until_answered(lambda: liveness.during(self._get_graph(http, kind)))
 
-    async def load(self, http: aiohttp.ClientSession, kept: Kept, liveness: Liveness) -> bool:
+    async def load(self, http: aiohttp.ClientSession, kept: CachedFirstModel, liveness: Liveness) -> bool:
         """Bring what is missing of a first model; False if the server has it no longer, or has another.
 
         After a line that dropped it goes on where that broke off. Raises Malformed if something else comes
@@ -90,7 +90,7 @@ class Downloads:
             self._graphs[kind] = response.headers.get("ETag", ""), graph
             return graph
 
-    async def _load(self, http: aiohttp.ClientSession, kept: Kept) -> bool:
+    async def _load(self, http: aiohttp.ClientSession, kept: CachedFirstModel) -> bool:
         """As much as comes before the line drops. Raises what a line raises only if that is nothing."""
         url, before = self._server() / "v1/start" % {"device": self._device}, kept.size
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=20, sock_read=SILENT_SECONDS)

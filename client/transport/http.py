@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import aiohttp
 
 from edgeflock.client.transport.credentials import Credentials
-from edgeflock.client.transport.lines import Lines
+from edgeflock.client.transport.lines import RateLimitedConnector
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.shown import shown
 
@@ -19,7 +19,7 @@ async def opened(
     credentials: Credentials, tls: ssl.SSLContext | bool, rate: float
 ) -> AsyncIterator[aiohttp.ClientSession]:
     """`rate` in bytes a second, both ways together; `credentials` read what answers ask for."""
-    lines = None if rate == inf else Lines(rate, tls)
+    lines = None if rate == inf else RateLimitedConnector(rate, tls)
     traced = aiohttp.TraceConfig()
     traced.on_request_redirect.append(_not_elsewhere)
     traced.on_request_end.append(credentials.read)

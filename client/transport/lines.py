@@ -26,7 +26,7 @@ _LEAST_PIECE, _MOST_PIECE = 256, 1 << 16
 _LAST_SECONDS = 2.0
 
 
-class Lines(aiohttp.TCPConnector):
+class RateLimitedConnector(aiohttp.TCPConnector):
     """Connects as its parent does, and carries so many bytes a second, both ways together."""
 
     def __init__(self, rate: float, tls: ssl.SSLContext | bool) -> None:

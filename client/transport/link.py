@@ -17,8 +17,8 @@ from typing import TypeVar
 
 import aiohttp
 
-from edgeflock.client.first_model import Kept
-from edgeflock.client.identity import Identity
+from edgeflock.client.first_model import CachedFirstModel
+from edgeflock.client.identity import ClientIdentity
 from edgeflock.client.servers import urls_of
 from edgeflock.client.transport.credentials import Credentials
 from edgeflock.client.transport.dialing import HEARTBEAT, Dialer
@@ -27,7 +27,7 @@ from edgeflock.client.transport.home import HOME_SECONDS
 from edgeflock.client.transport.http import opened
 from edgeflock.client.transport.liveness import HANG_SECONDS
 from edgeflock.client.transport.retrying import Retries
-from edgeflock.client.transport.session import Session
+from edgeflock.client.transport.session import RecordSession
 from edgeflock.shared.errors import ConfigError, RunReplaced, ServerAtFault, SessionRefused
 from edgeflock.shared.identity import tls_for
 from edgeflock.shared.protocol import wire
@@ -60,7 +60,7 @@ class Link:
     def __init__(
         self,
         server: str,
-        identity: Identity | None,
+        identity: ClientIdentity | None,
         hello: Hello,
         random: Random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -69,7 +69,7 @@ class Link:
         samples: int = 0,
         bandwidth: float | None = None,
         insecure: bool = False,
-        renewed: Callable[[Identity], None] = lambda identity: None,
+        renewed: Callable[[ClientIdentity], None] = lambda identity: None,
         hang_seconds: float = HANG_SECONDS,
         home_seconds: float = HOME_SECONDS,
     ) -> None:
@@ -187,7 +187,7 @@ class Link:
         """The run's "step" or "evaluation" as an ONNX graph (Downloads.graph)."""
         return await self._downloads.graph(self._opened, kind, self._liveness)
 
-    async def load(self, kept: Kept) -> bool:
+    async def load(self, kept: CachedFirstModel) -> bool:
         """Bring what is missing of a first model; False if the server has it no longer (Downloads.load)."""
         return await self._downloads.load(self._opened, kept, self._liveness)
 
@@ -239,7 +239,7 @@ class Link:
                 f"bytes, which needs {math.ceil(least / 1e3)}kB/s; allow that, or leave client.bandwidth out"
             )
 
-    async def _connected(self) -> Session:
+    async def _connected(self) -> RecordSession:
         if self._anew or self._dialer.is_called_home():
             await self._dialer.hang_up()
         if self._dialer.session is None:
@@ -267,7 +267,7 @@ class Link:
         else:
             raise ServerAtFault(f"the server sent a {type(record).__name__} that was not asked for")
 
-    async def _told(self, session: Session) -> Task | None:
+    async def _told(self, session: RecordSession) -> Task | None:
         """The next Task that is not asked for, None if the round's Over comes first, or the line is lost."""
         try:
             while not self._over:

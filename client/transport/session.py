@@ -33,7 +33,7 @@ _LONG = 1024
 """Bytes: pings are shorter, with TLS, too."""
 
 
-class Session:
+class RecordSession:
     """Records out, and records in."""
 
     def __init__(

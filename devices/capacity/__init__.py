@@ -5,18 +5,18 @@ many of each, storm.py how it returns after an outage, shown.py words for it. Pu
 edgeflock.shared only. docs/scale.md says how far it can be trusted.
 """
 
-from edgeflock.devices.capacity.fleet import Fleet, Machine, Parts
+from edgeflock.devices.capacity.fleet import FleetLoad, Machine, ServerParts
 from edgeflock.devices.capacity.need import Need, needs_of, return_seconds
-from edgeflock.devices.capacity.plan import Plan, largest, plan_of
+from edgeflock.devices.capacity.plan import CapacityPlan, largest, plan_of
 from edgeflock.devices.capacity.shown import Prices, as_json, lines
 from edgeflock.devices.capacity.storm import Storm, storm_of
 
 __all__ = [
-    "Fleet",
+    "FleetLoad",
     "Machine",
     "Need",
-    "Parts",
-    "Plan",
+    "ServerParts",
+    "CapacityPlan",
     "Prices",
     "Storm",
     "as_json",

@@ -13,7 +13,7 @@ _LATE = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class FleetLoad:
     """Devices that push an update every `period` seconds, whose answer brings them the model."""
 
     devices: int
@@ -77,7 +77,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ServerParts:
     """How many of each a run has beside the server that leads."""
 
     gateways: int = 0

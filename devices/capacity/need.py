@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgeflock.devices.capacity import costs
-from edgeflock.devices.capacity.fleet import DAY, WIDEST, Fleet, Machine, Parts
+from edgeflock.devices.capacity.fleet import DAY, WIDEST, FleetLoad, Machine, ServerParts
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Need:
         return max(self.shares, key=lambda name: self.shares[name])
 
 
-def needs_of(fleet: Fleet, machine: Machine, parts: Parts) -> list[Need]:
+def needs_of(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> list[Need]:
     """Of each part that there is, the leader first."""
     needs = [leader(fleet, machine, parts)]
     if parts.gateways:
@@ -45,7 +45,7 @@ def needs_of(fleet: Fleet, machine: Machine, parts: Parts) -> list[Need]:
     return needs
 
 
-def leader(fleet: Fleet, machine: Machine, parts: Parts) -> Need:
+def leader(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> Need:
     """The server that orders updates, and writes the journal."""
     carries = 0 if parts.gateways else fleet.devices
     socket = costs.PLAIN_BYTES + costs.TLS_SOCKET_BYTES * fleet.tls
@@ -82,7 +82,7 @@ def leader(fleet: Fleet, machine: Machine, parts: Parts) -> Need:
     return Need("leader", 1, cores, memory, disk, egress, shares)
 
 
-def gateway(fleet: Fleet, machine: Machine, parts: Parts) -> Need:
+def gateway(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> Need:
     """One of those that hold devices' sockets, when the spare ones are away."""
     carries = math.ceil(fleet.devices / parts.carrying)
     rate = fleet.rate * carries / fleet.devices
@@ -111,7 +111,7 @@ def gateway(fleet: Fleet, machine: Machine, parts: Parts) -> Need:
     return Need("gateway", parts.gateways, cores, memory, spilled_bytes(copies), egress, shares)
 
 
-def shard(fleet: Fleet, machine: Machine, parts: Parts) -> Need:
+def shard(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> Need:
     """One of those that have a slice of the model."""
     kept = costs.PARAMETER_BYTES - costs.SHARDED_SERVER_PARAMETER_BYTES + fleet.staleness_bytes
     memory = costs.SHARD_BYTES + kept * fleet.parameters / parts.shards
@@ -121,16 +121,16 @@ def shard(fleet: Fleet, machine: Machine, parts: Parts) -> Need:
     return Need("shard", parts.shards, min(1.0, share), memory, 0.0, 0.0, shares)
 
 
-def standby(fleet: Fleet, machine: Machine, parts: Parts) -> Need:
+def standby(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> Need:
     """A server that follows the run, or, of a sharded one, only waits."""
     follows = not parts.shards
-    memory = server_bytes(fleet) + model_bytes(fleet, Parts()) * follows
+    memory = server_bytes(fleet) + model_bytes(fleet, ServerParts()) * follows
     share = fleet.rate * (costs.DECODE_SECONDS * fleet.sent + step_seconds(fleet)) * follows
     shares = {"processor": share, "memory": memory / machine.memory}
     return Need("standby", parts.standbys, min(1.0, share), memory, 0.0, 0.0, shares)
 
 
-def database(fleet: Fleet, machine: Machine, parts: Parts) -> Need:
+def database(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> Need:
     """PostgreSQL, and its synchronous standby; what they take beside rows and disk was not measured."""
     disk = journal_bytes_a_day(fleet) * machine.keep_days + snapshots(fleet)
     shares = {
@@ -144,12 +144,12 @@ def database(fleet: Fleet, machine: Machine, parts: Parts) -> Need:
 # Bytes
 
 
-def up_bytes(fleet: Fleet) -> float:
+def up_bytes(fleet: FleetLoad) -> float:
     """Of an update, as the server counts it."""
     return costs.AROUND_UP_BYTES + costs.ENTRY_UP_BYTES * fleet.sent
 
 
-def down_bytes(fleet: Fleet, parts: Parts) -> float:
+def down_bytes(fleet: FleetLoad, parts: ServerParts) -> float:
     """Of its answer: lossy, or exact where the model is in shards."""
     if parts.shards:
         exact = costs.EXACT_BYTES * fleet.sent * math.pow(fleet.working, costs.EXACT_GROWTH)
@@ -157,26 +157,26 @@ def down_bytes(fleet: Fleet, parts: Parts) -> float:
     return costs.AROUND_DOWN_BYTES + costs.ENTRY_DOWN_BYTES * fleet.received
 
 
-def whole_bytes(fleet: Fleet, parts: Parts) -> float:
+def whole_bytes(fleet: FleetLoad, parts: ServerParts) -> float:
     """Of a whole model for a device that holds nothing."""
     return costs.WHOLE_BYTES * fleet.parameters * (4 if parts.shards else 1)
 
 
-def around(fleet: Fleet) -> float:
+def around(fleet: FleetLoad) -> float:
     """Each way a packet for the message, and one that acknowledges the other's."""
     return costs.TLS_BYTES * fleet.tls + 2 * costs.PACKET_BYTES
 
 
-def journal_bytes_a_day(fleet: Fleet) -> float:
+def journal_bytes_a_day(fleet: FleetLoad) -> float:
     row = (up_bytes(fleet) - costs.HEADER_UP_BYTES + costs.ROW_BYTES) * costs.PAGES
     return fleet.rate * DAY * row
 
 
-def snapshots(fleet: Fleet) -> float:
+def snapshots(fleet: FleetLoad) -> float:
     return 4.0 * costs.SNAPSHOT_VECTORS * fleet.parameters
 
 
-def copies_bytes(fleet: Fleet, parts: Parts, devices: int) -> float:
+def copies_bytes(fleet: FleetLoad, parts: ServerParts, devices: int) -> float:
     """Of what so many devices hold of their own; nothing of exact answers."""
     return 0.0 if parts.shards else float(costs.COPY_BYTES) * fleet.parameters * devices
 
@@ -186,12 +186,12 @@ def spilled_bytes(copies: float) -> float:
     return min(max(0.0, copies - costs.COPIES_BYTES), costs.COPIES_DISK_BYTES)
 
 
-def server_bytes(fleet: Fleet) -> float:
+def server_bytes(fleet: FleetLoad) -> float:
     """A server without a model and devices, with what a model of its kind needs."""
     return costs.SERVER_BYTES + costs.TORCH_BYTES * fleet.torch
 
 
-def model_bytes(fleet: Fleet, parts: Parts) -> float:
+def model_bytes(fleet: FleetLoad, parts: ServerParts) -> float:
     """The model at the server."""
     if parts.shards:
         return costs.RAY_BYTES + costs.SHARDED_SERVER_PARAMETER_BYTES * fleet.parameters
@@ -201,7 +201,7 @@ def model_bytes(fleet: Fleet, parts: Parts) -> float:
 # Seconds of a processor
 
 
-def busy(fleet: Fleet, seconds: float, group_seconds: float) -> float:
+def busy(fleet: FleetLoad, seconds: float, group_seconds: float) -> float:
     """The part of its time that a process works which takes `seconds` an update, and `group_seconds` for all
     that come together. The share that ends it is without the latter: the longer updates wait, the more come
     together.
@@ -209,12 +209,12 @@ def busy(fleet: Fleet, seconds: float, group_seconds: float) -> float:
     return min(1.0, fleet.rate * (seconds + group_seconds / group_of(fleet)))
 
 
-def group_of(fleet: Fleet) -> float:
+def group_of(fleet: FleetLoad) -> float:
     """Updates that come together, by chance."""
     return min(float(fleet.working), 1 + fleet.rate * costs.GROUP_SECONDS)
 
 
-def step_seconds(fleet: Fleet, entries: int | None = None) -> float:
+def step_seconds(fleet: FleetLoad, entries: int | None = None) -> float:
     """Of the cache lines that an update of `entries` touches, in one process."""
     known = fleet.sent if entries is None else entries
     lines = fleet.parameters / costs.LINE_PARAMETERS
@@ -233,7 +233,7 @@ def shared_out(parameters: int) -> tuple[float, float]:
     )
 
 
-def push_seconds(fleet: Fleet, parts: Parts, entries: int | None = None) -> float:
+def push_seconds(fleet: FleetLoad, parts: ServerParts, entries: int | None = None) -> float:
     """Of an update that comes directly, without its commit and without an answer; of `entries` in another
     coding than the grid's, if they are given."""
     step = step_seconds(fleet, entries) * (shared_out(fleet.parameters)[0] if parts.shards else 1.0)
@@ -241,27 +241,27 @@ def push_seconds(fleet: Fleet, parts: Parts, entries: int | None = None) -> floa
     return costs.PUSH_SECONDS + line + step + (costs.DECODE_SECONDS * fleet.sent if entries is None else 0.0)
 
 
-def through_seconds(fleet: Fleet, parts: Parts) -> float:
+def through_seconds(fleet: FleetLoad, parts: ServerParts) -> float:
     """Of an update that comes through a gateway, at the server, without its commit."""
     step = step_seconds(fleet) * (shared_out(fleet.parameters)[0] if parts.shards else 1.0)
     decode = costs.DECODE_SECONDS * fleet.sent
     return costs.THROUGH_SECONDS + step + decode + costs.TELL_SECONDS * parts.gateways
 
 
-def gateway_seconds(fleet: Fleet, parts: Parts) -> float:
+def gateway_seconds(fleet: FleetLoad, parts: ServerParts) -> float:
     """Of an update at the gateway that it comes through, with its answer."""
     line = costs.TLS_SECONDS * fleet.tls
     return costs.GATEWAY_SECONDS + line + answer_seconds(fleet, parts)
 
 
-def answer_seconds(fleet: Fleet, parts: Parts) -> float:
+def answer_seconds(fleet: FleetLoad, parts: ServerParts) -> float:
     """Of the model's changes for one device."""
     if parts.shards:
         return costs.EXACT_SECONDS * down_bytes(fleet, parts)
     return costs.PASS_SECONDS * fleet.parameters + costs.ENCODE_SECONDS * fleet.received
 
 
-def return_seconds(fleet: Fleet, parts: Parts) -> tuple[float, float]:
+def return_seconds(fleet: FleetLoad, parts: ServerParts) -> tuple[float, float]:
     """Of a device that comes back, at (the server, its gateway): connection, proof, Welcome and an update."""
     if not parts.gateways:
         join = costs.JOIN_TLS_SECONDS if fleet.tls else costs.JOIN_SECONDS

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from edgeflock.devices.capacity.fleet import MONTH, Fleet, Machine, Parts
+from edgeflock.devices.capacity.fleet import MONTH, FleetLoad, Machine, ServerParts
 from edgeflock.devices.capacity.need import (
     Need,
     around,
@@ -24,12 +24,12 @@ MOST = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CapacityPlan:
     """Parts, and what each of them comes to."""
 
-    fleet: Fleet
+    fleet: FleetLoad
     machine: Machine
-    parts: Parts
+    parts: ServerParts
     needs: list[Need]
 
     @property
@@ -78,8 +78,8 @@ class Plan:
 
 
 def plan_of(
-    fleet: Fleet, machine: Machine, asked: Parts, *, gateways: bool = False, shards: bool = False
-) -> Plan:
+    fleet: FleetLoad, machine: Machine, asked: ServerParts, *, gateways: bool = False, shards: bool = False
+) -> CapacityPlan:
     """What `asked` comes to; with the fewest `gateways` and `shards` that do, if their numbers are to be
     chosen: none, if the server does without. If no number does, as many as leave what cannot be helped."""
     parts = asked
@@ -87,10 +87,10 @@ def plan_of(
         parts = replace(parts, shards=_shards(fleet, machine, parts, through=gateways))
     if gateways:
         parts = replace(parts, gateways=_gateways(fleet, machine, parts))
-    return Plan(fleet, machine, parts, needs_of(fleet, machine, parts))
+    return CapacityPlan(fleet, machine, parts, needs_of(fleet, machine, parts))
 
 
-def _gateways(fleet: Fleet, machine: Machine, parts: Parts) -> int:
+def _gateways(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> int:
     direct = leader(fleet, machine, replace(parts, gateways=0))
     if all(direct.shares[name] <= FULL for name in ("processor", "memory", "network", "sockets")):
         return 0
@@ -102,7 +102,7 @@ def _gateways(fleet: Fleet, machine: Machine, parts: Parts) -> int:
     return _fewest(enough, 1, least(fleet, machine, parts)) + parts.spare
 
 
-def least(fleet: Fleet, machine: Machine, parts: Parts) -> int:
+def least(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> int:
     """Gateways beyond which another one helps no more: what each of them follows fills it."""
     before, count = math.inf, 1
     while count < MOST:
@@ -113,7 +113,7 @@ def least(fleet: Fleet, machine: Machine, parts: Parts) -> int:
     return count
 
 
-def _shards(fleet: Fleet, machine: Machine, parts: Parts, *, through: bool) -> int:
+def _shards(fleet: FleetLoad, machine: Machine, parts: ServerParts, *, through: bool) -> int:
     """Where the model does not fit into one process, or its step takes too long there."""
     alone = replace(parts, shards=0, gateways=max(parts.gateways, int(through)))
     one, apart = (leader(fleet, machine, replace(alone, shards=count)) for count in (0, 2))
@@ -134,7 +134,7 @@ def _fewest(enough: Callable[[int], bool], from_: int, most: int) -> int:
 
 
 def largest(
-    fleet: Fleet, machine: Machine, asked: Parts, *, gateways: bool = False, shards: bool = False
+    fleet: FleetLoad, machine: Machine, asked: ServerParts, *, gateways: bool = False, shards: bool = False
 ) -> int:
     """How many such devices there can be; 0 if not even one."""
 

@@ -15,7 +15,7 @@ from edgeflock.devices.capacity.need import (
     up_bytes,
     whole_bytes,
 )
-from edgeflock.devices.capacity.plan import Plan
+from edgeflock.devices.capacity.plan import CapacityPlan
 from edgeflock.devices.capacity.storm import Storm
 from edgeflock.shared.numbers import size
 
@@ -28,7 +28,7 @@ class Prices:
     egress_gb: float = 0.0
     disk_gb: float = 0.0
 
-    def of(self, plan: Plan) -> float:
+    def of(self, plan: CapacityPlan) -> float:
         return (
             plan.cores * self.core
             + plan.egress_a_month / 1e9 * self.egress_gb
@@ -36,7 +36,9 @@ class Prices:
         )
 
 
-def lines(plan: Plan, storm: Storm, ends_at: int, alone_at: int, prices: Prices) -> Iterator[tuple[str, str]]:
+def lines(
+    plan: CapacityPlan, storm: Storm, ends_at: int, alone_at: int, prices: Prices
+) -> Iterator[tuple[str, str]]:
     """(what, how much) of each. Such fleets end at `ends_at` devices, with a server alone at `alone_at`."""
     fleet, machine, parts = plan.fleet, plan.machine, plan.parts
     yield (
@@ -94,7 +96,7 @@ NEXT = {
 """What helps where a resource of these parts ends."""
 
 
-def _beyond(plan: Plan, ends_at: int) -> Iterator[tuple[str, str]]:
+def _beyond(plan: CapacityPlan, ends_at: int) -> Iterator[tuple[str, str]]:
     """What does not fit, and what would."""
     over = [
         (need, name, share)
@@ -126,7 +128,9 @@ def _percent(share: float) -> str:
     return f"{share:.0%}" if share >= 0.1 else f"{share:.1%}"
 
 
-def as_json(plan: Plan, storm: Storm, ends_at: int, alone_at: int, prices: Prices) -> dict[str, object]:
+def as_json(
+    plan: CapacityPlan, storm: Storm, ends_at: int, alone_at: int, prices: Prices
+) -> dict[str, object]:
     """The same for machines."""
     fleet = plan.fleet
     return {

@@ -31,7 +31,7 @@ def _listed(value: object) -> object:
     return value.split(",") if isinstance(value, str) else value
 
 
-class Fleet(Section):
+class FleetSettings(Section):
     """The emulation."""
 
     devices: Annotated[int, Field(ge=1, le=100_000)] = Field(20, description="how many")
@@ -114,7 +114,7 @@ class DeviceClass(Section):
 class FleetFile(Config):
     """Everything that a fleet file can set."""
 
-    fleet: Fleet = Fleet()
+    fleet: FleetSettings = FleetSettings()
     devices: dict[str, DeviceClass] = {}
 
     @property

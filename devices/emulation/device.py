@@ -21,7 +21,7 @@ from edgeflock.client.training import LocalSteps, Trainer, Worker
 from edgeflock.client.training.shards import Shards, only
 from edgeflock.devices.emulation.config import DeviceClass
 from edgeflock.devices.emulation.link import ClassTotals, Crashed, EmulatedLink
-from edgeflock.devices.emulation.pace import Pace
+from edgeflock.devices.emulation.pace import DeviceSpeed
 from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.devices.emulation.streams import EmulatedStream
 from edgeflock.shared.model.layout import Layout
@@ -80,7 +80,7 @@ class EmulatedDevice:
 
     name: str
     kind: DeviceClass
-    pace: Pace
+    pace: DeviceSpeed
     server: EmulatedServer
     backend: Backend
     """Shared by the fleet: it keeps nothing between steps."""

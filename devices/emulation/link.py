@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from edgeflock.devices.emulation.pace import Pace
+from edgeflock.devices.emulation.pace import DeviceSpeed
 from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, part_of
@@ -72,13 +72,13 @@ class ClassTotals:
 
 
 class EmulatedLink:
-    """One device's connection; a Server to its worker."""
+    """One device's connection; a ServerLink to its worker."""
 
     def __init__(
         self,
         server: EmulatedServer,
         name: str,
-        pace: Pace,
+        pace: DeviceSpeed,
         crash: float,
         tally: ClassTotals,
         random: np.random.Generator,

@@ -9,7 +9,7 @@ from edgeflock.devices.emulation.config import DeviceClass, profile
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class DeviceSpeed:
     """How fast a class of devices is. Seconds and bytes per second; infinite rates take no time."""
 
     step: float
@@ -22,7 +22,7 @@ class Pace:
     """More of the step for each of its samples."""
 
     @classmethod
-    def of(cls, kind: DeviceClass, flops: int) -> "Pace":
+    def of(cls, kind: DeviceClass, flops: int) -> "DeviceSpeed":
         """The pace of `kind` at a model whose step takes `flops` floating-point operations."""
         made = profile(kind.profile) if kind.profile else None
 

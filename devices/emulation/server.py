@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, Answer, Engine
 from edgeflock.server.roster import Device, Meter, Relay, Traffic
-from edgeflock.server.roster.registry import Identity
+from edgeflock.server.roster.registry import DeviceIdentity
 from edgeflock.server.sessions import settle
 from edgeflock.shared.errors import Refused, SessionRefused
 from edgeflock.shared.model.held_out import Sketch
@@ -99,7 +99,7 @@ class EmulatedServer:
             known.connection.last_seen = known.connection.last_heard = now
 
     def arrive(self, device: int, name: str, *, shares: bool, shards: Sequence[str] = ()) -> None:
-        known = self.devices.setdefault(device, Device(Identity(name, device)))
+        known = self.devices.setdefault(device, Device(DeviceIdentity(name, device)))
         known.connection.join(_Line())
         self.hear(device)
         if self.engine.tasks is not None:

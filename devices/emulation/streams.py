@@ -15,11 +15,11 @@ import numpy as np
 from edgeflock.client.backends import Backend
 from edgeflock.client.data.batcher import Batch
 from edgeflock.client.data.checks import Checks
-from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.data.records import Skipped, StreamChunk
 from edgeflock.client.data.sources.synthetic import Passes, replay
 from edgeflock.client.data.stream_batches import StreamBatches
 from edgeflock.client.data.stream_buffer import Truncation
-from edgeflock.shared.data.curves import Curve
+from edgeflock.shared.data.curves import RateCurve
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.protocol.messages import Facts, Welcome
 
@@ -48,7 +48,7 @@ class EmulatedStream:
     def __init__(
         self,
         data: Dataset,
-        rate: Curve,
+        rate: RateCurve,
         random: np.random.Generator,
         low: int,
         high: int,
@@ -60,7 +60,7 @@ class EmulatedStream:
         The buffer keeps the last second, or, as stream persistence, `everything`.
         """
         self._data = data
-        numbers = Chunk(np.arange(len(data), dtype=np.float32), np.arange(len(data)))
+        numbers = StreamChunk(np.arange(len(data), dtype=np.float32), np.arange(len(data)))
         source = replay(numbers, rate, Passes(len(data), random, once=False))
         seconds, quota = (math.inf, 1 << 62) if everything else (1.0, 1 << 26)
         buffer = Truncation(seconds, low, quota)

@@ -12,9 +12,9 @@ from edgeflock.api.model import Model, model_of
 from edgeflock.client.data import Batches, Shuffled
 from edgeflock.client.joining import join
 from edgeflock.client.machine import default_name
-from edgeflock.client.run import Given, run_client
-from edgeflock.client.training import Progress
-from edgeflock.shared.data.account import Account
+from edgeflock.client.run import ClientObjects, run_client
+from edgeflock.client.training import WorkerProgress
+from edgeflock.shared.data.account import SampleAccount
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings import config
@@ -94,10 +94,10 @@ class Client:
         self._settings = settings
         self._threads = threads
         self._gentle = False
-        self.account: Account | None = None
+        self.account: SampleAccount | None = None
         """What became of every sample of a stream, once `run` has ended."""
 
-    async def run(self) -> Progress:
+    async def run(self) -> WorkerProgress:
         """Train until the run is over. Cancel it to end it before: nothing is left behind.
 
         Raises ConfigError, Refused, Diverged, or TrainingFailed.
@@ -107,8 +107,8 @@ class Client:
         if self._token:
             identity = await join(settings.server, self._token, settings.name, insecure=settings.insecure)
         make = None if self._model is None else self._model.make
-        given = Given(identity, self._batches, self._samples, make, self._threads, self._gentle)
+        given = ClientObjects(identity, self._batches, self._samples, make, self._threads, self._gentle)
         return await run_client(settings, self._count, given)
 
-    def _count(self, account: Account) -> None:
+    def _count(self, account: SampleAccount) -> None:
         self.account = account

@@ -19,7 +19,7 @@ from edgeflock.api.named import named
 from edgeflock.api.result import Evaluated
 from edgeflock.devices.emulation import config
 from edgeflock.devices.emulation.config import FleetFile
-from edgeflock.devices.emulation.fleet import FleetResult, Given, prepare, run_fleet
+from edgeflock.devices.emulation.fleet import FleetObjects, FleetResult, prepare, run_fleet
 from edgeflock.results.outcomes import Outcome
 from edgeflock.results.sweep import Job, sweep
 from edgeflock.server.monitoring.listeners import Applied, Listening
@@ -75,7 +75,7 @@ class Fleet:
                 f"edgeflock.Fleet({min(refused)}=...): settings of [fleet] and [run] go by their own names, "
                 "those of [model] into edgeflock.Model"
             )
-        own = {name: value for name, value in settings.items() if name in config.Fleet.model_fields}
+        own = {name: value for name, value in settings.items() if name in config.FleetSettings.model_fields}
         run = {name: value for name, value in settings.items() if name not in own and name not in sections}
         if "seeds" in own:
             raise ConfigError("edgeflock.Fleet(seeds=...): say run(seed) for each")
@@ -87,16 +87,16 @@ class Fleet:
             "devices": {profile: {"profile": profile}} if classes is None else classes,
         }
         file = config.parse("", "edgeflock.Fleet", given=given)
-        self._set(file, Given(train, test, model.make, own_metrics))
+        self._set(file, FleetObjects(train, test, model.make, own_metrics))
 
     @classmethod
     def configured(cls, file: FleetFile) -> Self:
         """A fleet of a file's settings. Raises ConfigError if they cannot work."""
         fleet = cls.__new__(cls)
-        fleet._set(file, Given())
+        fleet._set(file, FleetObjects())
         return fleet
 
-    def _set(self, file: FleetFile, given: Given) -> None:
+    def _set(self, file: FleetFile, given: FleetObjects) -> None:
         self.file = file
         arrays = given.train is not None or given.test is not None
         self._at_hand = arrays or given.make is not None or bool(given.metrics)

@@ -16,7 +16,7 @@ from edgeflock.api.opening import in_a_thread
 from edgeflock.api.result import Result
 from edgeflock.server.app import Serving, serving
 from edgeflock.server.choices import CHOICES
-from edgeflock.server.hosting import Given, HostedRun, open_run
+from edgeflock.server.hosting import HostedRun, ServerObjects, open_run
 from edgeflock.server.http.keys import EVALUATOR, HOST, LISTENERS, WRITER
 from edgeflock.server.identity import ADMIN_TOKEN
 from edgeflock.server.monitoring.listeners import Applied, Listening
@@ -84,10 +84,10 @@ class Server:
         """
         server = cls.__new__(cls)
         server._standby = standby
-        server._set(Model(config.model.module, loss=config.model.loss), config, Given())
+        server._set(Model(config.model.module, loss=config.model.loss), config, ServerObjects())
         return server
 
-    def _set(self, model: Model, config: Config, given: Given) -> None:
+    def _set(self, model: Model, config: Config, given: ServerObjects) -> None:
         self.model = model
         self.config = config
         self._given = given
@@ -291,7 +291,7 @@ def _described(
     metrics: "Metrics",
     listening: Listening,
     settings: dict[str, object],
-) -> tuple[Model, Config, Given]:
+) -> tuple[Model, Config, ServerObjects]:
     """Raises ConfigError."""
     sections = named({name: value for name, value in settings.items() if name in Config.model_fields})
     run = {name: value for name, value in settings.items() if name not in sections}
@@ -321,7 +321,7 @@ def _described(
     of_run = {"directory": os.fspath(directory), "port": port, **run, **paths}
     given = {"run": of_run, "model": of_model, **sections}
     config = settings_of.taken(given, "edgeflock.Server", CHOICES)
-    return model, config, Given(model.make, held_out, judge, listening, own)
+    return model, config, ServerObjects(model.make, held_out, judge, listening, own)
 
 
 def _judging(evaluate: "Callable[[nn.Module], Any]") -> "Callable[[nn.Module], tuple[float, float | None]]":

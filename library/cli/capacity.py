@@ -9,7 +9,7 @@ from edgeflock.cli.options import Json
 from edgeflock.shared.errors import ConfigError
 
 
-class Journal(StrEnum):
+class JournalChoice(StrEnum):
     sqlite = "sqlite"
     postgresql = "postgresql"
     synchronous = "synchronous"
@@ -42,8 +42,8 @@ def capacity(
         int | None, typer.Option(min=0, help="That the model is in; 0: none. As many as it takes.")
     ] = None,
     journal: Annotated[
-        Journal, typer.Option(help="Where updates are kept; synchronous: PostgreSQL with a standby.")
-    ] = Journal.sqlite,
+        JournalChoice, typer.Option(help="Where updates are kept; synchronous: PostgreSQL with a standby.")
+    ] = JournalChoice.sqlite,
     standbys: Annotated[int, typer.Option(min=0, help="Servers that stand by.")] = 0,
     memory: Annotated[float, typer.Option(min=0.1, help="GB that each process may take.")] = 24,
     disk: Annotated[float, typer.Option(min=0.1, help="GB.")] = 100,
@@ -65,10 +65,10 @@ def capacity(
     From measured costs; docs/scale.md says how far they can be trusted. Nothing is started or measured.
     """
     from edgeflock.devices.capacity import (
-        Fleet,
+        FleetLoad,
         Machine,
-        Parts,
         Prices,
+        ServerParts,
         as_json,
         largest,
         lines,
@@ -79,17 +79,17 @@ def capacity(
 
     if gateways is not None and gateways <= spare and (gateways or spare):
         raise ConfigError(f"--spare {spare}: of {gateways} gateways one at least must be left")
-    if standbys and journal is Journal.sqlite:
+    if standbys and journal is JournalChoice.sqlite:
         raise ConfigError(
             f"--standbys {standbys}: servers stand by for each other with their journal in PostgreSQL; say "
             "--journal postgresql"
         )
-    fleet = Fleet(devices, period, parameters, entries, not plain, answered, cohort, not arrays)
+    fleet = FleetLoad(devices, period, parameters, entries, not plain, answered, cohort, not arrays)
     machine = Machine(memory * 1e9, disk * 1e9, files, egress * 1e9 / 8, days)
-    asked = Parts(gateways or 0, spare, shards or 0, standbys, journal.value)
+    asked = ServerParts(gateways or 0, spare, shards or 0, standbys, journal.value)
     open_ = {"gateways": gateways is None, "shards": shards is None}
     plan = plan_of(fleet, machine, asked, **open_)
-    ends_at, alone_at = largest(fleet, machine, asked, **open_), largest(fleet, machine, Parts())
+    ends_at, alone_at = largest(fleet, machine, asked, **open_), largest(fleet, machine, ServerParts())
     back, each = return_seconds(fleet, plan.parts)
     served = plan.parts.carrying if plan.parts.gateways else 0
     storm = storm_of(max(1, round(region * devices)), outage, back, gateways=served, each=each, seed=seed)

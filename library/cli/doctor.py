@@ -14,7 +14,7 @@ from edgeflock.shared.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from edgeflock.doctor import Finding
+    from edgeflock.doctor import CheckResult
     from edgeflock.shared.settings.config import Config
 
 OfServer = Annotated[bool, typer.Option("--server", help="Look at a server in the place of a device.")]
@@ -88,7 +88,7 @@ def _settings(config: Path | None, set_: list[str] | None, server: bool) -> "Con
     return settings_of(config, set_, tables=CHOICES)
 
 
-def _examined(settings: "Config", server: bool) -> "Iterator[Finding]":
+def _examined(settings: "Config", server: bool) -> "Iterator[CheckResult]":
     from edgeflock.doctor import examined_device, examined_server
 
     return examined_server(settings) if server else examined_device(settings.client)

@@ -72,14 +72,14 @@ def gateway(
     secret = token if token_file is None else token_of(None, token_file)
     shown = name or f"{socket.gethostname()}:{port}"
     with needing("server", "a gateway needs"):
-        from edgeflock.server.gateway import Gateway, Place, Shown
+        from edgeflock.server.gateway import Gateway, GatewayAddress, Shown
     own = None if identity is None else kept(identity)
 
     async def until_stopped() -> None:
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        place = Place(host, port, certificate, key, insecure)
+        place = GatewayAddress(host, port, certificate, key, insecure)
         certified = None if own is None else Shown(own.key, own.certificate)
         one = Gateway(upstream, secret or "", shown, place, certified, insecure=insecure)
         async with one.serving() as bound:

@@ -32,7 +32,9 @@ def quickstart(
     json: Json = False,
 ) -> None:
     """Train on this machine: a server and client processes on loopback, real sockets, real data."""
-    from edgeflock.quickstart import Plan, run_quickstart
+    from edgeflock.quickstart import QuickstartPlan, run_quickstart
 
-    plan = Plan(data, model, rule, select, values, clients, backend, updates, seed, out, tuple(set_ or ()))
+    plan = QuickstartPlan(
+        data, model, rule, select, values, clients, backend, updates, seed, out, tuple(set_ or ())
+    )
     run_quickstart(plan, as_json=json)

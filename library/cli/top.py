@@ -38,7 +38,7 @@ def top(
 
     if importlib.util.find_spec("textual") is None:
         raise ConfigError(f"the monitor needs textual: {install('tui')}")
-    from edgeflock.operations.top import Plan, show
+    from edgeflock.operations.top import TopOptions, show
 
     if token and token_file:
         raise ConfigError("--token and --token-file: give one of them")
@@ -46,4 +46,4 @@ def top(
     tokens = token or [token_in(path) for path in token_file or []] or [secret]
     for number, one in enumerate([] if replay else urls or [url]):
         connection_of(one, tokens[number % len(tokens)], None, set_)  # whether a token may go there
-    show(Plan(urls or [url], tokens, interval, record, replay or [], speed, at))
+    show(TopOptions(urls or [url], tokens, interval, record, replay or [], speed, at))

@@ -6,8 +6,8 @@ function of what it is given: machine.py of this machine, files.py of files, pac
 line.py of the line to the server. May import projects, server, client and shared.
 """
 
-from edgeflock.doctor.finding import Finding
+from edgeflock.doctor.finding import CheckResult
 from edgeflock.doctor.patients import examined_device, examined_server
 from edgeflock.doctor.report import bundled
 
-__all__ = ["Finding", "bundled", "examined_device", "examined_server"]
+__all__ = ["CheckResult", "bundled", "examined_device", "examined_server"]

@@ -4,7 +4,7 @@ import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from edgeflock.doctor.finding import Finding
+from edgeflock.doctor.finding import CheckResult
 
 PUBLIC = ("certificate.pem",)
 """Of a run's directory: what everybody may read."""
@@ -12,25 +12,27 @@ PUBLIC = ("certificate.pem",)
 SOON = timedelta(days=30)
 
 
-def secret(path: Path) -> Finding:
+def secret(path: Path) -> CheckResult:
     """A file with a key or a credential."""
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError as error:
-        return Finding(
+        return CheckResult(
             "modes", "bad", f"{path}: {error.strerror}", "edgeflock client join URL TOKEN makes it"
         )
     if mode & 0o077:
-        return Finding("modes", "bad", f"{path} can be read by others (mode {mode:o})", f"chmod 600 {path}")
-    return Finding("modes", "ok", f"{path} is its owner's alone")
+        return CheckResult(
+            "modes", "bad", f"{path} can be read by others (mode {mode:o})", f"chmod 600 {path}"
+        )
+    return CheckResult("modes", "ok", f"{path} is its owner's alone")
 
 
-def directory(path: Path) -> Finding:
+def directory(path: Path) -> CheckResult:
     """A run's, with its keys, its tokens and its journal."""
     if not path.exists():
-        return Finding("modes", "ok", f"{path} is not there yet; the server makes it")
+        return CheckResult("modes", "ok", f"{path} is not there yet; the server makes it")
     if not stat.S_IMODE(path.stat().st_mode) & 0o077:
-        return Finding("modes", "ok", f"{path} is its owner's alone")
+        return CheckResult("modes", "ok", f"{path} is its owner's alone")
     exposed = [
         one.name
         for one in sorted(path.iterdir())
@@ -38,11 +40,11 @@ def directory(path: Path) -> Finding:
     ]
     if exposed:
         names = ", ".join(exposed[:5])
-        return Finding("modes", "bad", f"{path}: others can read {names}", f"chmod -R go= {path}")
-    return Finding("modes", "ok", f"{path}: its files are their owner's alone")
+        return CheckResult("modes", "bad", f"{path}: others can read {names}", f"chmod -R go= {path}")
+    return CheckResult("modes", "ok", f"{path}: its files are their owner's alone")
 
 
-def certificate(path: Path, now: datetime | None = None) -> Finding:
+def certificate(path: Path, now: datetime | None = None) -> CheckResult:
     """One that a server shows, in PEM."""
     from cryptography import x509
 
@@ -50,9 +52,11 @@ def certificate(path: Path, now: datetime | None = None) -> Finding:
     try:
         until = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
     except (OSError, ValueError) as error:
-        return Finding("TLS", "bad", f"{path} is no certificate in PEM: {error}", "run.certificate names one")
+        return CheckResult(
+            "TLS", "bad", f"{path} is no certificate in PEM: {error}", "run.certificate names one"
+        )
     said = f"{path} holds until {until:%Y-%m-%d}"
     renew = "renew it with the same key, which devices' tokens name"
     if until <= now:
-        return Finding("TLS", "bad", f"{path} has held until {until:%Y-%m-%d}", renew)
-    return Finding("TLS", "warn", said, renew) if until < now + SOON else Finding("TLS", "ok", said)
+        return CheckResult("TLS", "bad", f"{path} has held until {until:%Y-%m-%d}", renew)
+    return CheckResult("TLS", "warn", said, renew) if until < now + SOON else CheckResult("TLS", "ok", said)

@@ -8,7 +8,7 @@ State = Literal["ok", "warn", "bad"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """Of one check."""
 
     check: str

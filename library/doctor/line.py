@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from edgeflock.client.identity import Identity
+from edgeflock.client.identity import ClientIdentity
 from edgeflock.client.servers import url_of
-from edgeflock.doctor.finding import Finding
+from edgeflock.doctor.finding import CheckResult
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.identity import tls_for, with_certificate
 from edgeflock.shared.protocol.backoff import permanent
@@ -36,7 +36,7 @@ _GOODBYE = 0.25
 """Seconds that TLS may take to end behind a session that is closed: aiohttp does not wait for it."""
 
 
-async def asked(server: str, identity: Identity | None, *, insecure: bool) -> Answer:
+async def asked(server: str, identity: ClientIdentity | None, *, insecure: bool) -> Answer:
     """GET /v1/status, with this device's credential; to TLS that shows another key nothing is told."""
     try:
         url = url_of(server)
@@ -66,7 +66,7 @@ async def asked(server: str, identity: Identity | None, *, insecure: bool) -> An
         await asyncio.sleep(_GOODBYE)
 
 
-def reached(answer: Answer) -> Finding:
+def reached(answer: Answer) -> CheckResult:
     """Whether that is a server which lets this device take part."""
     if answer.error:
         remedy = (
@@ -74,21 +74,21 @@ def reached(answer: Answer) -> Finding:
             if answer.hopeless
             else "devices wait for a server that is away; if it is not: a firewall, or a wrong address"
         )
-        return Finding("server", "bad", f"no answer from {answer.url}: {answer.error}", remedy)
+        return CheckResult("server", "bad", f"no answer from {answer.url}: {answer.error}", remedy)
     if answer.status == 200:
-        return Finding("server", "ok", f"{answer.url} knows this device")
+        return CheckResult("server", "ok", f"{answer.url} knows this device")
     if answer.status == 401:
-        return Finding(
+        return CheckResult(
             "server",
             "bad",
             f"{answer.url} does not know this device: it has not joined, or was revoked",
             "edgeflock client join URL TOKEN, with a token of who runs the server",
         )
     if answer.status >= 500:
-        return Finding(
+        return CheckResult(
             "server", "warn", f"{answer.url} answers {answer.status}", "its own log says why; devices wait"
         )
-    return Finding(
+    return CheckResult(
         "server", "bad", f"{answer.url} answers {answer.status}: no Edgeflock server", "correct client.server"
     )
 

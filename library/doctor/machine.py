@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from edgeflock.doctor.finding import Finding
+from edgeflock.doctor.finding import CheckResult
 from edgeflock.shared.numbers import size
 
 OLDEST_PYTHON = (3, 11)
@@ -22,69 +22,71 @@ STRANGERS = 1024 + 64
 """Open files beside devices' connections: those at the door, and the server's own."""
 
 
-def python(version: tuple[int, int, int], bits: int, libc: tuple[str, str]) -> Finding:
+def python(version: tuple[int, int, int], bits: int, libc: tuple[str, str]) -> CheckResult:
     """`libc` is platform.libc_ver()."""
     number, name = ".".join(map(str, version)), " ".join(part for part in libc if part)
     said = f"{number}, {bits}-bit{f', {name}' if name else ''}"
     if version[:2] < OLDEST_PYTHON:
-        return Finding("python", "bad", said, "install Python 3.11 or newer")
+        return CheckResult("python", "bad", said, "install Python 3.11 or newer")
     if bits != 64:
-        return Finding("python", "bad", said, "there are no wheels for it: install the 64-bit system")
+        return CheckResult("python", "bad", said, "there are no wheels for it: install the 64-bit system")
     if libc[0] == "musl" or (libc[0] == "glibc" and _numbers(libc[1]) < OLDEST_GLIBC):
-        return Finding("python", "bad", said, "onnxruntime's wheels need glibc 2.28 or newer: a newer system")
-    return Finding("python", "ok", said)
+        return CheckResult(
+            "python", "bad", said, "onnxruntime's wheels need glibc 2.28 or newer: a newer system"
+        )
+    return CheckResult("python", "ok", said)
 
 
-def clock(now: float, installed: float, root: Path) -> Finding:
+def clock(now: float, installed: float, root: Path) -> CheckResult:
     """`installed` is when this package was: a clock that is before it is wrong."""
     synchronised = root / "run/systemd/timesync"
     if now < installed:
-        return Finding(
+        return CheckResult(
             "clock",
             "bad",
             "it is before this package was installed",
             "set the clock: timedatectl set-ntp true",
         )
     if synchronised.is_dir() and not (synchronised / "synchronized").exists():
-        return Finding(
+        return CheckResult(
             "clock",
             "warn",
             "no time server has answered since the start",
             "timedatectl timesync-status says why",
         )
-    return Finding("clock", "ok", "plausible")
+    return CheckResult("clock", "ok", "plausible")
 
 
-def skew(now: float, server: float | None) -> Finding | None:
+def skew(now: float, server: float | None) -> CheckResult | None:
     """Against the server's, as its answer said; None if it said none."""
     if server is None:
         return None
     apart = abs(now - server)
     if apart > SKEW:
-        return Finding(
+        return CheckResult(
             "clock",
             "warn",
             f"it is {apart:,.0f} s off the server's",
             "set the one that is wrong: timedatectl set-ntp true; certificates hold from a time to a time",
         )
-    return Finding("clock", "ok", f"within {max(1, round(apart))} s of the server's")
+    return CheckResult("clock", "ok", f"within {max(1, round(apart))} s of the server's")
 
 
-def disk(path: Path, free: int, writable: bool, wanted: int) -> Finding:
+def disk(path: Path, free: int, writable: bool, wanted: int) -> CheckResult:
     """Of the file system that `path` is on; `wanted` bytes are a comfort."""
     if not writable:
-        return Finding("disk", "bad", f"{path} cannot be written", f"chown it, or mend its disk: {path}")
+        return CheckResult("disk", "bad", f"{path} cannot be written", f"chown it, or mend its disk: {path}")
     if free < wanted // 10:
-        return Finding("disk", "bad", f"{size(free)} left at {path}", "make room, or name another place")
+        return CheckResult("disk", "bad", f"{size(free)} left at {path}", "make room, or name another place")
     if free < wanted:
-        return Finding("disk", "warn", f"{size(free)} left at {path}", "make room before it is full")
-    return Finding("disk", "ok", f"{size(free)} left at {path}")
+        return CheckResult("disk", "warn", f"{size(free)} left at {path}", "make room before it is full")
+    return CheckResult("disk", "ok", f"{size(free)} left at {path}")
 
 
-def memory(total: int, root: Path) -> Finding:
+def memory(total: int, root: Path) -> CheckResult:
     """Of the machine, and whether a service's can be bounded."""
     if total < LITTLE_MEMORY:
-        return Finding(
+        return CheckResult(
             "memory",
             "warn",
             f"{size(total)}",
@@ -92,47 +94,49 @@ def memory(total: int, root: Path) -> Finding:
         )
     controllers = root / "sys/fs/cgroup/cgroup.controllers"
     if controllers.exists() and "memory" not in controllers.read_text().split():
-        return Finding(
+        return CheckResult(
             "memory",
             "warn",
             f"{size(total)}; the kernel counts no service's memory, so MemoryMax of the unit bounds nothing",
             "append cgroup_enable=memory to the line in /boot/firmware/cmdline.txt, and restart the machine",
         )
-    return Finding("memory", "ok", size(total))
+    return CheckResult("memory", "ok", size(total))
 
 
-def power(undervoltage: object) -> Finding | None:
+def power(undervoltage: object) -> CheckResult | None:
     """Of a Raspberry Pi's supply; None if nothing says."""
     if undervoltage is None:
         return None
     if undervoltage:
-        return Finding(
+        return CheckResult(
             "power",
             "bad",
             "the supply is too weak",
             "another supply, or a shorter cable: cards are lost to this",
         )
-    return Finding("power", "ok", "enough")
+    return CheckResult("power", "ok", "enough")
 
 
-def heat(degrees: object) -> Finding | None:
+def heat(degrees: object) -> CheckResult | None:
     """None if no sensor says."""
     if not isinstance(degrees, float):
         return None
     said = f"{degrees:.0f} degrees"
     if degrees >= HOT:
-        return Finding("heat", "bad", said, "the processor slows itself down: a heat sink, a fan, some air")
+        return CheckResult(
+            "heat", "bad", said, "the processor slows itself down: a heat sink, a fan, some air"
+        )
     if degrees >= WARM:
-        return Finding("heat", "warn", said, "close to where the processor slows down: some air")
-    return Finding("heat", "ok", said)
+        return CheckResult("heat", "warn", said, "close to where the processor slows down: some air")
+    return CheckResult("heat", "ok", said)
 
 
-def open_files(soft: int, devices: int) -> Finding:
+def open_files(soft: int, devices: int) -> CheckResult:
     """`soft` is ulimit -n, -1 of none; each device's connection is a file (limits.devices)."""
     needed = devices + STRANGERS
     if soft == -1 or soft >= needed:
-        return Finding("files", "ok", f"{'any number' if soft == -1 else f'{soft:,}'} may be open")
-    return Finding(
+        return CheckResult("files", "ok", f"{'any number' if soft == -1 else f'{soft:,}'} may be open")
+    return CheckResult(
         "files",
         "warn",
         f"{soft:,} may be open, and limits.devices = {devices:,} needs {needed:,}",

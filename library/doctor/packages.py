@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from importlib import metadata
 
-from edgeflock.doctor.finding import Finding
+from edgeflock.doctor.finding import CheckResult
 
 Load = Callable[[str], tuple[int, str]]
 """Of a module to (exit code of a process that imports it, the last line of what it said)."""
@@ -17,17 +17,19 @@ def loaded(module: str) -> tuple[int, str]:
     return done.returncode, (done.stderr.strip().splitlines() or [""])[-1]
 
 
-def package(module: str, install: str, load: Load = loaded) -> Finding:
+def package(module: str, install: str, load: Load = loaded) -> CheckResult:
     """`install` is the command that brings it."""
     code, last = load(module)
     if code == 0:
-        return Finding("package", "ok", f"{module} {version_of(module)}".rstrip())
+        return CheckResult("package", "ok", f"{module} {version_of(module)}".rstrip())
     if code < 0:
         said = f"{module} dies as it loads ({signal.Signals(-code).name})"
-        return Finding("package", "bad", said, "its wheel is not for this processor: another version of it")
+        return CheckResult(
+            "package", "bad", said, "its wheel is not for this processor: another version of it"
+        )
     if last.startswith("ModuleNotFoundError"):
-        return Finding("package", "bad", f"{module} is not installed", install)
-    return Finding("package", "bad", f"{module} cannot be loaded: {last}", install)
+        return CheckResult("package", "bad", f"{module} is not installed", install)
+    return CheckResult("package", "bad", f"{module} cannot be loaded: {last}", install)
 
 
 def version_of(module: str) -> str:

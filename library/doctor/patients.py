@@ -13,10 +13,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from edgeflock.client.data.open import directory, is_stored
-from edgeflock.client.health import ROOT, Health, memory_of
+from edgeflock.client.health import ROOT, DeviceHealth, memory_of
 from edgeflock.client.identity import default_place, kept
 from edgeflock.doctor import files, machine
-from edgeflock.doctor.finding import Finding
+from edgeflock.doctor.finding import CheckResult
 from edgeflock.doctor.line import asked, reached
 from edgeflock.doctor.packages import package
 from edgeflock.shared.data import datasets
@@ -30,7 +30,7 @@ DEVICE_DISK, SERVER_DISK = 1 << 30, 10 << 30
 """Bytes that are a comfort: a journal grows."""
 
 
-def examined_device(settings: ClientSettings) -> Iterator[Finding]:
+def examined_device(settings: ClientSettings) -> Iterator[CheckResult]:
     """Of a machine that is to train."""
     yield from _machine(directory(settings), DEVICE_DISK)
     only_torch = settings.backend == "auto" and find_spec("torch") and not find_spec("onnxruntime")
@@ -42,7 +42,7 @@ def examined_device(settings: ClientSettings) -> Iterator[Finding]:
     yield _data(settings)
 
 
-def examined_server(config: Config) -> Iterator[Finding]:
+def examined_server(config: Config) -> Iterator[CheckResult]:
     """Of a machine that is to host what `config` describes."""
     place = Path(config.run.directory)
     yield from _machine(place, SERVER_DISK)
@@ -59,14 +59,14 @@ def examined_server(config: Config) -> Iterator[Finding]:
     yield from _project(config)
 
 
-def _machine(place: Path, comfort: int) -> Iterator[Finding]:
+def _machine(place: Path, comfort: int) -> Iterator[CheckResult]:
     bits = 8 * struct.calcsize("P")
     yield machine.python(sys.version_info[:3], bits, platform.libc_ver())
     yield machine.clock(time.time(), Path(__file__).stat().st_mtime, ROOT)
     there = next(path for path in (place.absolute(), *place.absolute().parents) if path.exists())
     yield machine.disk(place, shutil.disk_usage(there).free, os.access(there, os.W_OK), comfort)
     yield machine.memory(memory_of(), ROOT)
-    facts = Health()()
+    facts = DeviceHealth()()
     for found in (machine.power(facts.get("undervoltage")), machine.heat(facts.get("temperature"))):
         if found is not None:
             yield found
@@ -81,7 +81,7 @@ def _open_files() -> int | None:
     return -1 if soft == resource.RLIM_INFINITY else soft
 
 
-def _joined(settings: ClientSettings) -> Iterator[Finding]:
+def _joined(settings: ClientSettings) -> Iterator[CheckResult]:
     place = Path(settings.identity) if settings.identity else default_place()
     identity = None
     if place.exists() or settings.identity:
@@ -89,7 +89,7 @@ def _joined(settings: ClientSettings) -> Iterator[Finding]:
         try:
             identity = kept(place)
         except ConfigError as error:
-            yield Finding("identity", "bad", str(error), "mend the file, or remove it and join anew")
+            yield CheckResult("identity", "bad", str(error), "mend the file, or remove it and join anew")
             return
     # Of servers that stand by for each other one answers.
     servers = (identity.server if identity else settings.server).split(",")
@@ -102,71 +102,71 @@ def _joined(settings: ClientSettings) -> Iterator[Finding]:
         yield found
 
 
-def _data(settings: ClientSettings) -> Finding:
+def _data(settings: ClientSettings) -> CheckResult:
     """What it trains on; whether it fits the run's model, the server's Welcome tells."""
     if settings.flower_app:
-        return Finding("data", "ok", "a Flower app reads its own")
+        return CheckResult("data", "ok", "a Flower app reads its own")
     named = [entry.partition("=")[2] for entry in settings.shards] or [settings.data]
     remedy = "name this device's data in client.data, or --set client.data=URI (docs/data.md)"
     if "data" not in settings.model_fields_set and not settings.shards:
-        return Finding("data", "warn", "client.data is not set: it would train on digits", remedy)
+        return CheckResult("data", "warn", "client.data is not set: it would train on digits", remedy)
     samples = 0
     for uri in named:
         if is_environment(uri):
             return _environment(uri)
         if not is_stored(uri):
-            return Finding("data", "ok", f"{uri.partition(':')[0]}: is a stream, which was not opened")
+            return CheckResult("data", "ok", f"{uri.partition(':')[0]}: is a stream, which was not opened")
         try:
             with redirect_stdout(sys.stderr):  # the user's module may print
                 samples += len(datasets.read(uri, "train"))
         except ConfigError as error:
-            return Finding("data", "bad", str(error), remedy)
-    return Finding("data", "ok", f"{samples:,} samples")
+            return CheckResult("data", "bad", str(error), remedy)
+    return CheckResult("data", "ok", f"{samples:,} samples")
 
 
-def _environment(uri: str) -> Finding:
+def _environment(uri: str) -> CheckResult:
     """In which it acts; whether the run's policy fits, the server's Welcome tells."""
     try:
         found = open_environment(uri)
     except ConfigError as error:
         remedy = "name an environment in client.data (docs/reinforcement-learning.md)"
-        return Finding("data", "bad", str(error), remedy)
+        return CheckResult("data", "bad", str(error), remedy)
     kind = "actions to choose from" if found.discrete else "numbers to give"
-    return Finding("data", "ok", f"{uri}: observations {list(found.shape)}, {found.actions} {kind}")
+    return CheckResult("data", "ok", f"{uri}: observations {list(found.shape)}, {found.actions} {kind}")
 
 
-def _journal(place: Path) -> Finding:
+def _journal(place: Path) -> CheckResult:
     if not (place / "journal.sqlite").exists():
         nearby = sorted(Path().glob(f"*/{place.name}/journal.sqlite"))
         if nearby and not place.is_absolute():
             folder = nearby[0].parent.parent
-            return Finding(
+            return CheckResult(
                 "journal",
                 "warn",
                 f"{place} holds no run here, and {nearby[0].parent} does",
                 f"a server's paths count from where it starts: cd {folder} first, or --set "
                 f"run.directory={nearby[0].parent}",
             )
-        return Finding("journal", "ok", f"{place} holds no run yet")
+        return CheckResult("journal", "ok", f"{place} holds no run yet")
     from edgeflock.server.ledger import verify
 
     mend = f"edgeflock journal verify {place} says what is whole, and what to do"
     try:
         found = verify(place / "journal.sqlite")
     except (ConfigError, JournalDamaged) as error:
-        return Finding("journal", "bad", str(error), mend)
+        return CheckResult("journal", "bad", str(error), mend)
     if found.damage:
-        return Finding("journal", "bad", f"run {found.run}: {found.damage[0]}", mend)
-    return Finding("journal", "ok", f"run {found.run} is whole, version 0 to {found.version}")
+        return CheckResult("journal", "bad", f"run {found.run}: {found.damage[0]}", mend)
+    return CheckResult("journal", "ok", f"run {found.run} is whole, version 0 to {found.version}")
 
 
-def _project(config: Config) -> Iterator[Finding]:
+def _project(config: Config) -> Iterator[CheckResult]:
     """Data against model, a step and the export, as `edgeflock check` has them."""
     if config.model.arrays:
-        yield Finding("model", "ok", "arrays, which the devices' apps train")
+        yield CheckResult("model", "ok", "arrays, which the devices' apps train")
         return
     if not config.model.data:
-        yield Finding(
+        yield CheckResult(
             "model", "warn", "model.data = '': nothing is evaluated", "name held-out data in model.data"
         )
         return
@@ -176,12 +176,12 @@ def _project(config: Config) -> Iterator[Finding]:
         with redirect_stdout(sys.stderr):  # the user's module may print
             found = checked(config)
     except ImportError as error:
-        yield Finding("model", "bad", f"{error.name} is not installed", install("server"))
+        yield CheckResult("model", "bad", f"{error.name} is not installed", install("server"))
         return
     except ConfigError as error:
-        yield Finding("model", "bad", str(error), "edgeflock check CONFIG.toml tries it again")
+        yield CheckResult("model", "bad", str(error), "edgeflock check CONFIG.toml tries it again")
         return
-    yield Finding("model", "ok", f"{found.model} fits {found.held_out:,} held-out samples; {found.trial}")
+    yield CheckResult("model", "ok", f"{found.model} fits {found.held_out:,} held-out samples; {found.trial}")
     for line in found.advice():
         said, _, remedy = line.partition(": ")
-        yield Finding("model", "warn", said, remedy)
+        yield CheckResult("model", "warn", said, remedy)

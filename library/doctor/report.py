@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from edgeflock.doctor.finding import Finding
+from edgeflock.doctor.finding import CheckResult
 from edgeflock.doctor.secrets import scrubbed, scrubbed_all, secrets_of, told
 from edgeflock.shared.settings.config import Config
 
@@ -33,7 +33,7 @@ _FIELDS = ("time", "level", "logger", "message")
 
 
 def bundled(
-    findings: Sequence[Finding],
+    findings: Sequence[CheckResult],
     config: Config,
     environ: Mapping[str, str],
     *,

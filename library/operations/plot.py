@@ -14,8 +14,8 @@ from edgeflock.operations.top import opened
 from edgeflock.results.curves import COLOURS
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.shared.protocol import feed
-from edgeflock.tui.pages import Against, Curve, curves
-from edgeflock.tui.sources import FeedClient, State, reduce, remembering
+from edgeflock.tui.pages import Against, PlotCurve, curves
+from edgeflock.tui.sources import FeedClient, MonitorState, reduce, remembering
 from edgeflock.tui.text import numbers
 from edgeflock.tui.text.chart import round_times
 
@@ -50,9 +50,9 @@ def plot(source: str, token: str, against: str, out: Path, seconds: float, *, as
         print(out)
 
 
-async def watched(client: FeedClient, seconds: float) -> State:
+async def watched(client: FeedClient, seconds: float) -> MonitorState:
     """The state after watching a server for so long; after its first frame if that is 0."""
-    state: State | None = None
+    state: MonitorState | None = None
     try:
         async with asyncio.timeout(seconds if seconds > 0 else None):
             async for octets in client.frames():
@@ -69,7 +69,7 @@ async def watched(client: FeedClient, seconds: float) -> State:
     return state
 
 
-def draw(state: State, against: Against, out: Path) -> None:
+def draw(state: MonitorState, against: Against, out: Path) -> None:
     """Six panels: what is learnt above, what it costs below."""
     matplotlib.use("agg")
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "edgeflock", "font.size": 9})
@@ -115,7 +115,7 @@ _RATES: tuple[tuple[str, curves.Rate], ...] = (("received", "ingress_rate"), ("s
 
 
 def _panel(
-    axes: Axes, title: str, label: str, lines: list[tuple[str, Curve]], against: Against | None
+    axes: Axes, title: str, label: str, lines: list[tuple[str, PlotCurve]], against: Against | None
 ) -> None:
     for colour, (name, curve) in zip(COLOURS, lines, strict=False):
         marker = "o" if len(curve.x) == 1 else None

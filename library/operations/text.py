@@ -12,11 +12,11 @@ from edgeflock.shared.errors import EdgeflockError
 from edgeflock.shared.protocol import feed
 from edgeflock.shared.protocol.frames import COLUMNS, DeviceRow, Point
 from edgeflock.tui.pages import block, device_page, summary
-from edgeflock.tui.sources import FeedClient, State, reduce
+from edgeflock.tui.sources import FeedClient, MonitorState, reduce
 from edgeflock.tui.text import text_of
 
 
-async def first_state(client: FeedClient) -> State | None:
+async def first_state(client: FeedClient) -> MonitorState | None:
     """The state after the first frame; None if the server has no feed."""
     with suppress(EdgeflockError):
         async for octets in client.frames():
@@ -45,7 +45,7 @@ def watch(server: str, token: str, interval: float, *, as_json: bool) -> None:
 def show_device(server: str, token: str, name: str, *, as_json: bool) -> None:
     """Print a device and its recent updates."""
 
-    async def get() -> tuple[DeviceRow, tuple[Point, ...], State | None]:
+    async def get() -> tuple[DeviceRow, tuple[Point, ...], MonitorState | None]:
         client = FeedClient(server, token)
         return (*await client.device(name), await first_state(client))
 

@@ -12,7 +12,7 @@ _SQLITE = b"SQLite format 3\0"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TopOptions:
     """What was asked for."""
 
     urls: Sequence[str]
@@ -25,7 +25,7 @@ class Plan:
     at: str
 
 
-def show(plan: Plan) -> None:
+def show(plan: TopOptions) -> None:
     """Show the runs until the operator quits. Raises ConfigError, also if there is no terminal."""
     missing = [
         name
@@ -47,7 +47,7 @@ def show(plan: Plan) -> None:
             recorder.close()
 
 
-def sources(plan: Plan, recorder: Recorder | None) -> list[Source]:
+def sources(plan: TopOptions, recorder: Recorder | None) -> list[Source]:
     """A source for each run that was asked for. Raises ConfigError."""
     if plan.replay:
         if recorder is not None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from edgeflock.client.backends.onnx import OnnxBackend
 from edgeflock.client.backends.torch import TorchBackend
-from edgeflock.client.data.kept import Kept
+from edgeflock.client.data.kept import RawBatches
 from edgeflock.client.data.open import is_stored
 from edgeflock.client.training import Trainer
 from edgeflock.projects.range_test import PROBE, RangeTest, constant_loss, range_test
@@ -24,7 +24,7 @@ from edgeflock.shared.data import datasets
 from edgeflock.shared.data.fitting import read_as
 from edgeflock.shared.data.samples import Stored
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.graphs.step import Step
+from edgeflock.shared.graphs.step import StepGraph
 from edgeflock.shared.model.fields import Fields, Inputs, named, rows
 from edgeflock.shared.model.held_out import Overlap, sketch_of
 from edgeflock.shared.model.losses import scales_targets
@@ -144,11 +144,11 @@ def checked(config: Config, *, tests_rate: bool = False) -> Checked:
     sketch = sketch_of(terms.run, held_out.x, held_out.y)
     # What a device does with its data as it joins, and the first update that it would send.
     backend, random = TorchBackend(module, loss, seed=config.run.seed), np.random.default_rng(0)
-    batches = Kept(raw, random)
+    batches = RawBatches(raw, random)
     batches.begin(terms, backend)
     training, overlap = None, Overlap(terms.run, sketch) if sketch is not None else None
     if "data" in config.client.model_fields_set and is_stored(config.client.data):
-        batches = Kept(datasets.read(config.client.data, "train"), random)
+        batches = RawBatches(datasets.read(config.client.data, "train"), random)
         batches.begin(terms, backend)
         training = len(batches)
         if overlap is not None:
@@ -170,7 +170,7 @@ def checked(config: Config, *, tests_rate: bool = False) -> Checked:
         overlap=0 if overlap is None else overlap.rows,
         labels=held_out.described.labels,
         trial=trial(OnnxBackend(graph, flat.layout, model=module).gradient, theta, x, y),
-        memory=Step(graph, flat.layout, _PLENTY).weigh(
+        memory=StepGraph(graph, flat.layout, _PLENTY).weigh(
             {name: array.shape for name, array in (*named(x).items(), ("y", y))}
         ),
         graph=len(graph),
@@ -187,7 +187,7 @@ def _rate(
     config: Config,
     terms: Welcome,
     flat: FlatModule,
-    batches: Kept,
+    batches: RawBatches,
     theta: NDArray[np.float32],
     held_out: Stored,
 ) -> RangeTest:

@@ -6,7 +6,7 @@ command line and the server's HTTP: it may import watching.status, results.outco
 edgeflock.shared, neither server nor client.
 """
 
-from edgeflock.quickstart.plan import Plan
+from edgeflock.quickstart.plan import QuickstartPlan
 from edgeflock.quickstart.run import run_quickstart
 
-__all__ = ["Plan", "run_quickstart"]
+__all__ = ["QuickstartPlan", "run_quickstart"]

@@ -19,7 +19,7 @@ _BACKENDS = ("auto", "onnx", "torch", "mixed")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class QuickstartPlan:
     """What to train, how, and by how many processes."""
 
     data: str
@@ -36,7 +36,7 @@ class Plan:
     overrides: tuple[str, ...] = ()
 
 
-def settings_of(plan: Plan) -> list[str]:
+def settings_of(plan: QuickstartPlan) -> list[str]:
     """Overrides for the server, checked here so that a mistake shows before anything starts.
 
     Raises ConfigError.
@@ -76,7 +76,7 @@ def settings_of(plan: Plan) -> list[str]:
     return overrides
 
 
-def backend_of(plan: Plan, number: int) -> str:
+def backend_of(plan: QuickstartPlan, number: int) -> str:
     """What client `number`, counted from 1, trains with."""
     if plan.backend != "mixed":
         return plan.backend

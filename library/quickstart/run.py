@@ -17,16 +17,16 @@ from rich.console import Console
 from edgeflock.client.identity import keep
 from edgeflock.client.joining import join
 from edgeflock.operations.status import fetch
-from edgeflock.quickstart.plan import Plan, backend_of, fresh_folder, settings_of
+from edgeflock.quickstart.plan import QuickstartPlan, backend_of, fresh_folder, settings_of
 from edgeflock.quickstart.processes import end, left, start, tail_of, url_of
-from edgeflock.quickstart.shown import Result, accuracy_of, progress_bar, show_result
+from edgeflock.quickstart.shown import QuickstartResult, accuracy_of, progress_bar, show_result
 from edgeflock.results.outcomes import LAST
 from edgeflock.server.identity import Register, Role
 from edgeflock.shared.errors import EdgeflockError
 from edgeflock.shared.settings.config import Config, parse
 
 
-def run_quickstart(plan: Plan, *, as_json: bool) -> None:
+def run_quickstart(plan: QuickstartPlan, *, as_json: bool) -> None:
     """Carry out `plan` and print its result. Raises ConfigError or EdgeflockError."""
     settings = settings_of(plan)
     directory = fresh_folder(plan.out)
@@ -42,7 +42,9 @@ def run_quickstart(plan: Plan, *, as_json: bool) -> None:
         show_result(result)
 
 
-async def _run(plan: Plan, settings: list[str], directory: Path, narration: Console) -> Result:
+async def _run(
+    plan: QuickstartPlan, settings: list[str], directory: Path, narration: Console
+) -> QuickstartResult:
     began = time.monotonic()
     running = asyncio.current_task()
     assert running is not None
@@ -78,7 +80,7 @@ async def _run(plan: Plan, settings: list[str], directory: Path, narration: Cons
     finally:
         await end(processes)
     known = [one["accuracy"] for one in evaluations if one["accuracy"] is not None]
-    return Result(
+    return QuickstartResult(
         accuracy=accuracy_of(status),
         last_five_accuracy=fmean(known[-LAST:]) if known else None,
         best_accuracy=max(known, default=None),

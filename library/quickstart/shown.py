@@ -13,7 +13,7 @@ from edgeflock.shared.numbers import percent, size, times
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class QuickstartResult:
     """How it went. Bytes are counted at the server's sockets, over the devices' connections."""
 
     accuracy: float | None
@@ -63,7 +63,7 @@ def progress_bar(narration: Console, total: int) -> Iterator[Callable[[Any], Non
         yield show
 
 
-def show_result(result: Result) -> None:
+def show_result(result: QuickstartResult) -> None:
     """Print `result` as a table."""
     table = Table(show_header=False, box=None)
     for name, value in (
@@ -80,7 +80,7 @@ def show_result(result: Result) -> None:
     Console().print(table)
 
 
-def _learnt(result: Result) -> str:
+def _learnt(result: QuickstartResult) -> str:
     if result.accuracy is None:
         return percent(None)
     last_five, best = percent(result.last_five_accuracy), percent(result.best_accuracy)

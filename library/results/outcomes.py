@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from edgeflock.results.traffic import Traffic
+from edgeflock.results.traffic import RunTraffic
 
 LAST = 5
 """Evaluations at a run's end whose mean says where it stayed, as its best does not."""
@@ -49,10 +49,10 @@ class Outcome:
         """The same run as far as evaluations where `key` was `value` at most."""
         return Outcome([row for row in self.rows if value_of(row, key) <= value], self.end)
 
-    def traffic(self, row: dict[str, Any]) -> Traffic:
+    def traffic(self, row: dict[str, Any]) -> RunTraffic:
         """Bytes until an evaluation. What is dense is not known of runs whose end does not tell the size."""
         size = self.end.get("size")
-        return Traffic(row["ingress"], row["egress"], 4 * size * row["updates"] if size else None)
+        return RunTraffic(row["ingress"], row["egress"], 4 * size * row["updates"] if size else None)
 
     def first(self, accuracy: float) -> dict[str, Any] | None:
         """The first evaluation that reached `accuracy`."""
@@ -96,12 +96,12 @@ class Setting:
         rows = [outcome.first(accuracy) for outcome in self.outcomes]
         return [value_of(row, key) for row in rows if row] if all(rows) else None
 
-    def traffic_to(self, accuracy: float) -> Traffic | None:
+    def traffic_to(self, accuracy: float) -> RunTraffic | None:
         """The runs' mean traffic where each first reached `accuracy`; None if one did not."""
         rows = [(outcome, outcome.first(accuracy)) for outcome in self.outcomes]
         return _mean([run.traffic(row) for run, row in rows if row]) if all(row for _, row in rows) else None
 
-    def traffic(self) -> Traffic:
+    def traffic(self) -> RunTraffic:
         """The runs' mean traffic by their last evaluations."""
         return _mean([outcome.traffic(outcome.rows[-1]) for outcome in self.outcomes])
 
@@ -145,9 +145,9 @@ def _measured(row: dict[str, Any], measure: str) -> float:
     return (row["metrics"] if measure == "return" else row)[measure] or 0.0
 
 
-def _mean(each: Sequence[Traffic]) -> Traffic:
+def _mean(each: Sequence[RunTraffic]) -> RunTraffic:
     dense = [one.dense for one in each if one.dense is not None]
-    return Traffic(
+    return RunTraffic(
         statistics.fmean(one.ingress for one in each),
         statistics.fmean(one.egress for one in each),
         statistics.fmean(dense) if len(dense) == len(each) else None,

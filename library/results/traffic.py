@@ -6,7 +6,7 @@ from edgeflock.shared.numbers import against
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class RunTraffic:
     """Bytes until some moment of a run, or their means over several runs."""
 
     ingress: float

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from edgeflock.server.descent import Gathered, Step, Where
-from edgeflock.shared.protocol.frames import Standing
+from edgeflock.shared.protocol.frames import TaskRoundStatus
 from edgeflock.shared.protocol.messages import Update
 
 
@@ -60,7 +60,7 @@ class Tasks(Protocol):
         now.
         """
 
-    def standing(self) -> Standing:
+    def standing(self) -> TaskRoundStatus:
         """How the open round stands, for whoever watches. At any time, also while updates are taken."""
 
 

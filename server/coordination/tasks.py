@@ -13,7 +13,7 @@ from edgeflock.server.descent import MEAN, Gathered, Step, Where
 from edgeflock.server.scheduling import Assignments
 from edgeflock.shared.errors import AlreadyComputed, NoSuchTask
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.protocol.frames import Standing
+from edgeflock.shared.protocol.frames import TaskRoundStatus
 from edgeflock.shared.settings.coordination import CoordinationSettings
 
 
@@ -66,9 +66,9 @@ class TaskRounds:
         task = self._assignments.hand_out(device, now)
         return None if task is None else self._holds[device].index(task)
 
-    def standing(self) -> Standing:
+    def standing(self) -> TaskRoundStatus:
         assignments = self._assignments
-        return Standing(
+        return TaskRoundStatus(
             len(assignments.held), len(assignments.finished), assignments.wanted, self._duplicates
         )
 

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from edgeflock.server.defence.norms import HELD, Norms
-from edgeflock.server.defence.recent import KNOWN, Recent
-from edgeflock.server.defence.rules import DEFENCES, Seen, remembered
+from edgeflock.server.defence.norms import HELD, UsualNorms
+from edgeflock.server.defence.recent import KNOWN, RecentUpdates
+from edgeflock.server.defence.rules import DEFENCES, AdmittedUpdate, remembered
 from edgeflock.server.defence.standing import Agreements, faded
-from edgeflock.server.defence.trusted import Agreement, Trusted
+from edgeflock.server.defence.trusted import Cosines, Trusted
 from edgeflock.server.descent import Step
 from edgeflock.server.descent.steps import norm
 
@@ -35,7 +35,7 @@ class Decision:
     """The part of it that counts, as float32 has it: 1 all, 0 nothing."""
     norm: float
     """What is `remembered` of its own."""
-    agreement: Agreement | None = None
+    agreement: Cosines | None = None
     """Of the update with what the server trusts; None: there is nothing."""
     standing: float | None = None
     """The device's, with this update."""
@@ -49,7 +49,7 @@ class Decision:
         return _JUDGED.pack(self.norm, self.standing, *self.agreement)
 
 
-class Decided(NamedTuple):
+class DefenceDecision(NamedTuple):
     """What the journal has of a decision."""
 
     version: int
@@ -66,11 +66,11 @@ class Decided(NamedTuple):
         if len(self.judged) == _NORM.size:
             return Decision(self.share, *_NORM.unpack(self.judged))
         size, standing, *agreement = _JUDGED.unpack(self.judged)
-        return Decision(self.share, size, Agreement(*agreement), standing)
+        return Decision(self.share, size, Cosines(*agreement), standing)
 
 
 @dataclass(slots=True)
-class Record:
+class DefenceRecord:
     """What came of a device's updates."""
 
     clipped: int = 0
@@ -89,21 +89,21 @@ class Record:
         return {"clipped": self.clipped, "dropped": self.dropped, "standing": self.standing}
 
 
-class Guard:
+class DefenceGuard:
     """Decides, and remembers what came of it: a function of what the journal has of its decisions, and of
     what it trusts. Nothing of it shapes a replay.
     """
 
-    def __init__(self, name: str, past: Iterable[Decided] = (), held: int = HELD) -> None:
+    def __init__(self, name: str, past: Iterable[DefenceDecision] = (), held: int = HELD) -> None:
         """`name` is of DEFENCES. `past` is what it decided before, in order. Of a run's first updates, `held`
         of them only tell what is usual. Raises ConfigError.
         """
         self._kind = DEFENCES.known(name, "defence.mode")
-        self._norms = Norms(held)
+        self._norms = UsualNorms(held)
         self._agreements = Agreements()
-        self._recent = Recent()
+        self._recent = RecentUpdates()
         self._trusted: Trusted | None = None
-        self.records: dict[int, Record] = {}
+        self.records: dict[int, DefenceRecord] = {}
         """device -> what came of its updates, of those with one."""
         self.counts = Counter[str]()
         """clipped and dropped."""
@@ -125,9 +125,9 @@ class Guard:
         """Whether it trusts nothing yet."""
         return self._trusted is None
 
-    def record(self, device: int) -> Record:
+    def record(self, device: int) -> DefenceRecord:
         """What came of a device's updates."""
-        return self.records.get(device) or Record()
+        return self.records.get(device) or DefenceRecord()
 
     def trust(self, trusted: Trusted) -> None:
         """Go by this from now on."""
@@ -147,7 +147,9 @@ class Guard:
             agreement = self._trusted.agreement(step.where, step.delta)
             standing = self._agreements.standing(before or 0.0, agreement)
         spent = not self._recent.may_count(device, self._is_new(before))
-        seen = Seen(step.where, step.delta, size, norms.usual, norms.spread, agreement, standing, spent)
+        seen = AdmittedUpdate(
+            step.where, step.delta, size, norms.usual, norms.spread, agreement, standing, spent
+        )
         found = self._kind.share(seen)
         share = float(np.float32(min(1.0, max(0.0, found)))) if isfinite(found) else 0.0
         excused = not share and (spent or not norms.usual)
@@ -162,7 +164,7 @@ class Guard:
         self._agreements.add(version, decision.agreement if decision.share else None)
         if decision.share == 1 and decision.standing is None:
             return
-        record = self.records.setdefault(device, Record())
+        record = self.records.setdefault(device, DefenceRecord())
         record.excused = decision.excused
         if decision.agreement is not None:
             record.standing, record.version = decision.standing, version

@@ -16,7 +16,7 @@ one alone can make it small.
 """
 
 
-class Norms:
+class UsualNorms:
     """Of the latest updates, as they are `remembered` (rules.py): within what was usual allows, so that few
     drive the median up or down. Sorted, in O(log n) an update.
     """

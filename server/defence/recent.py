@@ -18,7 +18,7 @@ KNOWN = 1.0
 """Who stands as high is no longer new."""
 
 
-class Recent:
+class RecentUpdates:
     """The updates that counted lately: whose they were, and whether those were new ones."""
 
     def __init__(self) -> None:

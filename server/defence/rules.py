@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.defence.trusted import Agreement
+from edgeflock.server.defence.trusted import Cosines
 from edgeflock.server.descent import Where
 from edgeflock.shared.plugins import Table
 
@@ -30,7 +30,7 @@ WORST = -1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class AdmittedUpdate:
     """An admitted update, and what is known beside it."""
 
     where: Where
@@ -42,7 +42,7 @@ class Seen:
     infinity: none is, nor waited for."""
     spread: float
     """More than half of these are no more than so many times larger or smaller than usual."""
-    agreement: Agreement | None = None
+    agreement: Cosines | None = None
     """Of the update with what the server trusts; None: there is nothing."""
     standing: float | None = None
     """What its device's updates, this one too, say for the device, or against it (standing.py); of a new one
@@ -52,10 +52,10 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class DefenceKind:
     """A kind of defence."""
 
-    share: Callable[[Seen], float]
+    share: Callable[[AdmittedUpdate], float]
     """The part of the update that counts: 1 all of it, 0 nothing. What is no number is 0."""
     trusts: bool = False
     """Whether it goes by a trusted gradient, for which the server sets samples apart."""
@@ -82,7 +82,7 @@ def remembered(share: float, norm: float, usual: float) -> float:
     return max(norm if share == 1 else min(norm, LEAST * usual), usual / LEAST)
 
 
-def clip(seen: Seen) -> float:
+def clip(seen: AdmittedUpdate) -> float:
     """All of an update up to `most`; u / |g| of what is beyond it, which then counts as much as a usual one.
 
     Cut to `most` itself, many that are too large would be as many that each move the model three times as
@@ -94,7 +94,7 @@ def clip(seen: Seen) -> float:
     return seen.usual / seen.norm if most(seen.usual, seen.spread) < seen.norm else 1.0
 
 
-def score(seen: Seen) -> float:
+def score(seen: AdmittedUpdate) -> float:
     """0 where the device's updates disagree with the trusted gradient, else as `clip`.
 
     In the spirit of Zeno++ (C. Xie, S. Koyejo, I. Gupta, ICML 2020, section 4), whose score of one update is
@@ -106,16 +106,20 @@ def score(seen: Seen) -> float:
     return clip(seen)
 
 
-def kind_of(found: Any) -> Kind | None:
-    """A Kind, or a function of what is seen."""
-    if isinstance(found, Kind):
+def kind_of(found: Any) -> DefenceKind | None:
+    """A DefenceKind, or a function of an AdmittedUpdate."""
+    if isinstance(found, DefenceKind):
         return found
-    return Kind(found) if callable(found) else None
+    return DefenceKind(found) if callable(found) else None
 
 
-DEFENCES: Table[Kind] = Table(
+DEFENCES: Table[DefenceKind] = Table(
     "edgeflock.defences",
-    {"none": Kind(lambda seen: 1.0), "clip": Kind(clip), "score": Kind(score, trusts=True)},
+    {
+        "none": DefenceKind(lambda seen: 1.0),
+        "clip": DefenceKind(clip),
+        "score": DefenceKind(score, trusts=True),
+    },
     kind_of,
 )
 """By the name that `defence.mode` gives them."""

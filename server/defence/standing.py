@@ -15,7 +15,7 @@ from math import sqrt
 
 import numpy as np
 
-from edgeflock.server.defence.trusted import Agreement
+from edgeflock.server.defence.trusted import Cosines
 
 GOOD = 3.0
 """The most that a device's past speaks for it: so much evidence is as good as 20 to 1."""
@@ -58,25 +58,25 @@ class Agreements:
     """What agreements are like of updates that count. A function of the latest of them and their versions."""
 
     def __init__(self) -> None:
-        self._latest: deque[Agreement] = deque(maxlen=_LATEST)
-        self._due: tuple[Agreement, ...] = ()
+        self._latest: deque[Cosines] = deque(maxlen=_LATEST)
+        self._due: tuple[Cosines, ...] = ()
         """Those that what is usual is yet to be computed of; none: it is."""
         self._weights: tuple[float, ...] = ()
         """Of the agreements' sum that is usually `_usual`, with deviation 1; none: it says nothing."""
         self._usual = 0.0
 
-    def add(self, version: int, agreement: Agreement | None) -> None:
+    def add(self, version: int, agreement: Cosines | None) -> None:
         """What the update that made a version came to; None, if it is no measure of what is usual."""
         if agreement is not None:
             self._latest.append(agreement)
         if version % _EVERY == 0:
             self._due = tuple(self._latest)
 
-    def standing(self, before: float, agreement: Agreement) -> float:
+    def standing(self, before: float, agreement: Cosines) -> float:
         """Of a device, after an update that agrees so much: float of BAD to GOOD."""
         return min(GOOD, max(BAD, before + self._evidence(agreement)))
 
-    def _evidence(self, agreement: Agreement) -> float:
+    def _evidence(self, agreement: Cosines) -> float:
         if self._due:
             self._settle(self._due)
         if not self._weights:
@@ -84,7 +84,7 @@ class Agreements:
         total = sum(weight * one for weight, one in zip(self._weights, agreement, strict=True))
         return 2 * min(_CLEAR, self._usual) * min(_FAR, max(-_FAR, total))
 
-    def _settle(self, latest: tuple[Agreement, ...]) -> None:
+    def _settle(self, latest: tuple[Cosines, ...]) -> None:
         """S^-1 m, as far as it is positive: to agree never speaks against a device."""
         self._weights, self._due = (), ()
         if len(latest) < _FEW:

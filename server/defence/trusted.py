@@ -10,7 +10,7 @@ from edgeflock.server.descent import Where
 from edgeflock.server.descent.steps import norm
 
 
-class Agreement(NamedTuple):
+class Cosines(NamedTuple):
     """Cosines of an update with what the server trusts, each -1 to 1."""
 
     extremes: float
@@ -31,7 +31,7 @@ class Trusted:
     """[P, groups + 1]: a row a parameter, so that an update reads one line of memory an entry; each group's
     gradient, and last theta before less theta now; of length 1, or 0 if it says nothing."""
 
-    def agreement(self, where: Where, delta: NDArray[np.float32]) -> Agreement:
+    def agreement(self, where: Where, delta: NDArray[np.float32]) -> Cosines:
         """Of an update with entries `delta` at `where`, 0 elsewhere. 0 where all of it is.
 
         A device with samples of one class alone pulls towards that one and away from others: what tells an
@@ -41,8 +41,8 @@ class Trusted:
         """
         length = norm(delta)
         if not length:
-            return Agreement(0.0, 0.0, 0.0)
+            return Cosines(0.0, 0.0, 0.0)
         there = self.directions if isinstance(where, slice) else self.directions.take(where, 0)
         unit = (delta / np.float64(length)).astype(np.float32)  # whatever finite numbers were sent
         *groups, movement = (unit @ there).tolist()
-        return Agreement((max(groups) + min(groups)) / 2, sum(groups) / len(groups), movement)
+        return Cosines((max(groups) + min(groups)) / 2, sum(groups) / len(groups), movement)

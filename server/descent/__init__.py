@@ -11,10 +11,10 @@ Imports edgeflock.shared only.
 from edgeflock.server.descent.aggregates import AGGREGATES, MEAN
 from edgeflock.server.descent.gathering import Gathered
 from edgeflock.server.descent.how import How
-from edgeflock.server.descent.kept import Kept, Lost
+from edgeflock.server.descent.kept import RecoverableVectors, VectorsLost
 from edgeflock.server.descent.optimizer import KINDS
 from edgeflock.server.descent.parameters import Parameters, Place
-from edgeflock.server.descent.part import Entries, Part, Standing, State, Vectors
+from edgeflock.server.descent.part import Entries, Part, ShardStatus, Vectors, VectorState
 from edgeflock.server.descent.rates import SCHEDULES
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.step import Step, Where
@@ -29,14 +29,14 @@ __all__ = [
     "Entries",
     "Gathered",
     "How",
-    "Kept",
-    "Lost",
+    "RecoverableVectors",
+    "VectorsLost",
     "Parameters",
     "Part",
     "Place",
     "Regime",
-    "Standing",
-    "State",
+    "ShardStatus",
+    "VectorState",
     "Step",
     "Vectors",
     "Where",

@@ -16,11 +16,11 @@ _TRIES = 5
 """So often something is asked of vectors that get lost each time."""
 
 
-class Lost(EdgeflockError):
+class VectorsLost(EdgeflockError):
     """A part of the vectors is lost, wherever it was."""
 
 
-class Kept:
+class RecoverableVectors:
     """Also theta where one looks (part.Entries), whatever gets lost meanwhile."""
 
     def __init__(self, size: int) -> None:
@@ -29,7 +29,7 @@ class Kept:
         """P + B."""
         self.vectors: Vectors
         """All that is kept of each parameter."""
-        self.restore: Callable[[Lost], Vectors] | None = None
+        self.restore: Callable[[VectorsLost], Vectors] | None = None
         """Makes the vectors again, if parts of them may get lost."""
         self.restored = 0
         """How often that was needed."""
@@ -56,16 +56,16 @@ class Kept:
 
     def surely(self, look: Callable[[], T]) -> T:
         """What it comes to. Where a part of the vectors is lost, they are made again, and it is tried anew:
-        until then it has changed nothing here. Raises Lost if that helps nothing.
+        until then it has changed nothing here. Raises VectorsLost if that helps nothing.
         """
-        lost = Lost()
+        lost = VectorsLost()
         for again in range(_TRIES):
             try:
                 if again and self.restore is not None:
                     self.vectors = self.restore(lost)
                     self.restored += 1
                 return look()
-            except Lost as error:
+            except VectorsLost as error:
                 if self.restore is None:
                     raise
                 lost = error

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class OptimizerMemory:
     """It says what it is of: whoever goes on otherwise takes of it what is of use."""
 
     of: str = ""
@@ -31,7 +31,7 @@ class Memory:
         return bytes(msgpack.packb([self.of, columns, *arrays, self.waiting]))
 
     @classmethod
-    def unpacked(cls, octets: bytes | None, size: int) -> "Memory":
+    def unpacked(cls, octets: bytes | None, size: int) -> "OptimizerMemory":
         """Of `size` parameters. Raises ValueError if it cannot be that."""
         if octets is None:
             return cls()

@@ -63,7 +63,7 @@ Take = Callable[["Optimizer", Vector, Memory, Indices, Vector, np.float32], None
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class OptimizerKind:
     """A kind of optimizer."""
 
     remembers: str
@@ -185,21 +185,23 @@ def _corrections(beta: float) -> Vector:
     return ((1 - beta) / (1 - powers)).astype(np.float32)
 
 
-def kind_of(found: object) -> Kind | None:
-    """A Kind, or a function that steps and remembers nothing."""
-    if isinstance(found, Kind):
+def kind_of(found: object) -> OptimizerKind | None:
+    """An OptimizerKind, or a function that steps and remembers nothing."""
+    if isinstance(found, OptimizerKind):
         return found
-    return Kind("", 0, found) if isinstance(found, FunctionType) else None
+    return OptimizerKind("", 0, found) if isinstance(found, FunctionType) else None
 
 
 _OURS = {
-    "sgd": Kind("", 0, _sgd, lambda of, gradient: gradient),
-    "momentum": Kind("velocity", 1, _momentum, lambda of, gradient: of.velocity(gradient)),
-    "nesterov": Kind("velocity", 1, _nesterov, lambda of, gradient: gradient + of.velocity(gradient)),
-    "adam": Kind("moments", 3, _adam, _reach_of_adam),
-    "adamw": Kind("moments", 3, _adam, _reach_of_adam),
-    "adagrad": Kind("squares", 1, _adagrad, lambda of, gradient: 1.0),
+    "sgd": OptimizerKind("", 0, _sgd, lambda of, gradient: gradient),
+    "momentum": OptimizerKind("velocity", 1, _momentum, lambda of, gradient: of.velocity(gradient)),
+    "nesterov": OptimizerKind(
+        "velocity", 1, _nesterov, lambda of, gradient: gradient + of.velocity(gradient)
+    ),
+    "adam": OptimizerKind("moments", 3, _adam, _reach_of_adam),
+    "adamw": OptimizerKind("moments", 3, _adam, _reach_of_adam),
+    "adagrad": OptimizerKind("squares", 1, _adagrad, lambda of, gradient: 1.0),
 }
 
-KINDS: Table[Kind] = Table("edgeflock.optimizers", _OURS, kind_of)
+KINDS: Table[OptimizerKind] = Table("edgeflock.optimizers", _OURS, kind_of)
 """By the name that `optimizer.kind` gives them."""

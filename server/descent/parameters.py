@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.descent.gathering import Gathered
-from edgeflock.server.descent.kept import Kept
-from edgeflock.server.descent.memory import Memory
-from edgeflock.server.descent.part import Part, State, Vectors, optimizes
+from edgeflock.server.descent.kept import RecoverableVectors
+from edgeflock.server.descent.memory import OptimizerMemory
+from edgeflock.server.descent.part import Part, Vectors, VectorState, optimizes
 from edgeflock.server.descent.rates import SCHEDULES, factor_at
 from edgeflock.server.descent.reach import Reach
 from edgeflock.server.descent.regime import Regime
@@ -18,7 +18,7 @@ from edgeflock.server.descent.step import Step, Where
 from edgeflock.server.descent.ways import Optimized, Plain, Way
 from edgeflock.server.descent.weighting import linear_scaling, rule, stream_share
 
-Place = Callable[[State, Iterable[Step]], Vectors]
+Place = Callable[[VectorState, Iterable[Step]], Vectors]
 """Where the vectors are kept: a `Part` of this process, or shards."""
 
 _STRIDE = 16
@@ -63,7 +63,7 @@ class Parameters:
         """When the first step of all came; None: none has."""
         self.start = start
         """Updates based on versions before it are not admitted: nothing before it counts any more."""
-        self.kept = Kept(theta.size)
+        self.kept = RecoverableVectors(theta.size)
         """All that is kept of each parameter."""
         self._rule = rule(regime.rule)
         SCHEDULES.known(regime.how.schedule, "optimizer.schedule")
@@ -79,8 +79,8 @@ class Parameters:
         recent: Iterable[Step] = (),
     ) -> None:
         """Go on from this."""
-        known = Memory.unpacked(memory, theta.size - self._buffers)
-        state = State(theta, average, known, self._buffers, self.regime, self.start)
+        known = OptimizerMemory.unpacked(memory, theta.size - self._buffers)
+        state = VectorState(theta, average, known, self._buffers, self.regime, self.start)
         limited = self.regime.how.statistics == LIMITED
         self._running = Running(theta[theta.size - self._buffers :], self._norms) if limited else None
         """The running statistics, where steps say more of them than counts."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.descent import steps
 from edgeflock.server.descent.kernels import approach
-from edgeflock.server.descent.memory import Memory
+from edgeflock.server.descent.memory import OptimizerMemory
 from edgeflock.server.descent.optimizer import Optimizer, descend
 from edgeflock.server.descent.reach import largest, within
 from edgeflock.server.descent.regime import Regime
@@ -33,7 +33,7 @@ class Entries(Protocol):
     def __getitem__(self, where: Where, /) -> Vector: ...
 
 
-class Standing(NamedTuple):
+class ShardStatus(NamedTuple):
     """A shard, for whoever watches."""
 
     parameters: int
@@ -62,11 +62,11 @@ class Vectors(Protocol):
     def average(self) -> Vector | None: ...
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> OptimizerMemory:
         """But for how many updates wait."""
 
     @property
-    def standing(self) -> Sequence[Standing]:
+    def standing(self) -> Sequence[ShardStatus]:
         """The shards that it is in; none, if it is here."""
 
     def share(self, nodes: int) -> None:
@@ -113,14 +113,14 @@ class Vectors(Protocol):
         """See to it that what was told is under way."""
 
 
-class State(NamedTuple):
+class VectorState(NamedTuple):
     """Where `Vectors` begin."""
 
     theta: Vector
     """[P + B], changed in place."""
     average: Vector | None
     """Of the same shape; None: theta, if the regime keeps one."""
-    memory: Memory
+    memory: OptimizerMemory
     buffers: int
     """B."""
     regime: Regime
@@ -138,7 +138,7 @@ class Part:
 
     standing = ()
 
-    def __init__(self, state: State, recent: Iterable[Step] = ()) -> None:
+    def __init__(self, state: VectorState, recent: Iterable[Step] = ()) -> None:
         """`recent` are the steps that made the versions after `state.start`.
 
         Raises ConfigError if there is no such optimizer.
@@ -186,12 +186,12 @@ class Part:
         return self.theta[where]
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> OptimizerMemory:
         optimizer = self._optimizer
         if optimizer is None:
-            return Memory()
+            return OptimizerMemory()
         numbers = optimizer.memory if optimizer.kind.columns else None
-        return Memory(optimizer.kind.remembers, numbers, self._gathered)
+        return OptimizerMemory(optimizer.kind.remembers, numbers, self._gathered)
 
     @property
     def nbytes(self) -> int:
@@ -305,11 +305,11 @@ class Part:
         return self._everywhere
 
 
-def gathers(state: State) -> bool:
+def gathers(state: VectorState) -> bool:
     """Whether updates wait for others to make a step with."""
     return state.regime.how.together > 1 or state.memory.waiting > 0
 
 
-def optimizes(state: State) -> bool:
+def optimizes(state: VectorState) -> bool:
     """Whether an optimizer steps."""
     return not state.regime.how.is_plain or gathers(state)

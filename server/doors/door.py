@@ -24,7 +24,7 @@ _PING = b"\x89\x00"
 _TOLD = b"HTTP/1.1 %s\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
 
 
-class Guard(Protocol):
+class ConnectionObserver(Protocol):
     """Whoever is told of all doors (doors.py)."""
 
     def enter(self, door: "Door") -> str | None:
@@ -47,7 +47,11 @@ class Door(asyncio.Protocol):
     """An asyncio protocol around aiohttp's."""
 
     def __init__(
-        self, inner: asyncio.Protocol, doors: Guard, request_seconds: float, message_seconds: float
+        self,
+        inner: asyncio.Protocol,
+        doors: ConnectionObserver,
+        request_seconds: float,
+        message_seconds: float,
     ) -> None:
         self._inner = inner
         self._doors = doors

@@ -7,17 +7,17 @@ publication's. Imports publication, coordination and descent; neither asyncio no
 """
 
 from edgeflock.server.engine.engine import Engine
-from edgeflock.server.engine.limits import Bounds, check_limits, frame_bytes, part_of
+from edgeflock.server.engine.limits import EngineLimits, check_limits, frame_bytes, part_of
 from edgeflock.server.engine.outcomes import Accepted, Answer, Published
-from edgeflock.server.engine.steering import Criteria, Judge
+from edgeflock.server.engine.steering import Criteria, EvaluationJudge
 
 __all__ = [
     "Accepted",
     "Answer",
-    "Bounds",
+    "EngineLimits",
     "Criteria",
     "Engine",
-    "Judge",
+    "EvaluationJudge",
     "Published",
     "check_limits",
     "frame_bytes",

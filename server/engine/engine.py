@@ -14,17 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.coordination import Apply, Coordinator, Gate, Push, Tasks, Turns
-from edgeflock.server.defence import Decision, Guard, Trusted
+from edgeflock.server.defence import Decision, DefenceGuard, Trusted
 from edgeflock.server.descent import Gathered, Parameters, Step
 from edgeflock.server.engine.admission import admit, check_statistics
 from edgeflock.server.engine.gatekeeper import Gatekeeper
 from edgeflock.server.engine.labels import FleetLabels
-from edgeflock.server.engine.limits import Bounds
+from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.engine.log import Log
 from edgeflock.server.engine.moments import FleetMoments
 from edgeflock.server.engine.outcomes import Accepted, Answer, Published, Staged
 from edgeflock.server.engine.receipts import Receipts
-from edgeflock.server.engine.steering import Course, Criteria, Judge, Snapshots, Steering
+from edgeflock.server.engine.steering import Criteria, EvaluationJudge, RunLifecycle, Snapshots, Steering
 from edgeflock.server.publication import Exact, Outlet, Publication
 from edgeflock.shared.errors import ConfigError, Refused, StepTooLarge, Superseded
 from edgeflock.shared.model.layout import Layout
@@ -48,13 +48,13 @@ class Engine:
         layout: Layout,
         parameters: Parameters,
         coordinator: Coordinator,
-        bounds: Bounds | None = None,
+        bounds: EngineLimits | None = None,
         publication: Publication | None = None,
         start: Start | None = None,
         past: Callable[[int], Parameters] | None = None,
         gate: Gate | None = None,
-        judge: Judge | None = None,
-        guard: Guard | None = None,
+        judge: EvaluationJudge | None = None,
+        guard: DefenceGuard | None = None,
     ) -> None:
         """`parameters` are as the log has them. `publication` says what devices are sent of theta: exactly
         what it is, if None. `start` makes version 0. `past` has the parameters of an earlier version, or
@@ -66,11 +66,11 @@ class Engine:
         self.parameters = parameters
         self._coordinator = coordinator
         self._log = log
-        self._bounds = bounds = bounds or Bounds()
+        self._bounds = bounds = bounds or EngineLimits()
         self.outlet = Outlet(publication or Exact(layout, parameters.version), layout, parameters.kept)
         self.receipts = Receipts(log)
-        judge = judge or Judge(Criteria())
-        self._course = Course(parameters, bounds.updates, judge.ended_before(parameters.began))
+        judge = judge or EvaluationJudge(Criteria())
+        self._course = RunLifecycle(parameters, bounds.updates, judge.ended_before(parameters.began))
         self._snapshots = Snapshots(log, parameters, bounds.snapshot_every, keep_updates=bounds.keep_updates)
         self.steering = Steering(
             log, parameters, self._course, self._snapshots, self.outlet, judge, bounds.learning_rate, past,

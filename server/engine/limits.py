@@ -19,7 +19,7 @@ from edgeflock.shared.settings.coordination import ELASTIC
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class EngineLimits:
     """What an engine accepts and keeps."""
 
     updates: int = 0
@@ -42,7 +42,7 @@ class Bounds:
     which ends at 65,504."""
 
     @classmethod
-    def of(cls, settings: Config) -> "Bounds":
+    def of(cls, settings: Config) -> "EngineLimits":
         run, limits = settings.run, settings.limits
         return cls(
             updates=run.updates,
@@ -55,7 +55,7 @@ class Bounds:
             parameter=limits.parameter,
         )
 
-    def from_first(self, trained: NDArray[np.float32]) -> "Bounds":
+    def from_first(self, trained: NDArray[np.float32]) -> "EngineLimits":
         """The same for a run that begins with these parameters, which may be large themselves."""
         return replace(self, parameter=max(self.parameter, 2 * float(np.abs(trained).max())))
 

@@ -63,7 +63,7 @@ _LARGEST_SCALE = 1e6
 """Instead of all old votes shrinking, new ones grow; at this size all are made small again."""
 
 
-class Seen(NamedTuple):
+class AgreementAverages(NamedTuple):
     """Averages over the recent updates of a device."""
 
     updates: int
@@ -89,7 +89,7 @@ class _Latest(NamedTuple):
     loss: float | None
 
 
-class Agreement:
+class AgreementTracker:
     """Of all devices of a run. `observe` is for one thread at a time; `of` may be asked from another one."""
 
     def __init__(self, parameters: int) -> None:
@@ -100,14 +100,14 @@ class Agreement:
         """What is looked at of a whole gradient."""
         self._votes = _in_lines(size)
         self._scale = 1.0
-        self._seen: dict[int, Seen] = {}
+        self._seen: dict[int, AgreementAverages] = {}
         self._latest: dict[int, _Latest] = {}
         self._usual, self._found = _Latest(0.0, 0.0, None), -math.inf
         """What is usual, and when that was found."""
         self._absurd = 1.0
         """The part of all devices' updates of late that are absurd. Nothing is known of the first ones."""
 
-    def of(self, device: int) -> Seen | None:
+    def of(self, device: int) -> AgreementAverages | None:
         """None of a device that has sent nothing."""
         return self._seen.get(device)
 
@@ -138,7 +138,7 @@ class Agreement:
         self._find_usual(step.time)
         usual = self._usual
         excess = 0.0 if latest.loss is None or usual.loss is None else latest.loss - usual.loss
-        now = Seen(
+        now = AgreementAverages(
             1,
             agreement,
             latest.loss,
@@ -171,12 +171,12 @@ def _in_lines(size: int) -> NDArray[np.float32]:
     return room[start : start + row * size].reshape(size, row)
 
 
-def _followed(before: Seen | None, now: Seen) -> Seen:
+def _followed(before: AgreementAverages | None, now: AgreementAverages) -> AgreementAverages:
     if before is None:
         return now
     part = max(_FOLLOW, 1 / (before.updates + 1))
     loss = _towards(before.loss, now.loss, part)
-    return Seen(
+    return AgreementAverages(
         before.updates + 1,
         _towards(before.agreement, now.agreement, part),
         loss,

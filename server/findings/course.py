@@ -41,7 +41,7 @@ class Lowest:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostClass:
     """A class of which nearly nothing is right, while the others are learned."""
 
     right: float
@@ -55,7 +55,7 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class EvaluationHistory:
     """What came of all evaluations; `after` is the next one's."""
 
     count: int = 0
@@ -73,10 +73,10 @@ class Course:
     """the last training losses."""
     classes: tuple[Classes, ...] = ()
     """What was right of each class in the last evaluations that tell it."""
-    lost: Mapping[int, Lost] = field(default_factory=dict)
+    lost: Mapping[int, LostClass] = field(default_factory=dict)
     """By class."""
 
-    def after(self, evaluation: Evaluation, training: float | None) -> "Course":
+    def after(self, evaluation: Evaluation, training: float | None) -> "EvaluationHistory":
         """One more; `training` is the average training loss at that time, if it is known."""
         loss = evaluation.loss
         score = evaluation.accuracy if evaluation.accuracy is not None else None if loss is None else -loss
@@ -122,7 +122,9 @@ class Course:
         return _average(self.trainings)
 
 
-def _lost(classes: Sequence[Classes], before: Mapping[int, Lost], version: int) -> Iterator[tuple[int, Lost]]:
+def _lost(
+    classes: Sequence[Classes], before: Mapping[int, LostClass], version: int
+) -> Iterator[tuple[int, LostClass]]:
     """(class, how it is lost) of those that are by the last evaluations together; `before` are those that
     were.
     """
@@ -139,8 +141,8 @@ def _lost(classes: Sequence[Classes], before: Mapping[int, Lost], version: int) 
         return
     for n, part in parts.items():
         if part <= (_FOUND if n in before else _LOST) * others:
-            since = before.get(n, Lost(part, others, version, 0))
-            yield n, Lost(part, others, since.version, since.evaluations + 1)
+            since = before.get(n, LostClass(part, others, version, 0))
+            yield n, LostClass(part, others, since.version, since.evaluations + 1)
 
 
 def _average(last: tuple[float, ...]) -> float | None:

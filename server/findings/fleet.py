@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 
-from edgeflock.server.findings.agreement import Seen
+from edgeflock.server.findings.agreement import AgreementAverages
 from edgeflock.server.findings.picture import Picture, Portrait
 from edgeflock.server.findings.signs import Before, Sign
 
@@ -82,7 +82,7 @@ def disagreeing(picture: Picture, before: Before) -> Iterator[Sign]:
             )  # fmt: skip
 
 
-def _falls(seen: Seen) -> bool:
+def _falls(seen: AgreementAverages) -> bool:
     """Whether the model comes to fit it."""
     return seen.loss is not None and seen.peak is not None and seen.loss < _FALLEN * seen.peak
 
@@ -147,7 +147,7 @@ def _why_late(one: Portrait) -> str:
     return f"its line is slow, {times}: give it a faster one, or let updates be smaller (compression)"
 
 
-def known(picture: Picture, updates: int) -> list[tuple[Portrait, Seen]]:
+def known(picture: Picture, updates: int) -> list[tuple[Portrait, AgreementAverages]]:
     """Those that are here and have sent so many."""
     return [
         (one, one.seen)

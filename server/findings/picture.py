@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from edgeflock.server.findings.agreement import Seen
-from edgeflock.server.findings.course import Course
+from edgeflock.server.findings.agreement import AgreementAverages
+from edgeflock.server.findings.course import EvaluationHistory
 from edgeflock.server.findings.targets import Targets
 from edgeflock.shared.protocol.frames import RunState
 
@@ -26,7 +26,7 @@ class Portrait:
     """Whether it says that it waits for samples."""
     why_left: str | None = None
     """Of a device that is away: one of frames.LEFT and more; None if nobody knows."""
-    seen: Seen | None = None
+    seen: AgreementAverages | None = None
     """What its updates are like."""
     lag: float | None = None
     """tau of its updates of late."""
@@ -66,7 +66,7 @@ class Portrait:
 
 
 @dataclass(frozen=True, slots=True)
-class Blamed:
+class Divergence:
     """A model that has diverged."""
 
     why: str
@@ -82,8 +82,8 @@ class Picture:
     """Unix."""
     version: int = 0
     state: RunState = "training"
-    diverged: Blamed | None = None
-    course: Course = Course()
+    diverged: Divergence | None = None
+    course: EvaluationHistory = EvaluationHistory()
     evaluated: bool = True
     """Whether there are held-out data."""
     free: int | None = None

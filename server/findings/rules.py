@@ -83,17 +83,17 @@ def diagnose(picture: Picture, before: Diagnosis = Diagnosis()) -> Diagnosis:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class FindingChanges:
     """What is new since a look before."""
 
     began: tuple[Finding, ...]
     over: tuple[Finding, ...]
 
 
-def changes(before: Iterable[Finding], now: Iterable[Finding]) -> Changes:
+def changes(before: Iterable[Finding], now: Iterable[Finding]) -> FindingChanges:
     """Which findings begin, and which are over."""
     then, found = ({subject_of(one): one for one in some} for some in (before, now))
-    return Changes(
+    return FindingChanges(
         tuple(one for key, one in found.items() if key not in then),
         tuple(one for key, one in then.items() if key not in found),
     )

@@ -10,7 +10,7 @@ from flwr.app import ArrayRecord, MetricRecord
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 
 
-class Judge:
+class FlowerEvaluator:
     """Evaluations by the ServerApp. A context: what has not begun when it ends never does."""
 
     def __init__(self, function: EvaluateFn | None) -> None:

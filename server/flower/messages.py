@@ -10,7 +10,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, Rec
 from numpy.typing import NDArray
 
 from edgeflock.server.engine.admission import EXPANSION_PER_ENTRY, admit, check_statistics
-from edgeflock.server.flower.nodes import Sent
+from edgeflock.server.flower.nodes import SentModel
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import (
     BadSequence,
@@ -142,7 +142,7 @@ def size(message: Message) -> int:
     return sum(record.count_bytes() for record in message.content.values()) if message.has_content() else 0
 
 
-def read_update(content: RecordDict, sent: Sent, template: Template, keys: Keys) -> Update:
+def read_update(content: RecordDict, sent: SentModel, template: Template, keys: Keys) -> Update:
     """A reply as an update. Raises Refused.
 
     A reply by client/flower.py's mod holds one; that of any other app holds the arrays that training came to,
@@ -160,7 +160,7 @@ def read_update(content: RecordDict, sent: Sent, template: Template, keys: Keys)
     return replace(update, samples=samples_of(metrics, keys.weight), loss=loss_of(metrics))
 
 
-def _unpacked(octets: bytes, sent: Sent, template: Template) -> Update:
+def _unpacked(octets: bytes, sent: SentModel, template: Template) -> Update:
     update = wire.decode(octets)
     if not isinstance(update, Update):
         raise Malformed(f"a reply holds an Update, not a {type(update).__name__}")
@@ -176,7 +176,7 @@ def _unpacked(octets: bytes, sent: Sent, template: Template) -> Update:
     return _with_statistics_as_parameters(update, sent, template.told)
 
 
-def _with_statistics_as_parameters(update: Update, sent: Sent, told: Layout) -> Update:
+def _with_statistics_as_parameters(update: Update, sent: SentModel, told: Layout) -> Update:
     """The update, but for running statistics: how they changed comes after how the parameters did."""
     bound = EXPANSION_PER_ENTRY * told.size
     step = admit(
@@ -201,7 +201,7 @@ def _with_statistics_as_parameters(update: Update, sent: Sent, told: Layout) -> 
     )
 
 
-def _difference(contents: dict[str, NDArray[np.generic]], sent: Sent, template: Template) -> Update:
+def _difference(contents: dict[str, NDArray[np.generic]], sent: SentModel, template: Template) -> Update:
     returned, told = flatten(contents, template.layout), template.told
     check_statistics(returned[told.parameters.size :], told)
     parameters = template.layout.parameters.size

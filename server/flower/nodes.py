@@ -19,7 +19,7 @@ _CONVINCING = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentModel:
     """What a node was sent: the model at version `base`, whose update will be number `sequence`."""
 
     base: int
@@ -28,7 +28,7 @@ class Sent:
 
 
 @dataclass(slots=True)
-class Node:
+class FlowerNode:
     """One node. Flower numbers it; a SuperNode that starts anew is another one."""
 
     device: int
@@ -52,7 +52,7 @@ class Asked:
     """A training message under way."""
 
     node: int
-    sent: Sent
+    sent: SentModel
     at: float
 
 
@@ -61,7 +61,7 @@ class Nodes:
     """All nodes of a run. Times are seconds of any one clock."""
 
     online: frozenset[int] = frozenset()
-    known: dict[int, Node] = field(default_factory=dict)
+    known: dict[int, FlowerNode] = field(default_factory=dict)
     asked: dict[str, Asked] = field(default_factory=dict)
     """Message id -> what is under way: one message a node."""
     outcomes: Counter[str] = field(default_factory=Counter)

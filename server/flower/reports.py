@@ -23,7 +23,7 @@ TRAINED, EVALUATED, JUDGED = "train_clientapp", "evaluate_clientapp", "evaluate_
 """Kinds of metrics, as a Result calls them."""
 
 
-class Reports:
+class FlowerReports:
     """The metrics of a Result."""
 
     def __init__(self, result: Result, checkpoint: str | Path) -> None:

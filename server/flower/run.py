@@ -22,7 +22,7 @@ from edgeflock.server.engine.admission import EXPANSION_PER_ENTRY
 from edgeflock.server.engine.outcomes import Accepted
 from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.flower.messages import Keys, Template, read_update, size, training
-from edgeflock.server.flower.nodes import Asked, Node, Nodes, Sent
+from edgeflock.server.flower.nodes import Asked, FlowerNode, Nodes, SentModel
 from edgeflock.server.flower.shares import Shares
 from edgeflock.server.ledger import Claim, claimed
 from edgeflock.shared.errors import BaseExpired, Refused
@@ -128,7 +128,7 @@ class FlowerRun:
             self._failed(node, "unsent", "Flower did not take the message", now)
             return
         known.egress += size(question)
-        sent = Sent(version, self.engine.receipts.last_sequence(known.device) + 1, theta)
+        sent = SentModel(version, self.engine.receipts.last_sequence(known.device) + 1, theta)
         self.nodes.ask(message, Asked(node, sent, now))
         self.shares.ask(node)
 
@@ -140,12 +140,14 @@ class FlowerRun:
         if abs(nodes - before) > _SLACK * before or nodes == 1:
             self.engine.steering.share(nodes)
 
-    def _known(self, node: int) -> Node:
+    def _known(self, node: int) -> FlowerNode:
         if node not in self.nodes.known:
             name = str(node)
             past = self._past.get(name)
             traffic = (past.ingress, past.egress) if past else (0, 0)
-            self.nodes.known[node] = Node(self.engine.device_id(name), ingress=traffic[0], egress=traffic[1])
+            self.nodes.known[node] = FlowerNode(
+                self.engine.device_id(name), ingress=traffic[0], egress=traffic[1]
+            )
         return self.nodes.known[node]
 
     def take(self, replies: Iterable[Message], now: float) -> list[RecordDict]:

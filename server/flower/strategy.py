@@ -17,10 +17,18 @@ from flwr.serverapp.strategy import Result, Strategy
 from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 
 from edgeflock.server.flower.evaluation import Evaluations
-from edgeflock.server.flower.judging import EvaluateFn, Judge
+from edgeflock.server.flower.judging import EvaluateFn, FlowerEvaluator
 from edgeflock.server.flower.messages import Keys, evaluation
 from edgeflock.server.flower.options import COMPRESSION, FEDAVG, StrategySettings, listed
-from edgeflock.server.flower.reports import EVALUATED, JUDGED, TRAINED, Reports, aggregated, finite, plain
+from edgeflock.server.flower.reports import (
+    EVALUATED,
+    JUDGED,
+    TRAINED,
+    FlowerReports,
+    aggregated,
+    finite,
+    plain,
+)
 from edgeflock.server.flower.run import FlowerRun, log, opened, outcome_of, pushed, reason_of
 from edgeflock.shared.errors import ConfigError
 
@@ -86,10 +94,10 @@ class EdgeflockStrategy(Strategy):
             opened(
                 self.settings.checkpoint, initial_arrays, self._statistics, self.config, self._keys
             ) as job,
-            Judge(evaluate_fn) as self._judge,
+            FlowerEvaluator(evaluate_fn) as self._judge,
         ):
             result = Result(arrays=job.result())
-            self._reports = Reports(result, self.settings.checkpoint)
+            self._reports = FlowerReports(result, self.settings.checkpoint)
             self._begin(job, num_rounds)
             first = job.engine.published.version
             while self._rounds < num_rounds:

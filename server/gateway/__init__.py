@@ -7,7 +7,7 @@ knows the lines, and waiting.py what they wait for. Nothing here is truth: a gat
 its devices a whole model each.
 """
 
-from edgeflock.server.gateway.app import Gateway, Place
+from edgeflock.server.gateway.app import Gateway, GatewayAddress
 from edgeflock.server.gateway.leaders import Shown
 
-__all__ = ["Gateway", "Place", "Shown"]
+__all__ = ["Gateway", "GatewayAddress", "Shown"]

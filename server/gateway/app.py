@@ -36,7 +36,7 @@ _BEARER = "bearer "
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class GatewayAddress:
     """Where a gateway listens, and as whom."""
 
     host: str = "127.0.0.1"
@@ -67,7 +67,7 @@ class Gateway:
         leaders: str,
         token: str,
         name: str,
-        place: Place,
+        place: GatewayAddress,
         shown: Shown | None = None,
         *,
         insecure: bool = False,

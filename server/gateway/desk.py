@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from edgeflock.server.gateway.talk import RemoteTalk
 from edgeflock.server.roster import Device, Line
-from edgeflock.server.sessions import Place, Send, Talk
+from edgeflock.server.sessions import AdmittedDevice, Send, Talk
 from edgeflock.shared.errors import Quarantined, Refused
 from edgeflock.shared.identity import CHALLENGE, ROTATE
 from edgeflock.shared.protocol import gateway
@@ -40,11 +40,11 @@ class RemoteDesk:
         asked = {CHALLENGE: self._known.challenge} if self._known.challenge else {}
         return asked | {ROTATE: "1"} if self._known.rotate else asked
 
-    async def take(self, line: Line, hello: Hello, frame: bytes) -> Place:
+    async def take(self, line: Line, hello: Hello, frame: bytes) -> AdmittedDevice:
         device, entered = await self._upstream.enter(self._known.ticket, hello, frame, line)
         self._device = device
         self._front.devices[device.name] = device
-        return Place(device, entered.sequence, entered.secret)
+        return AdmittedDevice(device, entered.sequence, entered.secret)
 
     def greeted(self, device: Device, version: int) -> None:
         """The leader knows."""
@@ -58,7 +58,7 @@ class RemoteDesk:
         return RemoteTalk(self._upstream, self._known.ticket, send)
 
     def tell(self, device: Device, told: Telemetry, frame: bytes) -> None:
-        self._upstream.send(gateway.Told(device.id, frame))
+        self._upstream.send(gateway.DeviceTelemetry(device.id, frame))
 
     def leave(self, device: Device, why: str) -> None:
         device.connection.leave(why)
@@ -67,7 +67,7 @@ class RemoteDesk:
     def refuse(self, device: Device | None, refusal: Refused, *, update: bool = False) -> None:
         if not update:  # of which the leader knows
             number = 0 if device is None else device.id
-            self._upstream.send(gateway.Blamed(number, refusal.code, str(refusal)))
+            self._upstream.send(gateway.DeviceRefused(number, refusal.code, str(refusal)))
 
     async def judge(self, device: Device, refusal: R) -> R | Quarantined:
         """The leader counts what a device is refused, over all its sessions, and ends this one."""

@@ -1,4 +1,4 @@
-"""What a gateway's sessions find where those of a server find its Host."""
+"""A gateway's counterpart of a server's RunHost: what its sessions use."""
 
 import logging
 from dataclasses import dataclass, field

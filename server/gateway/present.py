@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 from edgeflock.server.roster import Device, Line
-from edgeflock.server.roster.registry import Identity
+from edgeflock.server.roster.registry import DeviceIdentity
 from edgeflock.shared.errors import REFUSALS, SessionRefused, Superseded
 from edgeflock.shared.protocol import gateway, wire
 from edgeflock.shared.protocol.messages import Hello, Over, Record, Stop, Task
@@ -43,7 +43,7 @@ class Present:
         if (entering := self._entering.get(entered.ticket)) is None:
             return False
         hello, line = entering
-        device = self._devices[entered.device] = Device(Identity(hello.device, entered.device))
+        device = self._devices[entered.device] = Device(DeviceIdentity(hello.device, entered.device))
         device.connection.join(line)
         if entered.paused is not None:
             device.connection.pause(entered.paused)

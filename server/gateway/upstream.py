@@ -24,7 +24,7 @@ from edgeflock.server.gateway.present import Present
 from edgeflock.server.gateway.relay import GatewayRelay
 from edgeflock.server.gateway.waiting import LOST, Waiting, unheeded
 from edgeflock.server.roster import Device, Line, Relay
-from edgeflock.server.sessions import HANG, Held, Outbox, beat
+from edgeflock.server.sessions import HANG, Outbox, PendingUpdate, beat
 from edgeflock.shared.errors import Malformed, Unavailable
 from edgeflock.shared.protocol import gateway
 from edgeflock.shared.protocol.backoff import back_off
@@ -74,13 +74,13 @@ class Upstream:
         self._waiting, self._present = Waiting(), Present()
         self._tasks: set[asyncio.Task[None]] = set()
         self._takes: dict[type[gateway.Item], Callable[[Any], None]] = {
-            gateway.Taken: self._waiting.taken,
+            gateway.UpdateTaken: self._waiting.taken,
             gateway.Known: self._waiting.answered,
             gateway.Entered: self._entered,
             gateway.Denied: self._waiting.denied,
-            gateway.Held: self._waiting.held,
+            gateway.UpdateHeld: self._waiting.held,
             gateway.End: lambda end: self._later(self._present.end(end)),
-            gateway.Ask: lambda ask: self._later(self._answer(ask)),
+            gateway.AliveQuery: lambda ask: self._later(self._answer(ask)),
             gateway.Paused: self._present.paused,
             gateway.Said: self._present.said,
             gateway.Done: self._waiting.answered,
@@ -216,16 +216,16 @@ class Upstream:
             self.relay.leave(was_here.id)
         self.send(gateway.Gone(ticket, why, ingress, egress))
 
-    async def push(self, push: Push) -> Accepted | Held:
+    async def push(self, push: Push) -> Accepted | PendingUpdate:
         """What comes of one update, durable at the leader. Raises the Refused that it meets."""
         future = self._waiting.pushing(push.device)
-        self.send(gateway.Given(push.device, *self._present.traffic(push.device), push.frame))
+        self.send(gateway.DeviceUpdate(push.device, *self._present.traffic(push.device), push.frame))
         outcome = await future
         mirror = self.mirror
         if mirror is not None and mirror.config.coordination.tasks:
             return outcome  # the device goes on to its next task, and the leader counts
-        if isinstance(outcome, Held):
-            return Held(unheeded(asyncio.ensure_future(self._once_taken(push, outcome.answer))))
+        if isinstance(outcome, PendingUpdate):
+            return PendingUpdate(unheeded(asyncio.ensure_future(self._once_taken(push, outcome.answer))))
         return await self._with_model(push, outcome)
 
     async def _once_taken(self, push: Push, answer: asyncio.Future[Accepted]) -> Accepted:
@@ -310,7 +310,7 @@ class Upstream:
             self.relay.join(entered.device)
         self._waiting.answered(entered)
 
-    async def _answer(self, ask: gateway.Ask) -> None:
+    async def _answer(self, ask: gateway.AliveQuery) -> None:
         self.send(gateway.Lives(ask.device, await self._present.lives(ask.device)))
 
     def _dealt(self, dealt: gateway.Dealt) -> None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from edgeflock.server.engine import Accepted
-from edgeflock.server.sessions import Held
+from edgeflock.server.sessions import PendingUpdate
 from edgeflock.shared.errors import REFUSALS, Refused, Unavailable
 from edgeflock.shared.protocol import gateway
 from edgeflock.shared.protocol.messages import Receipt
@@ -22,7 +22,7 @@ class Waiting:
     def __init__(self) -> None:
         self._asked: dict[int, asyncio.Future[Answer]] = {}
         """By their tickets."""
-        self._pushes: dict[int, asyncio.Future[Accepted | Held] | asyncio.Future[Accepted]] = {}
+        self._pushes: dict[int, asyncio.Future[Accepted | PendingUpdate] | asyncio.Future[Accepted]] = {}
         """By their devices, each of which has one under way."""
 
     @contextmanager
@@ -34,26 +34,26 @@ class Waiting:
         finally:
             self._asked.pop(ticket, None)
 
-    def pushing(self, device: int) -> asyncio.Future[Accepted | Held]:
+    def pushing(self, device: int) -> asyncio.Future[Accepted | PendingUpdate]:
         """What comes of a device's update, or the refusal that it meets."""
-        future: asyncio.Future[Accepted | Held] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Accepted | PendingUpdate] = asyncio.get_running_loop().create_future()
         self._pushes[device] = future
         return future
 
     def answered(self, answer: Answer) -> None:
         _settle(self._asked.get(answer.ticket), answer)
 
-    def taken(self, taken: gateway.Taken) -> None:
+    def taken(self, taken: gateway.UpdateTaken) -> None:
         receipt = Receipt(taken.sequence, taken.version, None, taken.moments, taken.labels)
         accepted = Accepted(receipt, taken.staleness)
         _settle(self._pushes.pop(taken.device, None), accepted)
 
-    def held(self, held: gateway.Held) -> None:
+    def held(self, held: gateway.UpdateHeld) -> None:
         before = self._pushes.get(held.device)
         if before is not None and not before.done():
             later = unheeded(asyncio.get_running_loop().create_future())
             self._pushes[held.device] = later
-            _settle(before, Held(later))
+            _settle(before, PendingUpdate(later))
 
     def denied(self, denied: gateway.Denied) -> None:
         refusal = REFUSALS.get(denied.code, Refused)(denied.detail)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ServerObjects:
     """In the place of what settings say, or beside it."""
 
     make: "Make | None" = None
@@ -29,5 +29,5 @@ class Given:
     """Beside those that model.metrics names."""
 
 
-NOTHING_AT_HAND = Given()
+NOTHING_AT_HAND = ServerObjects()
 """The settings say all of it."""

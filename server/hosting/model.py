@@ -12,7 +12,7 @@ from edgeflock.server import trusting
 from edgeflock.server.engine import check_limits
 from edgeflock.server.findings import Targets
 from edgeflock.server.hosting.episodes import EpisodeProcess
-from edgeflock.server.hosting.given import Given
+from edgeflock.server.hosting.given import ServerObjects
 from edgeflock.server.monitoring import episodes
 from edgeflock.server.monitoring.evaluation import Details, Evaluate
 from edgeflock.server.monitoring.guarding import Look
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class HostedModel:
     """What a run trains, and how its server judges it."""
 
     layout: Layout
@@ -59,14 +59,14 @@ class Model:
     """Of the numbers to predict, if they are not scaled."""
 
 
-def model_of(config: Config, given: Given, data: Description | None = None) -> Model:
+def model_of(config: Config, given: ServerObjects, data: Description | None = None) -> HostedModel:
     """`data` is what the run's samples are, if it began before. Raises ConfigError if the model cannot be
     built, or not be judged as the settings want.
     """
     return _of_arrays(config) if config.model.arrays else _of_a_module(config, given, data)
 
 
-def _of_arrays(config: Config) -> Model:
+def _of_arrays(config: Config) -> HostedModel:
     """Without torch."""
     from edgeflock.server import arrays as files
 
@@ -79,10 +79,10 @@ def _of_arrays(config: Config) -> Model:
         )
     evaluate = files.judge(config.model, arrays)
     _check_watched(config, evaluated=evaluate is not None)
-    return Model(arrays.layout, theta, evaluate, app=_told(config, arrays))
+    return HostedModel(arrays.layout, theta, evaluate, app=_told(config, arrays))
 
 
-def _of_a_module(config: Config, given: Given, data: Description | None) -> Model:
+def _of_a_module(config: Config, given: ServerObjects, data: Description | None) -> HostedModel:
     # torch takes seconds to import and only hosting needs it.
     from edgeflock.server.monitoring.scoring import Scores
     from edgeflock.server.weights import first_model
@@ -130,7 +130,7 @@ def _of_a_module(config: Config, given: Given, data: Description | None) -> Mode
     targets = None
     if held_out is not None and scales_targets(config.model.loss) and not held_out.described.target:
         targets = Targets.of(held_out.y)
-    return Model(
+    return HostedModel(
         *(layout, theta, evaluate, start, shape, told, beside, described, tried, scores.details, look),
         held_out=held_out,
         targets=targets,
@@ -138,8 +138,8 @@ def _of_a_module(config: Config, given: Given, data: Description | None) -> Mode
 
 
 def _of_a_policy(
-    config: Config, given: Given, flat: "FlatModule", theta: NDArray[np.float32], start: Start | None
-) -> Model:
+    config: Config, given: ServerObjects, flat: "FlatModule", theta: NDArray[np.float32], start: Start | None
+) -> HostedModel:
     """Of devices that act in an environment."""
     if given.judge is not None or given.metrics or trusting.is_wanted(config.defence.mode):
         raise ConfigError(
@@ -151,13 +151,13 @@ def _of_a_policy(
     scores = episodes.EpisodeScores(flat, environment)
     judge = scores if here else EpisodeProcess(config.model)
     told = _told(config, Arrays.like(flat.layout)) if config.client_config.model_extra else b""
-    return Model(
+    return HostedModel(
         *(flat.layout, theta, judge.evaluate, start, environment.shape, told, flat.beside()),
         details=judge.details,
     )
 
 
-def _looking(config: Config, given: Given, held_out: Dataset | Stored | None) -> tuple[Look, Dataset]:
+def _looking(config: Config, given: ServerObjects, held_out: Dataset | Stored | None) -> tuple[Look, Dataset]:
     """(What computes the gradient that the defence trusts, the samples that are left to evaluate on)."""
     from edgeflock.shared.model.torch_module import FlatModule
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from edgeflock.server.descent import Place
 from edgeflock.server.engine import Engine
 from edgeflock.server.findings import REMEDY, Targets
-from edgeflock.server.hosting.given import NOTHING_AT_HAND, Given
+from edgeflock.server.hosting.given import NOTHING_AT_HAND, ServerObjects
 from edgeflock.server.hosting.line import authority_of, line_of
-from edgeflock.server.hosting.model import Model, model_of
+from edgeflock.server.hosting.model import HostedModel, model_of
 from edgeflock.server.http.saved import keep_best
 from edgeflock.server.identity import (
     ADMIN_TOKEN,
@@ -28,8 +28,8 @@ from edgeflock.server.identity import (
 )
 from edgeflock.server.ledger import (
     OFFERED,
-    Account,
     Claim,
+    DeviceTotals,
     Waiting,
     claimed,
     is_shared,
@@ -66,7 +66,7 @@ class HostedRun:
     engine: Engine
     evaluate: Evaluate | None
     history: list[Evaluation]
-    accounts: list[Account]
+    accounts: list[DeviceTotals]
     suspecting: Suspecting = lambda after, until: None
     offered: Path | None = None
     """The file that devices load the first model from, if they cannot make it."""
@@ -113,7 +113,10 @@ def _optimizer(config: Config, rates: list[float]) -> str:
 
 @contextmanager
 def open_run(
-    config: Config, given: Given = NOTHING_AT_HAND, wait: Waiting | None = None, place: Place | None = None
+    config: Config,
+    given: ServerObjects = NOTHING_AT_HAND,
+    wait: Waiting | None = None,
+    place: Place | None = None,
 ) -> Iterator[HostedRun]:
     """Begin the run that `config` describes, or take it up where it was left. While another server hosts it,
     `wait` is called again and again, as `Waiting` says; it raises to give up. Without it that is an error.
@@ -190,7 +193,7 @@ def open_run(
             )
 
 
-def _sketch(model: Model, run: str) -> Sketch | None:
+def _sketch(model: HostedModel, run: str) -> Sketch | None:
     held_out = model.held_out
     return None if held_out is None else sketch_of(run, held_out.x, held_out.y)
 

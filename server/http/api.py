@@ -13,7 +13,7 @@ import numpy as np
 from aiohttp import web
 from numpy.typing import NDArray
 
-from edgeflock.server.defence import Guard
+from edgeflock.server.defence import DefenceGuard
 from edgeflock.server.http import ranges
 from edgeflock.server.http.callers import caller_of, find_caller
 from edgeflock.server.http.keys import EVALUATOR, GATEWAYS, GRAPHS, HEALTH, HOST, WATCHERS, WRITER
@@ -25,7 +25,7 @@ from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.monitoring.federated import federated
 from edgeflock.server.monitoring.feed import because, dense_bytes, document, settings, state
 from edgeflock.server.roster import Device, Paces
-from edgeflock.server.sessions import Behind, GatewayLine, Host
+from edgeflock.server.sessions import Behind, GatewayLine, RunHost
 from edgeflock.shared.errors import NotExportable, Unauthorized
 from edgeflock.shared.protocol.frames import Finding, Role
 from edgeflock.shared.protocol.messages import TAGS, Samples
@@ -157,7 +157,7 @@ async def _result(request: web.Request) -> tuple[int, NDArray[np.float32]]:
     return version, theta
 
 
-def run_status(host: Host, evaluator: Evaluator) -> dict[str, Any]:
+def run_status(host: RunHost, evaluator: Evaluator) -> dict[str, Any]:
     """What anybody who takes part may know."""
     return {
         "run": host.run,
@@ -170,7 +170,7 @@ def run_status(host: Host, evaluator: Evaluator) -> dict[str, Any]:
     }
 
 
-def shards(host: Host) -> dict[str, Any] | None:
+def shards(host: RunHost) -> dict[str, Any] | None:
     """Where the model is; None: in this process."""
     parameters = host.engine.parameters
     if parameters.kept.is_here:
@@ -180,7 +180,7 @@ def shards(host: Host) -> dict[str, Any] | None:
 
 
 def status(
-    host: Host,
+    host: RunHost,
     evaluator: Evaluator,
     findings: Sequence[Finding],
     lines: Sequence[GatewayLine],
@@ -249,7 +249,7 @@ def _gateway(line: GatewayLine) -> dict[str, Any]:
     }
 
 
-def _device(device: Device, paces: Paces, guard: Guard | None, now: float) -> dict[str, Any]:
+def _device(device: Device, paces: Paces, guard: DefenceGuard | None, now: float) -> dict[str, Any]:
     identity, connection, done = device.identity, device.connection, device.statistics
     ingress, egress = connection.traffic
     return {

@@ -9,16 +9,16 @@ from edgeflock.server.http.watchers import Watchers
 from edgeflock.server.identity import Audit, Authority, Logins, Register
 from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.monitoring.feed import Feed
-from edgeflock.server.monitoring.health import Health
+from edgeflock.server.monitoring.health import RunHealth
 from edgeflock.server.monitoring.listeners import Listeners
 from edgeflock.server.roster import Trail
-from edgeflock.server.sessions import Gateways, Host, Writer
+from edgeflock.server.sessions import Gateways, RunHost, Writer
 from edgeflock.server.training_graph.served import GraphStore
-from edgeflock.server.web import Asset, Attempts, Origins
+from edgeflock.server.web import Asset, LoginAttempts, Origins
 
 ASSETS = web.AppKey("assets", dict[str, Asset])
 """The page's files by name."""
-ATTEMPTS = web.AppKey("attempts", Attempts)
+ATTEMPTS = web.AppKey("attempts", LoginAttempts)
 AUDIT = web.AppKey("audit", Audit)
 AUTHORITY = web.AppKey("authority", Authority)
 DOORS = web.AppKey("doors", Doors)
@@ -31,9 +31,9 @@ LOGINS = web.AppKey("logins", Logins)
 """There only if there is a register."""
 OFFERED = web.AppKey("offered", Path)
 """There only if devices load the first model."""
-HEALTH = web.AppKey("health", Health)
+HEALTH = web.AppKey("health", RunHealth)
 ORIGINS = web.AppKey("origins", Origins)
-HOST = web.AppKey("host", Host)
+HOST = web.AppKey("host", RunHost)
 PIN = web.AppKey("pin", bytes)
 """Of the public key that devices are shown; empty: they compare none."""
 REGISTER = web.AppKey("register", Register)

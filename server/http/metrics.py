@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 from edgeflock.server.http.keys import EVALUATOR, FEED, GATEWAYS, HEALTH, HOST, WRITER
 from edgeflock.server.http.roles import VIEWER, allows
 from edgeflock.server.monitoring import feed
-from edgeflock.server.sessions import GatewayLine, Host
+from edgeflock.server.sessions import GatewayLine, RunHost
 from edgeflock.shared.errors import REFUSALS
 from edgeflock.shared.protocol.frames import BINS, LEFT, DeviceRow, DeviceState, Evaluation, Finding, Overview
 
@@ -66,7 +66,7 @@ def _text(metrics: list[Metric]) -> bytes:
 
 
 def of_run(
-    host: Host,
+    host: RunHost,
     overview: Overview,
     rows: tuple[DeviceRow, ...],
     evaluation: Evaluation | None,
@@ -176,7 +176,7 @@ def of_run(
     yield recalls
 
 
-def of_shards(host: Host) -> Iterator[Metric]:
+def of_shards(host: RunHost) -> Iterator[Metric]:
     """A series of each shard; while they are made again, none."""
     parameters = host.engine.parameters
     size = GaugeMetricFamily("edgeflock_shard_bytes", "What a shard keeps of the model.", labels=["shard"])

@@ -19,7 +19,7 @@ from edgeflock.server.http.keys import DOORS, HOST, ORIGINS
 from edgeflock.server.http.problem import problem
 from edgeflock.server.http.roles import ADMIN, EVERYBODY, JOIN, READING, SESSION, access_of
 from edgeflock.server.identity import key_shown
-from edgeflock.server.roster import Pace
+from edgeflock.server.roster import RateLimiter
 from edgeflock.shared.errors import Unauthorized, Unavailable
 from edgeflock.shared.identity import is_loopback
 
@@ -126,7 +126,7 @@ def pay(request: web.Request, octets: int) -> None:
         limit.spend(octets, asyncio.get_running_loop().time())
 
 
-def _pace_of(request: web.Request) -> Pace | None:
+def _pace_of(request: web.Request) -> RateLimiter | None:
     """None of operators, and of a session, which looks after itself."""
     if not is_known(request) or access_of(request) is SESSION:
         return None

@@ -13,7 +13,7 @@ from edgeflock.server.identity.audit import Audit
 from edgeflock.server.identity.authority import Authority, certificate_shown, demand, key_shown, keys_of
 from edgeflock.server.identity.certificate import Certificate, own_certificate, pin_of_file, server_tls, share
 from edgeflock.server.identity.databases import ELSEWHERE, IDENTITIES
-from edgeflock.server.identity.entry import Entry
+from edgeflock.server.identity.entry import SessionAuthenticator
 from edgeflock.server.identity.logins import SECONDS, Logins
 from edgeflock.server.identity.records import NOBODY, Caller, Enrolled, Joined, Ordered, Role, Who
 from edgeflock.server.identity.register import ADMIN_TOKEN, Register
@@ -29,7 +29,7 @@ __all__ = [
     "Caller",
     "Certificate",
     "Enrolled",
-    "Entry",
+    "SessionAuthenticator",
     "Joined",
     "Logins",
     "Ordered",

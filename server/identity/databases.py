@@ -23,7 +23,7 @@ _PREFIX = "register_"
 _LOCK = "pg_advisory_xact_lock(hashtextextended('edgeflock register ' || current_schema(), 0))"
 
 
-class Database(Protocol):
+class IdentityDatabase(Protocol):
     """Raises OSError or sqlite3.Error if it does not do as it is told."""
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> Any: ...
@@ -40,7 +40,7 @@ class Database(Protocol):
     def close(self) -> None: ...
 
 
-def database(directory: Path, tables: str) -> Database:
+def database(directory: Path, tables: str) -> IdentityDatabase:
     """That of a run's directory, set up."""
     elsewhere = directory / ELSEWHERE
     if elsewhere.exists():

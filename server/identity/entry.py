@@ -12,7 +12,7 @@ from edgeflock.shared.identity import CHALLENGE, CHALLENGE_BYTES, ROTATE, text_o
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SessionAuthenticator:
     """Of one session. Its challenge is answered once: each session has its own."""
 
     register: Register

@@ -10,7 +10,7 @@ FORGOTTEN = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
-class Quarantine:
+class QuarantineTerm:
     """The last one of a device; it may be over."""
 
     until: float
@@ -19,10 +19,10 @@ class Quarantine:
     because: str
 
 
-def sentence(before: Quarantine | None, because: str, now: float) -> Quarantine:
+def sentence(before: QuarantineTerm | None, because: str, now: float) -> QuarantineTerm:
     """What follows on the one `before`."""
     if before is None or now > before.until + FORGOTTEN:
         seconds = FIRST
     else:
         seconds = min(LONGEST, 2 * before.seconds)
-    return Quarantine(now + seconds, seconds, because)
+    return QuarantineTerm(now + seconds, seconds, because)

@@ -13,7 +13,7 @@ Labels = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredToken:
     """A token, as far as it is kept."""
 
     digest: bytes
@@ -96,9 +96,9 @@ def digests(device: Enrolled) -> tuple[bytes, ...]:
     return (device.digest,) if device.next_digest is None else (device.digest, device.next_digest)
 
 
-def token_of(row: tuple[Any, ...]) -> Kept:
+def token_of(row: tuple[Any, ...]) -> StoredToken:
     digest, role, reusable, made, expires, labels, used_by = row
-    return Kept(digest, role, bool(reusable), made, expires, json.loads(labels), used_by)
+    return StoredToken(digest, role, bool(reusable), made, expires, json.loads(labels), used_by)
 
 
 def device_of(row: tuple[Any, ...]) -> Enrolled:

@@ -8,19 +8,19 @@ import math
 import os
 import time
 
-from edgeflock.server.identity.quarantine import Quarantine, sentence
+from edgeflock.server.identity.quarantine import QuarantineTerm, sentence
 from edgeflock.server.identity.records import (
     Caller,
     Enrolled,
     Joined,
-    Kept,
     Labels,
     Ordered,
     Role,
+    StoredToken,
     Who,
     digests,
 )
-from edgeflock.server.identity.store import Store
+from edgeflock.server.identity.store import IdentityStore
 from edgeflock.shared.errors import ConfigError, NameInUse, Quarantined, TooManyDevices, Unauthorized
 from edgeflock.shared.identity import (
     NO_PIN,
@@ -41,7 +41,7 @@ CREDENTIAL = "efd1."
 """What the text of a credential begins with."""
 
 
-class Register(Store):
+class Register(IdentityStore):
     """One run's. Methods raise OSError or sqlite3.Error if the disk does."""
 
     # What the server asks
@@ -77,7 +77,7 @@ class Register(Store):
         token = self.tokens.get(digest)
         return self.credentials.get(digest, "") if token is None else f"token {token.id}"
 
-    def quarantined(self, name: str) -> Quarantine | None:
+    def quarantined(self, name: str) -> QuarantineTerm | None:
         """That of a device, while it lasts."""
         quarantine = self.quarantines.get(name)
         return quarantine if quarantine is not None and quarantine.until > self.now() else None
@@ -118,7 +118,7 @@ class Register(Store):
             self.quarantines[name] = quarantine
         return self._out(name, quarantine)
 
-    def _out(self, name: str, quarantine: Quarantine) -> Quarantined:
+    def _out(self, name: str, quarantine: QuarantineTerm) -> Quarantined:
         until = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(quarantine.until))
         refusal = Quarantined(
             f"{name!r} is in quarantine until {until}: {quarantine.because}; an operator may end it "
@@ -187,7 +187,7 @@ class Register(Store):
             "UPDATE devices SET next_key = ?, next_digest = ? WHERE name = ?", (key, digest, name)
         )
 
-    def _enrol(self, token: Kept, name: str, key: bytes, digest: bytes, limit: int) -> None:
+    def _enrol(self, token: StoredToken, name: str, key: bytes, digest: bytes, limit: int) -> None:
         device = self.devices.get(name)
         again = device is not None and device.key == key and device.token == token.digest
         if not token.reusable and token.used_by is not None and not again:
@@ -273,7 +273,7 @@ class Register(Store):
             self.db.execute("DELETE FROM tokens WHERE digest = ?", row[:1])
             self.db.execute("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, NULL)", row)
 
-    def forget(self, id_: str) -> Kept:
+    def forget(self, id_: str) -> StoredToken:
         """A token opens nothing any more. Raises ConfigError if there is none of this id."""
         found = [token for token in self.tokens.values() if token.id == id_]
         if not found:

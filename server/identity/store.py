@@ -20,12 +20,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from edgeflock.server.identity.databases import database
-from edgeflock.server.identity.quarantine import Quarantine
+from edgeflock.server.identity.quarantine import QuarantineTerm
 from edgeflock.server.identity.records import (
     Enrolled,
-    Kept,
     Login,
     Ordered,
+    StoredToken,
     device_of,
     digests,
     token_of,
@@ -50,7 +50,7 @@ CREATE TABLE IF NOT EXISTS logins (
 """
 
 
-class Store:
+class IdentityStore:
     """One run's. Methods raise OSError or sqlite3.Error if the disk does."""
 
     def __init__(self, directory: Path, now: Callable[[], float] = time.time) -> None:
@@ -62,10 +62,10 @@ class Store:
         self._version = -1
         self.changes = 0
         """How often others have been found to have written something."""
-        self.tokens: dict[bytes, Kept] = {}
+        self.tokens: dict[bytes, StoredToken] = {}
         self.devices: dict[str, Enrolled] = {}
         self.orders: dict[str, Ordered] = {}
-        self.quarantines: dict[str, Quarantine] = {}
+        self.quarantines: dict[str, QuarantineTerm] = {}
         self.logins: dict[bytes, Login] = {}
         self.credentials: dict[bytes, str] = {}
         """Digest -> the device that it is of."""
@@ -120,7 +120,7 @@ class Store:
         orders = self.db.execute("SELECT name, dropped, because FROM orders").fetchall()
         self.orders = {name: Ordered(bool(dropped), because) for name, dropped, because in orders}
         rows = self.db.execute("SELECT * FROM quarantines").fetchall()
-        self.quarantines = {name: Quarantine(*of_it) for name, *of_it in rows}
+        self.quarantines = {name: QuarantineTerm(*of_it) for name, *of_it in rows}
         self.logins = self._logins()
         devices = {device.name: device for device in self._devices()}
         # Another thread may ask meanwhile: it finds what was, or what is.
@@ -131,7 +131,7 @@ class Store:
         rows = self.db.execute("SELECT number, token, until FROM logins").fetchall()
         return {number: Login(token, until) for number, token, until in rows}
 
-    def _tokens(self, which: str = "", *values: object) -> list[Kept]:
+    def _tokens(self, which: str = "", *values: object) -> list[StoredToken]:
         return [token_of(row) for row in self.db.execute(f"SELECT * FROM tokens{which}", values)]
 
     def _devices(self, which: str = "", *values: object) -> list[Enrolled]:

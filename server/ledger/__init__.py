@@ -14,7 +14,7 @@ from edgeflock.server.ledger.damage import Repaired, Verified, repair, verify
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.offered import OFFERED, keep_offered, write_whole
 from edgeflock.server.ledger.place import is_shared, passes
-from edgeflock.server.ledger.records import Account
+from edgeflock.server.ledger.records import DeviceTotals
 from edgeflock.server.ledger.recovery import open_engine
 from edgeflock.server.ledger.stores.chain import kept
 from edgeflock.server.ledger.stores.links import (
@@ -34,7 +34,7 @@ __all__ = [
     "OFFERED",
     "PATIENCE",
     "UNREACHABLE",
-    "Account",
+    "DeviceTotals",
     "Claim",
     "Copied",
     "Journal",

@@ -8,21 +8,21 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.defence import Decided
+from edgeflock.server.defence import DefenceDecision
 from edgeflock.server.engine.log import LastReceipt
 from edgeflock.server.ledger.records import (
-    Account,
     Adjustment,
     BegunRun,
+    DeviceTotals,
     Journaled,
     JournaledUpdate,
+    ModelSnapshot,
     RegimeStart,
-    Snapshot,
     evaluation_of,
 )
 from edgeflock.server.ledger.stores.chain import COVERED, missing, of_vectors, walk
 from edgeflock.server.ledger.stores.mark import Heads
-from edgeflock.server.ledger.stores.store import Rows, whole_row
+from edgeflock.server.ledger.stores.store import JournalSource, whole_row
 from edgeflock.shared.errors import ConfigError, JournalDamaged, Malformed
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Layout
@@ -35,7 +35,7 @@ class Contents:
 
     path: object
     """Where it lies, for messages."""
-    _store: Rows
+    _store: JournalSource
     _updates: list[tuple[Any, ...]]
     """Those that wait for the next commit."""
     _heads: Heads
@@ -85,7 +85,7 @@ class Contents:
         )
         return {device: LastReceipt(sequence, version) for device, sequence, version in rows}
 
-    def snapshot(self, *, first: bool = False, until: int = 1 << 62) -> Snapshot:
+    def snapshot(self, *, first: bool = False, until: int = 1 << 62) -> ModelSnapshot:
         """The newest snapshot up to a version, or that of version 0.
 
         Raises JournalDamaged if it is not as it was written.
@@ -112,7 +112,7 @@ class Contents:
                     f"{self.path}: the snapshot of version {version} holds {len(octets)} bytes, "
                     f"the model {needed}"
                 )
-        return Snapshot(version, _vector(theta), None if average is None else _vector(average), memory)
+        return ModelSnapshot(version, _vector(theta), None if average is None else _vector(average), memory)
 
     def updates(self, after: int, until: int | None = None) -> Iterator[JournaledUpdate]:
         """The updates that made the versions after `after`, up to and with `until`, in order.
@@ -135,14 +135,14 @@ class Contents:
         if until is not None and version < until:
             raise missing(self.path, version + 1)
 
-    def decided(self) -> Iterator[Decided]:
+    def decided(self) -> Iterator[DefenceDecision]:
         """What defences decided on devices' updates, in order."""
         rows = self._store.stream(f"SELECT {COVERED['updates']}, chain, NULL FROM updates ORDER BY version")
         for (version, device, *_, share, judged, _), _, _ in walk(
             rows, self._chain(0), self._turns, 0, self.path
         ):
             if device:
-                yield Decided(version, device, share, judged)
+                yield DefenceDecision(version, device, share, judged)
 
     def _chain(self, version: int) -> int:
         """As its update left it. Raises JournalDamaged if that is missing."""
@@ -192,13 +192,13 @@ class Contents:
         )
         return next((Adjustment(*row) for row in rows), None)
 
-    def accounts(self) -> list[Account]:
+    def accounts(self) -> list[DeviceTotals]:
         """What is known of every device."""
         rows = self._store.rows(
             "SELECT id, name, coalesce(updates, 0), ingress, egress FROM devices LEFT JOIN "
             "(SELECT device, count(*) AS updates FROM updates GROUP BY device) AS made ON device = id"
         )
-        accounts = [Account(*row) for row in rows]
+        accounts = [DeviceTotals(*row) for row in rows]
         for account in accounts:
             if not (isinstance(account.ingress, int) and isinstance(account.egress, int)):
                 raise JournalDamaged(f"{self.path}: the traffic of device {account.name!r} is no number")

@@ -12,7 +12,7 @@ from edgeflock.server.descent import Part, Place
 from edgeflock.server.ledger.contents import Contents
 from edgeflock.server.ledger.recovery import Followed, follow
 from edgeflock.server.ledger.stores.examination import look
-from edgeflock.server.ledger.stores.postgres import Reader
+from edgeflock.server.ledger.stores.postgres import PostgresReader
 from edgeflock.shared.errors import EdgeflockError, JournalDamaged
 from edgeflock.shared.model.layout import Layout
 
@@ -22,10 +22,10 @@ _EVERY = 2.0
 """Seconds between two looks: each reads who the devices are and all evaluations, besides what is new."""
 
 
-class Seen(Contents):
+class FollowedJournal(Contents):
     """A journal that others write, as of one moment."""
 
-    def __init__(self, database: Reader) -> None:
+    def __init__(self, database: PostgresReader) -> None:
         """Raises JournalDamaged."""
         found = look(database, database.path)
         if found.damage:
@@ -54,17 +54,17 @@ class Follower:
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + _EVERY
             try:
-                with closing(Reader(self._url)) as database:
+                with closing(PostgresReader(self._url)) as database:
                     self._catch_up(database)
             except (OSError, sqlite3.Error, EdgeflockError) as error:
                 self.known = None
                 log.debug("the run cannot be followed: %s", error)
         return None if self.known is None else self.known.parameters.version
 
-    def _catch_up(self, database: Reader) -> None:
+    def _catch_up(self, database: PostgresReader) -> None:
         if not database.schema():
             return
-        seen = Seen(database)
+        seen = FollowedJournal(database)
         begun = seen.run()
         if begun is None or begun.layout.digest != self._layout.digest:
             return

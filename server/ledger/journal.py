@@ -41,7 +41,7 @@ from edgeflock.server.ledger.stores.chain import (
 )
 from edgeflock.server.ledger.stores.mark import Head, Heads
 from edgeflock.server.ledger.stores.sqlite import SqliteStore
-from edgeflock.server.ledger.stores.store import Store, columns, inserting, whole_row
+from edgeflock.server.ledger.stores.store import JournalStore, columns, inserting, whole_row
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
@@ -60,13 +60,13 @@ class Journal(Contents):
     Raises OSError or sqlite3.Error if its store does, JournalDamaged if it is not as it was written.
     """
 
-    def __init__(self, place: Path | Store, *, durable: bool = True) -> None:
+    def __init__(self, place: Path | JournalStore, *, durable: bool = True) -> None:
         """Open or set up the file at a path, or what lies in a store that is open.
 
         Without `durable` a commit does not wait for the disk. Raises JournalTooNew if a newer version wrote
         the file.
         """
-        self._store: Store = SqliteStore(place, durable=durable) if isinstance(place, Path) else place
+        self._store: JournalStore = SqliteStore(place, durable=durable) if isinstance(place, Path) else place
         self.path = self._store.path
         self._updates: list[tuple[Any, ...]] = []
         found = self._store.found

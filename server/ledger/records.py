@@ -30,7 +30,7 @@ class BegunRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ModelSnapshot:
     """The model at a version: theta and, if the regime keeps one, its average, both float32 [P + B]."""
 
     version: int
@@ -123,7 +123,7 @@ class Adjustment:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class DeviceTotals:
     """A device, its accepted updates, and its traffic in bytes at the last account."""
 
     device: int

@@ -12,13 +12,23 @@ from functools import partial
 from pathlib import Path
 
 from edgeflock.server.coordination import coordinator_of, gate_of
-from edgeflock.server.defence import HELD, Guard
-from edgeflock.server.descent import RULES, Gathered, Lost, Parameters, Part, Place, Regime, Step, Vectors
-from edgeflock.server.engine import Bounds, Criteria, Engine, Judge
+from edgeflock.server.defence import HELD, DefenceGuard
+from edgeflock.server.descent import (
+    RULES,
+    Gathered,
+    Parameters,
+    Part,
+    Place,
+    Regime,
+    Step,
+    Vectors,
+    VectorsLost,
+)
+from edgeflock.server.engine import Criteria, Engine, EngineLimits, EvaluationJudge
 from edgeflock.server.engine.admission import admit
 from edgeflock.server.ledger.contents import Contents
 from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.records import JournaledUpdate, RegimeStart, Snapshot
+from edgeflock.server.ledger.records import JournaledUpdate, ModelSnapshot, RegimeStart
 from edgeflock.server.publication import publication_of
 from edgeflock.shared.errors import ConfigError, JournalDamaged, Refused, UnexpectedRecord
 from edgeflock.shared.model.layout import Layout
@@ -62,16 +72,16 @@ def open_engine(
     start = run.start if run else None
     first = journal.snapshot(first=True).theta
     publication = publication_of(config, layout, parameters.version, first if start else None, directory)
-    bounds = Bounds.of(config).from_first(first[: layout.parameters.size])
+    bounds = EngineLimits.of(config).from_first(first[: layout.parameters.size])
     past = partial(model_at, journal, layout)
     gate = gate_of(config.coordination)
     adjusted = journal.adjustment()
-    judge = Judge(Criteria.of(config), journal.evaluations(), adjusted.version if adjusted else 0)
+    judge = EvaluationJudge(Criteria.of(config), journal.evaluations(), adjusted.version if adjusted else 0)
     guard = None
     if config.defence.mode != "none":
         held = 0 if parameters.regime.rounds else HELD  # a round may be all there is
         try:
-            guard = Guard(config.defence.mode, journal.decided(), held)
+            guard = DefenceGuard(config.defence.mode, journal.decided(), held)
         except struct.error as error:
             raise JournalDamaged(f"{journal.path}: what a defence decided cannot be read: {error}") from error
     return Engine(
@@ -79,10 +89,10 @@ def open_engine(
     )
 
 
-def restored(journal: Journal, layout: Layout, place: Place, version: int, lost: Lost) -> Vectors:
+def restored(journal: Journal, layout: Layout, place: Place, version: int, lost: VectorsLost) -> Vectors:
     """What is kept of parameters at a version, made again from the newest snapshot and what follows it.
 
-    What the journal was told so far it has on disk then. Raises Lost if `place` loses it once more.
+    What the journal was told so far it has on disk then. Raises VectorsLost if `place` loses it once more.
     """
     log.warning("%s; version %d is made again from the journal", lost, version)
     journal.commit()
@@ -140,7 +150,7 @@ def follow(journal: Contents, layout: Layout, known: Followed | None = None, pla
             _replay(known.parameters, journal, layout)
             known.parameters.kept.flush()
             return known
-        except Lost as lost:
+        except VectorsLost as lost:
             log.warning("%s; the run is followed from the newest snapshot on", lost)
     parameters = _under(regimes, journal.snapshot(), journal, layout, place)
     _replay(parameters, journal, layout)
@@ -235,8 +245,8 @@ def _adjusted(regime: Regime, journal: Journal) -> Regime:
     return regime
 
 
-def _snapshot(parameters: Parameters) -> Snapshot:
-    return Snapshot(parameters.version, parameters.theta, parameters.average, parameters.packed_memory())
+def _snapshot(parameters: Parameters) -> ModelSnapshot:
+    return ModelSnapshot(parameters.version, parameters.theta, parameters.average, parameters.packed_memory())
 
 
 def _replay(parameters: Parameters, journal: Contents, layout: Layout, until: int | None = None) -> None:
@@ -264,7 +274,7 @@ def _replay(parameters: Parameters, journal: Contents, layout: Layout, until: in
 
 def _under(
     regimes: Sequence[RegimeStart],
-    snapshot: Snapshot,
+    snapshot: ModelSnapshot,
     journal: Contents,
     layout: Layout,
     place: Place = Part,

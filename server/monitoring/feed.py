@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from edgeflock.server.defence import Guard
+from edgeflock.server.defence import DefenceGuard
 from edgeflock.server.monitoring.evaluation import Evaluator
-from edgeflock.server.monitoring.health import Health
-from edgeflock.server.monitoring.parts import Parts
+from edgeflock.server.monitoring.health import RunHealth
+from edgeflock.server.monitoring.parts import PartRates
 from edgeflock.server.roster import Device
-from edgeflock.server.sessions import GatewayLine, Host
+from edgeflock.server.sessions import GatewayLine, RunHost
 from edgeflock.shared.model.chunks import chunks
 from edgeflock.shared.protocol.frames import (
     COLUMNS,
@@ -47,7 +47,7 @@ _CENSUS_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class WatcherPosition:
     """All that is kept of a watcher: how far it is."""
 
     changes: int
@@ -69,21 +69,21 @@ class Feed:
     """Makes frames."""
 
     def __init__(
-        self, host: Host, evaluator: Evaluator, health: Health, lines: Sequence[GatewayLine]
+        self, host: RunHost, evaluator: Evaluator, health: RunHealth, lines: Sequence[GatewayLine]
     ) -> None:
         self._host = host
-        self._parts = Parts(host, lines)
+        self._parts = PartRates(host, lines)
         self._evaluator = evaluator
         self._health = health
         self._census: Census | None = None
 
-    async def next(self, role: Role, seen: Seen | None) -> tuple[Frame, Seen]:
+    async def next(self, role: Role, seen: WatcherPosition | None) -> tuple[Frame, WatcherPosition]:
         """What is new to a watcher, and what it has then seen. All of it, if it has seen nothing yet or a
         setting was changed.
         """
         hub, history = self._host.hub, self._evaluator.history
         rate = self._host.published.learning_rate
-        now = Seen(hub.changes, hub.events.count, len(history), rate)
+        now = WatcherPosition(hub.changes, hub.events.count, len(history), rate)
         if seen is None or seen.learning_rate != rate:
             events, _ = hub.events.since(now.events - FIRST_EVENTS)
             known = evaluations(history)
@@ -95,7 +95,7 @@ class Feed:
         return Delta(time.time(), self.overview(), changed, new, events, missed), now
 
     @property
-    def _guard(self) -> Guard | None:
+    def _guard(self) -> DefenceGuard | None:
         return self._host.engine.guard
 
     def _run(self) -> RunFacts:
@@ -156,14 +156,14 @@ def evaluations(history: Sequence[Evaluation]) -> tuple[Evaluation, ...]:
     return tuple(e._replace(loss=finite(e.loss), accuracy=finite(e.accuracy)) for e in history[::-step][::-1])
 
 
-def dense_bytes(host: Host, updates: int) -> int:
+def dense_bytes(host: RunHost, updates: int) -> int:
     """What so many updates would have cost as dense float32. In elastic averaging each is of one chunk."""
     coordination = host.config.coordination
     each = len(chunks(host.layout, coordination.chunk)) if coordination.mode == ELASTIC else 1
     return 4 * host.layout.size * updates // each
 
 
-def settings(host: Host) -> dict[str, Any]:
+def settings(host: RunHost) -> dict[str, Any]:
     """Section -> key -> value as it holds now, without secrets and without what is a device's business."""
     sections = host.config.model_dump(
         exclude={"client": True, "run": {"certificate", "key"}, "journal": {"url"}}
@@ -173,7 +173,7 @@ def settings(host: Host) -> dict[str, Any]:
     return sections
 
 
-def flat_settings(host: Host) -> dict[str, str | int | float | bool]:
+def flat_settings(host: RunHost) -> dict[str, str | int | float | bool]:
     """section.key -> value of `settings`, lists as text."""
     return {
         f"{section}.{key}": value if isinstance(value, str | int | float | bool) else str(value)
@@ -182,7 +182,7 @@ def flat_settings(host: Host) -> dict[str, str | int | float | bool]:
     }
 
 
-async def rows(devices: Sequence[Device], guard: Guard | None) -> tuple[DeviceRow, ...]:
+async def rows(devices: Sequence[Device], guard: DefenceGuard | None) -> tuple[DeviceRow, ...]:
     """Of devices that have a number; others have not even arrived."""
     made: list[DeviceRow] = []
     now = time.monotonic()
@@ -193,7 +193,7 @@ async def rows(devices: Sequence[Device], guard: Guard | None) -> tuple[DeviceRo
     return tuple(made)
 
 
-def row(device: Device, guard: Guard | None, now: float) -> DeviceRow:
+def row(device: Device, guard: DefenceGuard | None, now: float) -> DeviceRow:
     """What is known of a device at `now` by the monotonic clock. `guard` is the run's defence.
 
     What it tells of itself counts only where it is of the right type.
@@ -268,7 +268,7 @@ def state(device: Device, now: float) -> DeviceState:
     return "starved" if (_number(device.statistics.telemetry.get("waiting")) or 0) > 0 else "idle"
 
 
-def document(device: Device, guard: Guard | None) -> dict[str, Any]:
+def document(device: Device, guard: DefenceGuard | None) -> dict[str, Any]:
     """A device with its history, of plain JSON types."""
     history = device.statistics.history
     points: Iterable[Point] = history.points() if history is not None else ()

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from edgeflock.server.findings import (
     EVERY,
-    Agreement,
-    Blamed,
-    Course,
+    AgreementTracker,
     Diagnosis,
+    Divergence,
+    EvaluationHistory,
     Picture,
     Portrait,
     Targets,
@@ -23,7 +23,7 @@ from edgeflock.server.findings import (
 )
 from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.monitoring.portraits import Portraits, usual_loss
-from edgeflock.server.sessions import Host, Writer
+from edgeflock.server.sessions import RunHost, Writer
 from edgeflock.shared.protocol.frames import EventKind, Finding
 
 _FEW = 500
@@ -36,15 +36,15 @@ _AT_ONCE = 250
 """Portraits that are made before the devices get a turn."""
 
 
-class Health:
+class RunHealth:
     """Looks after a run."""
 
     def __init__(
         self,
-        host: Host,
+        host: RunHost,
         evaluator: Evaluator,
         writer: Writer,
-        agreement: Agreement,
+        agreement: AgreementTracker,
         told: Callable[[Finding], object] = lambda finding: None,
         keeps_waiting: Callable[[float], float] = lambda now: 0.0,
         targets: Targets | None = None,
@@ -56,7 +56,7 @@ class Health:
         self._host, self._evaluator, self._writer = host, evaluator, writer
         self._portraits, self._targets = Portraits(agreement.of), targets
         self._told, self._keeps_waiting = told, keeps_waiting
-        self._course, self._diagnosis = Course(), Diagnosis()
+        self._course, self._diagnosis = EvaluationHistory(), Diagnosis()
         self._listens_since = 0.0
         """The monotonic time since which this process has run without a pause; 0: ever since it started."""
 
@@ -119,7 +119,7 @@ class Health:
             time=time.time() + later,
             version=host.published.version,
             state=evaluator.state,
-            diverged=None if why is None else Blamed(why, blamed),
+            diverged=None if why is None else Divergence(why, blamed),
             course=self._course,
             evaluated=evaluator.evaluates,
             free=_free(Path(host.config.run.directory)),

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from edgeflock.server.sessions import GatewayLine, Host
+from edgeflock.server.sessions import GatewayLine, RunHost
 from edgeflock.shared.protocol.frames import GatewayRow, ShardRow
 
 _OVER = 10.0
@@ -14,7 +14,7 @@ _APART = 1.0
 """so many seconds after each other at least."""
 
 
-class Reading(NamedTuple):
+class GatewayReading(NamedTuple):
     """What a gateway had counted by a time, in seconds of a monotonic clock."""
 
     time: float
@@ -23,12 +23,12 @@ class Reading(NamedTuple):
     egress: int
 
 
-class Parts:
+class PartRates:
     """Remembers what gateways counted when it was asked last, for their rates."""
 
-    def __init__(self, host: Host, lines: Sequence[GatewayLine]) -> None:
+    def __init__(self, host: RunHost, lines: Sequence[GatewayLine]) -> None:
         self._host, self._lines = host, lines
-        self._read: dict[GatewayLine, deque[Reading]] = {}
+        self._read: dict[GatewayLine, deque[GatewayReading]] = {}
 
     def gateways(self) -> tuple[GatewayRow, ...]:
         """Those with the most devices first."""
@@ -44,9 +44,9 @@ class Parts:
         return tuple(ShardRow(shard.node, shard.nbytes) for shard in parameters.kept.vectors.standing)
 
 
-def row(line: GatewayLine, read: deque[Reading], now: float) -> GatewayRow:
+def row(line: GatewayLine, read: deque[GatewayReading], now: float) -> GatewayRow:
     """A gateway at `now`; what it counts is noted in `read`."""
-    reading = Reading(now, line.updates, line.meter.ingress, line.meter.egress)
+    reading = GatewayReading(now, line.updates, line.meter.ingress, line.meter.egress)
     if not read or now - read[-1].time >= _APART:
         read.append(reading)
     while len(read) > 2 and now - read[1].time >= _OVER:

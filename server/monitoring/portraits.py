@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from statistics import median
 
-from edgeflock.server.findings import Portrait, Seen
+from edgeflock.server.findings import AgreementAverages, Portrait
 from edgeflock.server.monitoring.federated import own_accuracy, own_evaluation
 from edgeflock.server.roster import Device
 from edgeflock.shared.protocol.messages import Facts
@@ -19,7 +19,7 @@ _TEN_MINUTES = 600.0
 """those that sessions are."""
 
 
-class Recent:
+class RecentGrowth:
     """How much a count has grown of late."""
 
     def __init__(self, seconds: float, known: Iterable[int] = ()) -> None:
@@ -58,16 +58,16 @@ class _Memory:
     accuracy: float | None = None
     """Of its own evaluation, which were so many by now:"""
     evaluations: int = 0
-    samples: dict[str, Recent] = field(default_factory=dict)
+    samples: dict[str, RecentGrowth] = field(default_factory=dict)
     """What became of the samples of its stream, by the facts' names."""
-    ended: Recent = field(default_factory=lambda: Recent(_TEN_MINUTES, [0]))
+    ended: RecentGrowth = field(default_factory=lambda: RecentGrowth(_TEN_MINUTES, [0]))
     """Sessions."""
 
 
 class Portraits:
     """Of the devices of a run."""
 
-    def __init__(self, seen: Callable[[int], Seen | None]) -> None:
+    def __init__(self, seen: Callable[[int], AgreementAverages | None]) -> None:
         """`seen` is what the updates of a device are like, by its number."""
         self._seen = seen
         self._memories: dict[str, _Memory] = {}
@@ -136,7 +136,7 @@ class Portraits:
                     0 if name == "unwritten" and "drops" in facts else None
                 )  # left out while there are none
                 if (count := _whole(facts.get(name, least))) is not None:
-                    memory.samples.setdefault(name, Recent(_MINUTES)).add(now, count)
+                    memory.samples.setdefault(name, RecentGrowth(_MINUTES)).add(now, count)
         return memory
 
 

@@ -40,7 +40,7 @@ class Copy:
 
 
 @dataclass(slots=True, eq=False)
-class Sent:
+class CopyStep:
     """A step from a copy to the next one."""
 
     model: Model
@@ -95,7 +95,7 @@ class Copies:
         """Copies in the file, the last that came there last."""
         self._begun: Copy | None = None
         """The last one that a whole model began: after a restart, that of a whole round."""
-        self._under_way: OrderedDict[int, Sent] = OrderedDict()
+        self._under_way: OrderedDict[int, CopyStep] = OrderedDict()
         """device -> the step that is on its way to it, the last sent last."""
         self._bytes_under_way = 0
 
@@ -118,7 +118,7 @@ class Copies:
             return first
         return None
 
-    def send(self, device: int, sent: Sent) -> None:
+    def send(self, device: int, sent: CopyStep) -> None:
         """`device`, which holds a copy, is sent this step from there.
 
         Steps take up to a quarter as much memory as copies may, one that is sent to many counted once.
@@ -165,7 +165,7 @@ class Copies:
         copy.holders += 1
         self._devices[device] = _Device(copy, version)
 
-    def _settle(self, device: int) -> Sent | None:
+    def _settle(self, device: int) -> CopyStep | None:
         """What was on its way to it, and no longer is."""
         sent = self._under_way.pop(device, None)
         if sent is not None:
@@ -174,7 +174,7 @@ class Copies:
                 self._bytes_under_way -= sent.nbytes
         return sent
 
-    def _advance(self, known: _Device, sent: Sent) -> None:
+    def _advance(self, known: _Device, sent: CopyStep) -> None:
         """The device has the step."""
         copy, known.version = known.copy, sent.model.version
         if sent.model.count == 0:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.descent import Entries, Where
-from edgeflock.server.publication.copies import Copies, Copy, Sent
+from edgeflock.server.publication.copies import Copies, Copy, CopyStep
 from edgeflock.server.publication.kernels import lacking
 from edgeflock.server.publication.thresholds import Thresholds
 from edgeflock.shared.codecs import entries, sparse, values
@@ -79,7 +79,7 @@ class Lossy:
         self._whole: tuple[Model, Vector] | None = None
         self._since_offered: Model | None = None
         """The step from the first model to the current version, for those who weigh up whether to load."""
-        self._sent: dict[Copy, Sent] = {}
+        self._sent: dict[Copy, CopyStep] = {}
         """The steps to the current version, and long ones from where devices begin to earlier ones."""
         self._met: set[int] = set()
         """The devices that thresholds have followed. By a step from the first model each counts once, or
@@ -151,7 +151,7 @@ class Lossy:
         """Whether a device may begin with it."""
         return self._version - model.version <= self._patience
 
-    def _step(self, theta: Vector, copy: Copy, base: int, *, follow: bool) -> Sent | None:
+    def _step(self, theta: Vector, copy: Copy, base: int, *, follow: bool) -> CopyStep | None:
         """From `copy` towards theta. The thresholds `follow`, or do not.
 
         None if theta has diverged: no difference would tell a device that.
@@ -181,7 +181,7 @@ class Lossy:
 
     def _sent_of(
         self, theta: Vector, copy: Copy, base: int, lacks: Vector, where: Indices | None, *, long: bool
-    ) -> Sent:
+    ) -> CopyStep:
         """The step that adds `lacks` at `where` (None: everywhere) to `copy`, as it arrives."""
         modes = (_LEVELS if long and self._signs else self._modes) if lacks.size else _SHORTEST
         coded = entries.encode(lacks, where, self._parameters, *modes, copy.activity)
@@ -195,7 +195,7 @@ class Lossy:
         if not long:
             everywhere = slice(None) if where is None else where
             decoded = everywhere, entries.received(coded, lacks, where, self._parameters)
-        return Sent(model, coded, copy.chain, chain.follow(copy.chain, model), decoded)
+        return CopyStep(model, coded, copy.chain, chain.follow(copy.chain, model), decoded)
 
     def _entire(self, theta: Vector) -> tuple[Model, Vector]:
         """The whole model, encoded once however many ask, and the parameters as a device has them then."""

@@ -9,7 +9,7 @@ Imports the ledger's records only; knows sessions as a `connection.Line`.
 from edgeflock.server.roster.conduct import WINDOW
 from edgeflock.server.roster.connection import Connection, Line, Order
 from edgeflock.server.roster.hub import Hub
-from edgeflock.server.roster.pace import Pace, Paces
+from edgeflock.server.roster.pace import Paces, RateLimiter
 from edgeflock.server.roster.registry import Device, Registry
 from edgeflock.server.roster.relay import Parcel, Relay
 from edgeflock.server.roster.traffic import Meter, Traffic
@@ -23,7 +23,7 @@ __all__ = [
     "Line",
     "Meter",
     "Order",
-    "Pace",
+    "RateLimiter",
     "Paces",
     "Parcel",
     "Registry",

@@ -41,7 +41,7 @@ class Line(Protocol):
         """An operator has paused its device, or lets it go on: `Connection.order` says which."""
 
 
-class State(Enum):
+class ConnectionState(Enum):
     AWAY = auto()
     HERE = auto()
     PAUSED = auto()
@@ -54,7 +54,7 @@ class State(Enum):
     """and it may not come back until it is resumed."""
 
 
-class Event(Enum):
+class ConnectionEvent(Enum):
     JOIN = auto()
     LEAVE = auto()
     PAUSE = auto()
@@ -62,9 +62,9 @@ class Event(Enum):
     RESUME = auto()
 
 
-_S, _E = State, Event
+_S, _E = ConnectionState, ConnectionEvent
 
-TRANSITIONS: dict[State, dict[Event, State]] = {
+TRANSITIONS: dict[ConnectionState, dict[ConnectionEvent, ConnectionState]] = {
     _S.AWAY: {_E.JOIN: _S.HERE, _E.PAUSE: _S.PAUSED_AWAY, _E.DROP: _S.DROPPED, _E.RESUME: _S.AWAY},
     _S.HERE: {_E.LEAVE: _S.AWAY, _E.PAUSE: _S.PAUSED, _E.DROP: _S.DROPPING, _E.RESUME: _S.HERE},
     _S.PAUSED: {_E.LEAVE: _S.PAUSED_AWAY, _E.PAUSE: _S.PAUSED, _E.DROP: _S.DROPPING, _E.RESUME: _S.HERE},
@@ -94,7 +94,7 @@ class Order:
 class Connection:
     """A device's line, if it has one, and the traffic of all that it had."""
 
-    state: State = State.AWAY
+    state: ConnectionState = ConnectionState.AWAY
     line: Line | None = None
     order: Order | None = None
     """An operator's, while the state says so."""
@@ -134,11 +134,11 @@ class Connection:
     @property
     def present(self) -> bool:
         """Whether it takes part: others may wait for it."""
-        return self.state is State.HERE
+        return self.state is ConnectionState.HERE
 
     @property
     def dropped(self) -> bool:
-        return self.state in (State.DROPPING, State.DROPPED)
+        return self.state in (ConnectionState.DROPPING, ConnectionState.DROPPED)
 
     @property
     def traffic(self) -> tuple[int, int]:
@@ -148,7 +148,7 @@ class Connection:
 
     def join(self, line: Line, shown: bytes = b"") -> None:
         """A session begins that has `shown` the last secret, or some other: then it is told a new one."""
-        self._happen(Event.JOIN)
+        self._happen(ConnectionEvent.JOIN)
         self.line, self.why_left = line, None
         if not self.knows(shown):
             self.secret = secrets.token_bytes(SECRET_BYTES)
@@ -162,26 +162,26 @@ class Connection:
 
     def leave(self, why: str | None = None) -> None:
         """Its session has ended, and why."""
-        self._happen(Event.LEAVE)
+        self._happen(ConnectionEvent.LEAVE)
         self.why_left = why
         self.ended += why is not None and not why.startswith(("finished", "stopped"))
         self.past, self.line = Meter(*self.traffic), None
 
     def pause(self, because: str) -> None:
         """Hold back its answers until it is resumed. An earlier order gives way."""
-        self._happen(Event.PAUSE, Order(because))
+        self._happen(ConnectionEvent.PAUSE, Order(because))
 
     def drop(self, because: str) -> None:
         """Keep it out until it is resumed; ending its line is the caller's. An earlier order gives way."""
-        self._happen(Event.DROP, Order(because))
+        self._happen(ConnectionEvent.DROP, Order(because))
 
     def resume(self) -> None:
-        self._happen(Event.RESUME)
+        self._happen(ConnectionEvent.RESUME)
 
-    def _happen(self, event: Event, order: Order | None = None) -> None:
+    def _happen(self, event: ConnectionEvent, order: Order | None = None) -> None:
         self.state = TRANSITIONS[self.state][event]
         earlier = self.order
-        if event in (Event.PAUSE, Event.DROP, Event.RESUME):
+        if event in (ConnectionEvent.PAUSE, ConnectionEvent.DROP, ConnectionEvent.RESUME):
             self.order = order
             if earlier is not None:
                 earlier.over.set()  # whoever waits for it looks again

@@ -71,7 +71,7 @@ class Counters:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CountReading:
     """The counts at a time of the event loop's clock."""
 
     time: float
@@ -173,8 +173,8 @@ class Hub:
             (now.egress - then.egress) / seconds,
         )
 
-    def _sample(self) -> Reading:
-        return Reading(
+    def _sample(self) -> CountReading:
+        return CountReading(
             asyncio.get_running_loop().time(), self._version(), self._total.ingress, self._total.egress
         )
 

@@ -37,7 +37,7 @@ class Bucket:
         return -self._level / self._rate - (now - self._then)
 
 
-class Pace:
+class RateLimiter:
     """Of one device. Sessions of one name have one: whoever comes anew owes what it owed."""
 
     def __init__(self, own: Bucket, of_all: Bucket) -> None:
@@ -65,13 +65,13 @@ class Paces:
     def __init__(self, limits: LimitSettings) -> None:
         self._device_rate = limits.device_rate
         self._of_all = Bucket(limits.rate, BURST * limits.rate)
-        self._paces: dict[str, Pace] = {}
+        self._paces: dict[str, RateLimiter] = {}
 
-    def of(self, name: str) -> Pace:
+    def of(self, name: str) -> RateLimiter:
         pace = self._paces.get(name)
         if pace is None:
             own = Bucket(self._device_rate, BURST * self._device_rate)
-            pace = self._paces[name] = Pace(own, self._of_all)
+            pace = self._paces[name] = RateLimiter(own, self._of_all)
         return pace
 
     def held_back(self, name: str) -> float:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from edgeflock.server.ledger import Account
+from edgeflock.server.ledger import DeviceTotals
 from edgeflock.server.roster.conduct import Conduct
 from edgeflock.server.roster.connection import Connection
 from edgeflock.server.roster.history import History
@@ -15,7 +15,7 @@ from edgeflock.shared.protocol.messages import Facts
 
 
 @dataclass(slots=True)
-class Identity:
+class DeviceIdentity:
     """Who a device is."""
 
     name: str
@@ -33,7 +33,7 @@ class Identity:
 class Device:
     """One device: who it is, whether it is there, what it did."""
 
-    identity: Identity
+    identity: DeviceIdentity
     connection: Connection = field(default_factory=Connection)
     statistics: Statistics = field(default_factory=Statistics)
     conduct: Conduct = field(default_factory=Conduct)
@@ -69,12 +69,12 @@ class Device:
 class Registry:
     """Devices by name."""
 
-    def __init__(self, limit: int, known: Iterable[Account] = ()) -> None:
+    def __init__(self, limit: int, known: Iterable[DeviceTotals] = ()) -> None:
         """`known` are the devices of the run's past."""
         self._limit = limit
         self.devices: dict[str, Device] = {
             account.name: Device(
-                Identity(account.name, account.device),
+                DeviceIdentity(account.name, account.device),
                 Connection(past=Meter(account.ingress, account.egress)),
                 Statistics(updates=account.updates),
             )
@@ -87,7 +87,7 @@ class Registry:
 
     def remember(self, name: str, because: str, *, dropped: bool) -> None:
         """What an operator wanted of a device before the server started."""
-        connection = self.devices.setdefault(name, Device(Identity(name))).connection
+        connection = self.devices.setdefault(name, Device(DeviceIdentity(name))).connection
         if dropped:
             connection.drop(because)
         else:
@@ -103,7 +103,7 @@ class Registry:
                 raise NameInUse(f"the name {ascii(name)} reads like {other!r}, which another device has")
             if len(self.devices) >= self._limit:
                 raise TooManyDevices(f"the server takes {self._limit} devices (limits.devices)")
-            device = self.devices[name] = Device(Identity(name))
+            device = self.devices[name] = Device(DeviceIdentity(name))
         connection = device.connection
         if connection.dropped and connection.order is not None:
             raise Dropped(f"an operator has dropped {name!r}: {connection.order.because}")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from edgeflock.server.scheduling.planning import Slot, Worker, plan
+from edgeflock.server.scheduling.planning import Slot, WorkerLoad, plan
 from edgeflock.server.scheduling.speeds import Speeds
 
 _SOON = 0.25
@@ -206,20 +206,20 @@ def _adaptive(round: Assignments, device: int, now: float) -> int | None:
     return None if soon and round.speeds.any_known else last
 
 
-def _worker(round: Assignments, device: int, now: float, *, asks: bool) -> Worker:
+def _worker(round: Assignments, device: int, now: float, *, asks: bool) -> WorkerLoad:
     seat, speeds = round.seats[device], round.speeds
     known = speeds.expected(device, first=not seat.begun)
     pace = 1.0 if known is None else known
     tasks, most = round.open_to(seat), round.left_to(seat)
     if seat.at is None:
         # One that has been expected to ask for some time will take as long again.
-        return Worker(tasks, most, pace, 0.0 if asks or seat.waiting else max(0.0, now - seat.since))
+        return WorkerLoad(tasks, most, pace, 0.0 if asks or seat.waiting else max(0.0, now - seat.since))
     gone = now - seat.since
     at = seat.at if seat.at in seat.begun and seat.at not in round.finished else None
     expected = speeds.expected(device, first=seat.first)
     # One that is late by all that is known will need as long again as it has taken.
     whole = max(2 * gone if expected is None or gone > expected else expected, gone + 1e-9)
-    return Worker(tasks, most, pace, whole - gone, at)
+    return WorkerLoad(tasks, most, pace, whole - gone, at)
 
 
 def _holders(round: Assignments, task: int) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 
-class Worker(NamedTuple):
+class WorkerLoad(NamedTuple):
     """What one device can still do in a round."""
 
     tasks: Collection[int]
@@ -37,7 +37,7 @@ class Slot(NamedTuple):
     """Whether it is of the task that the worker computes now."""
 
 
-def plan(workers: Mapping[int, Worker], wanted: int) -> dict[int, Slot]:
+def plan(workers: Mapping[int, WorkerLoad], wanted: int) -> dict[int, Slot]:
     """task -> whose result of it counts, and when, so that `wanted` of them are there soonest.
 
     Fewer, if there are no more. The time of the last is the least that there can be.
@@ -64,7 +64,7 @@ def plan(workers: Mapping[int, Worker], wanted: int) -> dict[int, Slot]:
 def _make_room(
     slot: Slot,
     tasks: Collection[int | None],
-    workers: Mapping[int, Worker],
+    workers: Mapping[int, WorkerLoad],
     chosen: dict[int, Slot],
 ) -> bool:
     """Whether `slot` can count for one of `tasks`, if others count for others; then they do."""

@@ -7,12 +7,12 @@ same sessions, with a desk and a copy of the model of its own (server/gateway). 
 nothing here knows how updates are coordinated.
 """
 
-from edgeflock.server.sessions.desk import Desk, OwnDesk, Place
+from edgeflock.server.sessions.desk import AdmittedDevice, Desk, OwnDesk
 from edgeflock.server.sessions.gateways import HANG, Behind, GatewayLine, Gateways, Outbox, beat
-from edgeflock.server.sessions.host import Front, Host, Queue, Theta
+from edgeflock.server.sessions.host import Front, Queue, RunHost, Theta
 from edgeflock.server.sessions.session import Session
 from edgeflock.server.sessions.tasks import Send, Talk
-from edgeflock.server.sessions.writer import Held, Writer, settle
+from edgeflock.server.sessions.writer import PendingUpdate, Writer, settle
 
 __all__ = [
     "HANG",
@@ -21,11 +21,11 @@ __all__ = [
     "Front",
     "GatewayLine",
     "Gateways",
-    "Held",
-    "Host",
+    "PendingUpdate",
+    "RunHost",
     "Outbox",
     "OwnDesk",
-    "Place",
+    "AdmittedDevice",
     "Queue",
     "Send",
     "Session",

@@ -9,12 +9,12 @@ from typing import TypeVar
 
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, part_of
-from edgeflock.server.roster import Device, Pace
+from edgeflock.server.roster import Device, RateLimiter
 from edgeflock.server.sessions.desk import Desk
 from edgeflock.server.sessions.host import Front, Queue
 from edgeflock.server.sessions.records import RecordSocket
 from edgeflock.server.sessions.tasks import Talk
-from edgeflock.server.sessions.writer import Held
+from edgeflock.server.sessions.writer import PendingUpdate
 from edgeflock.shared.errors import (
     AlreadyComputed,
     BaseInFuture,
@@ -56,7 +56,7 @@ class Conversation:
         desk: Desk,
         socket: RecordSocket,
         device: Device,
-        pace: Pace,
+        pace: RateLimiter,
         leaves: Callable[[str], None],
     ) -> None:
         """`leaves` is told why the device will (frames.LEFT), if it says so."""
@@ -156,7 +156,7 @@ class Conversation:
         else:
             device.connection.given = True
             self._too_large = 0
-            if isinstance(answer, Held):
+            if isinstance(answer, PendingUpdate):
                 answer.answer.add_done_callback(partial(self._applied, push.update))
             else:
                 self._host.hub.updated(device, push.update, answer.staleness)
@@ -177,7 +177,7 @@ class Conversation:
     async def _push(self, push: Push) -> Accepted:
         """What comes of it. It may have to wait for others, long."""
         answer = await self._writer.push(push)
-        if isinstance(answer, Held):
+        if isinstance(answer, PendingUpdate):
             return await self._listening(answer.answer)
         return answer
 

@@ -11,10 +11,10 @@ from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
 from edgeflock.server.roster import WINDOW, Connection, Device, Line, Parcel
-from edgeflock.server.sessions.host import Host
+from edgeflock.server.sessions.host import RunHost
 from edgeflock.server.sessions.tasks import Send, Talk, TaskLine
 from edgeflock.server.sessions.writer import Writer
-from edgeflock.shared.data.account import Account
+from edgeflock.shared.data.account import SampleAccount
 from edgeflock.shared.errors import (
     LayoutMismatch,
     Malformed,
@@ -29,7 +29,7 @@ from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Telemetry
 R = TypeVar("R", bound=Refused)
 
 
-class Entry(Protocol):
+class Authenticator(Protocol):
     """What a device that has joined must prove (identity/entry.py)."""
 
     @property
@@ -47,7 +47,7 @@ class Entry(Protocol):
         """Keep it out for a time; what it is told."""
 
 
-class Place(NamedTuple):
+class AdmittedDevice(NamedTuple):
     """That of a device that is let in."""
 
     device: Device
@@ -64,7 +64,7 @@ class Desk(Protocol):
     def headers(self) -> Mapping[str, str]:
         """What the answer to the device's request asks of it."""
 
-    async def take(self, line: Line, hello: Hello, frame: bytes) -> Place:
+    async def take(self, line: Line, hello: Hello, frame: bytes) -> AdmittedDevice:
         """Let the device in, or raise the refusal it meets. `frame` is its Hello as it came."""
 
     def greeted(self, device: Device, version: int) -> None:
@@ -95,9 +95,9 @@ class Desk(Protocol):
 class OwnDesk:
     """A server's own, for one session."""
 
-    host: Host
+    host: RunHost
     writer: Writer
-    entry: Entry | None = None
+    entry: Authenticator | None = None
     """Without one anybody is believed."""
     through: str = ""
     """The gateway that the device comes through, and"""
@@ -108,7 +108,7 @@ class OwnDesk:
     def headers(self) -> Mapping[str, str]:
         return {} if self.entry is None else self.entry.headers
 
-    async def take(self, line: Line, hello: Hello, frame: bytes) -> Place:
+    async def take(self, line: Line, hello: Hello, frame: bytes) -> AdmittedDevice:
         host, layout = self.host, self.host.layout
         if hello.protocol != PROTOCOL:
             raise ProtocolVersion(f"the server speaks protocol {PROTOCOL}, not {hello.protocol}")
@@ -137,7 +137,7 @@ class OwnDesk:
             device.statistics.sequence = sequence
         if identity.shares:
             host.relay.join(device.id, None if self.post is None else partial(self.post, device))
-        return Place(device, sequence, connection.secret)
+        return AdmittedDevice(device, sequence, connection.secret)
 
     def greeted(self, device: Device, version: int) -> None:
         by = f", through {self.through}" if self.through else ""
@@ -174,7 +174,7 @@ class OwnDesk:
         device.connection.leave(why)
         self.host.relay.leave(device.id)
         self.writer.see(device.id, device.present)
-        account = Account.of(device.statistics.telemetry)
+        account = SampleAccount.of(device.statistics.telemetry)
         self.host.hub.note("left", device, why + (f"; {account}" if account is not None else ""))
 
     def refuse(self, device: Device | None, refusal: Refused, *, update: bool = False) -> None:

@@ -8,7 +8,7 @@ from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, Engine, Published
 from edgeflock.server.publication import Outlet
 from edgeflock.server.roster import Device, Hub, Paces, Parcel, Registry, Relay, Traffic
-from edgeflock.server.sessions.writer import Held
+from edgeflock.server.sessions.writer import PendingUpdate
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.model.layout import Beside, Layout
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class RunHost:
     """The run, and what is known of its devices. The engine is only the writer's to touch."""
 
     run: str
@@ -87,7 +87,7 @@ class Dealer(Protocol):
 
 
 class Front(Protocol):
-    """What sessions need of a Host: a gateway has that, too."""
+    """The part of a RunHost that sessions use; a gateway has it, too."""
 
     @property
     def run(self) -> str: ...
@@ -120,7 +120,7 @@ class Front(Protocol):
 class Queue(Protocol):
     """What sessions need of a Writer."""
 
-    async def push(self, push: Push) -> Accepted | Held:
+    async def push(self, push: Push) -> Accepted | PendingUpdate:
         """What comes of one update, durable. Raises the Refused that it meets."""
 
     async def call(self, function: Callable[[], T]) -> T:

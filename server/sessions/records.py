@@ -7,7 +7,7 @@ from contextlib import suppress
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from edgeflock.server.doors import Door
-from edgeflock.server.roster import Meter, Pace, Traffic
+from edgeflock.server.roster import Meter, RateLimiter, Traffic
 from edgeflock.shared.errors import Malformed, Refused, UnexpectedRecord
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import (
@@ -61,7 +61,7 @@ class RecordSocket:
         if self._transport is not None:
             self.meter = self._transport.get_extra_info("meter", self.meter)
         self._leaving = asyncio.Event()
-        self._pace: Pace | None = None
+        self._pace: RateLimiter | None = None
         """Of the device, once it is let in."""
 
     async def open(self, hung_up: Callable[[Refused], None]) -> web.StreamResponse | None:
@@ -92,7 +92,7 @@ class RecordSocket:
         assert isinstance(hello, Hello), "nothing else is taken"
         return hello, frame
 
-    def let_in(self, pace: Pace) -> None:
+    def let_in(self, pace: RateLimiter) -> None:
         """Its records may be as long as the run's, and are paid for from now on."""
         self._door.welcome(self._longest)
         self._pace = pace

@@ -9,7 +9,7 @@ from edgeflock.server.engine import frame_bytes
 from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.roster import Device
 from edgeflock.server.sessions.conversation import Conversation
-from edgeflock.server.sessions.desk import Desk, Place
+from edgeflock.server.sessions.desk import AdmittedDevice, Desk
 from edgeflock.server.sessions.host import Front, Queue
 from edgeflock.server.sessions.records import RecordSocket
 from edgeflock.shared.errors import Refused, SessionRefused, Superseded
@@ -86,12 +86,12 @@ class Session:
     def heed(self) -> None:
         """It looks by itself, before each answer."""
 
-    async def _enter(self) -> Place:
+    async def _enter(self) -> AdmittedDevice:
         """Let the device in, or raise the refusal it meets."""
         hello, frame = await self._socket.hello(self._host.config.limits.hello_seconds)
         return await self._desk.take(self, hello, frame)
 
-    async def _greet(self, place: Place) -> None:
+    async def _greet(self, place: AdmittedDevice) -> None:
         """Tell the device the run. After `_enter`, so that a device lost in between is cleaned up after."""
         host, engine = self._host, self._host.engine
         version, weights = await self._writer.call(

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from edgeflock.server.coordination import Tasks
-from edgeflock.server.sessions.host import Host
+from edgeflock.server.sessions.host import RunHost
 from edgeflock.server.sessions.writer import Writer
 from edgeflock.shared.errors import RunComplete
 from edgeflock.shared.protocol.messages import Over, Record, Stop, Task
@@ -34,7 +34,7 @@ class Talk(Protocol):
 class TaskLine:
     """`Talk` of one session."""
 
-    def __init__(self, host: Host, writer: Writer, tasks: Tasks, device: int, send: Send) -> None:
+    def __init__(self, host: RunHost, writer: Writer, tasks: Tasks, device: int, send: Send) -> None:
         self._host, self._writer, self._tasks = host, writer, tasks
         self._device, self._send = device, send
         self._base: int | None = None

@@ -47,7 +47,7 @@ class Answering(Protocol[T_contra]):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class PendingUpdate:
     """An update waits for others."""
 
     answer: asyncio.Future[Accepted]
@@ -73,7 +73,7 @@ class Writer:
         self._published = published
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="edgeflock-writer")
         self._engine_at_rest = asyncio.Lock()
-        self._waiting: list[tuple[Push, Answering[Accepted | Held]]] = []
+        self._waiting: list[tuple[Push, Answering[Accepted | PendingUpdate]]] = []
         self._held: dict[Push, asyncio.Future[Accepted]] = {}
         self._presence: list[tuple[int, bool]] = []
         """(device, whether it is there), in order, as far as the engine has not been told."""
@@ -97,13 +97,13 @@ class Writer:
             return _BROKEN
         return _STOPPING if self._leaving or self._stopping or self._over else None
 
-    async def push(self, push: Push) -> Accepted | Held:
+    async def push(self, push: Push) -> Accepted | PendingUpdate:
         """What comes of one update, durable. Raises the Refused that it meets."""
-        answer: asyncio.Future[Accepted | Held] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Accepted | PendingUpdate] = asyncio.get_running_loop().create_future()
         self.put(push, answer)
         return await answer
 
-    def put(self, push: Push, answer: "Answering[Accepted | Held]") -> None:
+    def put(self, push: Push, answer: "Answering[Accepted | PendingUpdate]") -> None:
         """`push`, for whoever waits for many: `answer` gets what comes of it. Raises Unavailable."""
         self._check_working()
         self._waiting.append((push, answer))
@@ -281,12 +281,12 @@ class Writer:
         self._turns = True
         self._wake.set()
 
-    def _hold(self, push: Push) -> Held:
+    def _hold(self, push: Push) -> PendingUpdate:
         answer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
         # asyncio complains of a failure that nobody looks at: whoever waited may be gone.
         answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
         self._held[push] = answer
-        return Held(answer)
+        return PendingUpdate(answer)
 
     def _fail_all(self, why: str) -> None:
         if self._alarm is not None:

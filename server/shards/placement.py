@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from edgeflock.server.descent import Part, Standing, State
+from edgeflock.server.descent import Part, ShardStatus, VectorState
 
 Order = tuple[str, tuple[Any, ...]]
 
@@ -20,10 +20,10 @@ class Placement(Protocol):
     """Runs shards. Once one of them is gone, `ask` and `check` raise descent.Lost until the next `begin`."""
 
     @property
-    def standing(self) -> Sequence[Standing]: ...
+    def standing(self) -> Sequence[ShardStatus]: ...
 
-    def begin(self, states: Sequence[State]) -> None:
-        """New shards, one of each state, in the place of those before. Raises Lost."""
+    def begin(self, states: Sequence[VectorState]) -> None:
+        """New shards, one of each state, in the place of those before. Raises VectorsLost."""
 
     def send(self, orders: Mapping[int, Sequence[Order]]) -> None:
         """To these shards. It does not wait for them, and never fails."""
@@ -40,7 +40,7 @@ class Placement(Protocol):
 class Shard:
     """One part of the parameters, and whoever has it."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: VectorState) -> None:
         """The state is copied: what came from elsewhere may be read only."""
         memory = replace(
             state.memory,
@@ -71,10 +71,12 @@ class Here:
         self.shards: list[Shard] = []
 
     @property
-    def standing(self) -> list[Standing]:
-        return [Standing(shard.part.theta.size, shard.part.nbytes, "", os.getpid()) for shard in self.shards]
+    def standing(self) -> list[ShardStatus]:
+        return [
+            ShardStatus(shard.part.theta.size, shard.part.nbytes, "", os.getpid()) for shard in self.shards
+        ]
 
-    def begin(self, states: Sequence[State]) -> None:
+    def begin(self, states: Sequence[VectorState]) -> None:
         self.shards = [Shard(state) for state in states]
 
     def send(self, orders: Mapping[int, Sequence[Order]]) -> None:

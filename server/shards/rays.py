@@ -19,7 +19,7 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from edgeflock.server.descent import Lost, Standing, State
+from edgeflock.server.descent import ShardStatus, VectorsLost, VectorState
 from edgeflock.server.shards.placement import Order, Shard
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 
@@ -41,11 +41,11 @@ class _Actor:
     def __init__(self) -> None:
         self._shard: Shard | None = None
 
-    def begin(self, state: State) -> Standing:
+    def begin(self, state: VectorState) -> ShardStatus:
         self._shard = None  # so that there is room for the next one
         self._shard = Shard(state)
         part, here = self._shard.part, ray.get_runtime_context()
-        return Standing(part.theta.size, part.nbytes, here.get_node_id(), os.getpid())
+        return ShardStatus(part.theta.size, part.nbytes, here.get_node_id(), os.getpid())
 
     def take(self, orders: bytes) -> Any:
         assert self._shard is not None, "it has begun"
@@ -56,7 +56,7 @@ class RayPlacement:
     """`Placement`. One caller at a time."""
 
     def __init__(self) -> None:
-        self.standing: Sequence[Standing] = ()
+        self.standing: Sequence[ShardStatus] = ()
         self._actors: list[Any] = []
         self._nodes: list[str] = []
         """Where each was put."""
@@ -64,7 +64,7 @@ class RayPlacement:
         self._lost = ""
         """Why, if one is."""
 
-    def begin(self, states: Sequence[State]) -> None:
+    def begin(self, states: Sequence[VectorState]) -> None:
         self._lost, self._under_way = "", [deque() for _ in states]
         if len(self._actors) != len(states):
             self.close()
@@ -113,9 +113,9 @@ class RayPlacement:
         return answers
 
     def check(self) -> None:
-        """Raises Lost, if it is known by now."""
+        """Raises VectorsLost, if it is known by now."""
         if self._lost:
-            raise Lost(self._lost)
+            raise VectorsLost(self._lost)
         done = [under_way[0] for under_way in self._under_way if under_way]
         ready, _ = ray.wait(done, num_returns=len(done), timeout=0) if done else ([], [])
         try:
@@ -131,13 +131,13 @@ class RayPlacement:
     def _take(self, shard: int, orders: Sequence[Order]) -> Any:
         return self._actors[shard].take.remote(pickle.dumps(orders, protocol=5))
 
-    def _gone(self, error: RayError) -> Lost:
+    def _gone(self, error: RayError) -> VectorsLost:
         """Raises what a shard itself failed with: that would come again."""
         if isinstance(error, RayTaskError):
             raise error
         text = str(error).strip().partition("\n")[0]
         self._lost = f"a shard is lost: {text}"
-        return Lost(self._lost)
+        return VectorsLost(self._lost)
 
 
 def _node_of_fewest(occupied: Sequence[str]) -> str:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import Entries, Standing, State, Step, Where
-from edgeflock.server.descent.memory import Memory
+from edgeflock.server.descent import Entries, ShardStatus, Step, VectorState, Where
+from edgeflock.server.descent.memory import OptimizerMemory
 from edgeflock.server.shards.placement import Order, Placement
 from edgeflock.server.shards.slices import Slices
 from edgeflock.shared.errors import ConfigError
@@ -27,9 +27,11 @@ _ORDER = 1000
 class Sharded:
     """`Vectors` (descent/part.py)."""
 
-    def __init__(self, placement: Placement, count: int, state: State, recent: Iterable[Step] = ()) -> None:
-        """`recent` are the steps that made the versions after `state.start`. Raises Lost, and ConfigError if
-        there are fewer parameters than shards.
+    def __init__(
+        self, placement: Placement, count: int, state: VectorState, recent: Iterable[Step] = ()
+    ) -> None:
+        """`recent` are the steps that made the versions after `state.start`. Raises VectorsLost, and
+        ConfigError if there are fewer parameters than shards.
         """
         if count > state.trained:
             raise ConfigError(
@@ -48,7 +50,7 @@ class Sharded:
             self._tell_entries("touch", step.where, step.delta)
 
     @property
-    def standing(self) -> Sequence[Standing]:
+    def standing(self) -> Sequence[ShardStatus]:
         return self._placement.standing
 
     # Reading
@@ -83,11 +85,11 @@ class Sharded:
         return np.concatenate(self._ask("average")) if self._averages else None
 
     @property
-    def memory(self) -> Memory:
-        parts: list[Memory] = self._ask("memory")
+    def memory(self) -> OptimizerMemory:
+        parts: list[OptimizerMemory] = self._ask("memory")
         numbers = [part.numbers for part in parts if part.numbers is not None]
         gathered = [part.gathered for part in parts if part.gathered is not None]
-        return Memory(
+        return OptimizerMemory(
             parts[0].of,
             np.concatenate(numbers) if numbers else None,
             np.concatenate(gathered) if gathered else None,
@@ -141,7 +143,7 @@ class Sharded:
     # Sending
 
     def flush(self) -> None:
-        """Send what waits, in order. Raises Lost if something is known to be."""
+        """Send what waits, in order. Raises VectorsLost if something is known to be."""
         self._send()
         self._placement.check()
 
@@ -173,7 +175,7 @@ class Sharded:
         return [answers[shard] for shard in range(self._count)]
 
     def _ask_some(self, orders: dict[int, Order]) -> dict[int, Any]:
-        """What these shards say, after all that they were told before. Raises Lost."""
+        """What these shards say, after all that they were told before. Raises VectorsLost."""
         asked = {shard: [*self._outbox[shard], order] for shard, order in orders.items()}
         for shard in orders:
             self._outbox[shard] = []

@@ -5,8 +5,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import State, Where
-from edgeflock.server.descent.memory import Memory
+from edgeflock.server.descent import VectorState, Where
+from edgeflock.server.descent.memory import OptimizerMemory
 
 Vector = NDArray[np.float32]
 Entries = tuple[Where, Vector]
@@ -50,7 +50,7 @@ class Slices:
             for (first, last), start in zip(pairwise(cuts), self.bounds, strict=False)
         ]
 
-    def states(self, state: State) -> list[State]:
+    def states(self, state: VectorState) -> list[VectorState]:
         """Where the parts begin that together begin as `state` does."""
         theta, average, memory, buffers, regime, start = state
         count = len(self.bounds) - 1
@@ -59,10 +59,10 @@ class Slices:
         numbers = nothing if memory.numbers is None else self.trained(memory.numbers)
         gathered = nothing if memory.gathered is None else self.trained(memory.gathered)
         return [
-            State(
+            VectorState(
                 theta,
                 averages[i],
-                Memory(memory.of, numbers[i], gathered[i], memory.waiting),
+                OptimizerMemory(memory.of, numbers[i], gathered[i], memory.waiting),
                 buffers if i == count - 1 else 0,
                 regime,
                 start,

@@ -18,7 +18,7 @@ the audit grows by so many lines a minute.
 """
 
 
-class Attempts:
+class LoginAttempts:
     """ATTEMPTS in a minute, of each address and of each account, of nobody's account more."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

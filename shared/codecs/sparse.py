@@ -45,7 +45,7 @@ _LARGEST_PARAMETER = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
-class Coding:
+class IndexCoding:
     """One way to write indices."""
 
     mode: int
@@ -249,14 +249,14 @@ def _read_all_leb128(octets: bytes) -> Indices:
     return numbers
 
 
-_OURS: dict[str, Coding] = {
-    "golomb": Coding(GOLOMB, _encode_golomb, _decode_golomb),
-    "raw": Coding(RAW, _encode_raw, _decode_raw),
-    "grid": Coding(GRID, None, None),
-    "runs": Coding(RUNS, _encode_runs, _decode_runs),
+_OURS: dict[str, IndexCoding] = {
+    "golomb": IndexCoding(GOLOMB, _encode_golomb, _decode_golomb),
+    "raw": IndexCoding(RAW, _encode_raw, _decode_raw),
+    "grid": IndexCoding(GRID, None, None),
+    "runs": IndexCoding(RUNS, _encode_runs, _decode_runs),
 }
 
 _NAMES = {coding.mode: name for name, coding in _OURS.items()}
 
-CODINGS: Table[Coding] = Table("edgeflock.index_codings", _OURS, of_others(Coding))
+CODINGS: Table[IndexCoding] = Table("edgeflock.index_codings", _OURS, of_others(IndexCoding))
 """Index codings by name; the mode is their number on the wire."""

@@ -43,7 +43,7 @@ STEPS = np.array([0.0, *(2 ** ((e - 192) / 8) for e in range(1, 256))], np.float
 
 
 @dataclass(frozen=True, slots=True)
-class Coding:
+class ValueCoding:
     """One way to write values."""
 
     mode: int
@@ -239,20 +239,20 @@ def _from_bfloat16(octets: bytes) -> Values:
     return words.view("<f4")
 
 
-_OURS: dict[str, Coding] = {
-    "f32": Coding(0, _encode_f32, _decode_f32, lambda k, t: 4 * k, of_models=True),
-    "f16": Coding(1, _encode_f16, _decode_f16, lambda k, t: 2 * k, of_models=True),
-    "int8": Coding(2, _encode_int8, _decode_int8, lambda k, t: 2 * t + k),
-    "codebook4": Coding(
+_OURS: dict[str, ValueCoding] = {
+    "f32": ValueCoding(0, _encode_f32, _decode_f32, lambda k, t: 4 * k, of_models=True),
+    "f16": ValueCoding(1, _encode_f16, _decode_f16, lambda k, t: 2 * k, of_models=True),
+    "int8": ValueCoding(2, _encode_int8, _decode_int8, lambda k, t: 2 * t + k),
+    "codebook4": ValueCoding(
         3, _encode_codebook4, _decode_codebook4, lambda k, t: 2 * (t + _LEVELS) + bits.packed_size(k, 4)
     ),
-    "sign": Coding(
+    "sign": ValueCoding(
         4, _encode_sign, _decode_sign, lambda k, t: 2 * t + bits.packed_size(k, 1), means_only=True
     ),
-    "scale": Coding(5, _encode_scale, _decode_scale, lambda k, t: t, means_only=True),
+    "scale": ValueCoding(5, _encode_scale, _decode_scale, lambda k, t: t, means_only=True),
 }
 
 _NAMES = {coding.mode: name for name, coding in _OURS.items()}
 
-CODINGS: Table[Coding] = Table("edgeflock.value_codings", _OURS, of_others(Coding))
+CODINGS: Table[ValueCoding] = Table("edgeflock.value_codings", _OURS, of_others(ValueCoding))
 """Value codings by name; the mode is their number on the wire."""

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, fields
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class SampleAccount:
     """Since the device's client started; each sample is counted once: all that came are one of the others."""
 
     came: int
@@ -22,7 +22,7 @@ class Account:
     """They wait, or were taken and nobody knows yet."""
 
     @classmethod
-    def of(cls, facts: Mapping[str, object]) -> "Account | None":
+    def of(cls, facts: Mapping[str, object]) -> "SampleAccount | None":
         """The one among what a device tells, if there is one."""
         told = {field.name: facts.get(field.name) for field in fields(cls)}
         numbers = {name: value for name, value in told.items() if type(value) is int}

@@ -26,7 +26,7 @@ _TRACE_BYTES = 1 << 24
 _TRACE_LINE = rf"({NUMBER})\s*,\s*({NUMBER})"
 
 
-class Curve(Protocol):
+class RateCurve(Protocol):
     @property
     def period(self) -> float:
         """Seconds after which it begins anew; infinity if it never does."""
@@ -105,7 +105,7 @@ class Sine:
 class Later:
     """A curve from its second `begin` on."""
 
-    curve: Curve
+    curve: RateCurve
     begin: float
 
     @property
@@ -119,11 +119,11 @@ class Later:
         return self.curve.when(count + self.curve.arrived(self.begin)) - self.begin
 
 
-def steady(rate: float) -> Curve:
+def steady(rate: float) -> RateCurve:
     return Steps(((0.0, rate),))
 
 
-def curve(text: str, random: np.random.Generator) -> Curve:
+def curve(text: str, random: np.random.Generator) -> RateCurve:
     """What `text` says; `random` draws what is to be drawn. Raises ConfigError."""
     kind, colon, rest = text.partition(":")
     if colon and kind in _CURVES:
@@ -137,14 +137,14 @@ def curve(text: str, random: np.random.Generator) -> Curve:
     )
 
 
-def _sine(rest: str, text: str, random: np.random.Generator) -> Curve:
+def _sine(rest: str, text: str, random: np.random.Generator) -> RateCurve:
     low, high, period = _swing(rest, text)
     if low > high:
         raise ConfigError(f"rate {text!r}: {low:g} is above {high:g}; the lower one comes first")
     return Sine(low, high, period)
 
 
-def _square(rest: str, text: str, random: np.random.Generator) -> Curve:
+def _square(rest: str, text: str, random: np.random.Generator) -> RateCurve:
     first, second, period = _swing(rest, text)
     return Steps(((0.0, first), (period / 2, second)), period)
 
@@ -157,7 +157,7 @@ def _swing(rest: str, text: str) -> tuple[float, float, float]:
     return float(found[1]), float(found[2]), float(found[3])
 
 
-def _steps(rest: str, text: str, random: np.random.Generator) -> Curve:
+def _steps(rest: str, text: str, random: np.random.Generator) -> RateCurve:
     if not re.fullmatch(rf"{NUMBER}:(?:{RATE})(?:,{NUMBER}:(?:{RATE}))*", rest):
         raise ConfigError(
             f"rate {text!r} must be steps:SECOND:RATE,SECOND:RATE,..., e.g. steps:0:64,60:uniform(38,24)"
@@ -166,7 +166,7 @@ def _steps(rest: str, text: str, random: np.random.Generator) -> Curve:
     return _in_order([(float(second), draw(rate, random)) for second, rate in found], f"rate {text!r}")
 
 
-def _trace(rest: str, text: str, random: np.random.Generator) -> Curve:
+def _trace(rest: str, text: str, random: np.random.Generator) -> RateCurve:
     path = Path(rest)
     try:
         if path.stat().st_size > _TRACE_BYTES:
@@ -190,14 +190,14 @@ def _trace(rest: str, text: str, random: np.random.Generator) -> Curve:
     return _in_order(steps, f"rate {text!r}")
 
 
-def _in_order(steps: list[tuple[float, float]], what: str) -> Curve:
+def _in_order(steps: list[tuple[float, float]], what: str) -> RateCurve:
     seconds = [second for second, _ in steps]
     if seconds[0] != 0 or seconds != sorted(set(seconds)):
         raise ConfigError(f"{what}: the seconds must begin at 0 and go on in order")
     return Steps(tuple(steps))
 
 
-_CURVES: dict[str, Callable[[str, str, np.random.Generator], Curve]] = {
+_CURVES: dict[str, Callable[[str, str, np.random.Generator], RateCurve]] = {
     "sine": _sine,
     "square": _square,
     "steps": _steps,

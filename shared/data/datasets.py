@@ -198,7 +198,7 @@ def _held(count: int, part: str, split: str, uri: str) -> NDArray[np.int64]:
     return np.sort(dealt[:held] if split == "test" else dealt[held:])
 
 
-class Reader(NamedTuple):
+class FormatReader(NamedTuple):
     """How a stored format is read."""
 
     read: Callable[[str, str, Mapping[str, str]], Raw]
@@ -209,9 +209,11 @@ class Reader(NamedTuple):
 
 
 READERS = {
-    "digits": Reader(arrays.read_digits),
-    "npz": Reader(arrays.read_npz),
-    "csv": Reader(lambda path, _, options: tables.read_csv(path, options), tables.CSV_OPTIONS, False),
-    "parquet": Reader(lambda path, _, options: tables.read_parquet(path, options), tables.OPTIONS, False),
-    "images": Reader(lambda path, _, options: images.read_images(path, options), images.OPTIONS, False),
+    "digits": FormatReader(arrays.read_digits),
+    "npz": FormatReader(arrays.read_npz),
+    "csv": FormatReader(lambda path, _, options: tables.read_csv(path, options), tables.CSV_OPTIONS, False),
+    "parquet": FormatReader(
+        lambda path, _, options: tables.read_parquet(path, options), tables.OPTIONS, False
+    ),
+    "images": FormatReader(lambda path, _, options: images.read_images(path, options), images.OPTIONS, False),
 }

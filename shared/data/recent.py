@@ -18,7 +18,7 @@ _ROWS = 256
 """Samples at a time, which bounds the memory that a window takes."""
 
 
-class Recent:
+class LaggedFeatures:
     """Appends to the features x_t of each sample, in the order in which the samples come,
 
     window = K     how far each feature stands from its mean over the K samples before, in their deviations:

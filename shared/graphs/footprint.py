@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from edgeflock.shared.errors import BadGraph
 from edgeflock.shared.graphs.graph import BOOL, INT32, INT64, TYPES, Graph, Node, Port
 from edgeflock.shared.graphs.operators import TABLE
-from edgeflock.shared.graphs.seen import MISFITS, Seen, Shape, few, integer, integers
+from edgeflock.shared.graphs.seen import MISFITS, Shape, TensorInfo, few, integer, integers
 from edgeflock.shared.graphs.shapes import slices
 
 _WHOLE = (INT64, INT32, BOOL)
@@ -34,7 +34,7 @@ class Footprint(NamedTuple):
     """The most bytes of tensors that there are at a time."""
     work: int
     """Multiplications, or entries that are gone through, in all."""
-    outputs: dict[str, Seen]
+    outputs: dict[str, TensorInfo]
     """What it gives."""
 
 
@@ -44,14 +44,14 @@ def footprint(graph: Graph, shapes: Mapping[str, Shape]) -> Footprint:
     Raises BadGraph if operators do not fit together, or if a shape depends on more than shapes.
     """
     seen = {
-        name: _known(Seen(tensor.type, tensor.shape, tensor.array()))
+        name: _known(TensorInfo(tensor.type, tensor.shape, tensor.array()))
         for name, tensor in graph.constants.items()
     }
-    seen |= {port.name: Seen(port.type, shapes[port.name]) for port in graph.inputs}
+    seen |= {port.name: TensorInfo(port.type, shapes[port.name]) for port in graph.inputs}
     return _gone_through(graph, seen)
 
 
-def _gone_through(graph: Graph, seen: dict[str, Seen]) -> Footprint:
+def _gone_through(graph: Graph, seen: dict[str, TensorInfo]) -> Footprint:
     """`graph`, with what is `seen` of all that it has not made itself."""
     given_to_it = frozenset(seen)
     outputs = {port.name for port in graph.outputs}
@@ -76,7 +76,7 @@ def _gone_through(graph: Graph, seen: dict[str, Seen]) -> Footprint:
     return Footprint(most, work, {name: seen[name] for name in outputs})
 
 
-def _node(node: Node, seen: dict[str, Seen]) -> tuple[list[Seen], int, int]:
+def _node(node: Node, seen: dict[str, TensorInfo]) -> tuple[list[TensorInfo], int, int]:
     """(results, work, bytes that it takes meanwhile)."""
     given = [seen[name] if name else None for name in node.inputs]
     operator = TABLE[node.operator]
@@ -92,7 +92,9 @@ def _node(node: Node, seen: dict[str, Seen]) -> tuple[list[Seen], int, int]:
         raise BadGraph(f"{node.operator} ({_names(node)}): {error}") from error
 
 
-def _scan(node: Node, given: list[Seen | None], seen: dict[str, Seen]) -> tuple[list[Seen], int, int]:
+def _scan(
+    node: Node, given: list[TensorInfo | None], seen: dict[str, TensorInfo]
+) -> tuple[list[TensorInfo], int, int]:
     """The same of a Scan, whose body has the states and one step of what is gone along, and gives the next
     states and the step's results.
     """
@@ -110,8 +112,8 @@ def _scan(node: Node, given: list[Seen | None], seen: dict[str, Seen]) -> tuple[
     for name, count in (("scan_input_directions", along), ("scan_output_directions", results_along)):
         if set(integers(node, name, (0,) * count)) - {0, 1}:
             raise ValueError(f"{name} must be 0 or 1 each")
-    one_step = [Seen(one.type, one.shape) for one in everything[:states]]
-    one_step += [Seen(one.type, one.shape[1:]) for one in everything[states:]]
+    one_step = [TensorInfo(one.type, one.shape) for one in everything[:states]]
+    one_step += [TensorInfo(one.type, one.shape[1:]) for one in everything[states:]]
     for port, one in zip(body.inputs, one_step, strict=True):
         _check_port(port, one)
     ports = {port.name: one for port, one in zip(body.inputs, one_step, strict=True)}
@@ -123,13 +125,13 @@ def _scan(node: Node, given: list[Seen | None], seen: dict[str, Seen]) -> tuple[
         if number < states:
             if found[:2] != one_step[number][:2]:
                 raise ValueError(f"its state {port.name} becomes {list(found.shape)}")
-            results.append(Seen(found.type, found.shape))
+            results.append(TensorInfo(found.type, found.shape))
         else:
-            results.append(Seen(found.type, (steps, *found.shape)))
+            results.append(TensorInfo(found.type, (steps, *found.shape)))
     return results, steps * (taken.work + _START * len(body.nodes)), taken.octets
 
 
-def _check_port(port: Port, seen: Seen) -> None:
+def _check_port(port: Port, seen: TensorInfo) -> None:
     fits = len(port.shape) == len(seen.shape) and all(
         isinstance(size, str) or size == found for size, found in zip(port.shape, seen.shape, strict=True)
     )
@@ -137,16 +139,16 @@ def _check_port(port: Port, seen: Seen) -> None:
         raise ValueError(f"{port.name} is {list(seen.shape)}, its body has {list(port.shape)}")
 
 
-def _octets(seen: Seen) -> int:
+def _octets(seen: TensorInfo) -> int:
     return prod(seen.shape) * TYPES[seen.type].itemsize
 
 
-def _known(seen: Seen) -> Seen:
+def _known(seen: TensorInfo) -> TensorInfo:
     """Without its entries, if nothing is made of them."""
     return seen if seen.type in _WHOLE and few(seen.shape) else seen._replace(known=None)
 
 
-def _computed(node: Node, given: list[Seen | None], result: Seen) -> Seen:
+def _computed(node: Node, given: list[TensorInfo | None], result: TensorInfo) -> TensorInfo:
     """`result` with its entries, if they can be known."""
     compute = _ENTRIES.get(node.operator)
     if result.known is not None or compute is None or not few(result.shape):
@@ -162,7 +164,7 @@ def _computed(node: Node, given: list[Seen | None], result: Seen) -> Seen:
 def _arithmetic(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function` of integers, or None where the machine's might overflow."""
 
-    def compute(node: Node, given: list[Any], result: Seen) -> Any:
+    def compute(node: Node, given: list[Any], result: TensorInfo) -> Any:
         numbers = [one.known for one in given]
         return function(*numbers) if all((np.abs(one) < _SAFE).all() for one in numbers) else None
 
@@ -174,26 +176,26 @@ def _divided(a: NDArray[Any], b: NDArray[Any]) -> Any:
     return np.abs(a) // np.abs(b) * np.sign(a) * np.sign(b) if b.all() else None
 
 
-def _reshaped(node: Node, given: list[Any], result: Seen) -> Any:
+def _reshaped(node: Node, given: list[Any], result: TensorInfo) -> Any:
     return given[0].known.reshape(result.shape)
 
 
-def _sliced(node: Node, given: list[Any], result: Seen) -> Any:
+def _sliced(node: Node, given: list[Any], result: TensorInfo) -> Any:
     parts = slices([*given, None, None], given[0].shape)
     return given[0].known[tuple(parts.get(axis, slice(None)) for axis in range(given[0].known.ndim))]
 
 
-def _gathered(node: Node, given: list[Any], result: Seen) -> Any:
+def _gathered(node: Node, given: list[Any], result: TensorInfo) -> Any:
     axis: Any = node.attributes.get("axis", 0)
     return np.take(given[0].known, given[1].known, axis=axis)
 
 
-def _concatenated(node: Node, given: list[Any], result: Seen) -> Any:
+def _concatenated(node: Node, given: list[Any], result: TensorInfo) -> Any:
     axis: Any = node.attributes["axis"]
     return np.concatenate([one.known for one in given], axis=axis)
 
 
-_ENTRIES: dict[str, Callable[[Node, list[Any], Seen], Any]] = {
+_ENTRIES: dict[str, Callable[[Node, list[Any], TensorInfo], Any]] = {
     "Add": _arithmetic(np.add),
     "Sub": _arithmetic(np.subtract),
     "Mul": _arithmetic(np.multiply),

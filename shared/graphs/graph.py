@@ -21,7 +21,7 @@ TYPES: dict[int, np.dtype[np.generic]] = {
 OPSET, IR_VERSION = 20, 10
 
 
-class Tensor(NamedTuple):
+class GraphConstant(NamedTuple):
     """A constant."""
 
     type: int
@@ -34,7 +34,7 @@ class Tensor(NamedTuple):
         return np.frombuffer(self.octets, TYPES[self.type]).reshape(self.shape)
 
 
-Attribute: TypeAlias = "int | bytes | float | tuple[int, ...] | Tensor | Graph"
+Attribute: TypeAlias = "int | bytes | float | tuple[int, ...] | GraphConstant | Graph"
 
 
 class Node(NamedTuple):
@@ -75,6 +75,6 @@ class Graph:
     """Nodes come after those that make what they take; every name is made once, those of bodies too."""
 
     nodes: tuple[Node, ...]
-    constants: dict[str, Tensor]
+    constants: dict[str, GraphConstant]
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]

@@ -12,31 +12,31 @@ from typing import Any
 
 from edgeflock.shared.graphs import products, shapes
 from edgeflock.shared.graphs.graph import Node
-from edgeflock.shared.graphs.seen import Rule, Seen, Shape
+from edgeflock.shared.graphs.seen import Rule, Shape, TensorInfo
 
-Work = Callable[[Node, list[Any], list[Seen]], int]
+Work = Callable[[Node, list[Any], list[TensorInfo]], int]
 """(node, what it takes, what it gives) -> multiplications, or entries that are gone through."""
 
 
-def _entries(node: Node, given: list[Any], results: list[Seen]) -> int:
+def _entries(node: Node, given: list[Any], results: list[TensorInfo]) -> int:
     """As many as the largest tensor has."""
     return int(max(prod(seen.shape) for seen in (*given, *results) if seen is not None))
 
 
-def _products(node: Node, given: list[Any], results: list[Seen]) -> int:
+def _products(node: Node, given: list[Any], results: list[TensorInfo]) -> int:
     """Of matrices: each entry takes as many as a row of the first has; of a transposed one, as a column."""
     first: Shape = given[0].shape
     return prod(results[0].shape) * (first[0] if node.attributes.get("transA") else first[-1])
 
 
-def _taps(node: Node, given: list[Any], results: list[Seen]) -> int:
+def _taps(node: Node, given: list[Any], results: list[TensorInfo]) -> int:
     """Of convolutions: a kernel, [out, in, ...] or [in, out, ...], for each place of the wider side."""
     x: Shape = given[0].shape
     kernel: Shape = given[1].shape
     return x[0] * max(prod(x[2:]), prod(results[0].shape[2:])) * prod(kernel)
 
 
-def _window(node: Node, given: list[Any], results: list[Seen]) -> int:
+def _window(node: Node, given: list[Any], results: list[TensorInfo]) -> int:
     """Of pools."""
     kernel: Any = node.attributes["kernel_shape"]
     return prod(results[0].shape) * int(prod(kernel))

@@ -6,36 +6,36 @@ Rules (seen.py), like shapes.py's.
 import numpy as np
 
 from edgeflock.shared.graphs.graph import Node
-from edgeflock.shared.graphs.seen import Given, Seen, Shape, integer, integers, no_less
+from edgeflock.shared.graphs.seen import Given, Shape, TensorInfo, integer, integers, no_less
 
 
-def matmul(node: Node, given: Given) -> list[Seen]:
+def matmul(node: Node, given: Given) -> list[TensorInfo]:
     a, b = given[0].shape, given[1].shape
     left, right = a if len(a) > 1 else (1, *a), b if len(b) > 1 else (*b, 1)
     if left[-1] != right[-2]:
         raise ValueError(f"{a} times {b}")
     new = np.broadcast_shapes(left[:-2], right[:-2])
-    return [Seen(given[0].type, (*new, *left[-2:-1] * (len(a) > 1), *right[-1:] * (len(b) > 1)))]
+    return [TensorInfo(given[0].type, (*new, *left[-2:-1] * (len(a) > 1), *right[-1:] * (len(b) > 1)))]
 
 
-def gemm(node: Node, given: Given) -> list[Seen]:
+def gemm(node: Node, given: Given) -> list[TensorInfo]:
     (m, k), (rows, n) = (
         seen.shape[::-1] if integer(node, name, 0) else seen.shape
         for seen, name in zip(given[:2], ("transA", "transB"), strict=True)
     )
     if k != rows:
         raise ValueError(f"{m} x {k} times {rows} x {n}")
-    return [Seen(given[0].type, (m, n))]
+    return [TensorInfo(given[0].type, (m, n))]
 
 
-def conv(node: Node, given: Given) -> list[Seen]:
+def conv(node: Node, given: Given) -> list[TensorInfo]:
     x, w = given[0].shape, given[1].shape
     if x[1] != w[1] * integer(node, "group", 1):
         raise ValueError(f"{x[1]} channels, for {w[1]} of a group")
-    return [Seen(given[0].type, (x[0], w[0], *_windows(node, x[2:], w[2:])))]
+    return [TensorInfo(given[0].type, (x[0], w[0], *_windows(node, x[2:], w[2:])))]
 
 
-def conv_transpose(node: Node, given: Given) -> list[Seen]:
+def conv_transpose(node: Node, given: Given) -> list[TensorInfo]:
     x, w = given[0].shape, given[1].shape
     rank = len(x) - 2
     strides, dilations, more, pads = (
@@ -55,14 +55,14 @@ def conv_transpose(node: Node, given: Given) -> list[Seen]:
     ]
     if x[1] != w[0]:
         raise ValueError(f"{x[1]} channels, for {w[0]}")
-    return [Seen(given[0].type, no_less([x[0], w[1] * integer(node, "group", 1), *new]))]
+    return [TensorInfo(given[0].type, no_less([x[0], w[1] * integer(node, "group", 1), *new]))]
 
 
-def pool(node: Node, given: Given) -> list[Seen]:
+def pool(node: Node, given: Given) -> list[TensorInfo]:
     """MaxPool, without where the maxima are, and AveragePool."""
     x = given[0].shape
     new = (*x[:2], *_windows(node, x[2:], integers(node, "kernel_shape", ())))
-    return [Seen(given[0].type, new)]
+    return [TensorInfo(given[0].type, new)]
 
 
 def _windows(node: Node, sizes: Shape, kernel: Shape) -> list[int]:

@@ -23,9 +23,9 @@ from edgeflock.shared.graphs.graph import (
     TYPES,
     Attribute,
     Graph,
+    GraphConstant,
     Node,
     Port,
-    Tensor,
 )
 from edgeflock.shared.graphs.operators import TABLE
 from edgeflock.shared.graphs.protobuf import FIXED32, OCTETS, VARINT, Field, signed
@@ -204,8 +204,8 @@ def _attribute(octets: Any, operator: str) -> tuple[str, Attribute]:
     return name, _graph(value, _BODY, what) if kind == "g" else _tensor(value, what)[1]
 
 
-def _constants(parts: list[Any]) -> dict[str, Tensor]:
-    constants: dict[str, Tensor] = {}
+def _constants(parts: list[Any]) -> dict[str, GraphConstant]:
+    constants: dict[str, GraphConstant] = {}
     for part in parts:
         name, tensor = _tensor(part, "a constant")
         if not name or name in constants:
@@ -214,7 +214,7 @@ def _constants(parts: list[Any]) -> dict[str, Tensor]:
     return constants
 
 
-def _tensor(octets: Any, what: str) -> tuple[str, Tensor]:
+def _tensor(octets: Any, what: str) -> tuple[str, GraphConstant]:
     """(its name, empty if it has none, the tensor)."""
     parts = protobuf.read(octets, _TENSOR, what)
     name = _name(parts["name"][0], what) if parts["name"] else ""
@@ -227,7 +227,7 @@ def _tensor(octets: Any, what: str) -> tuple[str, Tensor]:
         raise BadGraph(f"{what} {name} has {len(data)} bytes for a shape of {list(shape)}")
     if kind == BOOL and data.translate(None, b"\0\1"):
         raise BadGraph(f"{what} {name} has a truth that is neither 0 nor 1")
-    return name, Tensor(kind, shape, data)
+    return name, GraphConstant(kind, shape, data)
 
 
 def _shape(dimensions: list[Any], what: str) -> tuple[int, ...]:

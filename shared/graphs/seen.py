@@ -19,7 +19,7 @@ Shape = tuple[int, ...]
 MISFITS = (ValueError, IndexError, TypeError, ZeroDivisionError, OverflowError, AttributeError)
 
 
-class Seen(NamedTuple):
+class TensorInfo(NamedTuple):
     """What is known of a tensor before anything is computed."""
 
     type: int
@@ -35,9 +35,9 @@ class Seen(NamedTuple):
 
 
 Given = Sequence[Any]
-"""A Seen for each input, None for one left out, and as many None behind them as one likes to look at."""
+"""A TensorInfo for each input, None for one left out, then None for every further index."""
 
-Rule = Callable[[Node, Given], list[Seen]]
+Rule = Callable[[Node, Given], list[TensorInfo]]
 
 
 def few(shape: Sequence[int]) -> bool:

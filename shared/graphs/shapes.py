@@ -10,57 +10,57 @@ from typing import Any
 
 import numpy as np
 
-from edgeflock.shared.graphs.graph import BOOL, FLOAT, INT64, TYPES, Node, Tensor
-from edgeflock.shared.graphs.seen import Given, Seen, Shape, axes_of, integer, no_less
+from edgeflock.shared.graphs.graph import BOOL, FLOAT, INT64, TYPES, GraphConstant, Node
+from edgeflock.shared.graphs.seen import Given, Shape, TensorInfo, axes_of, integer, no_less
 
 
-def like_first(node: Node, given: Given) -> list[Seen]:
-    return [Seen(given[0].type, given[0].shape)]
+def like_first(node: Node, given: Given) -> list[TensorInfo]:
+    return [TensorInfo(given[0].type, given[0].shape)]
 
 
-def broadcast(node: Node, given: Given) -> list[Seen]:
+def broadcast(node: Node, given: Given) -> list[TensorInfo]:
     shapes = [seen.shape for seen in given if seen is not None]
-    return [Seen(given[0].type, np.broadcast_shapes(*shapes))]
+    return [TensorInfo(given[0].type, np.broadcast_shapes(*shapes))]
 
 
-def compared(node: Node, given: Given) -> list[Seen]:
-    return [Seen(BOOL, broadcast(node, given)[0].shape)]
+def compared(node: Node, given: Given) -> list[TensorInfo]:
+    return [TensorInfo(BOOL, broadcast(node, given)[0].shape)]
 
 
-def chosen(node: Node, given: Given) -> list[Seen]:
+def chosen(node: Node, given: Given) -> list[TensorInfo]:
     """Where."""
-    return [Seen(given[1].type, broadcast(node, given)[0].shape)]
+    return [TensorInfo(given[1].type, broadcast(node, given)[0].shape)]
 
 
-def cast(node: Node, given: Given) -> list[Seen]:
+def cast(node: Node, given: Given) -> list[TensorInfo]:
     kind = integer(node, "to")
     if kind not in TYPES:
         raise ValueError(f"entries of type {kind}")
-    return [Seen(kind, given[0].shape)]
+    return [TensorInfo(kind, given[0].shape)]
 
 
-def shape(node: Node, given: Given) -> list[Seen]:
+def shape(node: Node, given: Given) -> list[TensorInfo]:
     """Shape, of some of the dimensions."""
     taken = given[0].shape[slice(integer(node, "start", 0), node.attributes.get("end"))]
-    return [Seen(INT64, (len(taken),), np.array(taken, np.int64))]
+    return [TensorInfo(INT64, (len(taken),), np.array(taken, np.int64))]
 
 
-def size(node: Node, given: Given) -> list[Seen]:
-    return [Seen(INT64, (), np.array(prod(given[0].shape), np.int64))]
+def size(node: Node, given: Given) -> list[TensorInfo]:
+    return [TensorInfo(INT64, (), np.array(prod(given[0].shape), np.int64))]
 
 
-def constant_of_shape(node: Node, given: Given) -> list[Seen]:
+def constant_of_shape(node: Node, given: Given) -> list[TensorInfo]:
     value = node.attributes.get("value")
-    kind = value.type if isinstance(value, Tensor) else FLOAT
-    return [Seen(kind, no_less(given[0].numbers()))]
+    kind = value.type if isinstance(value, GraphConstant) else FLOAT
+    return [TensorInfo(kind, no_less(given[0].numbers()))]
 
 
-def range_of(node: Node, given: Given) -> list[Seen]:
+def range_of(node: Node, given: Given) -> list[TensorInfo]:
     first, end, step = (seen.numbers()[0] for seen in given[:3])
-    return [Seen(given[0].type, (max(0, -((first - end) // step)),))]
+    return [TensorInfo(given[0].type, (max(0, -((first - end) // step)),))]
 
 
-def reshape(node: Node, given: Given) -> list[Seen]:
+def reshape(node: Node, given: Given) -> list[TensorInfo]:
     wanted = given[1].numbers()
     if not integer(node, "allowzero", 0):
         wanted = [given[0].shape[axis] if size == 0 else size for axis, size in enumerate(wanted)]
@@ -70,55 +70,55 @@ def reshape(node: Node, given: Given) -> list[Seen]:
         wanted[wanted.index(-1)] = count // rest
     if prod(wanted) != count:
         raise ValueError(f"{count} entries become a shape of {wanted}")
-    return [Seen(given[0].type, no_less(wanted))]
+    return [TensorInfo(given[0].type, no_less(wanted))]
 
 
-def expand(node: Node, given: Given) -> list[Seen]:
-    return [Seen(given[0].type, np.broadcast_shapes(given[0].shape, no_less(given[1].numbers())))]
+def expand(node: Node, given: Given) -> list[TensorInfo]:
+    return [TensorInfo(given[0].type, np.broadcast_shapes(given[0].shape, no_less(given[1].numbers())))]
 
 
-def tile(node: Node, given: Given) -> list[Seen]:
+def tile(node: Node, given: Given) -> list[TensorInfo]:
     times = given[1].numbers()
-    return [Seen(given[0].type, no_less([a * b for a, b in zip(given[0].shape, times, strict=True)]))]
+    return [TensorInfo(given[0].type, no_less([a * b for a, b in zip(given[0].shape, times, strict=True)]))]
 
 
-def transpose(node: Node, given: Given) -> list[Seen]:
+def transpose(node: Node, given: Given) -> list[TensorInfo]:
     old = given[0].shape
     order: Any = node.attributes.get("perm", tuple(reversed(range(len(old)))))
     if sorted(order) != list(range(len(old))):
         raise ValueError(f"{order} is no order of {len(old)} axes")
-    return [Seen(given[0].type, tuple(old[axis] for axis in order))]
+    return [TensorInfo(given[0].type, tuple(old[axis] for axis in order))]
 
 
-def unsqueeze(node: Node, given: Given) -> list[Seen]:
+def unsqueeze(node: Node, given: Given) -> list[TensorInfo]:
     axes = given[1].numbers()
     new = list(given[0].shape)
     for axis in sorted(axes_of(axes, len(new) + len(axes))):
         new.insert(axis, 1)
-    return [Seen(given[0].type, tuple(new))]
+    return [TensorInfo(given[0].type, tuple(new))]
 
 
-def squeeze(node: Node, given: Given) -> list[Seen]:
+def squeeze(node: Node, given: Given) -> list[TensorInfo]:
     old = given[0].shape
     gone = [axis for axis, size in enumerate(old) if size == 1]
     if len(given) > 1 and given[1] is not None:
         gone = axes_of(given[1].numbers(), len(old))
     if any(old[axis] != 1 for axis in gone):
         raise ValueError(f"axes {gone} of {old} are not all 1")
-    return [Seen(given[0].type, tuple(size for axis, size in enumerate(old) if axis not in gone))]
+    return [TensorInfo(given[0].type, tuple(size for axis, size in enumerate(old) if axis not in gone))]
 
 
-def concat(node: Node, given: Given) -> list[Seen]:
+def concat(node: Node, given: Given) -> list[TensorInfo]:
     parts = [seen for seen in given if seen is not None]
     (axis,) = axes_of([integer(node, "axis")], len(parts[0].shape))
     if len({(*seen.shape[:axis], *seen.shape[axis + 1 :]) for seen in parts}) > 1:
         raise ValueError("parts of other shapes")
     new = list(parts[0].shape)
     new[axis] = sum(seen.shape[axis] for seen in parts)
-    return [Seen(parts[0].type, tuple(new))]
+    return [TensorInfo(parts[0].type, tuple(new))]
 
 
-def split(node: Node, given: Given) -> list[Seen]:
+def split(node: Node, given: Given) -> list[TensorInfo]:
     old = given[0].shape
     (axis,) = axes_of([integer(node, "axis", 0)], len(old))
     parts = integer(node, "num_outputs", len(node.outputs))
@@ -128,14 +128,14 @@ def split(node: Node, given: Given) -> list[Seen]:
         sizes = given[1].numbers()
     if len(sizes) != len(node.outputs) or sum(sizes) != old[axis]:
         raise ValueError(f"{old[axis]} apart as {sizes}")
-    return [Seen(given[0].type, no_less([*old[:axis], part, *old[axis + 1 :]])) for part in sizes]
+    return [TensorInfo(given[0].type, no_less([*old[:axis], part, *old[axis + 1 :]])) for part in sizes]
 
 
-def sliced(node: Node, given: Given) -> list[Seen]:
+def sliced(node: Node, given: Given) -> list[TensorInfo]:
     new = list(given[0].shape)
     for axis, part in slices(given, given[0].shape).items():
         new[axis] = len(range(*part.indices(new[axis])))
-    return [Seen(given[0].type, tuple(new))]
+    return [TensorInfo(given[0].type, tuple(new))]
 
 
 def slices(given: Given, old: Shape) -> dict[int, slice]:
@@ -151,31 +151,31 @@ def slices(given: Given, old: Shape) -> dict[int, slice]:
     return parts
 
 
-def pad(node: Node, given: Given) -> list[Seen]:
+def pad(node: Node, given: Given) -> list[TensorInfo]:
     old, sides = given[0].shape, given[1].numbers()
     axes = list(range(len(old))) if given[3] is None else axes_of(given[3].numbers(), len(old))
     new = list(old)
     for axis, before, after in zip(axes, sides[: len(axes)], sides[len(axes) :], strict=True):
         new[axis] += before + after
-    return [Seen(given[0].type, no_less(new))]
+    return [TensorInfo(given[0].type, no_less(new))]
 
 
-def gather(node: Node, given: Given) -> list[Seen]:
+def gather(node: Node, given: Given) -> list[TensorInfo]:
     old = given[0].shape
     (axis,) = axes_of([integer(node, "axis", 0)], len(old))
-    return [Seen(given[0].type, (*old[:axis], *given[1].shape, *old[axis + 1 :]))]
+    return [TensorInfo(given[0].type, (*old[:axis], *given[1].shape, *old[axis + 1 :]))]
 
 
-def gather_elements(node: Node, given: Given) -> list[Seen]:
-    return [Seen(given[0].type, given[1].shape)]
+def gather_elements(node: Node, given: Given) -> list[TensorInfo]:
+    return [TensorInfo(given[0].type, given[1].shape)]
 
 
-def gather_nd(node: Node, given: Given) -> list[Seen]:
+def gather_nd(node: Node, given: Given) -> list[TensorInfo]:
     *places, depth = given[1].shape
-    return [Seen(given[0].type, (*places, *given[0].shape[depth + integer(node, "batch_dims", 0) :]))]
+    return [TensorInfo(given[0].type, (*places, *given[0].shape[depth + integer(node, "batch_dims", 0) :]))]
 
 
-def reduced(node: Node, given: Given) -> list[Seen]:
+def reduced(node: Node, given: Given) -> list[TensorInfo]:
     old = given[0].shape
     if given[1] is None or not given[1].numbers():
         if integer(node, "noop_with_empty_axes", 0):
@@ -183,21 +183,21 @@ def reduced(node: Node, given: Given) -> list[Seen]:
         axes = list(range(len(old)))
     else:
         axes = axes_of(given[1].numbers(), len(old))
-    return [Seen(given[0].type, _without(old, axes, integer(node, "keepdims", 1)))]
+    return [TensorInfo(given[0].type, _without(old, axes, integer(node, "keepdims", 1)))]
 
 
-def where_largest(node: Node, given: Given) -> list[Seen]:
+def where_largest(node: Node, given: Given) -> list[TensorInfo]:
     """ArgMax."""
     old = given[0].shape
     axes = axes_of([integer(node, "axis", 0)], len(old))
-    return [Seen(INT64, _without(old, axes, integer(node, "keepdims", 1)))]
+    return [TensorInfo(INT64, _without(old, axes, integer(node, "keepdims", 1)))]
 
 
-def layer_norm(node: Node, given: Given) -> list[Seen]:
+def layer_norm(node: Node, given: Given) -> list[TensorInfo]:
     x = given[0].shape
     (axis,) = axes_of([integer(node, "axis", -1)], len(x))
-    of_each = Seen(FLOAT, (*x[:axis], *[1] * (len(x) - axis)))
-    return [Seen(given[0].type, x), of_each, of_each][: len(node.outputs)]
+    of_each = TensorInfo(FLOAT, (*x[:axis], *[1] * (len(x) - axis)))
+    return [TensorInfo(given[0].type, x), of_each, of_each][: len(node.outputs)]
 
 
 def _without(old: Shape, axes: Sequence[int], keep: int) -> Shape:

@@ -26,7 +26,7 @@ _TRY = 2
 """Samples of the batch for which a graph is gone through before it is opened."""
 
 
-class Step:
+class StepGraph:
     """A graph that computes a training step of a layout, or its outputs, and nothing else."""
 
     def __init__(self, octets: bytes, layout: Layout, memory: int, *, predicts: bool = False) -> None:

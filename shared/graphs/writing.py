@@ -2,7 +2,7 @@
 
 import struct
 
-from edgeflock.shared.graphs.graph import IR_VERSION, OPSET, Attribute, Graph, Node, Port, Tensor
+from edgeflock.shared.graphs.graph import IR_VERSION, OPSET, Attribute, Graph, GraphConstant, Node, Port
 from edgeflock.shared.graphs.protobuf import field, fixed32
 
 _NAME = "step"
@@ -44,14 +44,14 @@ def _attribute(name: str, value: Attribute) -> bytes:
         return head + fixed32(2, struct.pack("<f", value)) + field(20, 1)
     if isinstance(value, bytes):
         return head + field(4, value) + field(20, 3)
-    if isinstance(value, Tensor):
+    if isinstance(value, GraphConstant):
         return head + field(5, _tensor(value)) + field(20, 4)
     if isinstance(value, Graph):
         return head + field(6, _graph(value)) + field(20, 5)
     return head + b"".join(field(8, number) for number in value) + field(20, 7)
 
 
-def _tensor(tensor: Tensor, name: str = "") -> bytes:
+def _tensor(tensor: GraphConstant, name: str = "") -> bytes:
     return b"".join(
         (
             *(field(1, dimension) for dimension in tensor.shape),

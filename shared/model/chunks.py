@@ -14,7 +14,7 @@ MOST_CHUNKS = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class ParameterRange:
     """theta[start:stop], of trained parameters."""
 
     start: int
@@ -23,20 +23,20 @@ class Chunk:
     """Of these parameters alone: the parts of tensors that lie in it, as vectors."""
 
 
-def chunks(layout: Layout, size: int) -> list[Chunk]:
+def chunks(layout: Layout, size: int) -> list[ParameterRange]:
     """The parameters of each layer, in chunks of `size` and a last one of what is left; all as one if 0.
 
     A layer is the tensors behind each other whose names have the same beginning, up to the last dot.
     """
     layout = layout.parameters
     if not size:
-        return [Chunk(0, layout.size, layout)]
+        return [ParameterRange(0, layout.size, layout)]
     cut = []
     for _, tensors in groupby(layout.tensors, key=lambda tensor: tensor.name.rpartition(".")[0]):
         bounds = [(tensor.start, tensor.stop) for tensor in tensors]
         start, end = bounds[0][0], bounds[-1][1]
         cut += [(at, min(at + size, end)) for at in range(start, end, size)]
-    return [Chunk(start, stop, _within(layout, start, stop)) for start, stop in cut]
+    return [ParameterRange(start, stop, _within(layout, start, stop)) for start, stop in cut]
 
 
 def phase(number: int, count: int, period: int) -> int:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from edgeflock.shared.errors import ConfigError, LayoutMismatch, Malformed
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.protocol.bounded import Bounds, unpacked
+from edgeflock.shared.protocol.bounded import AllocationLimits, unpacked
 from edgeflock.shared.protocol.flower import flatten, layout_of
 
 Value = bool | int | float | str | list[bool] | list[int] | list[float] | list[str]
@@ -25,7 +25,7 @@ _LONGEST_KEPT = 1 << 16
 _LONGEST, _MOST = 1 << 22, 1 << 14
 """Bytes of what an app is told, and entries of a list or a table in it."""
 
-_BOUNDS = Bounds(containers=4 * _MOST, array=_MOST, map=_MOST, text=_LONGEST)
+_BOUNDS = AllocationLimits(containers=4 * _MOST, array=_MOST, map=_MOST, text=_LONGEST)
 """An array is a list, and its shape another one."""
 
 _SCALARS = {bool, int, float, str}

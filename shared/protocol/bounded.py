@@ -9,7 +9,7 @@ from edgeflock.shared.errors import Malformed
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class AllocationLimits:
     """What is allocated for a message beside its bytes."""
 
     containers: int
@@ -22,7 +22,7 @@ class Bounds:
     """Bytes of one."""
 
 
-def unpacked(octets: bytes | memoryview, bounds: Bounds, what: str) -> Any:
+def unpacked(octets: bytes | memoryview, bounds: AllocationLimits, what: str) -> Any:
     """The one object in `octets`, which are `what`. Raises Malformed."""
     try:
         return msgpack.unpackb(octets, **options(bounds, what))
@@ -30,7 +30,7 @@ def unpacked(octets: bytes | memoryview, bounds: Bounds, what: str) -> Any:
         raise malformed(what, error) from error
 
 
-def options(bounds: Bounds, what: str) -> dict[str, Any]:
+def options(bounds: AllocationLimits, what: str) -> dict[str, Any]:
     """The same for an Unpacker, over all that it unpacks. It raises what `malformed` is to make Malformed."""
     containers = 0
 

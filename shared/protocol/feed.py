@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgpack
 
 from edgeflock.shared.errors import Malformed
-from edgeflock.shared.protocol.bounded import Bounds, unpacked
+from edgeflock.shared.protocol.bounded import AllocationLimits, unpacked
 from edgeflock.shared.protocol.frames import (
     BINS,
     COLUMNS,
@@ -30,7 +30,7 @@ from edgeflock.shared.protocol.frames import (
     RunFacts,
     ShardRow,
     Snapshot,
-    Standing,
+    TaskRoundStatus,
 )
 from edgeflock.shared.protocol.schema import Check, Row, check_for, checks_of, rows_for
 
@@ -60,7 +60,9 @@ def encode(frame: Frame) -> bytes:
 
 def decode(octets: bytes) -> Frame:
     """The frame in `octets`. Raises Malformed."""
-    bounds = Bounds(_LEAST_CONTAINERS + len(octets) // _ROW, array=1 << 17, map=1 << 12, text=1 << 16)
+    bounds = AllocationLimits(
+        _LEAST_CONTAINERS + len(octets) // _ROW, array=1 << 17, map=1 << 12, text=1 << 16
+    )
     entries = unpacked(octets, bounds, "a frame")
     kind = entries.pop("type", None) if type(entries) is dict else None
     if kind == "snapshot":
@@ -179,7 +181,7 @@ _rows, _points, _marks = rows_for(DeviceRow), rows_for(Point), rows_for(Mark)
 _CHECKS: dict[Any, Check] = {
     dict: _sections,
     list: _bins,
-    Standing: _row_for(Standing),
+    TaskRoundStatus: _row_for(TaskRoundStatus),
     tuple[DeviceRow, ...]: _rows,
     tuple[Evaluation, ...]: _evaluations,
     tuple[Event, ...]: rows_for(Event),

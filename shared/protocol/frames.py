@@ -220,7 +220,7 @@ class Mark(NamedTuple):
     """Devices that are neither away nor paused."""
 
 
-class Standing(NamedTuple):
+class TaskRoundStatus(NamedTuple):
     """How a round of tasks stands."""
 
     shards: int
@@ -303,7 +303,7 @@ class Overview:
     evaluation_failed: bool
     state: RunState
     shared_samples: int
-    tasks: Standing | None
+    tasks: TaskRoundStatus | None
     """The open round, in a run of tasks."""
     findings: tuple[Finding, ...] = ()
     """What is wrong now, the worst first; at most MOST_FINDINGS."""

@@ -16,7 +16,7 @@ from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
-from edgeflock.shared.protocol.bounded import Bounds, unpacked
+from edgeflock.shared.protocol.bounded import AllocationLimits, unpacked
 from edgeflock.shared.protocol.levels import MOST, level, loss_at
 from edgeflock.shared.protocol.messages import (
     LONGEST_REASON,
@@ -41,13 +41,13 @@ _MOST_FACTS, _LONGEST_FACT = 32, 100
 _MAP = 2 * _MOST_FACTS
 """A few too many are told of by their name."""
 
-_OF_DEVICES = Bounds(containers=3, array=16, map=_MAP, text=LONGEST_SHARDS)
+_OF_DEVICES = AllocationLimits(containers=3, array=16, map=_MAP, text=LONGEST_SHARDS)
 """A record, its facts, and a Model in a Receipt. A name has 200 characters."""
 
 _BOUNDS = {
-    Welcome: Bounds(containers=1 << 16, array=1 << 16, map=_MAP, text=1 << 12),
-    Refusal: Bounds(containers=1, array=5, map=_MAP, text=1 << 16),
-    Stop: Bounds(containers=1, array=2, map=_MAP, text=1 << 16),
+    Welcome: AllocationLimits(containers=1 << 16, array=1 << 16, map=_MAP, text=1 << 12),
+    Refusal: AllocationLimits(containers=1, array=5, map=_MAP, text=1 << 16),
+    Stop: AllocationLimits(containers=1, array=2, map=_MAP, text=1 << 16),
 }
 """A Welcome has three lists a tensor."""
 

@@ -23,7 +23,7 @@ standard deviation of 0.029, averaged like this of 0.011: the rule follows train
 
 
 @dataclass(frozen=True, slots=True)
-class Norms:
+class NormAverages:
     """Averages of squared norms."""
 
     whole: float
@@ -32,18 +32,18 @@ class Norms:
     """|Topk(g)|^2, of their selection."""
 
 
-def follow(norms: Norms | None, gradient: Gradient, where: NDArray[np.int64]) -> Norms:
+def follow(norms: NormAverages | None, gradient: Gradient, where: NDArray[np.int64]) -> NormAverages:
     """The averages with `gradient` (float32 [P]), of which `where` is selected. The first one begins them."""
-    newest = Norms(_squared_norm(gradient), _squared_norm(gradient[where]))
+    newest = NormAverages(_squared_norm(gradient), _squared_norm(gradient[where]))
     if norms is None:
         return newest
-    return Norms(
+    return NormAverages(
         norms.whole + WEIGHT * (newest.whole - norms.whole),
         norms.kept + WEIGHT * (newest.kept - norms.kept),
     )
 
 
-def will_do(norms: Norms, delta: float) -> bool:
+def will_do(norms: NormAverages, delta: float) -> bool:
     """Whether selecting loses no more than the part delta of |g|^2."""
     return abs(norms.whole - norms.kept) <= delta * norms.whole
 

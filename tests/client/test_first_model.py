@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgeflock.client.first_model import Kept, first_model
+from edgeflock.client.first_model import CachedFirstModel, first_model
 from edgeflock.client.training.replica import Replica
 from edgeflock.shared.codecs import packed, values
 from edgeflock.shared.errors import ConfigError, Malformed, WrongDtype
@@ -34,7 +34,7 @@ class Server:
         self.files = list(files)
         self.sent: list[int] = []
 
-    async def load(self, kept: Kept) -> bool:
+    async def load(self, kept: CachedFirstModel) -> bool:
         file = self.files.pop(0)
         if file is None:
             return False
@@ -49,7 +49,9 @@ class Server:
         return True
 
     async def bring(self, directory: Path, weights: Weights = WEIGHTS, layout: Layout = LAYOUT) -> Any:
-        return await first_model(self.load, Kept(directory, weights, "pi"), weights, layout, compute=at_once)
+        return await first_model(
+            self.load, CachedFirstModel(directory, weights, "pi"), weights, layout, compute=at_once
+        )
 
 
 async def test_it_is_loaded_once(tmp_path: Path) -> None:
@@ -71,7 +73,7 @@ async def test_what_is_there_is_used_even_if_loading_would_not_pay(tmp_path: Pat
 
 
 async def test_a_restart_goes_on_with_the_part_that_came(tmp_path: Path) -> None:
-    part = Kept(tmp_path, WEIGHTS, "pi")
+    part = CachedFirstModel(tmp_path, WEIGHTS, "pi")
     part.add(FILE[:1000])
     server = Server(FILE)
     assert (await server.bring(tmp_path)).values == THETA.tobytes()
@@ -80,7 +82,7 @@ async def test_a_restart_goes_on_with_the_part_that_came(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("came", [1000, len(FILE), len(FILE) + 5])
 async def test_a_damaged_part_costs_one_more_load(came: int, tmp_path: Path) -> None:
-    Kept(tmp_path, WEIGHTS, "pi").add(b"?")
+    CachedFirstModel(tmp_path, WEIGHTS, "pi").add(b"?")
     (part,) = tmp_path.glob("*.part")
     part.write_bytes(bytes(came))
     server = Server(FILE, FILE)
@@ -125,7 +127,7 @@ async def test_a_mode_of_no_model_is_not_even_asked_for(mode: int, tmp_path: Pat
 async def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     file = packed.pack(bytes(8), F32)
     weights = Weights(hashlib.sha256(file).digest(), len(file), F32, load=True)
-    kept = Kept(tmp_path, weights, "pi")
+    kept = CachedFirstModel(tmp_path, weights, "pi")
     kept.add(file)
     with pytest.raises(WrongDtype, match="the packed model does not hold"):
         await first_model(Server(file).load, kept, weights, LAYOUT, at_once)
@@ -140,21 +142,21 @@ LIES: list[tuple[dict[str, str], str]] = [
 
 @pytest.mark.parametrize(("headers", "said"), LIES)
 def test_an_answer_of_another_length_is_refused(headers: dict[str, str], said: str, tmp_path: Path) -> None:
-    kept = Kept(tmp_path, WEIGHTS, "pi")
+    kept = CachedFirstModel(tmp_path, WEIGHTS, "pi")
     kept.add(FILE[:10])
     with pytest.raises(Malformed, match=said):
         kept.begin({"ETag": ETAG, **headers})
 
 
 def test_more_than_was_announced_is_refused(tmp_path: Path) -> None:
-    kept = Kept(tmp_path, WEIGHTS, "pi")
+    kept = CachedFirstModel(tmp_path, WEIGHTS, "pi")
     kept.add(FILE)
     with pytest.raises(Malformed, match="more than the"):
         kept.add(b"!")
 
 
 def test_an_answer_from_the_start_replaces_the_part(tmp_path: Path) -> None:
-    kept = Kept(tmp_path, WEIGHTS, "pi")
+    kept = CachedFirstModel(tmp_path, WEIGHTS, "pi")
     kept.add(b"wrong")
     assert kept.asking["Range"] == "bytes=5-"
     assert kept.begin({"ETag": ETAG, "Content-Length": str(len(FILE))})
@@ -163,23 +165,23 @@ def test_an_answer_from_the_start_replaces_the_part(tmp_path: Path) -> None:
 
 
 def test_an_answer_of_another_file_leaves_the_part(tmp_path: Path) -> None:
-    kept = Kept(tmp_path, WEIGHTS, "pi")
+    kept = CachedFirstModel(tmp_path, WEIGHTS, "pi")
     kept.add(FILE[:5])
     assert not kept.begin({"ETag": '"another"', "Content-Length": "3"})
-    assert kept.size == Kept(tmp_path, WEIGHTS, "pi").size == 5
-    assert Kept(tmp_path, WEIGHTS, "another device").size == 0
+    assert kept.size == CachedFirstModel(tmp_path, WEIGHTS, "pi").size == 5
+    assert CachedFirstModel(tmp_path, WEIGHTS, "another device").size == 0
 
 
 def test_a_folder_that_cannot_be_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"client.directory = '.*' cannot keep the first model: .*; name"):
-        Kept(tmp_path / "file" / "folder", WEIGHTS, "pi")
+        CachedFirstModel(tmp_path / "file" / "folder", WEIGHTS, "pi")
 
 
 def test_the_latest_few_are_kept(tmp_path: Path) -> None:
     for number in range(7):
         file = bytes([number]) * 9
-        kept = Kept(tmp_path, Weights(hashlib.sha256(file).digest(), 9, F32, load=True), "pi")
+        kept = CachedFirstModel(tmp_path, Weights(hashlib.sha256(file).digest(), 9, F32, load=True), "pi")
         kept.add(file)
         assert kept.complete() == file
     assert len(list(tmp_path.iterdir())) == 4

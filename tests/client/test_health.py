@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.client.health import Health, device_class, from_psutil
+from edgeflock.client.health import DeviceHealth, device_class, from_psutil
 
 STAT = "cpu  {user} 0 {system} {idle} {iowait} 0 0 0 0 0\ncpu0 1 2 3 4 5 6 7 8 9 10\nintr 5\n"
 MEMORY = (
@@ -60,7 +60,7 @@ def tree(root: Path, *parts: Mapping[str, str]) -> Path:
 
 def health(root: Path, throttled: str | None = None) -> dict[str, object]:
     """After a quarter of the time went into work since the start."""
-    asked = Health(root, (lambda: throttled) if throttled is not None else None, lambda: NOW)
+    asked = DeviceHealth(root, (lambda: throttled) if throttled is not None else None, lambda: NOW)
     (root / "proc/stat").write_text(STAT.format(user=140, system=60, idle=950, iowait=50))
     return dict(asked())
 
@@ -76,7 +76,7 @@ def test_a_raspberry_pi(tmp_path: Path) -> None:
         "clock": int(NOW),
     }
     (root / "sys/class/hwmon/hwmon1/in0_lcrit_alarm").write_text("0\n")
-    assert Health(root)()["undervoltage"] == 0
+    assert DeviceHealth(root)()["undervoltage"] == 0
 
 
 @pytest.mark.parametrize(
@@ -137,5 +137,5 @@ def test_sensors_that_say_nothing(tmp_path: Path) -> None:
 
 def test_a_machine_without_proc(tmp_path: Path) -> None:
     pytest.importorskip("psutil")
-    assert Health(tmp_path)().keys() >= {"cpu", "ram"}
+    assert DeviceHealth(tmp_path)().keys() >= {"cpu", "ram"}
     assert isinstance(from_psutil()["ram"], int)

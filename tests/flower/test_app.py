@@ -13,7 +13,7 @@ import pytest
 from edgeflock.api.server import Server
 from edgeflock.client.flower.app import FlowerApp
 from edgeflock.client.run import run_client
-from edgeflock.client.training import Progress, attempts
+from edgeflock.client.training import WorkerProgress, attempts
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.http.api import status
 from edgeflock.server.http.keys import EVALUATOR, HOST
@@ -95,7 +95,7 @@ async def serving(directory: Path, *settings: str) -> AsyncIterator[Server]:
         yield server
 
 
-async def client(server: Server, app: Path, **settings: Any) -> Progress:
+async def client(server: Server, app: Path, **settings: Any) -> WorkerProgress:
     known = {"flower_app": str(app), "name": "pi", "directory": str(app / "cache"), "health": False}
     return await run_client(ClientSettings(server=server.url, **(known | settings)))
 

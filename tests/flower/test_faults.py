@@ -11,7 +11,7 @@ from flwr.common.constant import ErrorCode
 
 from edgeflock.server.flower import AsyncAdaComp, ScaDLES
 from edgeflock.server.flower.messages import Keys, Template, read_update
-from edgeflock.server.flower.nodes import Sent
+from edgeflock.server.flower.nodes import SentModel
 from edgeflock.server.flower.run import reason_of
 from edgeflock.shared.codecs import entries, sparse, values
 from edgeflock.shared.errors import BadStatistics, ConfigError
@@ -86,7 +86,7 @@ def test_what_is_left_of_the_first_statistics_is_not_a_node_s_to_say() -> None:
     """An update of the mod says 0 behind its statistics: 1 would leave nothing to divide by."""
     arrays = record(PLAIN | {"norm.running_var": np.ones(3, np.float32)})
     template = Template(arrays, ("running_mean", "running_var"), follow=True)
-    sent, keys = Sent(0, 1, template.theta), Keys("arrays", "config", "num-examples")
+    sent, keys = SentModel(0, 1, template.theta), Keys("arrays", "config", "num-examples")
     where, statistics = np.arange(2), np.array([1, 1, 1, 1], np.float32)
     for left in (1, 0):
         statistics[-1] = left

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from edgeflock.client import joining
-from edgeflock.client.identity import Identity, keep, kept
+from edgeflock.client.identity import ClientIdentity, keep, kept
 from edgeflock.client.transport import Link
 from edgeflock.server.gateway import Gateway
 from edgeflock.server.hosting import open_run
@@ -26,7 +26,7 @@ from tests.hosting import Hosted, gateway, hosting
 from tests.integration.test_reconnect import link, update
 
 
-def of(hosted: Hosted, identity: Identity) -> Link:
+def of(hosted: Hosted, identity: ClientIdentity) -> Link:
     return Link(hosted.url, identity, link(0, identity.name)._dialer.hello, Random(0))
 
 
@@ -37,20 +37,20 @@ async def demanding(directory: Path, who: str) -> AsyncIterator[Hosted]:
         yield hosted
 
 
-async def joined(hosted: Hosted, name: str) -> Identity:
+async def joined(hosted: Hosted, name: str) -> ClientIdentity:
     return await joining.join(hosted.url, hosted.register.create("device").text, name)
 
 
 @asynccontextmanager
 async def of_both(
-    directory: Path, who: str, shown: Identity | None = None
+    directory: Path, who: str, shown: ClientIdentity | None = None
 ) -> AsyncIterator[tuple[Hosted, Gateway, str]]:
     """A leader, its gateway, and the URL of that."""
     async with demanding(directory, who) as leader, gateway(leader, tls=directory, shown=shown) as (one, url):
         yield leader, one, url
 
 
-def at(url: str, identity: Identity) -> Link:
+def at(url: str, identity: ClientIdentity) -> Link:
     return Link(url, replace(identity, server=url), link(0, identity.name)._dialer.hello, Random(0))
 
 
@@ -184,7 +184,7 @@ async def test_nobody_gets_through_the_handshake_without_one(tmp_path: Path) -> 
 
 async def test_another_key_comes_with_another_certificate(tmp_path: Path) -> None:
     async with demanding(tmp_path, "devices") as hosted:
-        told: list[Identity] = []
+        told: list[ClientIdentity] = []
         first = await joined(hosted, "pi")
         async with Link(hosted.url, first, link(0)._dialer.hello, Random(0), renewed=told.append) as device:
             await device.join()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from edgeflock.client.data.batcher import Shuffled
-from edgeflock.client.training import LocalSteps, Progress, Worker
+from edgeflock.client.training import LocalSteps, Worker, WorkerProgress
 from edgeflock.client.training.elastic import Elastic
 from edgeflock.client.training.trainer import Trainer
 from edgeflock.client.transport import Link
@@ -64,7 +64,7 @@ async def at_once(function: Any, *arguments: Any) -> Any:
     return function(*arguments)
 
 
-async def train(port: int, name: str, lowest: float) -> Progress:
+async def train(port: int, name: str, lowest: float) -> WorkerProgress:
     batches = Shuffled(Dataset(np.zeros((20, 1), np.float32), np.arange(20)), np.random.default_rng(0))
 
     async def make(welcome: Welcome) -> Trainer:
@@ -75,7 +75,7 @@ async def train(port: int, name: str, lowest: float) -> Progress:
         return await Worker(line, make, batches, at_once).run()
 
 
-async def train_all(hosted: Hosted) -> list[Progress]:
+async def train_all(hosted: Hosted) -> list[WorkerProgress]:
     """Three devices whose valleys lie around 4."""
     return await asyncio.gather(
         *(train(hosted.port, name, at) for name, at in (("a", 3), ("b", 4), ("c", 5)))

@@ -11,7 +11,7 @@ from random import Random
 import aiohttp
 import pytest
 
-from edgeflock.client.identity import Identity
+from edgeflock.client.identity import ClientIdentity
 from edgeflock.client.transport import Link
 from edgeflock.server.ledger import claimed, verify
 from edgeflock.shared.errors import ConfigError
@@ -29,7 +29,7 @@ async def give_up(seconds: float) -> None:
     raise GaveUp
 
 
-def impatient(port: int, name: str, identity: Identity | None = None) -> Link:
+def impatient(port: int, name: str, identity: ClientIdentity | None = None) -> Link:
     hello = Hello(PROTOCOL, name, LAYOUT.digest, {})
     return Link(f"http://127.0.0.1:{port}", identity, hello, Random(0), give_up)
 

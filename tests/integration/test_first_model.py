@@ -11,8 +11,8 @@ import aiohttp
 import numpy as np
 import pytest
 
-from edgeflock.client.first_model import Kept, first_model
-from edgeflock.client.identity import Identity
+from edgeflock.client.first_model import CachedFirstModel, first_model
+from edgeflock.client.identity import ClientIdentity
 from edgeflock.client.run import run_client
 from edgeflock.client.training.replica import Replica
 from edgeflock.client.transport import Link
@@ -38,7 +38,7 @@ async def begun(device: Link, directory: Path) -> Replica:
     welcome = await device.join()
     replica = Replica(LARGE, welcome.start)
     if welcome.weights is not None:
-        kept = Kept(directory, welcome.weights, "pi")
+        kept = CachedFirstModel(directory, welcome.weights, "pi")
         model = await first_model(device.load, kept, welcome.weights, LARGE, asyncio.to_thread)
         if model is not None:
             replica.take(model)
@@ -46,7 +46,7 @@ async def begun(device: Link, directory: Path) -> Replica:
     return replica
 
 
-def joining(port: int, name: str = "pi", identity: Identity | None = None) -> Link:
+def joining(port: int, name: str = "pi", identity: ClientIdentity | None = None) -> Link:
     device = link(port, name, identity)
     device.speak_as(LARGE.digest)
     return device
@@ -117,7 +117,7 @@ async def test_without_a_token_there_is_nothing(tmp_path: Path) -> None:
             hosted.port, identity=replace(hosted.enrol("pi"), credential="efd1.wrong")
         ) as device:
             with pytest.raises(Unauthorized, match="edgeflock client join"):
-                await device.load(Kept(tmp_path / "kept", offered, "pi"))
+                await device.load(CachedFirstModel(tmp_path / "kept", offered, "pi"))
         async with joining(hosted.port, "jetson", hosted.enrol("jetson")) as device:
             assert (await begun(device, tmp_path / "kept")).version == 0
 
@@ -157,7 +157,7 @@ async def test_where_devices_make_it_there_is_none(tmp_path: Path) -> None:
         assert (await ask(hosted.port))[0] == 404
         offered = Weights(bytes(32), 100, 0, load=True)
         async with joining(hosted.port) as device:
-            assert not await device.load(Kept(tmp_path / "kept", offered, "pi"))
+            assert not await device.load(CachedFirstModel(tmp_path / "kept", offered, "pi"))
 
 
 async def test_a_server_that_has_another_one_by_now_is_pulled_from(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ async def test_a_server_that_has_another_one_by_now_is_pulled_from(tmp_path: Pat
         assert offered is not None
         async with joining(hosted.port) as device:
             hosted.engine.outlet.offered = offered._replace(digest=bytes(32))
-            kept = Kept(tmp_path / "kept", offered, "pi")
+            kept = CachedFirstModel(tmp_path / "kept", offered, "pi")
             assert await first_model(device.load, kept, offered, LARGE, asyncio.to_thread) is None
 
 
@@ -181,7 +181,7 @@ async def test_a_server_that_lies_is_refused(tmp_path: Path, caplog: pytest.LogC
             with pytest.raises(
                 Malformed, match=f"announced a first model of {offered.size} bytes, and sends"
             ):
-                await device.load(Kept(tmp_path / "kept", offered, "pi"))
+                await device.load(CachedFirstModel(tmp_path / "kept", offered, "pi"))
             hosted.engine.outlet.offered = offered._replace(size=5 * LARGE.size)
             with pytest.raises(Malformed, match="takes at most"):
                 await begun(device, tmp_path / "kept")

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from edgeflock.client.identity import Identity
+from edgeflock.client.identity import ClientIdentity
 from edgeflock.client.joining import join
 from edgeflock.client.training.replica import Replica
 from edgeflock.client.transport import Link
 from edgeflock.operations.status import print_status
-from edgeflock.server.gateway import Gateway, Place
+from edgeflock.server.gateway import Gateway, GatewayAddress
 from edgeflock.server.identity import Register
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.server.sessions.gateways import gateways
@@ -56,7 +56,7 @@ async def joined(
     servers: str,
     name: str,
     layout: Layout = LAYOUT,
-    identity: Identity | None = None,
+    identity: ClientIdentity | None = None,
     replica: Replica | None = None,
     secret: bytes = b"",
 ) -> AsyncIterator[Device]:
@@ -574,13 +574,13 @@ async def test_a_gateway_that_cannot_be_says_why(tmp_path: Path) -> None:
                 async with http.get(leader.url + path, headers=headers, ssl=False) as answer:
                     assert answer.status == status
     with pytest.raises(ConfigError, match="give --certificate and --key"):
-        Gateway("https://127.0.0.1:1", "", "one", Place(host="0.0.0.0"))
+        Gateway("https://127.0.0.1:1", "", "one", GatewayAddress(host="0.0.0.0"))
     with pytest.raises(ConfigError, match="--insecure"):
-        Gateway("http://192.0.2.1:1", "", "one", Place())
+        Gateway("http://192.0.2.1:1", "", "one", GatewayAddress())
 
 
 async def test_a_gateway_without_a_leader_sends_devices_on(tmp_path: Path) -> None:
-    one = Gateway("http://127.0.0.1:1", "", "one", Place(port=0))
+    one = Gateway("http://127.0.0.1:1", "", "one", GatewayAddress(port=0))
     async with one.serving() as port, hosting(tmp_path, RATE) as leader, aiohttp.ClientSession() as http:
         async with http.get(f"http://127.0.0.1:{port}/readyz") as answer:
             assert (answer.status, await answer.text()) == (503, "this gateway has no leader\n")

@@ -12,7 +12,7 @@ import pytest
 from edgeflock.client.joining import join
 from edgeflock.client.run import process, run_client
 from edgeflock.client.run.building import Building
-from edgeflock.client.run.given import Given
+from edgeflock.client.run.given import ClientObjects
 from edgeflock.client.training import Trainer, attempts
 from edgeflock.shared.errors import ConfigError, NameInUse, TrainingFailed
 from edgeflock.shared.model.torch_module import FlatModule
@@ -170,7 +170,7 @@ async def test_a_device_gives_way_once_it_has_joined(tmp_path: Path, monkeypatch
 
         monkeypatch.setattr(process, "give_way", give_way)
         settings = ClientSettings(server=hosted.url, name="pi", backend="torch", health=False)
-        client = asyncio.create_task(run_client(settings, given=Given(gentle=True)))
+        client = asyncio.create_task(run_client(settings, given=ClientObjects(gentle=True)))
         while not hosted.engine.parameters.version:
             await asyncio.sleep(0.01)
         client.cancel()

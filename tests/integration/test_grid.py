@@ -11,7 +11,7 @@ from pathlib import Path
 import aiohttp
 from yarl import URL
 
-from edgeflock.client.identity import Identity
+from edgeflock.client.identity import ClientIdentity
 from edgeflock.client.joining import renew
 from edgeflock.server.app import create_app
 from edgeflock.server.hosting import HostedRun
@@ -116,8 +116,8 @@ class People:
 
     good: dict[str, str]
     bad: dict[str, str]
-    pi: Identity
-    other: Identity
+    pi: ClientIdentity
+    other: ClientIdentity
 
 
 @asynccontextmanager
@@ -242,6 +242,6 @@ async def test_every_record_is_taken_from_its_devices_and_from_nobody_else(tmp_p
 
 
 @asynccontextmanager
-async def speaking(hosted: Hosted, who: Identity) -> AsyncIterator[tuple[Device, list[object]]]:
+async def speaking(hosted: Hosted, who: ClientIdentity) -> AsyncIterator[tuple[Device, list[object]]]:
     async with proved(hosted.port, who.name, who.key, who.credential, who.realm) as (device, answer):
         yield device, answer

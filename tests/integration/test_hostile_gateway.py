@@ -32,10 +32,10 @@ KNOCK, ENTER = protocol.Knock(1, "", "/v1/session", "", b""), protocol.Enter(1, 
 UPDATE = record_update(LAYOUT, np.random.default_rng(0))
 
 
-def given(sequence: int, octets: bytes | None = None, ingress: int = 0) -> protocol.Given:
+def given(sequence: int, octets: bytes | None = None, ingress: int = 0) -> protocol.DeviceUpdate:
     """An update of the first device."""
     update = wire.encode(replace(UPDATE, sequence=sequence)) if octets is None else octets
-    return protocol.Given(1, ingress, 0, update)
+    return protocol.DeviceUpdate(1, ingress, 0, update)
 
 
 class Hostile:
@@ -91,7 +91,7 @@ async def test_an_update_that_does_not_decode_never_reaches_the_journal(tmp_path
             assert isinstance(denied, protocol.Denied)
             assert denied.code == "wrong-dtype"
             await line.say(given(sequence))
-            await line.until(protocol.Taken)
+            await line.until(protocol.UpdateTaken)
         assert leader.engine.published.version == 79
         assert leader.registry.devices["pi"].statistics.refused == 79
         assert any(text.startswith("wrong-dtype, through gateway x: ") for text in events(leader, "refused"))
@@ -113,9 +113,9 @@ async def test_an_update_that_does_not_decode_never_reaches_the_journal(tmp_path
         [given(1, ingress=1 << 62), given(2, ingress=(1 << 63) - 1)],
         [protocol.Spilled(1, 1)],
         [protocol.Shared(1, wire.encode(Pull(None)))],
-        [protocol.Told(1, wire.encode(Pull(None)))],
+        [protocol.DeviceTelemetry(1, wire.encode(Pull(None)))],
         [protocol.Ready(1, 0, True)],
-        [protocol.Taken(1, 1, 1, 0, b"", b"")],
+        [protocol.UpdateTaken(1, 1, 1, 0, b"", b"")],
     ],
     ids=lambda items: "-".join(type(item).__name__ for item in items),
 )
@@ -142,7 +142,7 @@ async def test_the_bytes_that_one_gateway_counts_send_no_other_one_away(tmp_path
     async with hosting(tmp_path, RATE) as leader, gateway(leader) as (_, url), hostile(leader) as line:
         await line.let_in()
         await line.say(given(1, ingress=1 << 62))
-        await line.until(protocol.Taken)
+        await line.until(protocol.UpdateTaken)
         async with joined(url, "honest") as honest:
             await honest.step()
             await honest.step()
@@ -200,14 +200,14 @@ async def test_no_gateway_keeps_a_device_that_has_left_it(
         entered = await line.let_in()
         assert isinstance(entered, protocol.Entered)
         await line.say(given(1))
-        await line.until(protocol.Taken)
+        await line.until(protocol.UpdateTaken)
         async with joined(leader.url, "pi", secret=entered.secret) as pi:
             await pi.step()
             await line.say(given(3))
             denied = await line.until(protocol.Denied)
             assert isinstance(denied, protocol.Denied)
             assert denied.code == "superseded"
-            await line.say(protocol.Blamed(1, "quarantined", "it is mine"), protocol.Gone(1, "", 9, 9))
+            await line.say(protocol.DeviceRefused(1, "quarantined", "it is mine"), protocol.Gone(1, "", 9, 9))
             await pi.step()
             assert leader.registry.devices["pi"].connection.here
         assert leader.engine.published.version == 3
@@ -223,10 +223,12 @@ async def test_blame_puts_a_device_out_once(tmp_path: Path) -> None:
         proof = sign(pi.key, session_words(from_text(known.challenge), pi.realm, NO_PIN, "pi"))
         await line.say(protocol.Enter(1, wire.encode(Hello(PROTOCOL, "pi", LAYOUT.digest, {}, proof=proof))))
         await line.until(protocol.Entered)
-        await line.say(*[protocol.Blamed(1, "malformed", "it says so")] * 100)
+        await line.say(*[protocol.DeviceRefused(1, "malformed", "it says so")] * 100)
         await line.until(protocol.End)
         assert leader.register.quarantines["pi"].seconds == FIRST
-        await line.say(*[protocol.Blamed(1, "malformed", "it says so")] * 100, protocol.Gone(1, "", 0, 0))
+        await line.say(
+            *[protocol.DeviceRefused(1, "malformed", "it says so")] * 100, protocol.Gone(1, "", 0, 0)
+        )
         await gone(leader, "pi")
         assert leader.register.quarantines["pi"].seconds == FIRST
 
@@ -235,7 +237,7 @@ async def test_what_a_gateway_says_of_a_device_is_shown_for_what_it_is(tmp_path:
     async with hosting(tmp_path, RATE) as leader, hostile(leader) as line:
         await line.let_in()
         await line.say(
-            protocol.Blamed(1, "non-finite", "\x1b[2J" * 1000),
+            protocol.DeviceRefused(1, "non-finite", "\x1b[2J" * 1000),
             protocol.Gone(1, "\x1b[2J" + "a" * 8000, 0, 0),
         )
         why = await gone(leader, "pi")
@@ -254,7 +256,7 @@ async def test_a_paused_device_is_not_let_go_on(tmp_path: Path) -> None:
         await line.let_in()
         for sequence in (1, 2):
             await line.say(given(sequence))
-            assert await line.until(protocol.Taken) is not None
+            assert await line.until(protocol.UpdateTaken) is not None
             if sequence == 1:
                 await operator.post("/v1/devices/pi/pause", {"because": "hot"})
                 assert await line.until(protocol.Paused) == protocol.Paused(1, "hot")
@@ -273,7 +275,7 @@ async def test_nonsense_harms_nobody(tmp_path: Path) -> None:
                 assert (await line.closed())[0] == 4400
         async with hostile(leader) as line:
             await line.until(protocol.Sync)
-            await line.say(protocol.Given(1, 0, 0, b"\x91\x05"))  # of a device that is not its own
+            await line.say(protocol.DeviceUpdate(1, 0, 0, b"\x91\x05"))  # of a device that is not its own
             await pi.step()
             await line.until(protocol.Change)
         assert leader.engine.published.version == 1

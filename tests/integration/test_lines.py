@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from edgeflock.client import allowance
-from edgeflock.client.identity import Identity
+from edgeflock.client.identity import ClientIdentity
 from edgeflock.client.transport import Link
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello
@@ -22,7 +22,7 @@ from tests.proxy import proxying
 PLENTY = 1e9
 
 
-def narrow(url: str, rate: float = PLENTY, identity: Identity | None = None) -> Link:
+def narrow(url: str, rate: float = PLENTY, identity: ClientIdentity | None = None) -> Link:
     hello = Hello(PROTOCOL, "pi", LAYOUT.digest, {})
     return Link(url, identity, hello, Random(0), at_once, bandwidth=rate)
 

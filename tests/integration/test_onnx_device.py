@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from edgeflock.client.data.batcher import Shuffled
-from edgeflock.client.identity import Identity, keep
+from edgeflock.client.identity import ClientIdentity, keep
 from edgeflock.client.run import choosing, run_client
 from edgeflock.client.transport import Link
 from edgeflock.server.training_graph.served import ServedGraph
@@ -167,7 +167,7 @@ async def answering(handler: Handler) -> AsyncIterator[Link]:
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     hello = Hello(PROTOCOL, "pi", b"", {})
     url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
-    identity = Identity(url, "pi", "secret", new_key(), bytes(16))
+    identity = ClientIdentity(url, "pi", "secret", new_key(), bytes(16))
     try:
         async with Link(url, identity, hello, Random(0), at_once) as device:
             yield device

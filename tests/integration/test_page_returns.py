@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from edgeflock.client.identity import Identity
+from edgeflock.client.identity import ClientIdentity
 from edgeflock.client.transport import Link
 from edgeflock.server.http import page
 from edgeflock.server.identity import Register, Role
@@ -46,13 +46,13 @@ def revoke_all(directory: Path) -> None:
             register.forget(one.id)
 
 
-def enrolled(directory: Path, port: int, name: str) -> Identity:
+def enrolled(directory: Path, port: int, name: str) -> ClientIdentity:
     """A device that has joined this run."""
     with closing(Register(directory)) as register:
         secret, key = register.create("device").text, new_key()
         proof = sign(key, join_words(secret, NO_PIN, public_of(key), name))
         joined = register.join(secret, name, public_of(key), proof, b"", b"", 1000)
-        return Identity(f"http://127.0.0.1:{port}", name, joined.credential, key, joined.realm, b"")
+        return ClientIdentity(f"http://127.0.0.1:{port}", name, joined.credential, key, joined.realm, b"")
 
 
 async def newest(tab: Tab) -> int:
@@ -68,7 +68,7 @@ async def load(directory: Path, port: int, up: asyncio.Event) -> AsyncIterator[N
         await asyncio.sleep(0)
         await up.wait()
 
-    async def push(identity: Identity) -> None:
+    async def push(identity: ClientIdentity) -> None:
         hello = Hello(PROTOCOL, "pi", LAYOUT.digest, {})
         with suppress(EdgeflockError):  # the test is over, and so is the server
             async with Link(identity.server, identity, hello, Random(0), once_it_is_up) as device:

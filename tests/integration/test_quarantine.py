@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from edgeflock.client.identity import Identity
+from edgeflock.client.identity import ClientIdentity
 from edgeflock.client.transport import Link
 from edgeflock.client.transport.retrying import PATIENCE
 from edgeflock.server.identity import Register
@@ -32,11 +32,11 @@ class Met(Exception):
     """The device would wait now."""
 
 
-def patient(hosted: Hosted, identity: Identity, sleep: Callable[[float], Awaitable[None]]) -> Link:
+def patient(hosted: Hosted, identity: ClientIdentity, sleep: Callable[[float], Awaitable[None]]) -> Link:
     return Link(hosted.url, identity, link(0, identity.name)._dialer.hello, Random(0), sleep)
 
 
-async def misbehave(hosted: Hosted, identity: Identity, waits: list[float]) -> None:
+async def misbehave(hosted: Hosted, identity: ClientIdentity, waits: list[float]) -> None:
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
         raise Met
@@ -50,7 +50,7 @@ async def misbehave(hosted: Hosted, identity: Identity, waits: list[float]) -> N
             await device.push(BAD)
 
 
-async def is_let_in(hosted: Hosted, identity: Identity) -> bool:
+async def is_let_in(hosted: Hosted, identity: ClientIdentity) -> bool:
     async def sleep(seconds: float) -> None:
         raise Met
 

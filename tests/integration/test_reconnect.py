@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from aiohttp import ClientWebSocketResponse, WSMsgType
 
-from edgeflock.client.identity import Identity
+from edgeflock.client.identity import ClientIdentity
 from edgeflock.client.training.replica import Replica
 from edgeflock.client.transport import Link, dialing
 from edgeflock.server.sessions import records
@@ -32,7 +32,7 @@ async def at_once(seconds: float) -> None:
     await asyncio.sleep(0)
 
 
-def link(port: int, name: str = "pi", identity: Identity | None = None, secret: bytes = b"") -> Link:
+def link(port: int, name: str = "pi", identity: ClientIdentity | None = None, secret: bytes = b"") -> Link:
     hello = Hello(PROTOCOL, name, LAYOUT.digest, {}, secret=secret)
     return Link(f"http://127.0.0.1:{port}", identity, hello, Random(0), at_once)
 

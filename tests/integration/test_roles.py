@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 
 from edgeflock.client import joining
-from edgeflock.client.identity import Identity, keep, kept
+from edgeflock.client.identity import ClientIdentity, keep, kept
 from edgeflock.client.transport import Link
 from edgeflock.server.hosting import open_run
 from edgeflock.server.identity import Register, Role, own_certificate, server_tls
@@ -136,7 +136,7 @@ async def test_a_token_that_is_taken_back_ends_what_is_watched_with_it(tmp_path:
 async def test_a_device_rotates_its_key_when_it_is_asked_to(tmp_path: Path) -> None:
     async with hosting(tmp_path, closed=True) as hosted:
         first = hosted.enrol("pi")
-        told: list[Identity] = []
+        told: list[ClientIdentity] = []
         hello = link(hosted.port, "pi")._dialer.hello
         async with Link(hosted.url, first, hello, Random(0), renewed=told.append) as device:
             await device.join()
@@ -268,7 +268,7 @@ async def test_five_hundred_devices_join_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660])
 def test_an_identity_that_others_can_read_is_refused(mode: int, tmp_path: Path) -> None:
     path = tmp_path / "identity.json"
-    keep(Identity("https://a", "pi", "efd1.x", new_key(), bytes(16)), path)
+    keep(ClientIdentity("https://a", "pi", "efd1.x", new_key(), bytes(16)), path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     path.chmod(mode)
     with pytest.raises(ConfigError, match=f"chmod 600 {path}"):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.data.records import Skipped, StreamChunk
 from edgeflock.client.data.sources import open_source
 from tests.client.data.sources.brokers import Mosquitto
 from tests.ports import lasting
@@ -109,7 +109,7 @@ async def test_a_line_publishes(folder: Path) -> None:
     pytest.importorskip("aiomqtt", reason="aiomqtt is not installed")
     async with Mosquitto(folder) as broker:
         source = open_source(f"mqtt://127.0.0.1:{broker.port}/sensors/#")
-        first: asyncio.Future[Chunk] = asyncio.ensure_future(anext(source))
+        first: asyncio.Future[StreamChunk] = asyncio.ensure_future(anext(source))
         text = BLOCKS["publish"]
         BLOCKS["publish at once"] = text.replace("qos=1", f"qos=1, port={broker.port}")
         while not first.done():

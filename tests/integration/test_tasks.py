@@ -17,7 +17,7 @@ from edgeflock.client.transport import Link
 from edgeflock.operations.status import print_status
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import BaseExpired, Malformed, NoSuchTask, RunOver
-from edgeflock.shared.protocol.frames import Standing
+from edgeflock.shared.protocol.frames import TaskRoundStatus
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Task, Update
 from tests.hosting import LAYOUT, Hosted, hosting
 from tests.integration.foreign_client import HELLO, MODEL, OVER, PULL, TASK, WELCOME, connected
@@ -241,7 +241,7 @@ async def test_status_metrics_and_events_tell_of_it(tmp_path: Path) -> None:
             assert [(one["shards"], one["duplicates"]) for one in status["devices"]] == [(3, 0), (2, 1)]
             async with operating(hosted.port, "") as viewer, viewer.feed() as frames:
                 shown = await frames.next()
-            assert shown.overview.tasks == Standing(3, 1, 2, 1)
+            assert shown.overview.tasks == TaskRoundStatus(3, 1, 2, 1)
             assert {(row.name, row.shards, row.repeated) for row in shown.devices} == {
                 ("a", 3, 0),
                 ("b", 2, 1),

@@ -17,12 +17,12 @@ from edgeflock.server.coordination.rounds import Ending, Rounds
 from edgeflock.server.descent.parameters import Parameters
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
-from edgeflock.server.engine.limits import Bounds
+from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.engine.outcomes import Answer
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import recover
 from edgeflock.server.ledger.stores.examination import File, examine, seal
-from edgeflock.server.ledger.stores.mark import Mark
+from edgeflock.server.ledger.stores.mark import ProgressFile
 from edgeflock.server.publication import Publication
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import Refused
@@ -105,7 +105,7 @@ def end_round(engine: Engine) -> list[tuple[Push, Receipt]]:
 def open_engine(
     directory: Path,
     regime: Regime = REGIME,
-    bounds: Bounds | None = None,
+    bounds: EngineLimits | None = None,
     publication: Publication | None = None,
     layout: Layout = LAYOUT,
 ) -> tuple[Journal, Engine]:
@@ -138,7 +138,7 @@ def tampered(path: Path, statement: str, *values: object, sealed: bool = False) 
             heads = examine(db, path, None).heads
         db.execute("COMMIT")
     if sealed:
-        mark = Mark(path, durable=False)
+        mark = ProgressFile(path, durable=False)
         mark.note(heads)
         mark.close()
 
@@ -159,7 +159,7 @@ class Watched:
         self,
         directory: Path,
         regime: Regime = REGIME,
-        bounds: Bounds | None = None,
+        bounds: EngineLimits | None = None,
         seed: int = 0,
         layout: Layout = LAYOUT,
     ) -> None:

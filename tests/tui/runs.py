@@ -21,7 +21,7 @@ from edgeflock.shared.protocol.frames import (
     Snapshot,
     staleness_bin,
 )
-from edgeflock.tui.sources.state import State, reduce
+from edgeflock.tui.sources.state import MonitorState, reduce
 
 BEGAN = 1_763_740_800.0
 """2025-11-21 16:00:00 UTC."""
@@ -200,9 +200,9 @@ def frames(
         before = {row.id: row for row in devices}
 
 
-def state(number: int = 14, seconds: int = 240, role: Role = "viewer") -> State:
+def state(number: int = 14, seconds: int = 240, role: Role = "viewer") -> MonitorState:
     """The state after all of them."""
-    reached: State | None = None
+    reached: MonitorState | None = None
     for frame in frames(number, seconds, role=role):
         reached = reduce(reached, frame)
     assert reached is not None, "there is a snapshot at least"

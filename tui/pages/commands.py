@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.frames import DeviceRow
-from edgeflock.tui.sources.state import State
+from edgeflock.tui.sources.state import MonitorState
 
 Verb = Literal[
     "pause",
@@ -83,7 +83,7 @@ def parse(line: str) -> Command:
     return Command(verb, text=rest)
 
 
-def devices_of(command: Command, state: State, chosen: Sequence[DeviceRow]) -> Sequence[DeviceRow]:
+def devices_of(command: Command, state: MonitorState, chosen: Sequence[DeviceRow]) -> Sequence[DeviceRow]:
     """The devices that a command is for, one at least. Raises ConfigError if there is none."""
     if command.device is None:
         if not chosen:

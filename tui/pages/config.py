@@ -5,12 +5,12 @@ from functools import cache
 from typing import Any
 
 from edgeflock.shared.settings.config import Config
-from edgeflock.tui.sources.state import State
+from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text import numbers
 from edgeflock.tui.text.lines import Line, beside, columns, fit
 
 
-def config_page(state: State, width: int) -> list[Line]:
+def config_page(state: MonitorState, width: int) -> list[Line]:
     """All of it, in two columns where there is room."""
     number = 2 if width >= 100 else 1
     each = columns(width - 1, number)

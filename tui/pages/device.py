@@ -7,7 +7,7 @@ from edgeflock.tui.pages.events import event_line
 from edgeflock.tui.pages.findings import of_device
 from edgeflock.tui.pages.fleet import COLUMNS, STATES, ink
 from edgeflock.tui.pages.query import Labels
-from edgeflock.tui.sources.state import State
+from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text import numbers
 from edgeflock.tui.text.chart import Axis, Series, around, chart, duration_ceiling, width_beside
 from edgeflock.tui.text.lines import Ink, Line, apart, beside, fit, heading, page
@@ -18,7 +18,7 @@ _FACTS = 30
 
 
 def device_page(
-    state: State, row: DeviceRow, points: Sequence[Point], labels: Labels, width: int, height: int
+    state: MonitorState, row: DeviceRow, points: Sequence[Point], labels: Labels, width: int, height: int
 ) -> list[Line]:
     """Facts on the left, curves on the right, its events below where there is room."""
     sign, state_ink = STATES[row.state]
@@ -40,7 +40,7 @@ def device_page(
     return page(lines, width, height)
 
 
-def _facts(state: State, row: DeviceRow, height: int) -> list[Line]:
+def _facts(state: MonitorState, row: DeviceRow, height: int) -> list[Line]:
     """Every column of the table but those of the title, and what only this page shows."""
     facts: list[tuple[str, str, Ink]] = [
         (column.title, column.text(row, state, {}), ink(column, row))

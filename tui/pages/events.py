@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 
 from edgeflock.shared.protocol.frames import Event
-from edgeflock.tui.sources.state import State
+from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text import numbers
 from edgeflock.tui.text.lines import Ink, Line, crop, fit, notice, page
 
@@ -69,7 +69,7 @@ def in_sight(at: int, back: int, total: int, rows: int) -> int:
 
 
 def events_page(
-    state: State, found: Sequence[Event], query: str, at: int, back: int, width: int, height: int
+    state: MonitorState, found: Sequence[Event], query: str, at: int, back: int, width: int, height: int
 ) -> list[Line]:
     """The log of what was `found`, up to `back` lines before its end, with a line about what is not shown.
 

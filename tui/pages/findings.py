@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from edgeflock.shared.protocol.frames import Finding
-from edgeflock.tui.sources.state import State
+from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text import numbers
 from edgeflock.tui.text.lines import Ink, Line, Span, apart, crop, fit, notice, page, wrapped
 
@@ -14,7 +14,7 @@ SIGNS: dict[str, tuple[str, Ink]] = {
 }
 
 
-def strip(state: State, width: int) -> Line:
+def strip(state: MonitorState, width: int) -> Line:
     """The worst finding, and how many more there are; empty if nothing is wrong."""
     found = state.overview.findings
     if not found:
@@ -29,7 +29,7 @@ def worst(findings: Sequence[Finding], device: str) -> Finding | None:
     return next((finding for finding in findings if finding.device == device), None)
 
 
-def findings_page(state: State, at: int, width: int, height: int) -> list[Line]:
+def findings_page(state: MonitorState, at: int, width: int, height: int) -> list[Line]:
     """All of them, the worst first, each with what to do; `at` is the place of the chosen one, in sight."""
     found, more = state.overview.findings, state.overview.more_findings
     if not found:

@@ -11,7 +11,7 @@ from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.frames import DeviceRow
 from edgeflock.tui.pages import query
 from edgeflock.tui.pages.query import Labels
-from edgeflock.tui.sources.state import State
+from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text import numbers
 from edgeflock.tui.text.lines import Align, Ink
 
@@ -25,7 +25,7 @@ class Column:
     width: int
     value: Callable[[DeviceRow, Labels], Any]
     """What it is sorted by; None sorts last."""
-    text: Callable[[DeviceRow, State, Labels], str]
+    text: Callable[[DeviceRow, MonitorState, Labels], str]
     """(row, the run it is of, labels) -> what stands there."""
     about: str
     align: Align = "right"
@@ -65,7 +65,7 @@ def _of(field: str) -> Callable[[DeviceRow, Labels], Any]:
     return lambda row, _: getattr(row, field)
 
 
-def _shown(field: str, form: Callable[[Any], str]) -> Callable[[DeviceRow, State, Labels], str]:
+def _shown(field: str, form: Callable[[Any], str]) -> Callable[[DeviceRow, MonitorState, Labels], str]:
     return lambda row, state, labels: form(getattr(row, field))
 
 
@@ -181,12 +181,12 @@ COLUMNS: tuple[Column, ...] = (
 BY_KEY = {column.key: column for column in COLUMNS}
 
 
-def contribution(row: DeviceRow, state: State) -> float | None:
+def contribution(row: DeviceRow, state: MonitorState) -> float | None:
     """The part of the updates in the model that are the device's."""
     return row.updates / state.overview.version if state.overview.version else None
 
 
-def select(state: State, view: View, labels: Labels) -> list[DeviceRow]:
+def select(state: MonitorState, view: View, labels: Labels) -> list[DeviceRow]:
     """The devices to show, in order. What is not known comes last in either direction.
 
     Raises ConfigError if the query has an unknown key.

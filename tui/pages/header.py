@@ -4,7 +4,7 @@ import math
 from typing import Literal
 
 from edgeflock.tui.sources.link import Freshness, LinkState
-from edgeflock.tui.sources.state import State
+from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text import numbers
 from edgeflock.tui.text.chart import meter
 from edgeflock.tui.text.lines import Line, apart, crop, width_of
@@ -13,7 +13,7 @@ Page = Literal["overview", "fleet", "events", "config", "findings", "device"]
 PAGES: tuple[Page, ...] = ("overview", "fleet", "events", "config", "findings")
 
 
-def header(state: State | None, link: LinkState, fresh: Freshness, source: str, width: int) -> Line:
+def header(state: MonitorState | None, link: LinkState, fresh: Freshness, source: str, width: int) -> Line:
     """The run, its progress, and the connection."""
     right: Line = [(" ", "text"), *connection(link, fresh)]
     if state is None:
@@ -24,7 +24,7 @@ def header(state: State | None, link: LinkState, fresh: Freshness, source: str, 
     return apart(whole, right, width)
 
 
-def _progress(state: State, room: int, *, known: bool) -> Line:
+def _progress(state: MonitorState, room: int, *, known: bool) -> Line:
     """The model, the run if it is to be `known`, how far it is, and a bar if there is room."""
     overview, target = state.overview, state.run.updates_target
     left, part = progress(state)
@@ -49,7 +49,7 @@ def _progress(state: State, room: int, *, known: bool) -> Line:
     return line
 
 
-def progress(state: State) -> tuple[float | None, float | None]:
+def progress(state: MonitorState) -> tuple[float | None, float | None]:
     """(seconds that are left, the part of the run that is over), by what ends it first: run.updates, or
     run.seconds. None: nobody knows.
     """
@@ -100,7 +100,7 @@ def absent(source: str, link: LinkState) -> list[Line]:
     return [where, [], [("connecting", "dim")]]
 
 
-def menu(state: State | None, page: Page, width: int) -> Line:
+def menu(state: MonitorState | None, page: Page, width: int) -> Line:
     """The pages by their numbers, devices that are up, and the role."""
     counts: dict[Page, int] = {}
     if state is not None:

@@ -2,10 +2,10 @@
 
 from edgeflock.shared.protocol.frames import RETURN, Evaluation, worst_class
 from edgeflock.tui.pages import curves
-from edgeflock.tui.pages.curves import Against, Curve
+from edgeflock.tui.pages.curves import Against, PlotCurve
 from edgeflock.tui.pages.events import event_line
 from edgeflock.tui.pages.parts import parts
-from edgeflock.tui.sources.state import State
+from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text import numbers
 from edgeflock.tui.text.chart import (
     Axis,
@@ -34,7 +34,7 @@ _EVENTS = 6
 """Lines of events below the charts, where there is room."""
 
 
-def overview(state: State, against: Against, width: int, height: int) -> list[Line]:
+def overview(state: MonitorState, against: Against, width: int, height: int) -> list[Line]:
     """Numbers, curves, and where there is room the newest events."""
     lines = [*overview_numbers(state, width), []]
     # On a low screen they have a line each; the curves need the others.
@@ -60,7 +60,7 @@ def overview(state: State, against: Against, width: int, height: int) -> list[Li
     return page(lines, width, height)
 
 
-def overview_numbers(state: State, width: int) -> list[Line]:
+def overview_numbers(state: MonitorState, width: int) -> list[Line]:
     """Two lines, what each number is and the number; two more for what does not fit beside the others."""
     overview, traffic = state.overview, state.traffic
     newest = state.evaluations[-1] if state.evaluations else None
@@ -126,7 +126,7 @@ def _how_good(newest: Evaluation | None) -> Tile:
     return "accuracy", numbers.percent(newest.accuracy, 2) if newest else numbers.NOTHING, "first", 9
 
 
-def _return(curve: Curve, state: State, against: Against, width: int, height: int) -> list[Line]:
+def _return(curve: PlotCurve, state: MonitorState, against: Against, width: int, height: int) -> list[Line]:
     values: Line = [
         (f"last 5 {curves.stayed(curve):.4g}", "first"),
         (f"  best {max(curve.y):.4g}", "dim"),
@@ -138,7 +138,7 @@ def _return(curve: Curve, state: State, against: Against, width: int, height: in
     ]
 
 
-def _accuracy(state: State, against: Against, width: int, height: int) -> list[Line]:
+def _accuracy(state: MonitorState, against: Against, width: int, height: int) -> list[Line]:
     if (reached := curves.returns(state, against)).y:
         return _return(reached, state, against, width, height)
     curve = curves.accuracy(state, against)
@@ -156,7 +156,7 @@ def _accuracy(state: State, against: Against, width: int, height: int) -> list[L
     ]
 
 
-def _loss(state: State, against: Against, width: int, height: int) -> list[Line]:
+def _loss(state: MonitorState, against: Against, width: int, height: int) -> list[Line]:
     test, training = curves.test_loss(state, against), curves.training_loss(state, against)
     if not test.y and not training.y:
         return _empty("Loss", "no update and no evaluation yet", width, height)
@@ -164,11 +164,11 @@ def _loss(state: State, against: Against, width: int, height: int) -> list[Line]
     if training.y:
         legend += [("  " if legend else "", "text"), ("training", "second")]
     y = around(curves.without_outliers([*test.y, *training.y]), numbers.short, zero=True)
-    series: list[tuple[Curve, Ink]] = [(training, "second"), (test, "first")]
+    series: list[tuple[PlotCurve, Ink]] = [(training, "second"), (test, "first")]
     return [heading("Loss", legend, width), *_against(state, against, series, y, width, height - 1)]
 
 
-def _reduction(state: State, against: Against, width: int, height: int) -> list[Line]:
+def _reduction(state: MonitorState, against: Against, width: int, height: int) -> list[Line]:
     up, both = (curves.reduction(state, against, field) for field in ("reduction", "reduction_both_ways"))
     if not up.y:
         return _empty("Against dense", "no update yet", width, height)
@@ -177,11 +177,11 @@ def _reduction(state: State, against: Against, width: int, height: int) -> list[
         (f"  both ways {numbers.reduction(state.traffic.reduction_both_ways)}", "second"),
     ]
     y = around([*up.y, *both.y], numbers.short_times, zero=False)
-    series: list[tuple[Curve, Ink]] = [(up, "first"), (both, "second")]
+    series: list[tuple[PlotCurve, Ink]] = [(up, "first"), (both, "second")]
     return [heading("Against dense", values, width), *_against(state, against, series, y, width, height - 1)]
 
 
-def _traffic(state: State, against: Against, width: int, height: int) -> list[Line]:
+def _traffic(state: MonitorState, against: Against, width: int, height: int) -> list[Line]:
     ingress = curves.recent(state, "ingress_rate", WINDOW)
     egress = curves.recent(state, "egress_rate", WINDOW)
     arrows: Line = [
@@ -196,14 +196,14 @@ def _traffic(state: State, against: Against, width: int, height: int) -> list[Li
     return [heading("Bytes/s", arrows, width), *upper, *lower]
 
 
-def _speed(state: State, against: Against, width: int, height: int) -> list[Line]:
+def _speed(state: MonitorState, against: Against, width: int, height: int) -> list[Line]:
     curve = curves.recent(state, "updates_per_s", WINDOW)
     value: Line = [(numbers.rate(state.overview.updates_per_s), "third")]
     y = around(curve.y, numbers.short, zero=True)
     return [heading("Updates/s", value, width), *_recent([(curve, "third")], y, width, height - 1)]
 
 
-def _staleness(state: State, against: Against, width: int, height: int) -> list[Line]:
+def _staleness(state: MonitorState, against: Against, width: int, height: int) -> list[Line]:
     counts = state.overview.staleness
     total = sum(counts)
     if not total:
@@ -215,7 +215,12 @@ def _staleness(state: State, against: Against, width: int, height: int) -> list[
 
 
 def _against(
-    state: State, against: Against, series: list[tuple[Curve, Ink]], y: Axis, width: int, height: int
+    state: MonitorState,
+    against: Against,
+    series: list[tuple[PlotCurve, Ink]],
+    y: Axis,
+    width: int,
+    height: int,
 ) -> list[Line]:
     last = max((curve.x[-1] for curve, _ in series if curve.x), default=0.0)
     end = duration_ceiling(last) if against == "time" else ceiling(max(last, 1.0))
@@ -223,7 +228,9 @@ def _against(
     return chart([Series(curve.x, curve.y, ink) for curve, ink in series], x, y, width, height)
 
 
-def _recent(series: list[tuple[Curve, Ink]], y: Axis, width: int, height: int, gutter: int = 0) -> list[Line]:
+def _recent(
+    series: list[tuple[PlotCurve, Ink]], y: Axis, width: int, height: int, gutter: int = 0
+) -> list[Line]:
     x = Axis(-WINDOW, 0.0, lambda seconds: "now" if seconds == 0 else f"-{numbers.span(-seconds)}")
     return chart([Series(curve.x, curve.y, ink) for curve, ink in series], x, y, width, height, gutter=gutter)
 

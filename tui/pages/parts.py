@@ -1,7 +1,7 @@
 """What a run consists of beside its server: gateways that hold its devices, shards that have its model."""
 
 from edgeflock.shared.protocol.frames import GatewayRow
-from edgeflock.tui.sources.state import State
+from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text import numbers
 from edgeflock.tui.text.lines import Ink, Line, Span, crop, fit, heading
 
@@ -14,7 +14,7 @@ _NAME = 12
 """Cells of its name at least."""
 
 
-def parts(state: State, width: int, most: int) -> list[Line]:
+def parts(state: MonitorState, width: int, most: int) -> list[Line]:
     """A line for each gateway below a heading, and one for all shards; at most `most`."""
     rows = state.overview.gateways
     shards = [shard_line(state)] if state.overview.shards or state.overview.restored else []
@@ -32,7 +32,7 @@ def parts(state: State, width: int, most: int) -> list[Line]:
     return [crop(line, width) for line in (lines + shards)[: max(0, most)]]
 
 
-def shard_line(state: State) -> Line:
+def shard_line(state: MonitorState) -> Line:
     """All shards together."""
     shards, restored = state.overview.shards, state.overview.restored
     again = f", made again {restored:,} time{'s' * (restored > 1)}" if restored else ""

@@ -11,7 +11,7 @@ from edgeflock.tui.pages.overview import overview_numbers
 from edgeflock.tui.pages.parts import parts
 from edgeflock.tui.pages.table import Window, fleet_page
 from edgeflock.tui.sources.link import Freshness, LinkState
-from edgeflock.tui.sources.state import State
+from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text.lines import Line
 
 _ROWS = ("findings", "gateways", "shards")
@@ -21,7 +21,7 @@ _EVENTS = 5
 """Lines of the newest events."""
 
 
-def block(state: State, source: str, width: int) -> list[Line]:
+def block(state: MonitorState, source: str, width: int) -> list[Line]:
     """The screen's header, numbers, whole table and newest events, below each other.
 
     `source` is what the run is called, `width` in cells.
@@ -41,7 +41,7 @@ def block(state: State, source: str, width: int) -> list[Line]:
     ]
 
 
-def summary(state: State) -> dict[str, Any]:
+def summary(state: MonitorState) -> dict[str, Any]:
     """Everything that a screen shows, of plain JSON types."""
     overview, run = state.overview, state.run
     names = [name.rstrip("_") for name in DeviceRow._fields]

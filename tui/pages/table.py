@@ -9,7 +9,7 @@ from edgeflock.shared.protocol.frames import DeviceRow
 from edgeflock.tui.pages.findings import SIGNS, worst
 from edgeflock.tui.pages.fleet import COLUMNS, STATES, Column, View, fitting, ink
 from edgeflock.tui.pages.query import Labels
-from edgeflock.tui.sources.state import State
+from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text.lines import Ink, Line, apart, fit, notice, page
 from edgeflock.tui.text.numbers import plain
 
@@ -29,7 +29,7 @@ class Window:
 
 
 def fleet_page(
-    state: State,
+    state: MonitorState,
     rows: Sequence[DeviceRow],
     rest: Sequence[Column],
     view: View,
@@ -73,7 +73,7 @@ def fleet_page(
     return page(lines, width, height)
 
 
-def name_width(state: State, width: int) -> int:
+def name_width(state: MonitorState, width: int) -> int:
     """As wide as the longest name, within bounds."""
     wrong = {finding.device for finding in state.overview.findings}
     longest = max(
@@ -110,7 +110,13 @@ def _titles(chosen: list[Column], names: int, view: View, first: int, beyond: in
 
 
 def _row(
-    row: DeviceRow, chosen: list[Column], names: int, state: State, labels: Labels, on_it: bool, width: int
+    row: DeviceRow,
+    chosen: list[Column],
+    names: int,
+    state: MonitorState,
+    labels: Labels,
+    on_it: bool,
+    width: int,
 ) -> Line:
     def of(meaning: Ink) -> Ink:
         return "cursor" if on_it else meaning
@@ -130,7 +136,7 @@ def _row(
 
 
 def _below(
-    state: State,
+    state: MonitorState,
     rows: Sequence[DeviceRow],
     view: View,
     window: Window,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from edgeflock.tui.pages.findings import SIGNS
 from edgeflock.tui.pages.header import connection
 from edgeflock.tui.sources.link import Freshness, LinkState
-from edgeflock.tui.sources.state import State
+from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text.lines import Ink, Line, crop, width_of
 from edgeflock.tui.text.numbers import plain
 
@@ -22,7 +22,7 @@ class Tab(NamedTuple):
     """What of its run needs to be known: that it is over, or that something is wrong."""
 
 
-def tab(name: str, state: State | None, link: LinkState, fresh: Freshness) -> Tab:
+def tab(name: str, state: MonitorState | None, link: LinkState, fresh: Freshness) -> Tab:
     """One server."""
     said: list[str] = []
     if state is not None:

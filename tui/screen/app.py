@@ -21,7 +21,7 @@ from edgeflock.tui.screen.dialogs import Help
 from edgeflock.tui.screen.frugal import Frugal
 from edgeflock.tui.screen.painted import Bar
 from edgeflock.tui.screen.palette import THEMES, Palette
-from edgeflock.tui.screen.run_view import Host
+from edgeflock.tui.screen.run_view import RunView
 from edgeflock.tui.screen.table import FleetPage
 from edgeflock.tui.screen.widgets import ConfigPage, DevicePage, EventsPage, FindingsPage, OverviewPage
 from edgeflock.tui.sources.source import Source
@@ -29,7 +29,7 @@ from edgeflock.tui.text.lines import Line
 
 _OWNERS = (
     ("Everywhere", None),
-    ("This run", Host),
+    ("This run", RunView),
     ("Overview", OverviewPage),
     ("Fleet", FleetPage),
     ("Events", EventsPage),
@@ -70,7 +70,7 @@ class Top(App[None]):
         self.palette = Palette()
         self.palette.take(self.current_theme, plain=self.no_color)
         self.views = [
-            Host(source, self.palette, self.book, self._preferences.columns, id=f"run-{number}")
+            RunView(source, self.palette, self.book, self._preferences.columns, id=f"run-{number}")
             for number, source in enumerate(sources)
         ]
         self.at = 0
@@ -90,7 +90,7 @@ class Top(App[None]):
         self.show_server(0)
 
     @property
-    def view(self) -> Host:
+    def view(self) -> RunView:
         """The run that is shown."""
         return self.views[self.at]
 

@@ -5,7 +5,7 @@ from typing import Any
 from textual.app import App
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.tui.screen.dialogs import Ask
+from edgeflock.tui.screen.dialogs import TextPrompt
 from edgeflock.tui.screen.preferences import LabelBook
 from edgeflock.tui.sources.source import Source
 
@@ -13,7 +13,7 @@ from edgeflock.tui.sources.source import Source
 async def seek(app: App[Any], source: Source) -> None:
     """Go to a place of a replay."""
     where = await app.push_screen_wait(
-        Ask("Go to", "A time since the recording began, such as 12:30, or a part of it, such as 40%.")
+        TextPrompt("Go to", "A time since the recording began, such as 12:30, or a part of it, such as 40%.")
     )
     if where:
         try:
@@ -25,7 +25,7 @@ async def seek(app: App[Any], source: Source) -> None:
 async def label(app: App[Any], book: LabelBook, device: str) -> None:
     """Call a device something."""
     about = f"What {device} is called here. Empty: nothing."
-    name = await app.push_screen_wait(Ask("Label", about, book.labels.get(device, "")))
+    name = await app.push_screen_wait(TextPrompt("Label", about, book.labels.get(device, "")))
     if name is None:
         return
     try:

@@ -51,10 +51,10 @@ class Confirm(ModalScreen[bool]):
         self.dismiss(yes)
 
 
-class Ask(ModalScreen[str | None]):
+class TextPrompt(ModalScreen[str | None]):
     """One line of text; None if it was called off. Confirms by itself: enter does it, esc does not."""
 
-    DEFAULT_CSS: ClassVar[str] = _CSS.format(name="Ask")
+    DEFAULT_CSS: ClassVar[str] = _CSS.format(name="TextPrompt")
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Leave it")]
 
     def __init__(self, title: str, consequence: str, value: str = "", placeholder: str = "") -> None:

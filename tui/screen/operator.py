@@ -8,9 +8,9 @@ from textual.app import App
 from edgeflock.shared.errors import EdgeflockError
 from edgeflock.shared.protocol.frames import DeviceRow
 from edgeflock.tui.pages.commands import Command
-from edgeflock.tui.screen.dialogs import Ask, Confirm
+from edgeflock.tui.screen.dialogs import Confirm, TextPrompt
 from edgeflock.tui.sources.source import Actions
-from edgeflock.tui.sources.state import State
+from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text.numbers import plain
 
 _NAMED = 8
@@ -18,7 +18,7 @@ _NAMED = 8
 
 
 async def order(
-    app: App[Any], actions: Actions, state: State, command: Command, rows: Sequence[DeviceRow]
+    app: App[Any], actions: Actions, state: MonitorState, command: Command, rows: Sequence[DeviceRow]
 ) -> None:
     """Do what was asked for by a key or in words, to the devices if it is for some."""
     match command.verb:
@@ -54,7 +54,7 @@ async def pause(app: App[Any], actions: Actions, rows: Sequence[DeviceRow], beca
         else f"{_names(rows)} train no more until somebody resumes them."
     )
     reason = await app.push_screen_wait(
-        Ask(
+        TextPrompt(
             f"Pause {_called(rows)}?",
             f"{about} Why? Everybody who watches sees it.",
             because,
@@ -65,11 +65,11 @@ async def pause(app: App[Any], actions: Actions, rows: Sequence[DeviceRow], beca
         await _do_each(app, lambda name: actions.pause(name, reason.strip()), rows)
 
 
-async def learning_rate(app: App[Any], actions: Actions, state: State, text: str) -> None:
+async def learning_rate(app: App[Any], actions: Actions, state: MonitorState, text: str) -> None:
     """Asks for it if `text` is empty."""
     present = state.run.config.get("coordination", {}).get("learning_rate", "")
     about = "It holds from the next update on, and is journaled."
-    answer: str | None = text or await app.push_screen_wait(Ask("Learning rate", about, f"{present}"))
+    answer: str | None = text or await app.push_screen_wait(TextPrompt("Learning rate", about, f"{present}"))
     if answer is None:
         return
     try:
@@ -88,10 +88,10 @@ async def checkpoint(app: App[Any], actions: Actions) -> None:
         await _do(app, actions.checkpoint())
 
 
-async def roll_back(app: App[Any], actions: Actions, state: State, text: str) -> None:
+async def roll_back(app: App[Any], actions: Actions, state: MonitorState, text: str) -> None:
     """Asks for the version if `text` is empty, and proposes that of the best evaluation."""
     answer: str | None = text or await app.push_screen_wait(
-        Ask(
+        TextPrompt(
             "Roll back to which version?",
             "The run goes on from the model of that version; nothing made since counts.",
             f"{_good_version(state)}",
@@ -110,7 +110,7 @@ async def roll_back(app: App[Any], actions: Actions, state: State, text: str) ->
         await _do(app, actions.roll_back(version))
 
 
-def _good_version(state: State) -> int:
+def _good_version(state: MonitorState) -> int:
     """The version of the best evaluation."""
     known = [one for one in state.evaluations if one.loss is not None]
     best = max(known, key=lambda one: (one.accuracy or 0.0, -(one.loss or 0.0)), default=None)

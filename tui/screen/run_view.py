@@ -30,16 +30,16 @@ from edgeflock.tui.screen.widgets import (
     PageWidget,
 )
 from edgeflock.tui.sources.source import Source
-from edgeflock.tui.sources.state import State
+from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text.lines import Line
 
 
-class Host(Vertical):
+class RunView(Vertical):
     """The pages of one run."""
 
     DEFAULT_CSS: ClassVar[str] = """
-    Host { height: 1fr; }
-    Host > Input { display: none; border: none; height: 1; padding: 0 1; background: $panel; }
+    RunView { height: 1fr; }
+    RunView > Input { display: none; border: none; height: 1; padding: 0 1; background: $panel; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("1", "page('overview')", "Overview", id="overview", show=False),
@@ -101,7 +101,7 @@ class Host(Vertical):
         self._role = "viewer"
 
     @property
-    def state(self) -> State | None:
+    def state(self) -> MonitorState | None:
         return self.source.state
 
     def compose(self) -> ComposeResult:

@@ -14,7 +14,7 @@ from edgeflock.tui.screen.palette import Palette
 from edgeflock.tui.screen.preferences import LabelBook
 from edgeflock.tui.screen.widgets import PageWidget
 from edgeflock.tui.sources.source import Source
-from edgeflock.tui.sources.state import State
+from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text.lines import Line
 
 
@@ -89,7 +89,7 @@ class FleetPage(PageWidget):
         self._marks = frozenset()
         self.redraw()
 
-    def lines(self, state: State, width: int, height: int) -> list[Line]:
+    def lines(self, state: MonitorState, width: int, height: int) -> list[Line]:
         self._select()
         return fleet_page(
             state,

@@ -20,7 +20,7 @@ from edgeflock.tui.screen.palette import Palette
 from edgeflock.tui.screen.preferences import LabelBook
 from edgeflock.tui.sources import trace
 from edgeflock.tui.sources.source import Source
-from edgeflock.tui.sources.state import State
+from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text.lines import Line, notice, page
 
 
@@ -41,7 +41,7 @@ class PageWidget(Painted, can_focus=True):
         self.source = source
 
     @property
-    def state(self) -> State | None:
+    def state(self) -> MonitorState | None:
         """What the source shows now."""
         return self.source.state
 
@@ -50,7 +50,7 @@ class PageWidget(Painted, can_focus=True):
             return notice(absent(self.source.name, self.source.link), width, height)
         return self.lines(state, width, height)
 
-    def lines(self, state: State, width: int, height: int) -> list[Line]:
+    def lines(self, state: MonitorState, width: int, height: int) -> list[Line]:
         raise NotImplementedError
 
     def open_device(self, name: str | None, what: str) -> None:
@@ -77,7 +77,7 @@ class OverviewPage(PageWidget):
     ]
     against: Against = "time"
 
-    def lines(self, state: State, width: int, height: int) -> list[Line]:
+    def lines(self, state: MonitorState, width: int, height: int) -> list[Line]:
         return overview(state, self.against, width, height)
 
     def action_axis(self) -> None:
@@ -101,7 +101,7 @@ class EventsPage(PageWidget):
     chosen: Event | None = None
     """None: the newest, whichever that is."""
 
-    def lines(self, state: State, width: int, height: int) -> list[Line]:
+    def lines(self, state: MonitorState, width: int, height: int) -> list[Line]:
         found = matching(state.events, self.sought)
         at = place(found, self.chosen)
         self.back = in_sight(at, self.back, len(found), height - 1)
@@ -142,10 +142,10 @@ class FindingsPage(PageWidget):
     chosen: tuple[str, str | None] | None = None
     """Kind and device; None: the worst, whichever that is."""
 
-    def lines(self, state: State, width: int, height: int) -> list[Line]:
+    def lines(self, state: MonitorState, width: int, height: int) -> list[Line]:
         return findings_page(state, self._place(state), width, height)
 
-    def _place(self, state: State) -> int:
+    def _place(self, state: MonitorState) -> int:
         found = [(finding.kind, finding.device) for finding in state.overview.findings]
         if self.chosen in found:
             self.at = found.index(self.chosen)
@@ -180,7 +180,7 @@ class ConfigPage(PageWidget):
     ]
     top = 0
 
-    def lines(self, state: State, width: int, height: int) -> list[Line]:
+    def lines(self, state: MonitorState, width: int, height: int) -> list[Line]:
         lines = config_page(state, width)
         self.top = max(0, min(self.top, len(lines) - height))
         return page(lines[self.top :], width, height)
@@ -233,7 +233,7 @@ class DevicePage(PageWidget):
         if state is not None and row is not None and not self.source.freshness().frozen:
             self.points = trace.extend(self.points, row, state.time)
 
-    def lines(self, state: State, width: int, height: int) -> list[Line]:
+    def lines(self, state: MonitorState, width: int, height: int) -> list[Line]:
         if (row := self.row) is None:
             return notice([[("this device is not in the run at this time", "dim")]], width, height)
         points = [point for point in self.points if point.time <= state.time + 1]

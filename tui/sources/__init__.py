@@ -1,6 +1,6 @@
 """Where the states of a run come from: a live server or a recording.
 
-From outside the monitor: `State`, and `reduce`, which makes it of the feed's frames, one by one, and is pure.
+From outside the monitor: `MonitorState`, and `reduce`, which makes it of the feed's frames and is pure.
 `FeedClient` speaks to a server. A `Source` is a run that can be watched: `Live` follows a server and keeps
 its recent past, `Replay` plays a `Recording`, which a `Recorder` wrote. None of them knows who watches.
 Imports: `edgeflock.shared` and `edgeflock.tui.text`; asyncio and aiohttp are at home here.
@@ -11,7 +11,7 @@ from edgeflock.tui.sources.live import Live
 from edgeflock.tui.sources.recording import Recorder, Recording
 from edgeflock.tui.sources.replay import Replay
 from edgeflock.tui.sources.source import Source
-from edgeflock.tui.sources.state import State, reduce, remembering
+from edgeflock.tui.sources.state import MonitorState, reduce, remembering
 
 __all__ = [
     "FeedClient",
@@ -20,7 +20,7 @@ __all__ = [
     "Recording",
     "Replay",
     "Source",
-    "State",
+    "MonitorState",
     "reduce",
     "remembering",
     "body_of",

@@ -3,7 +3,7 @@
 from collections import deque
 
 from edgeflock.shared.protocol.frames import DeviceRow
-from edgeflock.tui.sources.state import State
+from edgeflock.tui.sources.state import MonitorState
 
 MOST_KEPT = 900
 """States kept for stepping back, and"""
@@ -11,12 +11,12 @@ MOST_ROWS = 100_000
 """the devices' rows that may have changed between them: half a KiB each, so about 50 MiB."""
 
 
-class Kept:
+class StateHistory:
     """The newest states, bounded, and which of them is shown."""
 
     def __init__(self, most: int = MOST_KEPT, most_rows: int = MOST_ROWS) -> None:
         self._most, self._most_rows = most, most_rows
-        self._states: deque[State] = deque()
+        self._states: deque[MonitorState] = deque()
         self._rows = 0
         self._at: int | None = None
         """The one shown while frozen; None: the newest."""
@@ -29,11 +29,11 @@ class Kept:
         return self._at is not None
 
     @property
-    def newest(self) -> State | None:
+    def newest(self) -> MonitorState | None:
         return self._states[-1] if self._states else None
 
     @property
-    def shown(self) -> State | None:
+    def shown(self) -> MonitorState | None:
         return self.newest if self._at is None else self._states[self._at]
 
     @property
@@ -41,7 +41,7 @@ class Kept:
         """Seconds between what is shown and the newest."""
         return self._states[-1].time - self._states[self._at].time if self._at is not None else 0.0
 
-    def add(self, state: State) -> None:
+    def add(self, state: MonitorState) -> None:
         """Keep one more; the oldest go, except the one that is looked at."""
         self._states.append(state)
         self._rows += state.changed

@@ -11,11 +11,11 @@ from edgeflock.shared.protocol.backoff import back_off
 from edgeflock.shared.protocol.frames import DeviceRow, Point, Snapshot
 from edgeflock.tui.sources import trace
 from edgeflock.tui.sources.feed_client import FeedClient
-from edgeflock.tui.sources.kept import Kept
+from edgeflock.tui.sources.kept import StateHistory
 from edgeflock.tui.sources.link import Freshness, LinkState
 from edgeflock.tui.sources.recording import Recorder
 from edgeflock.tui.sources.source import Actions, Notify
-from edgeflock.tui.sources.state import State, reduce, remembering
+from edgeflock.tui.sources.state import MonitorState, reduce, remembering
 
 
 class Live:
@@ -33,13 +33,13 @@ class Live:
         self.name = client.name
         self.link = LinkState("connecting")
         self.actions: Actions | None = client
-        self.kept = Kept()
+        self.kept = StateHistory()
         self._client, self._recorder, self._clock = client, recorder, clock
         self._delays = delays
         self._arrived: float | None = None
 
     @property
-    def state(self) -> State | None:
+    def state(self) -> MonitorState | None:
         return self.kept.shown
 
     def freshness(self) -> Freshness:

@@ -18,7 +18,7 @@ import msgpack
 from edgeflock.shared.errors import ConfigError, Malformed
 from edgeflock.shared.protocol import feed
 from edgeflock.shared.protocol.frames import Frame, Snapshot
-from edgeflock.tui.sources.state import MOST_POINTS, Moment, State, reduce, replaced_trend, snapshot
+from edgeflock.tui.sources.state import MOST_POINTS, Moment, MonitorState, reduce, replaced_trend, snapshot
 
 KEY_EVERY = 60
 _MAGIC = {"edgeflock": "recording", "version": 1}
@@ -42,7 +42,7 @@ class Recorder:
         except OSError as error:
             raise ConfigError(f"--record {path}: cannot be written: {error.strerror}") from error
 
-    def add(self, frame: Frame, octets: bytes, state: State, received: float | None = None) -> None:
+    def add(self, frame: Frame, octets: bytes, state: MonitorState, received: float | None = None) -> None:
         """Write a frame, and the state after it as a Snapshot if it is time for one."""
         when = self._clock() if received is None else received
         self._since_key += 1
@@ -105,7 +105,7 @@ class Recording:
         """A recording in memory; each frame is received at its own time."""
         file = BytesIO()
         recorder = Recorder(file)
-        state: State | None = None
+        state: MonitorState | None = None
         for frame in frames:
             state = reduce(state, frame)
             recorder.add(frame, feed.encode(frame), state, frame.time)
@@ -126,7 +126,7 @@ class Recording:
         except Malformed as error:
             raise ConfigError(f"{self._name}: frame {number}: {error}") from error
 
-    def state(self, number: int, near: tuple[int, State] | None = None) -> State:
+    def state(self, number: int, near: tuple[int, MonitorState] | None = None) -> MonitorState:
         """The state after a frame, from the state after an earlier one if that saves work."""
         key = self._keys[bisect.bisect_right(self._keys, number) - 1]
         if near is not None and key <= near[0] <= number:

@@ -12,7 +12,7 @@ from edgeflock.tui.sources import trace
 from edgeflock.tui.sources.link import Freshness, LinkState
 from edgeflock.tui.sources.recording import Recording
 from edgeflock.tui.sources.source import Notify
-from edgeflock.tui.sources.state import State
+from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text import numbers
 
 TICK = 0.2
@@ -58,7 +58,7 @@ class Replay:
         return self._number
 
     @property
-    def state(self) -> State:
+    def state(self) -> MonitorState:
         return self._state
 
     @property

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from edgeflock.shared.protocol.frames import DeviceRow, Point
 from edgeflock.tui.sources.link import Freshness, LinkState
-from edgeflock.tui.sources.state import State
+from edgeflock.tui.sources.state import MonitorState
 
 Notify = Callable[[], None]
 """Called when there is something new to show."""
@@ -25,7 +25,7 @@ class Source(Protocol):
         """None where nothing can be done: a recording."""
 
     @property
-    def state(self) -> State | None:
+    def state(self) -> MonitorState | None:
         """What to show; None before there is anything."""
 
     def freshness(self) -> Freshness: ...

@@ -49,7 +49,7 @@ class Moment(NamedTuple):
     """None too in recordings that were made before it was kept."""
 
 
-class Traffic(NamedTuple):
+class TrafficCounts(NamedTuple):
     """What moved between devices and server by some moment, beside dense float32."""
 
     ingress: int
@@ -69,7 +69,7 @@ class Traffic(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class MonitorState:
     """A run as of its last frame."""
 
     time: float
@@ -91,15 +91,15 @@ class State:
     """sent to them: without what monitors and operators move."""
 
     @property
-    def traffic(self) -> Traffic:
+    def traffic(self) -> TrafficCounts:
         """Of the devices; as of the last evaluation if nobody knows what each was sent, as in a journal."""
         if not self.device_egress and self.evaluations and self.evaluations[-1].egress:
             newest = self.evaluations[-1]
-            return Traffic(newest.ingress, newest.egress, 4 * self.run.layout_size * newest.version)
-        return Traffic(self.device_ingress, self.device_egress, self.overview.dense_bytes)
+            return TrafficCounts(newest.ingress, newest.egress, 4 * self.run.layout_size * newest.version)
+        return TrafficCounts(self.device_ingress, self.device_egress, self.overview.dense_bytes)
 
 
-def reduce(state: State | None, frame: Frame) -> State:
+def reduce(state: MonitorState | None, frame: Frame) -> MonitorState:
     """The state after a frame. Raises Malformed for a Delta to nothing."""
     if isinstance(frame, Snapshot):
         return _begin(state, frame)
@@ -123,7 +123,7 @@ def reduce(state: State | None, frame: Frame) -> State:
     return replace(after, trend=_thinned((*state.trend, _moment(after))))
 
 
-def snapshot(state: State) -> Snapshot:
+def snapshot(state: MonitorState) -> Snapshot:
     """The frame that begins a feed at `state`."""
     return Snapshot(
         state.time,
@@ -136,12 +136,12 @@ def snapshot(state: State) -> Snapshot:
     )
 
 
-def replaced_trend(state: State, trend: tuple[Moment, ...]) -> State:
+def replaced_trend(state: MonitorState, trend: tuple[Moment, ...]) -> MonitorState:
     """`state` with curves that are known from elsewhere."""
     return replace(state, trend=trend)
 
 
-def remembering(state: State, past: Sequence[Mark]) -> State:
+def remembering(state: MonitorState, past: Sequence[Mark]) -> MonitorState:
     """`state` with curves also of the times in which nobody watched from here, as the server knows."""
     known = sorted(moment.time for moment in state.trend)
     new = [moment for moment in _moments(past) if _away(moment.time, known) > _APART]
@@ -186,7 +186,7 @@ def _away(time: float, known: Sequence[float]) -> float:
     return min((abs(one - time) for one in known[max(0, place - 1) : place + 1]), default=float("inf"))
 
 
-def _begin(before: State | None, frame: Snapshot) -> State:
+def _begin(before: MonitorState | None, frame: Snapshot) -> MonitorState:
     """After a reconnection, what was seen of the same run earlier is kept."""
     trend: tuple[Moment, ...] = ()
     events = frame.events
@@ -197,7 +197,7 @@ def _begin(before: State | None, frame: Snapshot) -> State:
             events = tuple(event for event in before.events if event.time < events[0].time) + events
         else:
             events = before.events
-    begun = State(
+    begun = MonitorState(
         frame.time,
         frame.run,
         frame.role,
@@ -218,7 +218,7 @@ def _sum(rows: Iterable[DeviceRow], field: Literal["ingress", "egress"]) -> int:
     return sum(getattr(row, field) for row in rows)
 
 
-def _moment(state: State) -> Moment:
+def _moment(state: MonitorState) -> Moment:
     overview = state.overview
     return Moment(
         state.time,

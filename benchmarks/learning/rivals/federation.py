@@ -13,7 +13,7 @@ import torch
 from benchmarks.learning.rivals.channel import Channel, Vector
 from edgeflock.client.data import Shuffled
 from edgeflock.devices.emulation.fleet import Prepared, prepare
-from edgeflock.devices.emulation.pace import Pace
+from edgeflock.devices.emulation.pace import DeviceSpeed
 from edgeflock.results.sweep import Job
 from edgeflock.server.weights import first_model
 from edgeflock.shared.data.datasets import joined
@@ -28,7 +28,7 @@ class Client:
     """Computes gradients of its share's batches, and knows how long they take."""
 
     def __init__(
-        self, flat: FlatModule, batches: Shuffled, batch: int, pace: Pace, random: np.random.Generator
+        self, flat: FlatModule, batches: Shuffled, batch: int, pace: DeviceSpeed, random: np.random.Generator
     ) -> None:
         self._flat, self._batches, self._batch = flat, batches, batch
         self._pace, self._random = pace, random
@@ -95,8 +95,8 @@ class Federation:
         theta, _ = first_model(flat, file.model.weights, seed)
         shares = [joined(prepared.shares)] if central else prepared.shares
         kind = next(iter(file.classes.values()))
-        fast = Pace.of(kind, prepared.flops)
-        late = Pace.of(
+        fast = DeviceSpeed.of(kind, prepared.flops)
+        late = DeviceSpeed.of(
             kind.model_copy(update={"step_ms": fast.step * 1e3 * slower, "spread": fast.spread}),
             prepared.flops,
         )

@@ -21,7 +21,7 @@ from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
-from edgeflock.client.data.records import Broken, Chunk, Skipped
+from edgeflock.client.data.records import Broken, Skipped, StreamChunk
 from edgeflock.client.data.uri import Uri
 from edgeflock.shared.data import datasets
 
@@ -41,10 +41,10 @@ Look = tuple[str, int, int]
 """(name, bytes, time of the last change in ns) of a file."""
 
 
-async def watched(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
+async def watched(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
     uri.knows("poll")
     folder, pause = Path(uri.place), uri.seconds("poll", POLL)
-    taken = Taken(folder)
+    taken = FolderProgress(folder)
     before: set[Look] = set()
     missing = False
     while True:
@@ -67,7 +67,7 @@ async def watched(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
                 for first in range(taken.of(one) or 0, len(chunk), PIECE):
                     last = min(first + PIECE, len(chunk))
                     keys = tuple(f"{one[0]}:{one[2]}@{row}" for row in range(first, last))
-                    yield Chunk(chunk.x[first:last], chunk.y[first:last], keys)
+                    yield StreamChunk(chunk.x[first:last], chunk.y[first:last], keys)
                     taken.note(one, last)
                 taken.note(one, None)
         before = set(looks)
@@ -85,7 +85,7 @@ def look(folder: Path) -> list[Look]:
     return [(name, size, changed) for changed, name, size in sorted(found)]
 
 
-def read(path: Path) -> Chunk:
+def read(path: Path) -> StreamChunk:
     """The samples of a file. Raises Broken."""
     try:
         with ZipFile(path) as archive:
@@ -103,10 +103,10 @@ def read(path: Path) -> Chunk:
     if x.ndim == 0 or y.ndim == 0 or len(x) != len(y):
         raise Broken("incomplete", f"{path}: x has the shape {x.shape}, y {y.shape}")
     with np.errstate(over="ignore"):
-        return Chunk(datasets.scaled(x), datasets.targets(y))
+        return StreamChunk(datasets.scaled(x), datasets.targets(y))
 
 
-class Taken:
+class FolderProgress:
     """How much of which files was taken, noted in the folder itself."""
 
     def __init__(self, folder: Path) -> None:

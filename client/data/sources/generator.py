@@ -21,8 +21,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from edgeflock.client.data.reading import OPTIONS, Reader
-from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.data.reading import OPTIONS, MessageReader
+from edgeflock.client.data.records import Skipped, StreamChunk
 from edgeflock.client.data.sources.handover import from_thread
 from edgeflock.client.data.uri import Uri
 from edgeflock.shared.errors import ConfigError
@@ -35,10 +35,10 @@ Message = Mapping[str, Any]
 
 async def generated(
     uri: Uri, tally: Skipped, function: Callable[..., Any] | None = None
-) -> AsyncGenerator[Chunk, None]:
+) -> AsyncGenerator[StreamChunk, None]:
     """With `function` the URI is only what people call it by."""
     own, rest = uri.split(*OPTIONS)
-    reader = Reader(uri, tally)
+    reader = MessageReader(uri, tally)
     function = function or _loaded(uri)
     try:
         inspect.signature(function).bind(**rest.options)

@@ -25,8 +25,8 @@ from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from edgeflock.client.data.reading import OPTIONS, Reader
-from edgeflock.client.data.records import RECORD_BYTES, Chunk, Skipped
+from edgeflock.client.data.reading import OPTIONS, MessageReader
+from edgeflock.client.data.records import RECORD_BYTES, Skipped, StreamChunk
 from edgeflock.client.data.sources.access import PASSWORD, TLS, no_tls, password, tls
 from edgeflock.client.data.uri import Uri
 from edgeflock.shared.extras import install
@@ -54,8 +54,8 @@ STOP_SECONDS = 2.0
 """How long to wait for a Kafka group to be left: while the broker is away that never ends."""
 
 
-async def from_kafka(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
-    reader, settings = Reader(uri, tally), consumer_settings(uri)
+async def from_kafka(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
+    reader, settings = MessageReader(uri, tally), consumer_settings(uri)
     broker = settings["bootstrap_servers"]
     try:
         import aiokafka

@@ -17,8 +17,8 @@ from collections.abc import AsyncGenerator
 from random import Random
 from typing import TYPE_CHECKING
 
-from edgeflock.client.data.reading import OPTIONS, Reader
-from edgeflock.client.data.records import OVERRUN, RECORD_BYTES, Chunk, Skipped
+from edgeflock.client.data.reading import OPTIONS, MessageReader
+from edgeflock.client.data.records import OVERRUN, RECORD_BYTES, Skipped, StreamChunk
 from edgeflock.client.data.sources.access import PASSWORD, TLS, no_tls, password, tls
 from edgeflock.client.data.uri import Uri
 from edgeflock.shared.extras import install
@@ -38,9 +38,9 @@ TOGETHER = 512
 SESSION_SECONDS = 7 * 24 * 3600
 
 
-async def from_mqtt(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
+async def from_mqtt(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
     uri.knows("session", *OPTIONS, *PASSWORD, *TLS)
-    reader, secure = Reader(uri, tally), uri.scheme == "mqtts"
+    reader, secure = MessageReader(uri, tally), uri.scheme == "mqtts"
     broker, secret = uri.broker(8883 if secure else 1883), password(uri)
     if not secure:
         no_tls(uri)

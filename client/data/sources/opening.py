@@ -36,7 +36,7 @@ from functools import partial
 from typing import Any
 
 from edgeflock.client.data.checks import Agreed, Checks, set_aside
-from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.data.records import Skipped, StreamChunk
 from edgeflock.client.data.sources.folder import watched
 from edgeflock.client.data.sources.generator import generated
 from edgeflock.client.data.sources.kafka import from_kafka
@@ -46,17 +46,17 @@ from edgeflock.client.data.sources.synthetic import replayed
 from edgeflock.client.data.sources.text import piped, read_and_followed
 from edgeflock.client.data.uri import Uri
 from edgeflock.shared.data import datasets
-from edgeflock.shared.data.recent import Recent
+from edgeflock.shared.data.recent import LaggedFeatures
 from edgeflock.shared.data.texts import with_codes
 from edgeflock.shared.plugins import Table
 
-Source = Callable[[Uri, Skipped], AsyncGenerator[Chunk, None]]
+Source = Callable[[Uri, Skipped], AsyncGenerator[StreamChunk, None]]
 
 
-async def stored(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
+async def stored(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
     """Everything at once: that is what stored data are."""
     data = datasets.load(str(uri), "train")
-    yield Chunk(data.x, data.y)
+    yield StreamChunk(data.x, data.y)
 
 
 _OURS: dict[str, Source] = {
@@ -97,7 +97,7 @@ def open_source(
     most: float = 0.0,
     agreed: Agreed | None = None,
     function: Callable[..., Any] | None = None,
-) -> AsyncGenerator[Chunk, None]:
+) -> AsyncGenerator[StreamChunk, None]:
     """The samples of the source that the URI `text` names, as they arrive.
 
     `seed` is for what a synthetic one draws, and should be the device's own; `most` and `agreed` are
@@ -115,7 +115,7 @@ def open_source(
         source = partial(generated, function=function)
     common, rest = uri.split("shape", "targets", "classes", "window", "lags", "live", "backlog")
     window, lags = uri.whole("window"), uri.whole("lags")
-    recent = Recent(window, lags, uri.whole("classes")) if window or lags else None
+    recent = LaggedFeatures(window, lags, uri.whole("classes")) if window or lags else None
     shape, targets = _shape(uri, common.get("shape")), common.get("targets")
     # What is agreed is the shape of what comes out of here.
     checks = Checks(shape, uri.whole("classes"), targets, most, None if recent else agreed)
@@ -124,8 +124,8 @@ def open_source(
 
 
 async def _checked(
-    source: AsyncGenerator[Chunk, None], checks: Checks, recent: Recent | None, tally: Skipped
-) -> AsyncGenerator[Chunk, None]:
+    source: AsyncGenerator[StreamChunk, None], checks: Checks, recent: LaggedFeatures | None, tally: Skipped
+) -> AsyncGenerator[StreamChunk, None]:
     async with aclosing(source):
         async for chunk in source:
             good = checks.admit(chunk, tally)
@@ -134,7 +134,7 @@ async def _checked(
                 good = good.where(~texts)
             if len(good):
                 featured = recent.extend(good) if recent else good
-                yield Chunk(featured.x, featured.y, good.keys)
+                yield StreamChunk(featured.x, featured.y, good.keys)
             else:  # a flood of broken samples holds up nobody
                 await asyncio.sleep(0)
 

@@ -25,8 +25,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from edgeflock.client.data.messages import at
-from edgeflock.client.data.reading import OPTIONS, Reader
-from edgeflock.client.data.records import Broken, Chunk, Skipped
+from edgeflock.client.data.reading import OPTIONS, MessageReader
+from edgeflock.client.data.records import Broken, Skipped, StreamChunk
 from edgeflock.client.data.sources.access import PASSWORD, TLS, no_tls, password, tls
 from edgeflock.client.data.uri import Uri
 from edgeflock.shared.protocol.backoff import back_off, permanent
@@ -49,13 +49,13 @@ ANSWER_SECONDS = 30.0
 """The longest wait for a whole answer."""
 
 
-async def polled(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
+async def polled(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
     # Emulated fleets, which know this file too, have no use for a network.
     import aiohttp
     from yarl import URL
 
     own, rest = uri.split("poll", "items", *OPTIONS, *PASSWORD, *TLS)
-    reader, pause = Reader(uri, tally), uri.seconds("poll", POLL)
+    reader, pause = MessageReader(uri, tally), uri.seconds("poll", POLL)
     context = _tls(uri)
     try:
         url = URL(f"{uri.scheme}:{uri.place}")

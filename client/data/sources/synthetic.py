@@ -19,10 +19,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.data.records import Skipped, StreamChunk
 from edgeflock.client.data.uri import Uri
 from edgeflock.shared.data import datasets
-from edgeflock.shared.data.curves import Curve, curve
+from edgeflock.shared.data.curves import RateCurve, curve
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.data.fitting import describe, read_as, targets_of
 from edgeflock.shared.data.texts import ABSENT, coded
@@ -35,7 +35,7 @@ LARGEST = 4096
 """Samples of a chunk, at most: whoever was held up catches up in pieces."""
 
 
-async def replayed(uri: Uri, tally: Skipped, seed: Sequence[int] = (0,)) -> AsyncGenerator[Chunk, None]:
+async def replayed(uri: Uri, tally: Skipped, seed: Sequence[int] = (0,)) -> AsyncGenerator[StreamChunk, None]:
     """By the event loop's clock, so that a virtual one will do. `seed` counts if the URI has none."""
     own, rest = uri.split("rate", "seed", "order", "once")
     bare = Uri.parse(rest.place)
@@ -75,7 +75,7 @@ def _in_its_own_units(uri: str) -> Dataset:
     return Dataset(x, targets_of(raw, described), described=described)
 
 
-async def replay(data: Dataset, rate: Curve, passes: "Passes") -> AsyncGenerator[Chunk, None]:
+async def replay(data: Dataset, rate: RateCurve, passes: "Passes") -> AsyncGenerator[StreamChunk, None]:
     """The samples of `data` as `passes` orders them, at this rate, by the event loop's clock."""
     clock = asyncio.get_running_loop().time
     begin, sent = clock(), 0
@@ -85,12 +85,12 @@ async def replay(data: Dataset, rate: Curve, passes: "Passes") -> AsyncGenerator
             chosen = passes.take(due)
             if not len(chosen):
                 return
-            yield Chunk(data.x[chosen], data.y[chosen])
+            yield StreamChunk(data.x[chosen], data.y[chosen])
             sent += len(chosen)
         await asyncio.sleep(_pause(rate, sent, clock() - begin))
 
 
-def _pause(rate: Curve, sent: int, second: float) -> float:
+def _pause(rate: RateCurve, sent: int, second: float) -> float:
     """Until the next sample is there, or several; an hour if none is to come."""
     until = rate.when(sent + 1) - second
     return min(max(until, TICK), 3600.0) if until > 0 else 0.0

@@ -15,8 +15,8 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import BinaryIO
 
-from edgeflock.client.data.lines import Lines
-from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.data.lines import LineReader
+from edgeflock.client.data.records import Skipped, StreamChunk
 from edgeflock.client.data.sources.handover import from_thread
 from edgeflock.client.data.table import TEXT_OPTIONS, Text
 from edgeflock.client.data.uri import Uri
@@ -32,11 +32,11 @@ LOOK_SECONDS = 0.2
 """Between two looks at a file that is followed."""
 
 
-async def piped(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
+async def piped(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
     uri.knows(*TEXT_OPTIONS)
     if uri.place:
         raise uri.wrong("stdin takes no path; of a file: csv:PATH")
-    text, lines = Text(uri, tally), Lines(tally)
+    text, lines = Text(uri, tally), LineReader(tally)
     # A file as stdin cannot be waited for by the event loop; a thread can read whatever it is.
     async with aclosing(from_thread(_blocks(0), WAITING)) as several:
         async for blocks in several:
@@ -53,7 +53,7 @@ def _blocks(file: int) -> Generator[bytes, None, None]:
         yield block
 
 
-async def read_and_followed(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
+async def read_and_followed(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
     uri.knows("follow", *TEXT_OPTIONS)
     path, following = Path(uri.place), "follow" in uri.options
     while True:
@@ -65,7 +65,7 @@ async def read_and_followed(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, N
             continue
         with file:
             # A file that begins anew names its columns anew.
-            text, lines = Text(uri, tally), Lines(tally)
+            text, lines = Text(uri, tally), LineReader(tally)
             name = f"{path.name}:{os.fstat(file.fileno()).st_ino}"
             while True:
                 while block := file.read(BLOCK):

@@ -10,7 +10,7 @@ running.py is a run, members.py who takes part in it, watching.py what is found 
 and deals out the data. Brings torch.
 """
 
-from edgeflock.devices.emulation.fleet.preparing import Given, Prepared, prepare
+from edgeflock.devices.emulation.fleet.preparing import FleetObjects, Prepared, prepare
 from edgeflock.devices.emulation.fleet.running import FleetResult, run_fleet
 
-__all__ = ["FleetResult", "Given", "Prepared", "prepare", "run_fleet"]
+__all__ = ["FleetResult", "FleetObjects", "Prepared", "prepare", "run_fleet"]

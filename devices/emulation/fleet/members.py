@@ -15,7 +15,7 @@ from edgeflock.devices.emulation.device import EmulatedDevice
 from edgeflock.devices.emulation.fleet.preparing import Prepared
 from edgeflock.devices.emulation.interrupted import Interrupted
 from edgeflock.devices.emulation.link import ClassTotals
-from edgeflock.devices.emulation.pace import Pace
+from edgeflock.devices.emulation.pace import DeviceSpeed
 from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.devices.emulation.streams import EmulatedStream
 from edgeflock.shared.data.curves import Later, curve, steady
@@ -49,7 +49,7 @@ def members(
     names = np.random.default_rng([seed, 0]).permutation(
         np.repeat(list(totals), [total.devices for total in totals.values()])
     )
-    paces = {name: Pace.of(kind, prepared.flops) for name, kind in kinds.items()}
+    paces = {name: DeviceSpeed.of(kind, prepared.flops) for name, kind in kinds.items()}
     for place, kind in enumerate(names):
         data = prepared.acts_in.get(kind) or prepared.shares[place]
         name = f"{kind}-{place}"

@@ -53,7 +53,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class FleetObjects:
     """What a program has at hand in the place of what a fleet file names."""
 
     train: Dataset | None = None
@@ -63,7 +63,7 @@ class Given:
     """Beside those that model.metrics names."""
 
 
-def prepare(file: FleetFile, given: Given = Given()) -> Prepared:
+def prepare(file: FleetFile, given: FleetObjects = FleetObjects()) -> Prepared:
     """Load what `file` names, if it is not `given`. Raises ConfigError if the data cannot be dealt out or do
     not fit the model.
     """
@@ -112,7 +112,7 @@ def prepare(file: FleetFile, given: Given = Given()) -> Prepared:
     return Prepared(file, shares, test, flops, given.make, given.metrics, targets)
 
 
-def _acting(file: FleetFile, given: Given) -> Prepared:
+def _acting(file: FleetFile, given: FleetObjects) -> Prepared:
     """Of devices that act. Raises ConfigError."""
     fleet = file.fleet
     data = [fleet.data, file.model.data, *(kind.data for kind in file.classes.values() if kind.data)]

@@ -6,10 +6,10 @@ from edgeflock.server.coordination import Push
 from edgeflock.server.descent import Step
 from edgeflock.server.findings import (
     EVERY,
-    Agreement,
-    Blamed,
-    Course,
+    AgreementTracker,
     Diagnosis,
+    Divergence,
+    EvaluationHistory,
     Picture,
     Targets,
     changes,
@@ -28,9 +28,9 @@ class Watch:
         names of the classes.
         """
         self._labels = labels
-        self._agreement = Agreement(parameters)
+        self._agreement = AgreementTracker(parameters)
         self._portraits, self._targets = Portraits(self._agreement.of), targets
-        self._course, self._diagnosis = Course(), Diagnosis()
+        self._course, self._diagnosis = EvaluationHistory(), Diagnosis()
         self._looked = 0.0
         """When, in virtual seconds."""
 
@@ -53,7 +53,7 @@ class Watch:
             now,
             version,
             "diverged" if diverged else "training",
-            Blamed("the loss is no number", None) if diverged else None,
+            Divergence("the loss is no number", None) if diverged else None,
             self._course,
             devices=tuple(self._portraits.of(device, now, now) for device in devices),
             targets=self._targets,

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared.codecs.values import Coding
+from edgeflock.shared.codecs.values import ValueCoding
 
 Values = NDArray[np.float32]
 Counts = NDArray[np.int64]
@@ -18,4 +18,4 @@ def decode(octets: bytes, counts: Counts) -> Values:
     return decoded
 
 
-BF16 = Coding(64, encode, decode, lambda k, t: 2 * k)
+BF16 = ValueCoding(64, encode, decode, lambda k, t: 2 * k)

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.descent import How
-from edgeflock.server.descent.optimizer import Kind, Optimizer
+from edgeflock.server.descent.optimizer import Optimizer, OptimizerKind
 
 Vector = NDArray[np.float32]
 
@@ -23,7 +23,7 @@ def step(
     memory[there, 0] = beta2 * mean + (1 - beta2) * new
 
 
-LION = Kind("mean", 1, step, reach=lambda of, gradient: 1.0)
+LION = OptimizerKind("mean", 1, step, reach=lambda of, gradient: 1.0)
 
 
 def inverse(how: How, at: float) -> float:

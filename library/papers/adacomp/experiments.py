@@ -38,7 +38,7 @@ AVERAGED = Method("ASGD, averaged model", {**ASGD.settings, "coordination.averag
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class AdacompScale:
     """How much of it is run."""
 
     updates: int
@@ -50,11 +50,11 @@ class Scale:
     """Whether to run dense ASGD with the record's averaging too."""
 
 
-FULL = Scale(250_000, 250_000, (0, 1, 2), 1000, averaged=True)
-QUICK = Scale(20_000, 5_000, (0,), 2500, averaged=False)
+FULL = AdacompScale(250_000, 250_000, (0, 1, 2), 1000, averaged=True)
+QUICK = AdacompScale(20_000, 5_000, (0,), 2500, averaged=False)
 
 
-def grid(data: str, scale: Scale) -> Iterator[Experiment]:
+def grid(data: str, scale: AdacompScale) -> Iterator[Experiment]:
     """Each method at each learning rate, for as long as in Figure 3: which leads changes on the way."""
     for method in FIGURE_3:
         for rate in RATES:
@@ -63,14 +63,14 @@ def grid(data: str, scale: Scale) -> Iterator[Experiment]:
             yield Experiment("grid", tried.name, tried, file)
 
 
-def figure_3(data: str, scale: Scale, methods: tuple[Method, ...]) -> Iterator[Experiment]:
+def figure_3(data: str, scale: AdacompScale, methods: tuple[Method, ...]) -> Iterator[Experiment]:
     """Accuracy against updates and against ingress traffic."""
     for method in methods:
         file = _fleet(method, data, scale.updates, scale.evaluate_every)
         yield Experiment("figure 3", method.name, method, file)
 
 
-def table_2(data: str, samples: int, scale: Scale, method: Method) -> Iterator[Experiment]:
+def table_2(data: str, samples: int, scale: AdacompScale, method: Method) -> Iterator[Experiment]:
     """Half the workers crash; the whole training set, a fifth of it, and a tenth with half the workers.
 
     The paper's p = 0.004 per push would end all of its 200 workers after 50,000 of its 250,000 updates. That
@@ -90,7 +90,7 @@ def table_2(data: str, samples: int, scale: Scale, method: Method) -> Iterator[E
         yield Experiment("table 2", name, method, file)
 
 
-def figure_4(data: str, samples: int, scale: Scale, method: Method) -> Iterator[Experiment]:
+def figure_4(data: str, samples: int, scale: AdacompScale, method: Method) -> Iterator[Experiment]:
     """One class of workers, and three whose rates are 100 : 10 : 1 (30, 40 and 30%).
 
     The paper says c = 0.001, but its accuracy with one class is that of c = 0.01 in Figure 3; so that it is.
@@ -110,7 +110,7 @@ def figure_4(data: str, samples: int, scale: Scale, method: Method) -> Iterator[
             yield Experiment("figure 4", f"{samples // share:,} images, {name}", method, file)
 
 
-def record(data: str, scale: Scale) -> Iterator[Experiment]:
+def record(data: str, scale: AdacompScale) -> Iterator[Experiment]:
     """The fewest bytes that we know of; and what its averaging alone does for dense updates."""
     updates = min(scale.updates, 40_000)
     for method in (RECORD, AVERAGED) if scale.averaged else (RECORD,):

@@ -16,8 +16,8 @@ from edgeflock.papers.easgd.settings import (
     STAGGERED,
     SYNC,
     TASKS,
-    Scale,
-    Task,
+    EasgdScale,
+    EasgdTask,
 )
 from edgeflock.papers.reproduce import AS_PUBLISHED, Experiment, Method
 from edgeflock.server.choices import CHOICES
@@ -28,7 +28,7 @@ Data = dict[str, str]
 """task -> URI."""
 
 
-def throughput(data: Data, scale: Scale) -> Iterator[Experiment]:
+def throughput(data: Data, scale: EasgdScale) -> Iterator[Experiment]:
     """Figure 2, on more links than the paper's."""
     for task in TASKS:
         for link in LINKS:
@@ -38,7 +38,7 @@ def throughput(data: Data, scale: Scale) -> Iterator[Experiment]:
                 yield Experiment(f"throughput, {task.name}, {link}", method.name, method, file)
 
 
-def accuracy(data: Data, scale: Scale) -> Iterator[Experiment]:
+def accuracy(data: Data, scale: EasgdScale) -> Iterator[Experiment]:
     """Figure 3."""
     for task in TASKS:
         for method in METHODS:
@@ -46,7 +46,7 @@ def accuracy(data: Data, scale: Scale) -> Iterator[Experiment]:
             yield Experiment(f"accuracy, {task.name}", method.name, method, file)
 
 
-def updates_of(task: Task, method: Method, steps: int) -> int:
+def updates_of(task: EasgdTask, method: Method, steps: int) -> int:
     """How many updates the fleet makes while each node takes so many steps."""
     if method in (SYNC, SIGCOMP):
         return NODES * steps
@@ -58,7 +58,7 @@ def _chunks(module: str) -> int:
     return len(chunks(FlatModule(module, "cross_entropy").layout, CHUNK))
 
 
-def _fleet(task: Task, method: Method, link: str, steps: int, evaluations: int, data: Data) -> FleetFile:
+def _fleet(task: EasgdTask, method: Method, link: str, steps: int, evaluations: int, data: Data) -> FleetFile:
     updates = updates_of(task, method, steps)
     sections: dict[str, dict[str, object]] = {
         "run": {

@@ -16,7 +16,7 @@ from edgeflock.papers.easgd.settings import (
     STAGGERED,
     SYNC,
     TASKS,
-    Scale,
+    EasgdScale,
 )
 from edgeflock.papers.reproduce import Results
 from edgeflock.results.bars import Bars, draw_bars
@@ -24,7 +24,7 @@ from edgeflock.results.curves import Panel, draw
 from edgeflock.shared.numbers import percent, size
 
 
-def report(results: Results, summary: dict[str, Any], scale: Scale, out: Path) -> str:
+def report(results: Results, summary: dict[str, Any], scale: EasgdScale, out: Path) -> str:
     """easgd.md. Writes the figures into `out`."""
     caption = f"{summary['command']}, {summary['date']}; virtual time; {summary['machine']}"
     panels = [

@@ -19,7 +19,7 @@ LINKS = {"1 Gbps": 1000.0, "100 Mbps": 100.0, "10 Mbps": 10.0}
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class EasgdTask:
     """What is trained."""
 
     name: str
@@ -36,9 +36,9 @@ class Task:
 
 
 TASKS = (
-    Task("MLP", "edgeflock.client.zoo:SvhnMLP", 0.02, 15.0, 0.02, 1.0, 1.0),
-    Task("CNN", "edgeflock.client.zoo:SvhnCNN", 0.05, 5.0, -0.005, 1.0, 1.0),
-    Task("LSTM", "edgeflock.client.zoo:WordTagger", 1.0, 30.0, 0.08, 4.0, 0.0),
+    EasgdTask("MLP", "edgeflock.client.zoo:SvhnMLP", 0.02, 15.0, 0.02, 1.0, 1.0),
+    EasgdTask("CNN", "edgeflock.client.zoo:SvhnCNN", 0.05, 5.0, -0.005, 1.0, 1.0),
+    EasgdTask("LSTM", "edgeflock.client.zoo:WordTagger", 1.0, 30.0, 0.08, 4.0, 0.0),
 )
 
 _DENSE = {"compression.select": 1.0, "compression.values": "f32"}
@@ -71,7 +71,7 @@ METHODS = (SYNC, EASGD, STAGGERED, SIGCOMP)
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class EasgdScale:
     """How much of it is run. Steps are of each node."""
 
     steps: dict[str, int]
@@ -89,5 +89,5 @@ class Scale:
     """Of the accuracy of EASGD, staggered and not; of everything else the first of them."""
 
 
-FULL = Scale({"MLP": 10_000, "CNN": 20_000, "LSTM": 5_000}, 50, 10, 20, 0, False, (0, 1, 2))
-QUICK = Scale({"MLP": 400, "CNN": 1200, "LSTM": 160}, 5, 2, 10, 5000, True, (0,))
+FULL = EasgdScale({"MLP": 10_000, "CNN": 20_000, "LSTM": 5_000}, 50, 10, 20, 0, False, (0, 1, 2))
+QUICK = EasgdScale({"MLP": 400, "CNN": 1200, "LSTM": 160}, 5, 2, 10, 5000, True, (0,))

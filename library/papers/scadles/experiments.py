@@ -34,15 +34,15 @@ from edgeflock.papers.scadles.settings import (
     SLOWER,
     TASKS,
     Rates,
-    Scale,
-    Task,
+    ScadlesScale,
+    ScadlesTask,
 )
 
 Kinds = dict[str, dict[str, object]]
 """Classes of devices: name -> settings."""
 
 
-def rounds_of(task: Task, distribution: str, method: Method, scale: Scale) -> int:
+def rounds_of(task: ScadlesTask, distribution: str, method: Method, scale: ScadlesScale) -> int:
     """Rounds enough for the same accuracy: more of small batches, and on CIFAR-10 fewer of large ones."""
     factor = 1.0
     if method.name != DDL.name:
@@ -52,7 +52,7 @@ def rounds_of(task: Task, distribution: str, method: Method, scale: Scale) -> in
     return round(scale.rounds[task.name] * factor)
 
 
-def speed_up(folder: str, scale: Scale, rates: Rates) -> Iterator[Experiment]:
+def speed_up(folder: str, scale: ScadlesScale, rates: Rates) -> Iterator[Experiment]:
     """Table VI and Figure 7: time to the same accuracy."""
     for task in TASKS:
         for distribution in DISTRIBUTIONS:
@@ -60,7 +60,7 @@ def speed_up(folder: str, scale: Scale, rates: Rates) -> Iterator[Experiment]:
                 yield _run(f"speed-up, {task.name}", task, distribution, method, folder, scale, rates)
 
 
-def grid(folder: str, scale: Scale) -> Iterator[Experiment]:
+def grid(folder: str, scale: ScadlesScale) -> Iterator[Experiment]:
     """Each method at each learning rate, for as long as in the part it is for.
 
     A round of conventional training is the same 1,024 samples whatever the streams are: one distribution will
@@ -79,7 +79,7 @@ def grid(folder: str, scale: Scale) -> Iterator[Experiment]:
                     yield _run(f"grid, {task.name}", task, distribution, tried, folder, scale, {})
 
 
-def growing(folder: str, scale: Scale, rates: Rates) -> Iterator[Experiment]:
+def growing(folder: str, scale: ScadlesScale, rates: Rates) -> Iterator[Experiment]:
     """Iterations that take longer with more samples: a tenth or half of an iteration on 64 is theirs.
 
     Conventional training takes as long as before.
@@ -92,7 +92,7 @@ def growing(folder: str, scale: Scale, rates: Rates) -> Iterator[Experiment]:
             yield replace(made, name=f"{distribution} {part:g}")
 
 
-def changing(folder: str, scale: Scale, rates: Rates) -> Iterator[Experiment]:
+def changing(folder: str, scale: ScadlesScale, rates: Rates) -> Iterator[Experiment]:
     """Streams that change, in rounds and without: what constant rates hide."""
     for curve in CHANGING:
         for method in (SCADLES, QUORUM, ASYNC):
@@ -104,7 +104,7 @@ def changing(folder: str, scale: Scale, rates: Rates) -> Iterator[Experiment]:
             yield Experiment("changing", f"{curve} {method.name}", method, file)
 
 
-def buffers(scale: Scale) -> Iterator[Experiment]:
+def buffers(scale: ScadlesScale) -> Iterator[Experiment]:
     """Table IV: what waits under persistence after as many iterations; under truncation, which forgets, in a
     tenth of them.
 
@@ -122,7 +122,7 @@ def buffers(scale: Scale) -> Iterator[Experiment]:
                 yield Experiment("buffers", f"{distribution} {task.paper} {policy}", SCADLES, file)
 
 
-def iterations_implied(distribution: str, task: Task) -> int:
+def iterations_implied(distribution: str, task: ScadlesTask) -> int:
     """T after which, by equation (2) at b = S, as many samples wait on all devices as Table IV says:
 
     sum_i Q_i = (t - 1) T sum_i S_i + sum_i S_i
@@ -132,7 +132,7 @@ def iterations_implied(distribution: str, task: Task) -> int:
     return round((persisted / arriving - 1) / (task.step_ms / 1000 - 1))
 
 
-def compression(folder: str, scale: Scale, rates: Rates) -> Iterator[Experiment]:
+def compression(folder: str, scale: ScadlesScale, rates: Rates) -> Iterator[Experiment]:
     """Table V, with streams of S1'."""
     for task in TASKS:
         part = f"compression, {task.name}"
@@ -144,7 +144,7 @@ def compression(folder: str, scale: Scale, rates: Rates) -> Iterator[Experiment]
                 yield replace(made, name=f"CR {ratio:g}, delta {delta:g}")
 
 
-def non_iid(folder: str, scale: Scale, rates: Rates) -> Iterator[Experiment]:
+def non_iid(folder: str, scale: ScadlesScale, rates: Rates) -> Iterator[Experiment]:
     """Figure 9: ten devices with one label each, with injection and without, against IID data.
 
     The learning rate is scaled by what streams in, 10 x 64 samples in the mean, and not by the copies that
@@ -171,7 +171,7 @@ def non_iid(folder: str, scale: Scale, rates: Rates) -> Iterator[Experiment]:
             yield Experiment(f"non-IID, {task.name}", name, method, file)
 
 
-def injection_traffic(scale: Scale) -> Iterator[Experiment]:
+def injection_traffic(scale: ScadlesScale) -> Iterator[Experiment]:
     """Figure 10: samples shared per round. What is trained does not matter, and is small."""
     for distribution, rate in DISTRIBUTIONS.items():
         for alpha, beta in INJECTED:
@@ -184,7 +184,7 @@ def injection_traffic(scale: Scale) -> Iterator[Experiment]:
             yield Experiment("injected", f"{distribution} ({alpha:g}, {beta:g})", method, file)
 
 
-def asynchronous(folder: str, scale: Scale, rates: Rates) -> Iterator[Experiment]:
+def asynchronous(folder: str, scale: ScadlesScale, rates: Rates) -> Iterator[Experiment]:
     """For as long as the synchronous runs of the speed-up take; then with a quarter of the devices slower."""
     part, task = f"asynchronous, {MNIST.name}", MNIST
     for distribution in DISTRIBUTIONS:
@@ -199,11 +199,11 @@ def asynchronous(folder: str, scale: Scale, rates: Rates) -> Iterator[Experiment
 
 def _run(
     part: str,
-    task: Task,
+    task: ScadlesTask,
     distribution: str,
     method: Method,
     folder: str,
-    scale: Scale,
+    scale: ScadlesScale,
     rates: Rates,
     kinds: Kinds | None = None,
     seconds: float = 0.0,
@@ -224,7 +224,7 @@ def _run(
     return Experiment(part, f"{distribution} {method.name}", method, file)
 
 
-def _rate(method: Method, task: Task, distribution: str, rates: Rates) -> float:
+def _rate(method: Method, task: ScadlesTask, distribution: str, rates: Rates) -> float:
     """That of the grid which stands for this method and these streams; else the method's own."""
     gridded = "S1'" if method.name == DDL.name else distribution.replace("S2'", "S2")
     names = [method.name] + [SCADLES.name] * (method.name in (ADAPTIVE.name, QUORUM.name))

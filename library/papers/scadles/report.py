@@ -11,12 +11,12 @@ from edgeflock.papers.scadles.settings import (
     MNIST,
     SLOWER,
     TASKS,
-    Task,
+    ScadlesTask,
 )
 from edgeflock.papers.scadles.speed_up import best_last_five, image, level_of, speed_up
 from edgeflock.results.curves import Panel, draw
 from edgeflock.results.outcomes import Setting
-from edgeflock.results.traffic import CELLS, Traffic
+from edgeflock.results.traffic import CELLS, RunTraffic
 from edgeflock.shared.numbers import percent, ratio, size, whole
 
 TABLE_5 = {
@@ -92,7 +92,7 @@ def _figures(results: Results, summary: dict[str, Any], out: Path) -> list[str]:
     return [name for name, panels in drawn.items() if panels]
 
 
-def _floor(task: Task) -> float | None:
+def _floor(task: ScadlesTask) -> float | None:
     """Where all that matters lies near the top, the rest is left out."""
     return 0.7 if task.targets[-1] > 0.9 else None
 
@@ -202,7 +202,7 @@ def _compression(summary: dict[str, Any]) -> list[str]:
             cnc, accuracy, floats = TABLE_5[task][name]
             lines.append(
                 f"| {name} | {one['cnc']:.2f} | {cnc:g} | {one['floats']:.2e} | {floats} "
-                f"| {' | '.join(Traffic(one['ingress'], one['egress'], one['dense']).cells())} "
+                f"| {' | '.join(RunTraffic(one['ingress'], one['egress'], one['dense']).cells())} "
                 f"| {_learnt(one)} | {accuracy} |"
             )
         lines.append("")

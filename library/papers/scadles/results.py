@@ -19,7 +19,7 @@ from edgeflock.papers.scadles.settings import (
     MNIST,
     SCADLES,
     TASKS,
-    Task,
+    ScadlesTask,
 )
 from edgeflock.results.outcomes import Setting, value_of
 
@@ -31,7 +31,7 @@ Found = dict[str, dict[str, Measured]]
 """part -> name -> what was measured."""
 
 
-def common_target(found: Found, task: Task) -> float | None:
+def common_target(found: Found, task: ScadlesTask) -> float | None:
     """The highest target that conventional training and dense ScaDLES reach on all streams that were run."""
     runs = [
         one.setting
@@ -76,7 +76,7 @@ def summarise(results: Results, command: str) -> dict[str, Any]:
     }
 
 
-def _speed_up(found: Found, task: Task) -> dict[str, Any]:
+def _speed_up(found: Found, task: ScadlesTask) -> dict[str, Any]:
     target = common_target(found, task)
     runs = found[f"speed-up, {task.name}"]
     made: dict[str, Any] = {}
@@ -91,7 +91,7 @@ def _speed_up(found: Found, task: Task) -> dict[str, Any]:
     return made
 
 
-def _compared(methods: dict[str, Measured], target: float | None, task: Task) -> dict[str, Any]:
+def _compared(methods: dict[str, Measured], target: float | None, task: ScadlesTask) -> dict[str, Any]:
     """Methods on the same streams: virtual seconds, rounds and bytes to the target; speed-ups to any."""
     seeds = next(iter(methods.values())).setting.outcomes
 

@@ -26,7 +26,7 @@ rate."""
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class ScadlesTask:
     """What is trained."""
 
     name: str
@@ -40,7 +40,7 @@ class Task:
     """Accuracies up to which virtual time is compared."""
 
 
-CIFAR = Task(
+CIFAR = ScadlesTask(
     "CIFAR-10",
     "ResNet152",
     "edgeflock.client.zoo:SvhnBN",
@@ -48,7 +48,7 @@ CIFAR = Task(
     1200,
     (0.2, 0.25, 0.3, 0.35, 0.38, 0.4, 0.42, 0.45),
 )
-MNIST = Task(
+MNIST = ScadlesTask(
     "MNIST",
     "VGG19",
     "edgeflock.client.zoo:PaperMLP",
@@ -140,7 +140,7 @@ BUFFERED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class ScadlesScale:
     """How much of it is run."""
 
     rounds: dict[str, int]
@@ -156,5 +156,5 @@ class Scale:
     seeds: tuple[int, ...]
 
 
-FULL = Scale({"CIFAR-10": 100, "MNIST": 250}, 100, 240, 1.0, {"CIFAR-10": 10, "MNIST": 40}, (0,))
-QUICK = Scale({"CIFAR-10": 20, "MNIST": 50}, 15, 60, 0.02, {"CIFAR-10": 4, "MNIST": 15}, (0,))
+FULL = ScadlesScale({"CIFAR-10": 100, "MNIST": 250}, 100, 240, 1.0, {"CIFAR-10": 10, "MNIST": 40}, (0,))
+QUICK = ScadlesScale({"CIFAR-10": 20, "MNIST": 50}, 15, 60, 0.02, {"CIFAR-10": 4, "MNIST": 15}, (0,))

@@ -3,7 +3,7 @@
 from typing import Any
 
 from edgeflock.papers.scadles.settings import ADAPTIVE, DDL, LOCAL, LOCAL_STEPS, SCADLES
-from edgeflock.results.traffic import CELLS, Traffic
+from edgeflock.results.traffic import CELLS, RunTraffic
 from edgeflock.shared.numbers import percent, ratio, whole
 
 SPEED_UPS = {
@@ -63,7 +63,7 @@ def _traffic(target: float | None, streams: dict[str, Any]) -> list[str]:
         for method, ingress in one["ingress"].items():
             cells = ["-"] * 3
             if ingress is not None:
-                cells = Traffic(ingress, one["egress"][method], one["dense"][method]).cells()
+                cells = RunTraffic(ingress, one["egress"][method], one["dense"][method]).cells()
             lines.append(f"| {name} | {method} | {' | '.join(cells)} |")
     return lines
 

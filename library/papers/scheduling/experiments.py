@@ -29,7 +29,7 @@ LOADS = (3, 5, 10)
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class SchedulingScale:
     """How much of it is done."""
 
     draws: int
@@ -40,8 +40,8 @@ class Scale:
     """Played for each draw and order."""
 
 
-FULL = Scale(draws=40, samples=40_000, rounds=200)
-QUICK = Scale(draws=8, samples=10_000, rounds=40)
+FULL = SchedulingScale(draws=40, samples=40_000, rounds=200)
+QUICK = SchedulingScale(draws=8, samples=10_000, rounds=40)
 
 Averages = dict[str, list[float | None]]
 """scheme -> its mean completion time at each r or k; None where it is not defined."""
@@ -72,7 +72,7 @@ class Draw:
         return max(slower, default=0) + 1
 
 
-def figure_1(scenario: Scenario, scale: Scale, tell: Callable[[str], None]) -> list[Draw]:
+def figure_1(scenario: Scenario, scale: SchedulingScale, tell: Callable[[str], None]) -> list[Draw]:
     """Each draw of the scenario's workers. CS and SS are exact by equation 2, the others Monte Carlo."""
     drawn = []
     for seed in range(scale.draws):
@@ -108,7 +108,7 @@ def _listed(points: list[dict[str, float | None]]) -> Averages:
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class CompletionMeans:
     """Mean completion times, k = n, of one world at one r, as multiples of the lower bound's."""
 
     world: str
@@ -116,7 +116,9 @@ class Decided:
     ratios: dict[str, float]
 
 
-def decided(scenario: Scenario, scale: Scale, tell: Callable[[str], None]) -> Iterator[Decided]:
+def decided(
+    scenario: Scenario, scale: SchedulingScale, tell: Callable[[str], None]
+) -> Iterator[CompletionMeans]:
     """An order that is decided on the way against fixed ones, on the same times.
 
     "everywhere": every worker holds all tasks and computes at most r of them a round, as the lower bound
@@ -145,7 +147,7 @@ def decided(scenario: Scenario, scale: Scale, tell: Callable[[str], None]) -> It
                     seconds["RA"] = random_completion(times, n, n, random)
                 for name, each in seconds.items():
                     found.setdefault(name, []).append(each[1:].mean() / bound[1:].mean())
-            yield Decided(world, r, {name: fmean(ratios) for name, ratios in found.items()})
+            yield CompletionMeans(world, r, {name: fmean(ratios) for name, ratios in found.items()})
             tell(f"{scenario.name}: {world}, r = {r}")
 
 

@@ -16,7 +16,7 @@ _MARKERS = dict(zip(SCHEMES, ("v", "^", "", "s", "o", "x"), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
+class CompletionPanel:
     """Mean completion times against r or k."""
 
     title: str
@@ -24,7 +24,7 @@ class Panel:
     averages: Averages
 
 
-def draw(panels: Sequence[Panel], path: Path, caption: str) -> None:
+def draw(panels: Sequence[CompletionPanel], path: Path, caption: str) -> None:
     """The panels side by side, as `path`.png and .svg."""
     matplotlib.use("agg")
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "edgeflock", "font.size": 9})
@@ -38,7 +38,7 @@ def draw(panels: Sequence[Panel], path: Path, caption: str) -> None:
     pyplot.close(figure)
 
 
-def _draw_panel(axes: Axes, panel: Panel) -> None:
+def _draw_panel(axes: Axes, panel: CompletionPanel) -> None:
     for scheme, means in panel.averages.items():
         points = [(at, mean) for at, mean in enumerate(means, 1) if mean is not None]
         colour = COLOURS[SCHEMES.index(scheme)]

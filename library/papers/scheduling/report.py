@@ -6,15 +6,15 @@ from statistics import fmean, median
 from typing import Any
 
 from edgeflock.papers.scheduling.delays import SCENARIOS
-from edgeflock.papers.scheduling.experiments import SCHEMES, Averages, Decided, Draw
-from edgeflock.papers.scheduling.figures import Panel, draw
+from edgeflock.papers.scheduling.experiments import SCHEMES, Averages, CompletionMeans, Draw
+from edgeflock.papers.scheduling.figures import CompletionPanel, draw
 
 PAPER = {"scenario 1": (0.16, 9), "scenario 2": (0.20, 6)}
 """What SS takes less than RA at r = n, around; at which r it is about as fast."""
 
 
 def summarise(
-    drawn: dict[str, list[Draw]], played: dict[str, list[Decided]], about: dict[str, Any]
+    drawn: dict[str, list[Draw]], played: dict[str, list[CompletionMeans]], about: dict[str, Any]
 ) -> dict[str, Any]:
     """What scheduling.json holds."""
     return {
@@ -59,11 +59,12 @@ def report(summary: dict[str, Any], drawn: dict[str, list[Draw]], out: Path) -> 
     """scheduling.md. Draws the figures into `out`."""
     caption = f"{summary['command']}, {summary['date']}; {summary['machine']}"
     figure_1 = [
-        Panel(f"{name}, k = n", "computation load r", usual(draws).by_load) for name, draws in drawn.items()
+        CompletionPanel(f"{name}, k = n", "computation load r", usual(draws).by_load)
+        for name, draws in drawn.items()
     ]
     draw(figure_1, out / "scheduling-figure1", caption)
     fewer = [
-        Panel(f"{name}, r = {r}", "computation target k", _defined(by))
+        CompletionPanel(f"{name}, r = {r}", "computation target k", _defined(by))
         for name, draws in drawn.items()
         for r, by in usual(draws).by_target.items()
     ]

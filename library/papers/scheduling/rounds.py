@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from edgeflock.papers.scheduling.delays import Times
 from edgeflock.server.scheduling import Assignments
 from edgeflock.server.scheduling.matrices import Matrix
-from edgeflock.server.scheduling.planning import Worker, plan
+from edgeflock.server.scheduling.planning import WorkerLoad, plan
 
 
 def play(
@@ -67,5 +67,5 @@ def columns(matrix: Matrix) -> list[list[int]]:
 
 def least(holds: Sequence[Sequence[int]], paces: NDArray[np.float64], r: int, k: int) -> float:
     """Seconds of a round for who knows all paces beforehand: no order with these holdings is faster."""
-    workers = {number: Worker(tasks, r, float(paces[number])) for number, tasks in enumerate(holds)}
+    workers = {number: WorkerLoad(tasks, r, float(paces[number])) for number, tasks in enumerate(holds)}
     return max(slot.time for slot in plan(workers, k).values())

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from edgeflock.server.descent.kept import Kept
+from edgeflock.server.descent.kept import RecoverableVectors
 from edgeflock.server.descent.reach import Reach, largest
 from edgeflock.server.descent.step import Step, Where
 
@@ -12,7 +12,7 @@ class Plain:
 
     is_over = False
 
-    def __init__(self, kept: Kept, reach: Reach) -> None:
+    def __init__(self, kept: RecoverableVectors, reach: Reach) -> None:
         self._kept, self._reach = kept, reach
 
     def packed_memory(self) -> None:

@@ -5,9 +5,9 @@ kept whole, steering.py what operators and hosts ask of it. Imports descent and 
 engine's room what an engine needs of a log and what it hands out.
 """
 
-from edgeflock.server.engine.steering.course import Course
-from edgeflock.server.engine.steering.judging import Criteria, Judge
+from edgeflock.server.engine.steering.course import RunLifecycle
+from edgeflock.server.engine.steering.judging import Criteria, EvaluationJudge
 from edgeflock.server.engine.steering.snapshots import Snapshots
 from edgeflock.server.engine.steering.steering import Recovery, Steering
 
-__all__ = ["Course", "Criteria", "Judge", "Recovery", "Snapshots", "Steering"]
+__all__ = ["RunLifecycle", "Criteria", "EvaluationJudge", "Recovery", "Snapshots", "Steering"]

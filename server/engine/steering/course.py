@@ -5,7 +5,7 @@ from edgeflock.server.engine.outcomes import Published
 from edgeflock.shared.errors import RunComplete, RunDiverged
 
 
-class Course:
+class RunLifecycle:
     """Of one run. It goes on until it has its updates, is ended, or diverges."""
 
     def __init__(self, parameters: Parameters, updates: int, over: str | None) -> None:

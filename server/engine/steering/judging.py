@@ -56,7 +56,7 @@ class Criteria:
         )
 
 
-class Judge:
+class EvaluationJudge:
     """Goes through the evaluations of a run, in order."""
 
     def __init__(self, criteria: Criteria, history: Iterable[Evaluation] = (), lowered: int = 0) -> None:

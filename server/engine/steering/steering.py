@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from edgeflock.server.descent import Parameters
 from edgeflock.server.engine.log import Log
-from edgeflock.server.engine.steering.course import Course
-from edgeflock.server.engine.steering.judging import Judge
+from edgeflock.server.engine.steering.course import RunLifecycle
+from edgeflock.server.engine.steering.judging import EvaluationJudge
 from edgeflock.server.engine.steering.snapshots import Snapshots
 from edgeflock.server.publication import Outlet
 from edgeflock.shared.errors import BaseExpired, ConfigError, Refused, RunComplete, RunDiverged
@@ -47,10 +47,10 @@ class Steering:
         self,
         log: Log,
         parameters: Parameters,
-        course: Course,
+        course: RunLifecycle,
         snapshots: Snapshots,
         outlet: Outlet,
-        judge: Judge,
+        judge: EvaluationJudge,
         learning_rate: float,
         past: Callable[[int], Parameters] | None,
         give_up: Callable[[Refused], None],

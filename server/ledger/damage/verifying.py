@@ -13,11 +13,11 @@ from edgeflock.server.ledger.records import JournaledUpdate
 from edgeflock.server.ledger.recovery import decoded
 from edgeflock.server.ledger.stores import mark
 from edgeflock.server.ledger.stores.chain import COVERED, Facts, of_vectors, walk
-from edgeflock.server.ledger.stores.database import Database
+from edgeflock.server.ledger.stores.database import JournalDatabase
 from edgeflock.server.ledger.stores.examination import Examined, File, examine, is_damage, look, reading
 from edgeflock.server.ledger.stores.links import JournalLost
 from edgeflock.server.ledger.stores.migrations import SCHEMA, schema_of
-from edgeflock.server.ledger.stores.postgres import Reader
+from edgeflock.server.ledger.stores.postgres import PostgresReader
 from edgeflock.shared.errors import ConfigError, JournalDamaged, Refused
 from edgeflock.shared.model.layout import Layout
 
@@ -52,7 +52,7 @@ def verify(place: Path | str) -> Verified:
 
 def _of_database(url: str) -> Verified:
     try:
-        with closing(Reader(url)) as db:
+        with closing(PostgresReader(url)) as db:
             if not db.schema():
                 raise ConfigError(f"{db.path} holds no run")
             return verified(db, db.path, None, look(db, db.path))
@@ -80,7 +80,7 @@ def _of_file(path: Path) -> Verified:
         raise ConfigError(f"{path} cannot be read: {error}") from error
 
 
-def verified(db: Database, path: object, noted: mark.Heads | None, found: Examined) -> Verified:
+def verified(db: JournalDatabase, path: object, noted: mark.Heads | None, found: Examined) -> Verified:
     """What of an open journal is whole, of which `found` is known."""
     run, *model = db.execute("SELECT run, model, layout, start, data FROM meta").fetchone()
     layout = None if found.unsound.get("meta") else begun(path, run, *model).layout
@@ -132,14 +132,14 @@ def _unlike(facts: Facts, frame: bytes, layout: Layout) -> str:
     )
 
 
-def _unsound_regime(db: Database, found: Examined) -> int | None:
+def _unsound_regime(db: JournalDatabase, found: Examined) -> int | None:
     """The version at which the first one begins that is not as it was written: what follows is not known."""
     begins = "SELECT version FROM regimes WHERE rowid >= ? ORDER BY rowid LIMIT 1"
     versions = [db.execute(begins, (number,)).fetchone() for number in found.unsound.get("regimes", ())]
     return min((int(row[0]) for row in versions if row is not None), default=None)
 
 
-def _look_at_snapshots(db: Database, found: Examined, result: Verified) -> None:
+def _look_at_snapshots(db: JournalDatabase, found: Examined, result: Verified) -> None:
     try:
         chains = dict(
             db.execute("SELECT version, chain FROM updates WHERE version IN (SELECT version FROM snapshots)")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 
-class Rows(Protocol):
+class StatementRows(Protocol):
     """What a statement comes to."""
 
     def __iter__(self) -> Iterator[Any]: ...
@@ -14,10 +14,10 @@ class Rows(Protocol):
     def fetchall(self) -> list[Any]: ...
 
 
-class Database(Protocol):
+class JournalDatabase(Protocol):
     """One that is read."""
 
-    def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows: ...
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> StatementRows: ...
 
     def stream(self, statement: str, *values: object) -> Iterator[Any]:
         """The rows one after the other, for more of them than memory has room for."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeflock.server.ledger.stores.chain import COVERED, key_of, of_frame, of_row, of_update, of_vectors
-from edgeflock.server.ledger.stores.database import Database
+from edgeflock.server.ledger.stores.database import JournalDatabase
 from edgeflock.server.ledger.stores.mark import Head, Heads, marked
 from edgeflock.shared.errors import JournalDamaged
 
@@ -81,7 +81,7 @@ def examine(db: File, path: Path, noted: Heads | None) -> Examined:
         return found
 
 
-def look(db: Database, path: object) -> Examined:
+def look(db: JournalDatabase, path: object) -> Examined:
     """The same of any database, by itself."""
     with _described(path):
         return _look(db, path)
@@ -96,7 +96,7 @@ def _described(path: object) -> Iterator[None]:
         raise JournalDamaged(f"{path} is damaged: it holds what no journal does: {error}") from error
 
 
-def _look(db: Database, path: object) -> Examined:
+def _look(db: JournalDatabase, path: object) -> Examined:
     found = Examined()
     try:
         rows = db.execute(f"SELECT {COVERED['meta']}, chain FROM meta").fetchall()
@@ -119,7 +119,7 @@ def _look(db: Database, path: object) -> Examined:
     return found
 
 
-def _examine_list(db: Database, table: str, genesis: int, found: Examined) -> Head:
+def _examine_list(db: JournalDatabase, table: str, genesis: int, found: Examined) -> Head:
     number, chain, key = 0, genesis, key_of(table)
     with _blaming(found, table):
         for rowid, *row, kept in db.execute(
@@ -135,7 +135,7 @@ def _examine_list(db: Database, table: str, genesis: int, found: Examined) -> He
     return Head(number, chain)
 
 
-def _examine_regimes(db: Database, genesis: int, found: Examined) -> Head:
+def _examine_regimes(db: JournalDatabase, genesis: int, found: Examined) -> Head:
     """They are links of the chain of versions: each follows the update that made its version."""
     number, chain, before = 0, genesis, -1
     with _blaming(found, "regimes"):

@@ -27,7 +27,7 @@ class JournalLost(EdgeflockError, OSError):
     """
 
 
-class Lost(Protocol):
+class CutReason(Protocol):
     """What knows why a connection may have been cut."""
 
     def why(self) -> str: ...
@@ -118,7 +118,7 @@ def shut(connection: "Connection[Any]") -> None:
 
 
 @contextmanager
-def named(path: str, lost: Lost | None = None) -> Iterator[None]:
+def named(path: str, lost: CutReason | None = None) -> Iterator[None]:
     """Raises JournalLost or JournalDamaged in the place of what psycopg raises of the database `path`, and
     ConfigError where its user may not do what a server does.
     """

@@ -51,7 +51,7 @@ def read(journal: Path) -> Heads | None:
     return None if latest is None else latest[1]
 
 
-class Mark:
+class ProgressFile:
     """The file, open for writing."""
 
     def __init__(self, journal: Path, *, durable: bool) -> None:

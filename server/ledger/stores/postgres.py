@@ -72,7 +72,7 @@ class _Database:
         self._connection.close()
 
 
-class Reader(_Database):
+class PostgresReader(_Database):
     """A database that is read, as of one moment. Implements Database (database.py)."""
 
     def __init__(self, url: str) -> None:
@@ -136,7 +136,7 @@ class PostgresStore(_Database):
 
     def stream(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
         # On a connection of its own: it lasts while others write.
-        with closing(Reader(self._url)) as reader:
+        with closing(PostgresReader(self._url)) as reader:
             yield from reader.stream(statement, *values)
 
     @property

@@ -34,7 +34,7 @@ class SqliteStore:
         """
         self.path = path
         self._durable = durable
-        self._mark: mark.Mark | None = None
+        self._mark: mark.ProgressFile | None = None
         self.found = self._checked() if self._on_disk else None
         self.db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=File)
         # Pages of 16 KiB hold several updates, which saves a quarter of the time of a commit.
@@ -92,7 +92,7 @@ class SqliteStore:
     def _open_mark(self, heads: Heads) -> None:
         """Before the commit that the journal needs it for."""
         if self._on_disk and self._mark is None:
-            self._mark = mark.Mark(self.path, durable=self._durable)
+            self._mark = mark.ProgressFile(self.path, durable=self._durable)
             self._mark.note(heads, flush=True)
 
     def rows(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:

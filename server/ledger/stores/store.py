@@ -15,7 +15,7 @@ from edgeflock.server.ledger.stores.mark import Heads
 from edgeflock.server.ledger.stores.migrations import TABLES
 
 
-class Rows(Protocol):
+class JournalSource(Protocol):
     """What a journal is read from. Methods raise OSError or sqlite3.Error if it cannot be reached or written,
     JournalDamaged where it is not as it was written.
     """
@@ -29,7 +29,7 @@ class Rows(Protocol):
         """
 
 
-class Store(Rows, Protocol):
+class JournalStore(JournalSource, Protocol):
     """One that a journal lies in, and is written to."""
 
     path: Any

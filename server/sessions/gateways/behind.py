@@ -63,7 +63,7 @@ class Behind:
     async def is_alive(self) -> bool:
         if self.alive is None or self.alive.done():
             self.alive = asyncio.get_running_loop().create_future()
-            self._tell(gateway.Ask(self._id))
+            self._tell(gateway.AliveQuery(self._id))
         await asyncio.wait([self.alive], timeout=_ALIVE)
         return self.alive.done() and self.alive.result()
 

@@ -7,7 +7,7 @@ from itertools import islice
 from edgeflock.shared.protocol import gateway
 
 
-class Changes:
+class ChangeLog:
     """One after the other. How many of them somebody had, of this leader's life alone, a mark says."""
 
     def __init__(self, most: int) -> None:

@@ -13,9 +13,9 @@ from aiohttp import web
 from edgeflock.server.engine import Published
 from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.publication import Touched
-from edgeflock.server.sessions.gateways.changes import Changes
+from edgeflock.server.sessions.gateways.changes import ChangeLog
 from edgeflock.server.sessions.gateways.line import GatewayLine
-from edgeflock.server.sessions.host import Host
+from edgeflock.server.sessions.host import RunHost
 from edgeflock.server.sessions.writer import Writer
 from edgeflock.shared.errors import Unauthorized
 from edgeflock.shared.protocol import gateway, wire
@@ -31,7 +31,7 @@ class Gateways:
 
     def __init__(
         self,
-        host: Host,
+        host: RunHost,
         writer: Writer,
         pin: bytes,
         offered: Path | None,
@@ -41,7 +41,7 @@ class Gateways:
         self.host, self.writer, self._authority = host, writer, authority
         self._pin, self._offered = pin, offered
         self._told: Published | None = None
-        self._changes: Changes | None = None
+        self._changes: ChangeLog | None = None
         """While it is known what changes."""
         self._left = b""
         """The mark that there was when the last line broke."""
@@ -94,7 +94,7 @@ class Gateways:
         def begin() -> None:
             if self._changes is None:
                 engine.outlet.follow()
-                self._changes = Changes(max(_KEPT, 4 * host.layout.size))
+                self._changes = ChangeLog(max(_KEPT, 4 * host.layout.size))
             elif (missed := self._changes.since(line.mark)) is not None:
                 digest = sha256(engine.theta()[1].astype("<f4").data).digest()
                 line.queue(gateway.packed(gateway.Resumed(line.mark, missed, digest)))
@@ -140,7 +140,7 @@ class Gateways:
         await asyncio.gather(*(line.close() for line in list(self.lines)))
 
 
-def _told(host: Host) -> dict[str, Any]:
+def _told(host: RunHost) -> dict[str, Any]:
     """The settings that hold for a gateway, without what is of the leader's machine alone."""
     ours = {"directory", "certificate", "key", "trackers", "on_update", "on_evaluated", "on_finding", "stop"}
     return host.config.model_dump(mode="json", exclude={"client": True, "journal": True, "run": ours})

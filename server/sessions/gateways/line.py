@@ -10,12 +10,12 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from edgeflock.server.doors import Door
 from edgeflock.server.engine import frame_bytes
 from edgeflock.server.roster import Device, Meter, Parcel
-from edgeflock.server.sessions.desk import Entry, OwnDesk
+from edgeflock.server.sessions.desk import Authenticator, OwnDesk
 from edgeflock.server.sessions.gateways.beat import HANG, beat, silence
 from edgeflock.server.sessions.gateways.behind import Behind
 from edgeflock.server.sessions.gateways.outbox import Outbox
 from edgeflock.server.sessions.gateways.updates import GatewayUpdates
-from edgeflock.server.sessions.host import Host
+from edgeflock.server.sessions.host import RunHost
 from edgeflock.server.sessions.records import LONGEST_HELLO
 from edgeflock.server.sessions.writer import Writer
 from edgeflock.shared.errors import (
@@ -34,7 +34,7 @@ from edgeflock.shared.protocol.shown import shown
 _LONGEST_REASON = 123
 """Bytes of why a WebSocket is closed (RFC 6455, section 5.5)."""
 
-Admitted = Callable[[str, str, bytes], tuple[str, str, Entry | None]]
+Admitted = Callable[[str, str, bytes], tuple[str, str, Authenticator | None]]
 """(secret, path, certificate that was shown, in DER) -> (role, name, what its session must prove). Raises
 Unauthorized or Forbidden."""
 
@@ -44,7 +44,7 @@ class GatewayLine:
 
     def __init__(
         self,
-        host: Host,
+        host: RunHost,
         writer: Writer,
         admitted: Admitted,
         request: web.Request,
@@ -81,11 +81,11 @@ class GatewayLine:
         self._judging = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._takes: dict[type[gateway.Item], Callable[[Any], None]] = {
-            gateway.Given: self._given,
+            gateway.DeviceUpdate: self._given,
             gateway.Knock: self._knock,
             gateway.Enter: self._enter,
-            gateway.Told: self._told,
-            gateway.Blamed: self._blamed,
+            gateway.DeviceTelemetry: self._told,
+            gateway.DeviceRefused: self._blamed,
             gateway.Gone: self._gone,
             gateway.Lives: self._lives,
             gateway.Ready: self._ready,
@@ -237,7 +237,7 @@ class GatewayLine:
             return None
         return behind, behind.device
 
-    def _given(self, given: gateway.Given) -> None:
+    def _given(self, given: gateway.DeviceUpdate) -> None:
         if (of := self._of(given.device)) is not None:
             self._updates.given(*of, given)
         elif (behind := self._devices.get(given.device)) is not None and behind.over is not None:
@@ -272,7 +272,7 @@ class GatewayLine:
         if behind is not None and behind.device is not None and behind.over is None:
             behind.ready(ready)
 
-    def _told(self, told: gateway.Told) -> None:
+    def _told(self, told: gateway.DeviceTelemetry) -> None:
         if (of := self._of(told.device)) is None:
             return
         behind, device = of
@@ -280,7 +280,7 @@ class GatewayLine:
         assert isinstance(telemetry, Telemetry), "nothing else is taken"
         behind.desk.tell(device, telemetry, told.telemetry)
 
-    def _blamed(self, blamed: gateway.Blamed) -> None:
+    def _blamed(self, blamed: gateway.DeviceRefused) -> None:
         refusal = REFUSALS.get(blamed.code, Refused)(shown(blamed.detail))
         if (of := self._of(blamed.device)) is None:
             self._host.hub.refused(None, refusal, self.name)

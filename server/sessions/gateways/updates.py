@@ -9,8 +9,8 @@ from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, frame_bytes
 from edgeflock.server.roster import Device
 from edgeflock.server.sessions.gateways.behind import Behind, Through
-from edgeflock.server.sessions.host import Host
-from edgeflock.server.sessions.writer import Held, Writer, settle
+from edgeflock.server.sessions.host import RunHost
+from edgeflock.server.sessions.writer import PendingUpdate, Writer, settle
 from edgeflock.shared.errors import AlreadyComputed, Malformed, Refused, RunComplete, SessionRefused
 from edgeflock.shared.protocol import gateway, wire
 from edgeflock.shared.protocol.messages import Update
@@ -20,7 +20,7 @@ class GatewayUpdates:
     """Of one gateway. The engine admits each as one that its device has sent itself."""
 
     def __init__(
-        self, host: Host, writer: Writer, line: Through, blamed: Callable[[Behind, Device, Refused], None]
+        self, host: RunHost, writer: Writer, line: Through, blamed: Callable[[Behind, Device, Refused], None]
     ) -> None:
         """`blamed` is told of each that was refused."""
         self._host, self._writer = host, writer
@@ -29,7 +29,7 @@ class GatewayUpdates:
         self.counted = 0
         """Those that are in the model."""
 
-    def given(self, behind: Behind, device: Device, given: gateway.Given) -> None:
+    def given(self, behind: Behind, device: Device, given: gateway.DeviceUpdate) -> None:
         """Raises Refused if it is no update, or out of turn."""
         behind.count(given.ingress, given.egress)
         device.connection.hear()
@@ -57,7 +57,7 @@ class GatewayUpdates:
             asyncio.get_running_loop().call_soon(self._count, device, update, accepted)
         receipt = accepted.receipt
         if not behind.ended.is_set():
-            taken = gateway.Taken(
+            taken = gateway.UpdateTaken(
                 device.id,
                 update.sequence,
                 receipt.version,
@@ -82,7 +82,7 @@ class GatewayUpdates:
     ) -> None:
         """An update waits for others."""
         if not behind.ended.is_set():
-            self._line.send(gateway.Held(device.id))
+            self._line.send(gateway.UpdateHeld(device.id))
         in_tasks = self._host.engine.tasks is not None
         if in_tasks:
             device.connection.given = True
@@ -117,8 +117,8 @@ class _Answer:
     def done(self) -> bool:
         return False
 
-    def set_result(self, result: Accepted | Held, /) -> None:
-        if isinstance(result, Held):
+    def set_result(self, result: Accepted | PendingUpdate, /) -> None:
+        if isinstance(result, PendingUpdate):
             self._updates.waits(self._behind, self._device, self._update, result.answer)
         else:
             self._updates.answered(self._behind, self._device, self._update, result)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.errors import Malformed
-from edgeflock.shared.protocol.bounded import Bounds, malformed, options, unpacked
+from edgeflock.shared.protocol.bounded import AllocationLimits, malformed, options, unpacked
 from edgeflock.shared.protocol.gateway.of_gateways import OF_GATEWAYS, OfGateway
 from edgeflock.shared.protocol.gateway.of_leaders import OF_LEADERS, OfLeader
 
@@ -39,10 +39,10 @@ _WHAT = "an item of a gateway's line"
 _LISTS = 2
 """An item, and one of its fields."""
 
-_OF_GATEWAYS = Bounds(containers=_LISTS, array=16, map=0, text=1 << 13)
+_OF_GATEWAYS = AllocationLimits(containers=_LISTS, array=16, map=0, text=1 << 13)
 """The fields of an item; a header of a request."""
 
-_OF_LEADERS = Bounds(containers=_LISTS, array=1 << 20, map=0, text=1 << 20)
+_OF_LEADERS = AllocationLimits(containers=_LISTS, array=1 << 20, map=0, text=1 << 20)
 """The versions of a Change; a run's settings."""
 
 Item = OfGateway | OfLeader
@@ -122,7 +122,7 @@ def item(octets: bytes | memoryview, taken: tuple[type[Item], ...]) -> Item:
     return _item(unpacked(octets, _bounds_of(taken), _WHAT), taken)
 
 
-def _bounds_of(taken: tuple[type[Item], ...]) -> Bounds:
+def _bounds_of(taken: tuple[type[Item], ...]) -> AllocationLimits:
     return _OF_GATEWAYS if taken is OF_GATEWAYS else _OF_LEADERS
 
 

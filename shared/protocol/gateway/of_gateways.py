@@ -22,7 +22,7 @@ class Enter(NamedTuple):
     hello: bytes
 
 
-class Given(NamedTuple):
+class DeviceUpdate(NamedTuple):
     """An Update. Answered by Taken or Denied, and by Held before if it waits for others."""
 
     device: int
@@ -33,14 +33,14 @@ class Given(NamedTuple):
     update: bytes
 
 
-class Told(NamedTuple):
+class DeviceTelemetry(NamedTuple):
     """A Telemetry."""
 
     device: int
     telemetry: bytes
 
 
-class Blamed(NamedTuple):
+class DeviceRefused(NamedTuple):
     """A device was refused something that is no update."""
 
     device: int
@@ -91,6 +91,8 @@ class Spilled(NamedTuple):
     samples: int
 
 
-OfGateway = Knock | Enter | Given | Told | Blamed | Gone | Lives | Ready | Shared | Spilled
+OfGateway = (
+    Knock | Enter | DeviceUpdate | DeviceTelemetry | DeviceRefused | Gone | Lives | Ready | Shared | Spilled
+)
 
 OF_GATEWAYS: tuple[type[OfGateway], ...] = get_args(OfGateway)

@@ -99,7 +99,7 @@ class Denied(NamedTuple):
     """As HTTP has it."""
 
 
-class Taken(NamedTuple):
+class UpdateTaken(NamedTuple):
     """An update is in the model, durable."""
 
     device: int
@@ -112,7 +112,7 @@ class Taken(NamedTuple):
     """these too."""
 
 
-class Held(NamedTuple):
+class UpdateHeld(NamedTuple):
     """An update waits for others. In a run of tasks its device waits no longer, and nothing follows."""
 
     device: int
@@ -128,7 +128,7 @@ class End(NamedTuple):
     seconds: int
 
 
-class Ask(NamedTuple):
+class AliveQuery(NamedTuple):
     """Whether anything comes of this device."""
 
     device: int
@@ -168,10 +168,10 @@ OfLeader = (
     | Known
     | Entered
     | Denied
-    | Taken
-    | Held
+    | UpdateTaken
+    | UpdateHeld
     | End
-    | Ask
+    | AliveQuery
     | Paused
     | Said
     | Done

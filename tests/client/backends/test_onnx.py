@@ -18,7 +18,7 @@ from edgeflock.client.backends.onnx import OnnxBackend, fastest
 from edgeflock.client.backends.onnx import Step as Steps
 from edgeflock.shared.errors import BadGraph, ConfigError
 from edgeflock.shared.graphs.protobuf import field, varint
-from edgeflock.shared.graphs.step import Step
+from edgeflock.shared.graphs.step import StepGraph
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
 from tests.client.backends.graphs import (
@@ -326,14 +326,14 @@ def test_numbers_become_no_text(kind: int) -> None:
 
 
 def test_another_graph_than_the_approved_one_is_refused() -> None:
-    approved = Step(model(), LAYOUT, 1 << 30).digest
+    approved = StepGraph(model(), LAYOUT, 1 << 30).digest
     check(OnnxBackend(model(), LAYOUT, digest=approved), THETA, X, Y)
     other = large(make("Neg", ["p"], ["negative"]))
     with pytest.raises(ConfigError) as raised:
         OnnxBackend(other, LAYOUT, digest=approved)
     assert "client.graph_digest" in str(raised.value)
     assert approved in str(raised.value)
-    assert Step(other, LAYOUT, 1 << 30).digest in str(raised.value)
+    assert StepGraph(other, LAYOUT, 1 << 30).digest in str(raised.value)
 
 
 def test_the_digest_is_of_what_the_graph_says_not_of_how_it_is_spelt() -> None:
@@ -342,7 +342,7 @@ def test_the_digest_is_of_what_the_graph_says_not_of_how_it_is_spelt() -> None:
         node.name = f"node {number}"
     other = spelt.SerializeToString()
     assert other != model()
-    assert Step(other, LAYOUT, 1 << 30).digest == Step(model(), LAYOUT, 1 << 30).digest
+    assert StepGraph(other, LAYOUT, 1 << 30).digest == StepGraph(model(), LAYOUT, 1 << 30).digest
 
 
 def test_names_may_hold_any_word() -> None:

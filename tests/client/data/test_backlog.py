@@ -10,16 +10,16 @@ import pytest
 from edgeflock.client.data.backlog import Backlog
 from edgeflock.client.data.batcher import StreamOver
 from edgeflock.client.data.open import batches_of
-from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.data.records import Skipped, StreamChunk
 from edgeflock.client.data.sources import folder, waits
 from edgeflock.client.data.stream_batches import StreamBatches
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.client import ClientSettings
 
 
-def numbered(first: int, last: int) -> Chunk:
+def numbered(first: int, last: int) -> StreamChunk:
     i = np.arange(first, last)
-    return Chunk(np.stack([i, -i], axis=1).astype(np.float32), i)
+    return StreamChunk(np.stack([i, -i], axis=1).astype(np.float32), i)
 
 
 class Source:
@@ -29,7 +29,7 @@ class Source:
         self._sizes = sizes
         self.asked = 0
 
-    async def chunks(self) -> AsyncGenerator[Chunk, None]:
+    async def chunks(self) -> AsyncGenerator[StreamChunk, None]:
         at = 0
         for size in self._sizes:
             self.asked += 1
@@ -81,7 +81,7 @@ async def test_what_was_taken_back_comes_again_and_steps_share_what_there_is() -
 
 
 async def test_what_the_source_raises_is_told() -> None:
-    async def broken() -> AsyncGenerator[Chunk, None]:
+    async def broken() -> AsyncGenerator[StreamChunk, None]:
         yield numbered(0, 4)
         raise ConfigError("no more of this")
 

@@ -10,19 +10,19 @@ from numpy.typing import NDArray
 from edgeflock.client.data import quarantine
 from edgeflock.client.data.checks import FAR, Agreed, Checks
 from edgeflock.client.data.classes import Classes
-from edgeflock.client.data.quarantine import FILE_BYTES, LINES, Quarantine, of_message
-from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.data.quarantine import FILE_BYTES, LINES, QuarantineFile, of_message
+from edgeflock.client.data.records import Skipped, StreamChunk
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
 
 
-def chunk(x: object, y: object) -> Chunk:
+def chunk(x: object, y: object) -> StreamChunk:
     targets = np.array(y)
     samples = np.array(x, np.float32)
     if targets.dtype.kind == "f":
-        return Chunk(samples, targets.astype(np.float32))
-    return Chunk(samples, targets.astype(np.int64))
+        return StreamChunk(samples, targets.astype(np.float32))
+    return StreamChunk(samples, targets.astype(np.int64))
 
 
 def test_what_is_not_finite_is_left_out() -> None:
@@ -76,7 +76,7 @@ def test_numbers_may_be_whole() -> None:
 
 
 def test_keys_stay_with_their_samples() -> None:
-    named = Chunk(np.array([[1], [np.nan], [3]], np.float32), np.array([0, 1, 2]), ("a", None, "c"))
+    named = StreamChunk(np.array([[1], [np.nan], [3]], np.float32), np.array([0, 1, 2]), ("a", None, "c"))
     assert Checks().admit(named, Skipped()).keys == ("a", "c")
     assert Checks().admit(chunk([[1], [2]], [0, 1]), Skipped()).keys == ()
 
@@ -184,8 +184,8 @@ def lines(path: Path) -> list[dict[str, object]]:
 
 def test_what_is_set_aside_is_kept_with_its_reason(tmp_path: Path) -> None:
     path = tmp_path / "kept" / "quarantine.jsonl"
-    tally = Skipped(Quarantine(path, lambda: 12.5))
-    named = Chunk(np.array([[1], [np.nan], [3]], np.float32), np.array([0, 1, 2]), ("a", "b", "c"))
+    tally = Skipped(QuarantineFile(path, lambda: 12.5))
+    named = StreamChunk(np.array([[1], [np.nan], [3]], np.float32), np.array([0, 1, 2]), ("a", "b", "c"))
     Checks().admit(named, tally)
     tally.add("unreadable", "neither", records=[of_message(b"\xff\x00"), of_message(b"{nonsense")])
     first, second, third = lines(path)
@@ -201,7 +201,7 @@ def test_a_flood_fills_neither_log_nor_disk(
     monkeypatch.setattr(quarantine, "FILE_BYTES", 4000)
     path = tmp_path / "quarantine.jsonl"
     now = [0.0]
-    tally = Skipped(Quarantine(path, lambda: now[0]))
+    tally = Skipped(QuarantineFile(path, lambda: now[0]))
     for _ in range(1000):
         now[0] += 0.01
         tally.add("unreadable", "neither", records=["x" * 100])
@@ -220,7 +220,7 @@ def test_a_disk_that_fails_costs_the_file_and_nothing_else(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "taken").write_text("")
-    tally = Skipped(Quarantine(tmp_path / "taken" / "quarantine.jsonl"))
+    tally = Skipped(QuarantineFile(tmp_path / "taken" / "quarantine.jsonl"))
     for _ in range(5):
         tally.add("unreadable", "neither", records=["x"])
     assert tally.total == 5

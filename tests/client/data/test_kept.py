@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgeflock.client.data.kept import Kept
+from edgeflock.client.data.kept import RawBatches
 from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.description import Description
@@ -30,9 +30,9 @@ class Of(FakeBackend):
         return super().gradient(theta, x, y)
 
 
-def kept(path: Path, rows: str) -> Kept:
+def kept(path: Path, rows: str) -> RawBatches:
     path.write_text(f"age,height,state\n{rows}")
-    return Kept(datasets.read(f"csv:{path}?label=state", "train"), np.random.default_rng(0))
+    return RawBatches(datasets.read(f"csv:{path}?label=state", "train"), np.random.default_rng(0))
 
 
 def test_columns_units_and_classes_are_the_runs(tmp_path: Path) -> None:

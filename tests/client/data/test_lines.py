@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgeflock.client.data import lines as module
-from edgeflock.client.data.lines import Lines
+from edgeflock.client.data.lines import LineReader
 from edgeflock.client.data.records import RECORD_BYTES, Skipped
 from edgeflock.client.data.table import Text
 from edgeflock.client.data.uri import Uri
@@ -19,7 +19,7 @@ from edgeflock.shared.errors import ConfigError
 def test_however_it_was_cut_the_same_lines_come_out(text: bytes, data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=5)))
     blocks = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    lines = Lines(Skipped())
+    lines = LineReader(Skipped())
     got = [line for block in blocks for line in lines.feed(block)] + lines.end()
     expected, at = [], 0
     for number, line in enumerate(text.split(b"\n"), 1):
@@ -31,7 +31,7 @@ def test_however_it_was_cut_the_same_lines_come_out(text: bytes, data: st.DataOb
 
 
 def test_a_line_without_end_takes_no_memory_and_is_passed_over() -> None:
-    lines = Lines(tally := Skipped())
+    lines = LineReader(tally := Skipped())
     for _ in range(40):
         assert lines.feed(bytes(RECORD_BYTES // 4)) == []
         assert lines.waiting <= RECORD_BYTES + 1
@@ -41,7 +41,7 @@ def test_a_line_without_end_takes_no_memory_and_is_passed_over() -> None:
 
 def test_the_longest_line_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RECORD_BYTES", 4)
-    lines = Lines(tally := Skipped())
+    lines = LineReader(tally := Skipped())
     assert [line for *_, line in lines.feed(b"1234\r\n12345\n123456\n12\n")] == [b"1234", b"12"]
     assert tally.counts == {"too large": 2}
 
@@ -50,7 +50,7 @@ class Reading:
     def __init__(self, options: str = "") -> None:
         self.tally = Skipped()
         self._text = Text(Uri.parse(f"stdin:?{options}"), self.tally)
-        self._lines = Lines(self.tally)
+        self._lines = LineReader(self.tally)
 
     def read(self, text: str | bytes, name: str = "") -> list[tuple[Any, Any]]:
         octets = text if isinstance(text, bytes) else text.encode()

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from edgeflock.client.data import joining
-from edgeflock.client.data.messages import Fields, Target, decode
-from edgeflock.client.data.reading import Reader
+from edgeflock.client.data.messages import FieldPaths, Target, decode
+from edgeflock.client.data.reading import MessageReader
 from edgeflock.client.data.records import RECORD_BYTES, Broken, Skipped
 from edgeflock.client.data.uri import Uri
 
@@ -101,7 +101,7 @@ def test_no_bytes_do_worse_than_break(record: bytes) -> None:
 
 def both(record: bytes) -> tuple[NDArray[np.float32], Target]:
     """x and y of a message that has both."""
-    said = decode(record, Fields())
+    said = decode(record, FieldPaths())
     assert said.x is not None
     assert said.y is not None
     return said.x, said.y
@@ -113,7 +113,7 @@ class Reading:
     def __init__(self, options: str = "") -> None:
         self.now = 0.0
         self.tally = Skipped()
-        self._reader = Reader(Uri.parse(f"some:?{options}"), self.tally, lambda: self.now)
+        self._reader = MessageReader(Uri.parse(f"some:?{options}"), self.tally, lambda: self.now)
 
     def read(self, *messages: bytes, at: str | None = None) -> list[tuple[object, object, object]]:
         chunks = self._reader.chunks((message, at) for message in messages)
@@ -130,7 +130,7 @@ def test_neighbours_gather_in_order_and_broken_ones_are_counted_and_told_once(
     tally = Skipped()
     records = [b'{"x": [1, 2], "y": 0}', b"?", b'{"x": [3, 4], "y": 1}', b"!", b'{"x": [5], "y": 1}']
     with caplog.at_level(logging.WARNING):
-        reader = Reader(Uri.parse("some:"), tally)
+        reader = MessageReader(Uri.parse("some:"), tally)
         chunks = reader.chunks((record, None) for record in [*records, b'{"x": [7], "y": 1.5}'])
     assert [(chunk.x.tolist(), chunk.y.tolist()) for chunk in chunks] == [
         ([[1, 2], [3, 4]], [0, 1]),
@@ -219,7 +219,7 @@ def test_halves_wait_in_bounded_memory_and_none_is_lost_uncounted(
         patch.setattr(joining, "JOIN_BYTES", bound)
         for is_x, key, pause in events:
             now += pause
-            whole += len(joiner.whole([decode(x(key) if is_x else y(key), Fields())], now))
+            whole += len(joiner.whole([decode(x(key) if is_x else y(key), FieldPaths())], now))
             assert joiner.octets <= bound
             assert joiner.octets >= joining.OVERHEAD * len(joiner)
     assert len(events) == 2 * whole + tally.total + len(joiner)

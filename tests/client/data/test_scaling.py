@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from edgeflock.client.data.backlog import Backlog
 from edgeflock.client.data.open import batches_of
-from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.data.records import Skipped, StreamChunk
 from edgeflock.client.data.scaling import CLIP, KEPT, KEPT_BYTES, LEAST_KEPT, Scaling
 from edgeflock.client.data.stream_batches import StreamBatches
 from edgeflock.client.data.stream_buffer import Buffer, Truncation
@@ -142,9 +142,9 @@ def test_memory_is_bounded() -> None:
     assert small._kept.nbytes == KEPT * 16
 
 
-async def coming(*numbers: NDArray[np.float32]) -> AsyncGenerator[Chunk, None]:
+async def coming(*numbers: NDArray[np.float32]) -> AsyncGenerator[StreamChunk, None]:
     for x in numbers:
-        yield Chunk(x, np.zeros(len(x), np.int64))
+        yield StreamChunk(x, np.zeros(len(x), np.int64))
         await asyncio.sleep(2)
     await asyncio.sleep(3600)
 

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from edgeflock.client.data.batcher import NothingFit, StreamOver
 from edgeflock.client.data.checks import Agreed, Checks
-from edgeflock.client.data.records import OVERRUN, Chunk, Progress, Skipped
+from edgeflock.client.data.records import OVERRUN, Skipped, SourceProgress, StreamChunk
 from edgeflock.client.data.sources.synthetic import Passes, replay
 from edgeflock.client.data.stream_batches import StreamBatches
 from edgeflock.client.data.stream_buffer import Buffer, Truncation
 from edgeflock.client.data.stream_disk import Persistence
 from edgeflock.devices.emulation.clock import run_virtually
-from edgeflock.shared.data.account import Account
-from edgeflock.shared.data.curves import Curve, Later, Sine, Steps, curve
+from edgeflock.shared.data.account import SampleAccount
+from edgeflock.shared.data.curves import Later, RateCurve, Sine, Steps, curve
 from edgeflock.shared.data.rates import HIGH, LOW
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.gradient import Gradient
@@ -36,12 +36,12 @@ T = TypeVar("T")
 RUN_BATCH = 10
 
 
-def chunk(first: int, count: int) -> Chunk:
+def chunk(first: int, count: int) -> StreamChunk:
     i = np.arange(first, first + count)
-    return Chunk(i[:, np.newaxis].astype(np.float32) % 97, i)
+    return StreamChunk(i[:, np.newaxis].astype(np.float32) % 97, i)
 
 
-async def steady(rate: int, seconds: float = 1e9, every: float = 0.25) -> AsyncGenerator[Chunk, None]:
+async def steady(rate: int, seconds: float = 1e9, every: float = 0.25) -> AsyncGenerator[StreamChunk, None]:
     """`rate` samples per second, as numbers."""
     clock = asyncio.get_running_loop().time
     sent = 0
@@ -53,7 +53,7 @@ async def steady(rate: int, seconds: float = 1e9, every: float = 0.25) -> AsyncG
         await asyncio.sleep(every)
 
 
-async def listed(*counts: int) -> AsyncGenerator[Chunk, None]:
+async def listed(*counts: int) -> AsyncGenerator[StreamChunk, None]:
     first = 0
     for count in counts:
         yield chunk(first, count)
@@ -61,7 +61,7 @@ async def listed(*counts: int) -> AsyncGenerator[Chunk, None]:
 
 
 def streaming(
-    source: Callable[[], AsyncGenerator[Chunk, None]],
+    source: Callable[[], AsyncGenerator[StreamChunk, None]],
     use: Callable[[StreamBatches], Awaitable[T]],
     buffer: Buffer | None = None,
     tally: Skipped | None = None,
@@ -96,7 +96,7 @@ def test_a_batch_is_what_a_second_brings(rate: int, size: int) -> None:
 def test_nothing_is_dropped_while_a_client_starts() -> None:
     """It takes a minute until it first asks, and each step then half a second."""
 
-    async def use(batches: StreamBatches) -> Account:
+    async def use(batches: StreamBatches) -> SampleAccount:
         await asyncio.sleep(60)
         for _ in range(20):
             await batches.ready()
@@ -115,13 +115,13 @@ def test_a_first_sample_of_another_shape_costs_itself() -> None:
     agreed, tally = Agreed(), Skipped()
     door = Checks(agreed=agreed)
 
-    async def source() -> AsyncGenerator[Chunk, None]:
-        yield door.admit(Chunk(np.zeros((1, 5), np.float32), np.zeros(1, np.int64)), tally)
+    async def source() -> AsyncGenerator[StreamChunk, None]:
+        yield door.admit(StreamChunk(np.zeros((1, 5), np.float32), np.zeros(1, np.int64)), tally)
         await asyncio.sleep(1)
         async for one in steady(20):
             yield door.admit(one, tally)
 
-    async def main() -> tuple[int, Account]:
+    async def main() -> tuple[int, SampleAccount]:
         clock = asyncio.get_running_loop().time
         checks = Checks(agreed=agreed)
         async with StreamBatches(source(), Truncation(), tally, now=clock, checks=checks) as batches:
@@ -161,7 +161,7 @@ class Trained:
     batches: list[tuple[float, int]]
     """(when it was taken, its samples)."""
     drops: int
-    rate: Curve
+    rate: RateCurve
 
     def came(self, since: float, until: float) -> float:
         return self.rate.arrived(max(0.0, until)) - self.rate.arrived(max(0.0, since))
@@ -171,7 +171,7 @@ TICK = 0.051
 """The source brings what came within so many seconds together."""
 
 
-def trained_on(rate: Curve, step: float, seconds: float = 40.0, buffer: Buffer | None = None) -> Trained:
+def trained_on(rate: RateCurve, step: float, seconds: float = 40.0, buffer: Buffer | None = None) -> Trained:
     """A device whose steps take `step` seconds."""
 
     async def main() -> Trained:
@@ -218,7 +218,7 @@ rising_and_falling = st.one_of(
 @example(rate=Steps(((0, 0), (1, 900)), 10), step=0.05)
 @example(rate=Sine(12, 108, 60), step=0.05)
 @example(rate=Later(Sine(12, 108, 20), 5), step=0.8)
-def test_batches_are_what_arrived_however_the_rate_changes(rate: Curve, step: float) -> None:
+def test_batches_are_what_arrived_however_the_rate_changes(rate: RateCurve, step: float) -> None:
     ran = trained_on(rate, step)
     assert ran.drops == 0
     for (before, _), (now, size) in pairwise([(0.0, 0), *ran.batches]):
@@ -334,7 +334,7 @@ def test_the_end_of_a_stream() -> None:
 
 
 def test_what_the_source_raises_comes_out() -> None:
-    async def broken() -> AsyncGenerator[Chunk, None]:
+    async def broken() -> AsyncGenerator[StreamChunk, None]:
         yield chunk(0, 3)
         raise ConfigError("no such thing")
 
@@ -348,7 +348,7 @@ def test_what_the_source_raises_comes_out() -> None:
 def test_whoever_leaves_early_ends_the_source() -> None:
     ended = []
 
-    async def endless() -> AsyncGenerator[Chunk, None]:
+    async def endless() -> AsyncGenerator[StreamChunk, None]:
         try:
             while True:
                 yield chunk(0, 1)
@@ -410,7 +410,7 @@ def test_a_starved_stream_says_so() -> None:
         await starving
         return before, batches.telemetry()["waiting"]
 
-    async def late() -> AsyncGenerator[Chunk, None]:
+    async def late() -> AsyncGenerator[StreamChunk, None]:
         await asyncio.sleep(10)
         yield chunk(0, 8)
 
@@ -438,7 +438,7 @@ def test_what_is_unfit_when_it_is_read_back_costs_itself_alone(tmp_path: Path) -
     x[5], y[7] = 1e30, 9
     y[8:16] = 9
     filled = Persistence(path, 1 << 20)
-    filled.add(Chunk(x, y), 0.0)
+    filled.add(StreamChunk(x, y), 0.0)
     filled.close()
 
     async def use(batches: StreamBatches) -> list[int]:
@@ -452,7 +452,7 @@ def test_what_is_unfit_when_it_is_read_back_costs_itself_alone(tmp_path: Path) -
         assert (account.trained, account.quarantined, account.left) == (6 + 8, 10, 16)
         return sizes
 
-    async def silent() -> AsyncGenerator[Chunk, None]:
+    async def silent() -> AsyncGenerator[StreamChunk, None]:
         await asyncio.sleep(3600)
         yield chunk(0, 1)
 
@@ -466,12 +466,12 @@ def test_what_is_unfit_when_it_is_read_back_costs_itself_alone(tmp_path: Path) -
 def test_where_nothing_fits_there_is_no_batch(first: bool) -> None:
     """Also of the first that come."""
 
-    async def bad() -> AsyncGenerator[Chunk, None]:
+    async def bad() -> AsyncGenerator[StreamChunk, None]:
         labels = [np.array([0, 1] * 4), np.full(8, 7)]
         for y in labels if first else labels[::-1]:
-            yield Chunk(np.zeros((8, 1), np.float32), y)
+            yield StreamChunk(np.zeros((8, 1), np.float32), y)
             await asyncio.sleep(2)
-        yield Chunk(np.zeros((8, 1), np.float32), np.array([0, 1] * 4))
+        yield StreamChunk(np.zeros((8, 1), np.float32), np.array([0, 1] * 4))
 
     async def use(batches: StreamBatches) -> None:
         batches.begin(WELCOME, TwoClasses())
@@ -507,12 +507,12 @@ def test_every_sample_is_accounted_for(kind: str, actions: list[tuple[str, Any, 
         path = Path(folder) / "kept.db"
         quota = 200 * 16
 
-        async def main() -> Account:
+        async def main() -> SampleAccount:
             clock = asyncio.get_running_loop().time
-            inbox: asyncio.Queue[Chunk] = asyncio.Queue()
+            inbox: asyncio.Queue[StreamChunk] = asyncio.Queue()
             tally = Skipped()
 
-            async def source() -> AsyncGenerator[Chunk, None]:
+            async def source() -> AsyncGenerator[StreamChunk, None]:
                 while True:
                     yield await inbox.get()
 
@@ -525,7 +525,7 @@ def test_every_sample_is_accounted_for(kind: str, actions: list[tuple[str, Any, 
                         i = np.arange(sent, sent + one)
                         keys = tuple(str(each // 3) for each in i)
                         labels = np.where(i % 7 == 3, 5, i % 2)
-                        inbox.put_nowait(Chunk(i[:, np.newaxis].astype(np.float32), labels, keys))
+                        inbox.put_nowait(StreamChunk(i[:, np.newaxis].astype(np.float32), labels, keys))
                         sent += one
                         await asyncio.sleep(other)
                         continue
@@ -548,7 +548,7 @@ def test_every_sample_is_accounted_for(kind: str, actions: list[tuple[str, Any, 
 
 
 async def test_training_takes_in_its_own_thread_while_the_source_feeds() -> None:
-    async def fast() -> AsyncGenerator[Chunk, None]:
+    async def fast() -> AsyncGenerator[StreamChunk, None]:
         for first in range(0, 20_000, 20):
             yield chunk(first, 20)
 
@@ -569,7 +569,7 @@ def test_a_source_knows_how_much_need_not_come_again(keeps: bool, tmp_path: Path
     """What waits in memory, or was taken and is not settled, must; on disk nothing."""
     tally = Skipped()
     buffer = Persistence(tmp_path / "kept.db", 1 << 20) if keeps else Truncation(seconds=1e9)
-    assert tally.progress() == Progress(0, 0)
+    assert tally.progress() == SourceProgress(0, 0)
 
     async def use(batches: StreamBatches) -> list[int]:
         done = []

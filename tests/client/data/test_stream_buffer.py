@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgeflock.client.data.records import Chunk
+from edgeflock.client.data.records import StreamChunk
 from edgeflock.client.data.stream_buffer import Buffer, Truncation
 from edgeflock.client.data.stream_disk import Persistence
 from edgeflock.shared.errors import ConfigError
@@ -22,10 +22,10 @@ from edgeflock.shared.errors import ConfigError
 MUCH = 1 << 30
 
 
-def numbered(first: int, count: int) -> Chunk:
+def numbered(first: int, count: int) -> StreamChunk:
     """Samples whose x is (i, -i) and whose y is i."""
     i = np.arange(first, first + count)
-    return Chunk(np.stack([i, -i], axis=1).astype(np.float32), i.astype(np.int64))
+    return StreamChunk(np.stack([i, -i], axis=1).astype(np.float32), i.astype(np.int64))
 
 
 def taken(buffer: Buffer, count: int, now: float = 0.0) -> list[int]:
@@ -181,7 +181,7 @@ def test_a_full_disk_drops_what_arrives_until_there_is_room(
 def test_the_file_stays_near_its_quota(tmp_path: Path) -> None:
     quota = 1 << 20
     buffer = Persistence(tmp_path / "stream.db", quota)
-    wide = Chunk(np.zeros((64, 256), np.float32), np.zeros(64, np.int64))
+    wide = StreamChunk(np.zeros((64, 256), np.float32), np.zeros(64, np.int64))
     for second in range(200):
         buffer.add(wide, second)
         if second % 3 == 0:
@@ -223,14 +223,14 @@ def test_it_survives_a_restart_with_what_was_not_settled(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "other",
     [
-        Chunk(np.zeros((1, 3), np.float32), np.zeros(1, np.int64)),
-        Chunk(np.zeros((1, 2), np.float32), np.zeros((1, 2), np.int64)),
-        Chunk(np.zeros((1, 2), np.float32), np.zeros(1, np.float32)),
+        StreamChunk(np.zeros((1, 3), np.float32), np.zeros(1, np.int64)),
+        StreamChunk(np.zeros((1, 2), np.float32), np.zeros((1, 2), np.int64)),
+        StreamChunk(np.zeros((1, 2), np.float32), np.zeros(1, np.float32)),
     ],
     ids=["shape", "shape of targets", "kind of targets"],
 )
 def test_samples_of_another_kind_are_kept_apart(
-    tmp_path: Path, other: Chunk, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, other: StreamChunk, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One comes first, a broken one; the others are as they were. Whoever reads them back says which fit."""
     buffer = Persistence(tmp_path / "stream.db", MUCH)
@@ -254,7 +254,7 @@ def test_samples_of_another_kind_are_kept_apart(
 
 def test_images_and_float_targets_come_back_as_they_were(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
-    images = Chunk(random.random((300, 3, 8, 8), np.float32), random.random((300, 2), np.float32))
+    images = StreamChunk(random.random((300, 3, 8, 8), np.float32), random.random((300, 2), np.float32))
     buffer = Persistence(tmp_path / "stream.db", MUCH)
     buffer.add(images, 0)
     x, y = buffer.take(300, 0)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from edgeflock.client.data.checks import Agreed, Checks
-from edgeflock.client.data.messages import Fields as Names
+from edgeflock.client.data.messages import FieldPaths as Names
 from edgeflock.client.data.messages import decode
-from edgeflock.client.data.records import Chunk, Skipped
-from edgeflock.client.data.told import Told
+from edgeflock.client.data.records import Skipped, StreamChunk
+from edgeflock.client.data.told import SampleDescription
 from edgeflock.shared.data.texts import ABSENT, check_codes, coded, places_of
 from edgeflock.shared.model.description import Description
 
@@ -19,16 +19,16 @@ RUN = Description(
 NAMES = Names(("warm", "mode"), "watts", missing="mean")
 
 
-def chunk(*messages: bytes) -> Chunk:
+def chunk(*messages: bytes) -> StreamChunk:
     records = [decode(message, NAMES) for message in messages]
     x = np.stack([record.x for record in records if record.x is not None])
     y = np.stack([record.y for record in records if record.y is not None])
-    return Chunk(x, y.astype(np.int64))
+    return StreamChunk(x, y.astype(np.int64))
 
 
 def test_numbers_categories_and_targets_are_the_runs() -> None:
     came = chunk(b'{"warm": 24, "mode": "on", "watts": 150}', b'{"warm": 18, "mode": "auto", "watts": 50}')
-    taken = Told(RUN).taken(came, Skipped())
+    taken = SampleDescription(RUN).taken(came, Skipped())
     assert taken.x.tolist() == [[2, 0, 0, 1], [-1, 1, 0, 0]]
     assert taken.y.tolist() == [1, -1]
     assert taken.y.dtype == np.float32, "though whole numbers came"
@@ -41,7 +41,7 @@ def test_what_is_missing_is_the_mean_and_what_is_unknown_none(caplog: pytest.Log
         b'{"warm": "n/a", "mode": "on", "watts": 0}',
         b'{"warm": 22, "mode": 7, "watts": 0}',
     )
-    taken = Told(RUN).taken(came, tally := Skipped())
+    taken = SampleDescription(RUN).taken(came, tally := Skipped())
     assert taken.x.tolist() == [[0, 0, 0, 0], [0, 0, 0, 1], [1, 0, 0, 0]]
     assert tally.counts == {}
     assert caplog.text.count("mode of some samples is missing, or a category that the run does not know") == 1
@@ -50,7 +50,7 @@ def test_what_is_missing_is_the_mean_and_what_is_unknown_none(caplog: pytest.Log
 @pytest.mark.parametrize("run", [RUN, Description(("warm", "mode"), numbers=True), Description(numbers=True)])
 def test_a_text_for_which_there_is_no_category_is_set_aside(run: Description) -> None:
     came = chunk(b'{"warm": "hot", "mode": 1, "watts": 0}', b'{"warm": 20, "mode": 1, "watts": 0}')
-    taken = Told(run).taken(came, tally := Skipped())
+    taken = SampleDescription(run).taken(came, tally := Skipped())
     assert len(taken) == 1
     assert tally.counts == {"not numbers": 1}
 

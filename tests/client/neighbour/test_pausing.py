@@ -8,9 +8,9 @@ import pytest
 
 from edgeflock.client.neighbour import Pausing
 from edgeflock.client.neighbour import pausing as module
-from edgeflock.client.neighbour.reasons import Rules, Seen
+from edgeflock.client.neighbour.reasons import MachineState, Rules
 
-HOT, COOL = Seen(temperature=90.0), Seen(temperature=50.0)
+HOT, COOL = MachineState(temperature=90.0), MachineState(temperature=50.0)
 
 
 async def test_it_waits_while_there_is_a_reason_and_goes_on_by_itself(

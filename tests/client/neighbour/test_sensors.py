@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.client.neighbour.reasons import Rules, Seen
+from edgeflock.client.neighbour.reasons import MachineState, Rules
 from edgeflock.client.neighbour.sensors import Sensors
 from edgeflock.shared.errors import ConfigError
 from tests.client.test_health import LAPTOP, PI_4, tree
@@ -19,23 +19,23 @@ def nobody(*address: str) -> str | None:
     return None
 
 
-def see(rules: Rules, root: Path, answer: str | None = None) -> Seen:
+def see(rules: Rules, root: Path, answer: str | None = None) -> MachineState:
     return Sensors(rules, root, lambda *address: answer, lambda: None)(NOW)
 
 
 def test_a_raspberry_pi_s_heat_and_supply(tmp_path: Path) -> None:
-    assert see(Rules(), tree(tmp_path, PI_4)) == Seen(temperature=61.8, undervoltage=True)
+    assert see(Rules(), tree(tmp_path, PI_4)) == MachineState(temperature=61.8, undervoltage=True)
     (tmp_path / "sys/class/hwmon/hwmon1/in0_lcrit_alarm").write_text("0\n")
-    assert see(Rules(), tmp_path) == Seen(temperature=61.8, undervoltage=False)
-    assert see(QUIET, tmp_path) == Seen()
+    assert see(Rules(), tmp_path) == MachineState(temperature=61.8, undervoltage=False)
+    assert see(QUIET, tmp_path) == MachineState()
 
 
 def test_a_laptop_on_its_battery(tmp_path: Path) -> None:
     rules = Rules(undervoltage=False, battery=50)
     status = {"sys/class/power_supply/BAT1/status": "Discharging\n"}
     mouse = {"sys/class/power_supply/hidpp_battery_0/status": "Discharging\n"}
-    assert see(rules, tree(tmp_path, LAPTOP, mouse)) == Seen(temperature=55.2, charge=31)
-    assert see(rules, tree(tmp_path, status)) == Seen(temperature=55.2, discharging=True, charge=31)
+    assert see(rules, tree(tmp_path, LAPTOP, mouse)) == MachineState(temperature=55.2, charge=31)
+    assert see(rules, tree(tmp_path, status)) == MachineState(temperature=55.2, discharging=True, charge=31)
     (tmp_path / "sys/class/power_supply/BAT1/status").write_text("Not charging\n")
     assert not see(rules, tmp_path).discharging
 
@@ -54,7 +54,7 @@ def test_whether_networkmanager_calls_the_link_metered(
         return answer
 
     sensors = Sensors(Rules(hot=None, undervoltage=False, metered=True), tmp_path, ask)
-    assert sensors(NOW) == Seen(metered=metered)
+    assert sensors(NOW) == MachineState(metered=metered)
     assert [address[-1] for address in asked] == ["Metered"]
 
 
@@ -68,7 +68,7 @@ def test_metered_without_anybody_to_ask_is_said_at_once(
 
 @pytest.mark.parametrize(("answer", "there"), [("b false", True), ("b true", False)])
 def test_logind_knows_whether_somebody_is_there(answer: str, there: bool, tmp_path: Path) -> None:
-    assert see(Rules(hot=None, undervoltage=False, owner=True), tmp_path, answer) == Seen(owner=there)
+    assert see(Rules(hot=None, undervoltage=False, owner=True), tmp_path, answer) == MachineState(owner=there)
 
 
 @pytest.mark.parametrize(("ago", "there"), [(10.0, True), (299.0, True), (301.0, False)])
@@ -76,11 +76,11 @@ def test_without_logind_the_terminals_do(ago: float, there: bool, tmp_path: Path
     tree(tmp_path, {"dev/pts/0": "", "dev/pts/12": "", "dev/tty1": "", "dev/pts/ptmx": "", "dev/tty": ""})
     for name, seconds in (("pts/0", 4000.0), ("pts/12", ago), ("tty1", 9000.0), ("pts/ptmx", 0), ("tty", 0)):
         os.utime(tmp_path / "dev" / name, (NOW - seconds, NOW))
-    assert see(Rules(hot=None, undervoltage=False, owner=True), tmp_path) == Seen(owner=there)
+    assert see(Rules(hot=None, undervoltage=False, owner=True), tmp_path) == MachineState(owner=there)
 
 
 def test_the_first_line_of_a_file(tmp_path: Path) -> None:
     rules = Rules(hot=None, undervoltage=False, file=tmp_path / "stop")
-    assert see(rules, tmp_path) == Seen()
+    assert see(rules, tmp_path) == MachineState()
     (tmp_path / "stop").write_text("night\ttariff\x1b[2J\nand more")
-    assert see(rules, tmp_path) == Seen(note="night?tariff?[2J")
+    assert see(rules, tmp_path) == MachineState(note="night?tariff?[2J")

@@ -30,7 +30,7 @@ from edgeflock.shared.errors import (
     ServerAtFault,
     StepTooLarge,
 )
-from edgeflock.shared.model.chunks import Chunk, chunks
+from edgeflock.shared.model.chunks import ParameterRange, chunks
 from edgeflock.shared.protocol.messages import Model, Receipt, Task, Update, Welcome
 from tests.client.training.fakes import F32, LAYOUT, NOTHING, WELCOME, FakeBackend, training
 
@@ -50,7 +50,7 @@ def numbered(scale: float = 1) -> Vector:
     return (np.arange(LAYOUT.size) * scale).astype(np.float32)
 
 
-def centre(chunk: Chunk, theta: Vector, version: int) -> Model:
+def centre(chunk: ParameterRange, theta: Vector, version: int) -> Model:
     """As the server tells it, whole."""
     where = np.arange(chunk.start, chunk.stop)
     octets = theta[where].tobytes()
@@ -260,7 +260,7 @@ class Centre:
         if not stop:
             return Model(self.version, None, sparse.DENSE, F32, LAYOUT.size, b"", self.theta.tobytes())
         self.parts.append((start, stop))
-        return centre(Chunk(start, stop, LAYOUT), self.theta, self.version)
+        return centre(ParameterRange(start, stop, LAYOUT), self.theta, self.version)
 
     async def push(self, update: Update) -> Receipt:
         await self.pushing()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeflock.client.training.selector import Memory, select, take_back
+from edgeflock.client.training.selector import SelectionMemory, select, take_back
 from edgeflock.client.training.terms import layout_of
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import BaseExpired, RunReplaced, ServerAtFault
@@ -45,7 +45,7 @@ async def test_what_was_not_sent_comes_back_damped() -> None:
 
 def counts(welcome: Welcome, bases: list[int]) -> list[int]:
     """Entries of updates from these versions, of a gradient of 1 to 15."""
-    found, memory = [], Memory()
+    found, memory = [], SelectionMemory()
     for sequence, base in enumerate(bases, 1):
         gradient = np.arange(1, LAYOUT.size + 1, dtype=np.float32)
         selection, memory = select(memory, gradient, LAYOUT, welcome, ORIGIN, sequence, base)
@@ -68,7 +68,7 @@ def test_a_device_that_comes_rarely_sends_more() -> None:
 
 def test_how_rarely_is_a_mean_of_the_last_ten_also_without_feedback() -> None:
     for feedback in (0.0, HALVED):
-        memory, welcome = Memory(), replace(WELCOME, feedback=feedback, select_interval=10)
+        memory, welcome = SelectionMemory(), replace(WELCOME, feedback=feedback, select_interval=10)
         for sequence, base in enumerate([3, *range(103, 1104, 100), *range(1105, 1305, 2)], 1):
             _, memory = select(memory, falling(1), LAYOUT, welcome, ORIGIN, sequence, base)
             if base == 1103:
@@ -88,7 +88,7 @@ async def test_without_feedback_nothing_comes_back() -> None:
 def test_a_sent_entry_leaves_the_memory_whatever_its_coding() -> None:
     """Signs say less than was meant; the difference is not kept."""
     welcome = replace(DAMPED, values=values.CODINGS["sign"].mode)
-    memory = Memory()
+    memory = SelectionMemory()
     for version, gradient in enumerate((falling(1), falling(0))):
         _, memory = select(memory, gradient, LAYOUT, welcome, ORIGIN, 1, version)
     left_out = memory.left_out(0.5)
@@ -136,7 +136,7 @@ async def test_another_run_remembers_nothing_of_the_last() -> None:
 
 async def test_dense_runs_keep_no_memory() -> None:
     welcome = replace(DAMPED, select=1.0)
-    assert select(Memory(), falling(1), LAYOUT, welcome, ORIGIN, 1, 1)[1] == Memory()
+    assert select(SelectionMemory(), falling(1), LAYOUT, welcome, ORIGIN, 1, 1)[1] == SelectionMemory()
     server = FakeServer([None, None], welcome)
     await worker(server, listed(falling(1), falling(1), falling(1))).run()
     assert {update.values for update in server.updates} == {falling(1).tobytes()}
@@ -270,7 +270,7 @@ def test_without_damping_nothing_is_lost(
 ) -> None:
     """What arrived and what was left out are all the gradients' sum, whichever updates were refused."""
     welcome = replace(WELCOME, feedback=1.0, threshold=threshold)
-    memory, arrived = Memory(), np.zeros(LAYOUT.size)
+    memory, arrived = SelectionMemory(), np.zeros(LAYOUT.size)
     for numbers in gradients:
         selection, memory = select(memory, np.array(numbers, np.float32), LAYOUT, welcome, ORIGIN, 1, 1)
         if data.draw(st.booleans(), label="refused"):
@@ -288,7 +288,7 @@ def test_selecting_changes_nothing(threshold: float) -> None:
     """Not the memory that it is given, nor by way of the gradient the one that it returns."""
     welcome = replace(DAMPED, threshold=threshold)
     gradient = falling(1)
-    _, memory = select(Memory(), gradient, LAYOUT, welcome, ORIGIN, 1, 1)
+    _, memory = select(SelectionMemory(), gradient, LAYOUT, welcome, ORIGIN, 1, 1)
     expected = memory.left_out(0.5)
     assert expected is not None
     gradient[:] = 100  # a backend uses its buffer again
@@ -298,14 +298,14 @@ def test_selecting_changes_nothing(threshold: float) -> None:
 
 
 def test_the_memory_fades_with_the_versions_between_two_updates() -> None:
-    _, memory = select(Memory(), falling(1), LAYOUT, DAMPED, ORIGIN, 1, 20)
+    _, memory = select(SelectionMemory(), falling(1), LAYOUT, DAMPED, ORIGIN, 1, 20)
     for base, part in ((21, 0.5), (23, 0.125), (20, 0.5)):  # one version at least
         selection, _ = select(memory, falling(0), LAYOUT, DAMPED, ORIGIN, 2, base)
         assert selection.gradient[[2, 3, 11]].tolist() == [12 * part, 11 * part, 3 * part]
 
 
 def test_nothing_can_be_taken_back_before_the_first_selection() -> None:
-    assert take_back(Memory()).left_out(0.5) is None
+    assert take_back(SelectionMemory()).left_out(0.5) is None
 
 
 # Significance
@@ -318,7 +318,7 @@ PARAMETERS = np.full(LAYOUT.size, 4, np.float32)
 
 def test_what_is_not_significant_gathers_until_it_is() -> None:
     """Algorithm 2: acc = eps + G; g = acc where |acc| / |v| > thr; eps = acc - g."""
-    memory, went = Memory(), []
+    memory, went = SelectionMemory(), []
     for sequence in range(1, 4):
         selection, memory = select(memory, falling(0.5), LAYOUT, SIGNIFICANT, PARAMETERS, sequence, sequence)
         assert selection.where is not None
@@ -335,7 +335,7 @@ def test_what_is_not_significant_gathers_until_it_is() -> None:
 def test_the_threshold_decays_with_the_number_of_the_update() -> None:
     welcome = replace(SIGNIFICANT, decays=True)
     first, fourth = (
-        select(Memory(), falling(0.5), LAYOUT, welcome, PARAMETERS, sequence, sequence)[0]
+        select(SelectionMemory(), falling(0.5), LAYOUT, welcome, PARAMETERS, sequence, sequence)[0]
         for sequence in (1, 4)
     )
     assert first.where is not None

@@ -11,7 +11,7 @@ import pytest
 
 from edgeflock.client.backends.backend import Backend
 from edgeflock.client.data.batcher import Batch, Shuffled, StreamOver
-from edgeflock.client.training import Progress, Worker
+from edgeflock.client.training import Worker, WorkerProgress
 from edgeflock.devices.emulation.clock import run_virtually
 from edgeflock.shared.codecs import moments, sparse
 from edgeflock.shared.data.datasets import Dataset
@@ -57,7 +57,7 @@ async def test_pull_step_keep_the_largest_push_again() -> None:
     assert [update.sequence for update in server.updates] == [41, 42, 43, 44]
     assert [theta for theta, _ in backend.seen] == [theta_at(version).tolist() for version in (3, 4, 5, 6)]
     # The fourth push met the end of the run.
-    assert progress == Progress(updates=3, samples=18, refused=0, loss=5 / 2)
+    assert progress == WorkerProgress(updates=3, samples=18, refused=0, loss=5 / 2)
 
 
 async def test_who_leaves_asks_for_no_model_and_goes() -> None:
@@ -189,7 +189,7 @@ async def test_a_run_that_is_over_when_joining() -> None:
         async def join(self) -> Welcome:
             raise RunOver("it is over")
 
-    assert await worker(Over([]), FakeBackend()).run() == Progress()
+    assert await worker(Over([]), FakeBackend()).run() == WorkerProgress()
 
 
 async def test_another_run_is_begun_anew() -> None:

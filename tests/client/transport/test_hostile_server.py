@@ -13,7 +13,7 @@ import msgpack
 import pytest
 from aiohttp import web
 
-from edgeflock.client.identity import Identity
+from edgeflock.client.identity import ClientIdentity
 from edgeflock.client.training.terms import layout_of, longest_message
 from edgeflock.client.transport import Link, dialing, downloads
 from edgeflock.shared.errors import ConfigError, Refused, RunOver, ServerAtFault
@@ -231,8 +231,8 @@ def test_text_is_shown_as_it_is_but_for_what_terminals_obey() -> None:
 # Over HTTP
 
 
-def identity(url: str) -> Identity:
-    return Identity(url, "pi", "secret", new_key(), bytes(16))
+def identity(url: str) -> ClientIdentity:
+    return ClientIdentity(url, "pi", "secret", new_key(), bytes(16))
 
 
 @asynccontextmanager
@@ -244,7 +244,7 @@ async def serving(answer: Any) -> AsyncIterator[Link]:
         listening(app) as url,
         Link(
             url,
-            Identity(url, "pi", "secret", new_key(), bytes(16)),
+            ClientIdentity(url, "pi", "secret", new_key(), bytes(16)),
             Hello(PROTOCOL, "pi", b"", {}),
             Random(0),
         ) as link,

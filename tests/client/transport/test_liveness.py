@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from edgeflock.client.transport.liveness import HANG_SECONDS, Liveness, ServerHangs
-from edgeflock.client.transport.session import Session
+from edgeflock.client.transport.session import RecordSession
 from edgeflock.devices.emulation.clock import run_virtually
 
 
@@ -156,7 +156,7 @@ class Line:
 def test_a_long_message_that_leaves_over_a_slow_line_is_a_sign_of_life() -> None:
     own, other = socket.socketpair()
     with own, other:
-        session = Session(Line(own), 1 << 20, math.inf, lambda record: None)  # type: ignore[arg-type]
+        session = RecordSession(Line(own), 1 << 20, math.inf, lambda record: None)  # type: ignore[arg-type]
         before = session.heard()
         for _ in range(8):
             own.send(bytes(4096))
@@ -172,7 +172,7 @@ def test_a_ping_that_leaves_is_none() -> None:
     """The system of a server that hangs takes it."""
     own, other = socket.socketpair()
     with own, other:
-        session = Session(Line(own), 1 << 20, math.inf, lambda record: None)  # type: ignore[arg-type]
+        session = RecordSession(Line(own), 1 << 20, math.inf, lambda record: None)  # type: ignore[arg-type]
         own.send(bytes(28))
         before = session.heard()
         other.recv(28)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from edgeflock.devices.capacity import Fleet, Machine, Need, Parts, costs, needs_of
+from edgeflock.devices.capacity import FleetLoad, Machine, Need, ServerParts, costs, needs_of
 from edgeflock.devices.capacity.need import (
     busy,
     down_bytes,
@@ -18,13 +18,13 @@ from edgeflock.server.descent.staleness import Staleness
 
 CNN = 211_690
 HERE = Machine()
-ALONE = Parts()
+ALONE = ServerParts()
 WITHIN = 0.25
 
 
 def push(devices: int, parameters: int, fraction: float) -> float:
     """Microseconds of a push without an answer, of devices that push as fast as they can, with window 256."""
-    fleet = Fleet(100, 1.0, parameters, tls=False)
+    fleet = FleetLoad(100, 1.0, parameters, tls=False)
     seconds = push_seconds(fleet, ALONE, round(fraction * parameters))
     return (seconds + costs.COMMIT_SECONDS / devices) * 1e6
 
@@ -85,8 +85,8 @@ def test_connected_devices_take_what_they_took(
     """Gateways, percent of a core; most of 10,000 were not fitted. The last ten rows are of a quiet machine,
     and nine of them not fitted either.
     """
-    fleet = Fleet(devices, devices / rate, 19_146, 11, tls, answered, torch=False)
-    needs = needs_of(fleet, HERE, Parts(gateways=gateways))
+    fleet = FleetLoad(devices, devices / rate, 19_146, 11, tls, answered, torch=False)
+    needs = needs_of(fleet, HERE, ServerParts(gateways=gateways))
     assert 100 * needs[0].cores == pytest.approx(leads, rel=WITHIN)
     if holds is not None:
         assert 100 * needs[1].cores == pytest.approx(holds, rel=WITHIN)
@@ -107,8 +107,8 @@ def test_connected_devices_take_so_many_megabytes(
     devices: int, gateways: int, leads: float, holds: float | None
 ) -> None:
     """The same runs, when all devices held something of their own."""
-    fleet = Fleet(devices, 10, 19_146, tls=False, torch=False)
-    needs = needs_of(fleet, HERE, Parts(gateways=gateways))
+    fleet = FleetLoad(devices, 10, 19_146, tls=False, torch=False)
+    needs = needs_of(fleet, HERE, ServerParts(gateways=gateways))
     assert needs[0].memory_bytes / 1e6 == pytest.approx(leads, rel=0.1)
     if holds is not None:
         assert needs[1].memory_bytes / 1e6 == pytest.approx(holds, rel=0.1)
@@ -128,19 +128,19 @@ def test_a_leader_takes_what_its_kind_of_model_takes(
     devices: int, period: float, torch: bool, measured: float
 ) -> None:
     """Memory of a leader, docs/scale.md: servers of `edgeflock server` with held-out data."""
-    fleet = Fleet(devices, period, 38_282, tls=False, torch=torch)
+    fleet = FleetLoad(devices, period, 38_282, tls=False, torch=torch)
     assert leader(fleet, HERE, ALONE).memory_bytes / 1e6 == pytest.approx(measured, rel=0.15)
 
 
 def test_a_cohort_works_in_turn() -> None:
     """As many updates and as short a window as of a fleet of its size; sockets and memory as of all."""
-    every, few, cohort = Fleet(1_000, 10), Fleet(20, 10), Fleet(1_000, 10, cohort=20)
+    every, few, cohort = FleetLoad(1_000, 10), FleetLoad(20, 10), FleetLoad(1_000, 10, cohort=20)
     assert (cohort.rate, cohort.window) == (few.rate, few.window)
     own, as_few, as_all = (leader(fleet, HERE, ALONE) for fleet in (cohort, few, every))
     assert (own.cores, own.shares["window"]) == (as_few.cores, as_few.shares["window"])
     assert own.shares["sockets"] == as_all.shares["sockets"]
     assert as_few.memory_bytes < own.memory_bytes < as_all.memory_bytes
-    assert Fleet(10, 10, cohort=20).rate == Fleet(10, 10).rate
+    assert FleetLoad(10, 10, cohort=20).rate == FleetLoad(10, 10).rate
 
 
 @pytest.mark.parametrize(
@@ -148,33 +148,33 @@ def test_a_cohort_works_in_turn() -> None:
 )
 def test_bytes_of_an_update_and_its_answer(parameters: int, up: float, down: float) -> None:
     """As it comes: digits with four clients, to which it was fitted, and MNIST with eight."""
-    fleet = Fleet(8, 1, parameters)
+    fleet = FleetLoad(8, 1, parameters)
     assert (up_bytes(fleet), down_bytes(fleet, ALONE)) == pytest.approx((up, down), rel=WITHIN)
 
 
 @pytest.mark.parametrize(("devices", "measured"), [(4, 2_000), (16, 5_700), (200, 20_100)])
 def test_bytes_of_an_exact_answer(devices: int, measured: float) -> None:
     """What devices are sent, of the record: 106 entries."""
-    fleet = Fleet(devices, 1, CNN, entries=106)
-    assert down_bytes(fleet, Parts(shards=2)) == pytest.approx(measured, rel=WITHIN)
+    fleet = FleetLoad(devices, 1, CNN, entries=106)
+    assert down_bytes(fleet, ServerParts(shards=2)) == pytest.approx(measured, rel=WITHIN)
 
 
 def test_a_journal_grows_as_one_did() -> None:
     """2,000 updates of the digits: 475,136 bytes of rows."""
-    fleet = Fleet(4, 4 * 86_400 / 2000, 38_282)
+    fleet = FleetLoad(4, 4 * 86_400 / 2000, 38_282)
     assert journal_bytes_a_day(fleet) == pytest.approx(475_136, rel=WITHIN)
 
 
 @pytest.mark.parametrize("devices", [1, 170, 171, 2_000, 50_000])
 def test_staleness_takes_what_it_says(devices: int) -> None:
     """A window for which no update is too old, up to the largest, and the bytes of it."""
-    fleet = Fleet(devices, 60, 10)
+    fleet = FleetLoad(devices, 60, 10)
     assert fleet.window >= min(65_536, 1.5 * devices)
     assert Staleness(10, fleet.window).nbytes == 10 * fleet.staleness_bytes
 
 
 def test_shares_are_of_what_there_is() -> None:
-    fleet = Fleet(1_000, 10)
+    fleet = FleetLoad(1_000, 10)
     some = leader(fleet, HERE, ALONE)
     half = leader(fleet, Machine(HERE.memory / 2, HERE.disk / 2, HERE.files // 2, HERE.egress / 2), ALONE)
     for name in ("memory", "disk", "sockets", "network"):
@@ -188,8 +188,8 @@ def of(part: str, needs: list[Need]) -> Need:
 
 
 def test_gateways_take_sockets_answers_and_decoding_off_the_leader() -> None:
-    fleet = Fleet(10_000, 10)
-    direct, through = (of("leader", needs_of(fleet, HERE, Parts(gateways=count))) for count in (0, 4))
+    fleet = FleetLoad(10_000, 10)
+    direct, through = (of("leader", needs_of(fleet, HERE, ServerParts(gateways=count))) for count in (0, 4))
     assert through.shares["sockets"] == 4 / HERE.files
     assert through.shares["processor"] < 0.5 * direct.shares["processor"]
     assert through.memory_bytes < direct.memory_bytes
@@ -197,10 +197,10 @@ def test_gateways_take_sockets_answers_and_decoding_off_the_leader() -> None:
 
 
 def test_a_gateway_carries_what_the_spare_ones_leave() -> None:
-    fleet = Fleet(10_000, 10)
+    fleet = FleetLoad(10_000, 10)
     one, two, three = (
         of("gateway", needs_of(fleet, HERE, parts))
-        for parts in (Parts(gateways=2), Parts(gateways=3, spare=1), Parts(gateways=3))
+        for parts in (ServerParts(gateways=2), ServerParts(gateways=3, spare=1), ServerParts(gateways=3))
     )
     assert one.shares == two.shares
     assert two.shares["sockets"] > three.shares["sockets"]
@@ -208,8 +208,8 @@ def test_a_gateway_carries_what_the_spare_ones_leave() -> None:
 
 def test_each_gateway_follows_all_updates() -> None:
     """So that more of them help less and less, and cost the leader's line."""
-    fleet = Fleet(1_000_000, 60)
-    few, many = (needs_of(fleet, HERE, Parts(gateways=count)) for count in (100, 1_000))
+    fleet = FleetLoad(1_000_000, 60)
+    few, many = (needs_of(fleet, HERE, ServerParts(gateways=count)) for count in (100, 1_000))
     follow = fleet.rate * (costs.FOLLOW_SECONDS + costs.FOLLOW_ENTRY_SECONDS * fleet.sent)
     assert follow < many[1].shares["processor"] < few[1].shares["processor"]
     assert many[0].shares["network"] > 9 * few[0].shares["network"]
@@ -217,48 +217,48 @@ def test_each_gateway_follows_all_updates() -> None:
 
 def test_shards_pay_for_large_models_alone() -> None:
     """docs/shards.md: twice the server's time at 211,690 parameters, 0.028 of it at a hundred million."""
-    small, large = Fleet(100, 10), Fleet(100, 10, 100_000_000)
+    small, large = FleetLoad(100, 10), FleetLoad(100, 10, 100_000_000)
     assert shared_out(CNN) == pytest.approx((2.0, 1.0))
     for fleet, pays in ((small, False), (large, True)):
-        alone, apart = (through_seconds(fleet, Parts(gateways=1, shards=count)) for count in (0, 4))
+        alone, apart = (through_seconds(fleet, ServerParts(gateways=1, shards=count)) for count in (0, 4))
         assert (apart < alone) == pays
     assert step_seconds(large) > step_seconds(small)
-    whole, slices = (needs_of(large, HERE, Parts(shards=count)) for count in (0, 4))
+    whole, slices = (needs_of(large, HERE, ServerParts(shards=count)) for count in (0, 4))
     assert of("leader", slices).memory_bytes < 0.3 * of("leader", whole).memory_bytes
     assert of("shard", slices).memory_bytes < 0.3 * of("leader", whole).memory_bytes
 
 
 def test_a_model_in_shards_takes_what_was_measured() -> None:
     """docs/shards.md: a hundred million in one process and in four shards, window 64 where this has 256."""
-    large = Fleet(10, 10, 100_000_000, torch=False)
+    large = FleetLoad(10, 10, 100_000_000, torch=False)
     less = (large.staleness_bytes - Staleness(10, 64).nbytes / 10) * large.parameters
     (alone,) = needs_of(large, HERE, ALONE)
     copies = min(costs.COPIES_BYTES, 4 * 10 * large.parameters)
     sockets = 10 * (costs.PLAIN_BYTES + costs.TLS_SOCKET_BYTES)
     assert alone.memory_bytes - less - copies - sockets == pytest.approx(3_611e6, rel=WITHIN)
-    apart = needs_of(large, HERE, Parts(shards=4))
+    apart = needs_of(large, HERE, ServerParts(shards=4))
     assert of("leader", apart).memory_bytes - costs.RAY_BYTES == pytest.approx(968e6, rel=WITHIN)
     assert of("shard", apart).memory_bytes - less / 4 == pytest.approx(793e6, rel=WITHIN)
 
 
 def test_a_database_and_those_who_stand_by() -> None:
-    fleet = Fleet(10_000, 10)
+    fleet = FleetLoad(10_000, 10)
     rates = {}
     for journal in costs.ROWS_PER_SECOND:
-        needs = needs_of(fleet, HERE, Parts(journal=journal, standbys=1))
+        needs = needs_of(fleet, HERE, ServerParts(journal=journal, standbys=1))
         keeps = needs[0] if journal == "sqlite" else of("database", needs)
         rates[journal] = keeps.shares["rows"]
         assert keeps.shares["disk"] > 1
     assert rates["sqlite"] < rates["postgresql"] < rates["synchronous"]
     follows, waits = (
-        of("standby", needs_of(fleet, HERE, Parts(standbys=1, shards=count, journal="postgresql")))
+        of("standby", needs_of(fleet, HERE, ServerParts(standbys=1, shards=count, journal="postgresql")))
         for count in (0, 2)
     )
     assert 0 == waits.cores < follows.cores < 1
 
 
 def test_a_process_is_never_more_than_busy() -> None:
-    fleets = [Fleet(devices, 10) for devices in (1, 10, 100, 1000, 10_000, 20_000, 50_000)]
+    fleets = [FleetLoad(devices, 10) for devices in (1, 10, 100, 1000, 10_000, 20_000, 50_000)]
     shares = [busy(fleet, 0.5e-3, 2e-3) for fleet in fleets]
     assert shares == sorted(shares)
     assert (shares[-2], shares[-1]) == (1, 1)

@@ -10,7 +10,7 @@ import pytest
 
 from edgeflock.devices.emulation.config import PROFILES, DeviceClass, parse, profile
 from edgeflock.devices.emulation.link import ClassTotals
-from edgeflock.devices.emulation.pace import Pace
+from edgeflock.devices.emulation.pace import DeviceSpeed
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.errors import BaseExpired, RunComplete
 from edgeflock.shared.protocol.messages import Hello, Model, Pull, Receipt, Refusal, Samples, Update, Welcome
@@ -22,7 +22,7 @@ from tests.devices.emulation.fleets import MIXED, ONE, Ran, fleet_of, run
 @pytest.mark.parametrize("name", PROFILES)
 def test_a_step_takes_its_overhead_and_its_operations(name: str) -> None:
     made = profile(name)
-    pace = Pace.of(DeviceClass.model_validate({"profile": name}), flops=3_000_000_000)
+    pace = DeviceSpeed.of(DeviceClass.model_validate({"profile": name}), flops=3_000_000_000)
     assert pace.step == pytest.approx(made.overhead_ms / 1000 + 3 / made.gflops)
     assert pace.uplink == made.uplink_mbps * 1e6 / 8
     assert pace.downlink == made.downlink_mbps * 1e6 / 8
@@ -32,12 +32,12 @@ def test_a_step_takes_its_overhead_and_its_operations(name: str) -> None:
 
 def test_what_a_class_says_itself_wins_over_its_profile() -> None:
     own = DeviceClass(profile="laptop", step_ms=250, spread=0, uplink_mbps=8, downlink_mbps=16, latency_ms=0)
-    assert Pace.of(own, flops=10**12) == Pace(0.25, 0, False, 1e6, 2e6, 0)
+    assert DeviceSpeed.of(own, flops=10**12) == DeviceSpeed(0.25, 0, False, 1e6, 2e6, 0)
 
 
 def test_without_a_profile_the_network_takes_no_time() -> None:
-    pace = Pace.of(DeviceClass(step_ms=5, timing="exponential"), flops=10**12)
-    assert pace == Pace(0.005, 0, True, math.inf, math.inf, 0)
+    pace = DeviceSpeed.of(DeviceClass(step_ms=5, timing="exponential"), flops=10**12)
+    assert pace == DeviceSpeed(0.005, 0, True, math.inf, math.inf, 0)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_without_a_profile_the_network_takes_no_time() -> None:
 def test_drawn_times_have_the_mean_and_the_deviation(
     spread: float, exponential: bool, deviation: float
 ) -> None:
-    pace = Pace(0.2, spread, exponential, math.inf, math.inf, 0)
+    pace = DeviceSpeed(0.2, spread, exponential, math.inf, math.inf, 0)
     random = np.random.default_rng(0)
     drawn = np.array([pace.draw(random) for _ in range(20_000)])
     assert drawn.min() > 0

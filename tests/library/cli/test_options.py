@@ -12,8 +12,8 @@ import pytest
 
 from edgeflock.cli import client as client_command
 from edgeflock.cli.options import _Lines, _Objects
-from edgeflock.client.run.given import Given
-from edgeflock.client.training import Progress
+from edgeflock.client.run.given import ClientObjects
+from edgeflock.client.training import WorkerProgress
 from edgeflock.shared import extras
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.client import ClientSettings
@@ -113,9 +113,9 @@ def test_what_a_client_may_take_is_looked_at_first(
 def test_a_client_gives_way_unless_it_need_not(gentle: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[bool] = []
 
-    async def run(settings: ClientSettings, at_end: object, given: Given) -> Progress:
+    async def run(settings: ClientSettings, at_end: object, given: ClientObjects) -> WorkerProgress:
         seen.append(given.gentle)
-        return Progress()
+        return WorkerProgress()
 
     monkeypatch.setattr("edgeflock.api.client.run_client", run)
     monkeypatch.setattr(client_command, "log_to_stderr", lambda level, format: None)

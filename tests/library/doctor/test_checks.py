@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from edgeflock.doctor import files, machine
-from edgeflock.doctor.finding import Finding
+from edgeflock.doctor.finding import CheckResult
 from edgeflock.doctor.line import Answer, reached
 from edgeflock.doctor.packages import package
 from edgeflock.server.identity import own_certificate
@@ -146,12 +146,12 @@ def test_the_line(answer: Answer, state: str, says: str) -> None:
 
 
 def test_a_finding_is_a_line_and_what_to_do() -> None:
-    assert Finding("disk", "ok", "5 GB").lines() == ["ok    disk      5 GB"]
-    first, second = Finding("power", "bad", "weak", "another supply").lines()
+    assert CheckResult("disk", "ok", "5 GB").lines() == ["ok    disk      5 GB"]
+    first, second = CheckResult("power", "bad", "weak", "another supply").lines()
     assert (first, second.strip()) == ("bad   power     weak", "another supply")
 
 
-def assert_finding(found: Finding | None, state: str, remedy: str = "") -> None:
+def assert_finding(found: CheckResult | None, state: str, remedy: str = "") -> None:
     """It says something, and what to do unless it is ok."""
     assert found is not None
     assert found.state == state

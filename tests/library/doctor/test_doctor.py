@@ -12,7 +12,7 @@ import pytest
 
 from edgeflock.cli.app import main
 from edgeflock.client.identity import keep
-from edgeflock.doctor import Finding
+from edgeflock.doctor import CheckResult
 from edgeflock.doctor.report import audited, lines_of, of_the_service
 from edgeflock.doctor.secrets import HIDDEN, scrubbed, told
 from edgeflock.shared.identity import Token, text_of
@@ -40,8 +40,8 @@ def states(said: str) -> dict[str, str]:
 def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
     """`edgeflock ...` in a thread of this process, where every package can be loaded."""
 
-    def fine(module: str, install: str) -> Finding:
-        return Finding("package", "ok", module)
+    def fine(module: str, install: str) -> CheckResult:
+        return CheckResult("package", "ok", module)
 
     monkeypatch.setattr("edgeflock.doctor.patients.package", fine)
 

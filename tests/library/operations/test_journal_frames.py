@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from edgeflock.operations.journal_frames import AWAY, journal_frames
-from edgeflock.operations.top import Plan, opened, sources
+from edgeflock.operations.top import TopOptions, opened, sources
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.shared.codecs import sparse
@@ -22,7 +22,7 @@ from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.protocol.messages import Update
 from edgeflock.shared.settings.config import parse
 from edgeflock.tui.sources.recording import Recording
-from edgeflock.tui.sources.state import State, reduce, snapshot
+from edgeflock.tui.sources.state import MonitorState, reduce, snapshot
 from tests.data import JOURNALS, RECORDINGS, expected, unpacked
 
 LAYOUT = Layout.of([("w", (10, 4)), ("b", (4,))])
@@ -75,8 +75,8 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def states(path: Path, most: int = 2000) -> list[State]:
-    made: list[State] = []
+def states(path: Path, most: int = 2000) -> list[MonitorState]:
+    made: list[MonitorState] = []
     for frame in journal_frames(path, most):
         made.append(reduce(made[-1] if made else None, frame))
     return made
@@ -145,7 +145,7 @@ def test_a_long_run_makes_no_more_frames_than_asked_for(path: Path) -> None:
 def test_it_is_a_source_of_the_monitor(path: Path) -> None:
     recording = opened(path)
     assert recording.state(len(recording) - 1).overview.version == 122
-    (source,) = sources(Plan([], [], 1.0, None, [path], 8.0, "50%"), None)
+    (source,) = sources(TopOptions([], [], 1.0, None, [path], 8.0, "50%"), None)
     assert source.state is not None
     assert source.state.time == pytest.approx(BEGAN + 50, abs=1)
 

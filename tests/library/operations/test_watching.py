@@ -15,7 +15,7 @@ from edgeflock.devices.emulation.clock import run_virtually
 from edgeflock.operations.plot import draw, watched
 from edgeflock.operations.status import fetch
 from edgeflock.operations.text import first_state
-from edgeflock.operations.top import Plan, sources
+from edgeflock.operations.top import TopOptions, sources
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.shared.protocol.feed import encode
 from edgeflock.shared.protocol.frames import Mark
@@ -136,11 +136,11 @@ def test_figures_of_a_recording_or_of_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("plan", "complaint"),
     [
-        (Plan(["a", "b"], ["1", "2", "3"], 1, None, [], 1, ""), "given 3 times for 2 servers"),
-        (Plan([], [], 1, None, [Path("no/such")], 1, ""), "no/such: cannot be read"),
+        (TopOptions(["a", "b"], ["1", "2", "3"], 1, None, [], 1, ""), "given 3 times for 2 servers"),
+        (TopOptions([], [], 1, None, [Path("no/such")], 1, ""), "no/such: cannot be read"),
     ],
 )
-def test_what_cannot_be_shown(plan: Plan, complaint: str) -> None:
+def test_what_cannot_be_shown(plan: TopOptions, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         sources(plan, None)
 
@@ -153,5 +153,5 @@ def test_a_monitor_without_a_terminal_refuses_in_a_line(tmp_path: Path) -> None:
 
 
 def test_each_server_has_its_token_or_all_one() -> None:
-    made = sources(Plan(["vm:1", "vm:2"], ["one", "two"], 1, None, [], 1, ""), None)
+    made = sources(TopOptions(["vm:1", "vm:2"], ["one", "two"], 1, None, [], 1, ""), None)
     assert [source.name for source in made] == ["vm:1", "vm:2"]

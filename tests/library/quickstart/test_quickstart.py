@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.quickstart import Plan
+from edgeflock.quickstart import QuickstartPlan
 from edgeflock.quickstart.plan import backend_of
-from edgeflock.quickstart.shown import Result, show_result
+from edgeflock.quickstart.shown import QuickstartResult, show_result
 from tests.library.command_line import edgeflock
 
 
@@ -70,7 +70,9 @@ def test_quickstart_trains_over_real_processes(tmp_path: Path) -> None:
 
 
 def test_the_table_says_where_the_run_stayed_beside_its_best(capsys: pytest.CaptureFixture[str]) -> None:
-    result = Result(0.5, 0.75, 0.9833, 8000, 4, 5_300_000, 39_200_000, 1_225_000_000, 232.1, 55.3, 27.5, "m")
+    result = QuickstartResult(
+        0.5, 0.75, 0.9833, 8000, 4, 5_300_000, 39_200_000, 1_225_000_000, 232.1, 55.3, 27.5, "m"
+    )
     show_result(result)
     shown = capsys.readouterr().out
     assert "accuracy       50.00% at the end, 75.00% mean of the last five, 98.33% best" in shown
@@ -80,8 +82,8 @@ def test_the_table_says_where_the_run_stayed_beside_its_best(capsys: pytest.Capt
     assert "accuracy       -" in capsys.readouterr().out
 
 
-def quickstart_plan(backend: str) -> Plan:
-    return Plan("digits:", "", None, None, None, 4, backend, 0, 0, Path())
+def quickstart_plan(backend: str) -> QuickstartPlan:
+    return QuickstartPlan("digits:", "", None, None, None, 4, backend, 0, 0, Path())
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from edgeflock.results.outcomes import Outcome, Setting
-from edgeflock.results.traffic import Traffic
+from edgeflock.results.traffic import RunTraffic
 
 
 def outcome(*accuracies: float | None, step: int = 10, **end: int) -> Outcome:
@@ -87,10 +87,10 @@ def test_traffic_is_both_ways_and_beside_dense() -> None:
     setting = Setting("two", [outcome(0.25, 0.75, size=1100), outcome(0.5, 0.75, step=30, size=1100)])
     assert setting.reaching(0.5, "traffic") == [22_000, 33_000]
     traffic = setting.traffic_to(0.5)
-    assert traffic == Traffic(25_000, 2_500, 110_000)
+    assert traffic == RunTraffic(25_000, 2_500, 110_000)
     assert (traffic.reduction, traffic.reduction_both_ways) == (4.4, 8)
     assert traffic.cells() == ["25.0 kB (4.4x)", "2.5 kB (44x)", "27.5 kB (8.0x)"]
-    assert setting.traffic() == Traffic(40_000, 4_000, 176_000)
+    assert setting.traffic() == RunTraffic(40_000, 4_000, 176_000)
     assert setting.traffic_to(0.8) is None
     assert setting.series("traffic")[0] == (22_000, [0.25, 0.5])
     assert setting.outcomes[0].crossing(0.5, "traffic") == 16_500

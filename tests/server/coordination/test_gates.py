@@ -16,7 +16,7 @@ from edgeflock.server.coordination.gates import GATES, Asp, Gate, Ssp
 from edgeflock.server.descent.parameters import Parameters
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
-from edgeflock.server.engine.limits import Bounds
+from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.engine.outcomes import Accepted
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import recover, replay
@@ -57,7 +57,7 @@ def engine_of(gate: Any, updates: int = 0) -> Engine:
         LAYOUT,
         parameters,
         Asynchronous(),
-        Bounds(updates=updates),
+        EngineLimits(updates=updates),
         gate=gate,
     )
 

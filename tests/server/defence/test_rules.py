@@ -10,9 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgeflock.server.choices import CHOICES
-from edgeflock.server.defence import DEFENCES, Decided, Decision, Guard, Kind, Seen, Trusted
-from edgeflock.server.defence.norms import HELD, LATEST, Norms
-from edgeflock.server.defence.recent import Recent
+from edgeflock.server.defence import (
+    DEFENCES,
+    AdmittedUpdate,
+    Decision,
+    DefenceDecision,
+    DefenceGuard,
+    DefenceKind,
+    Trusted,
+)
+from edgeflock.server.defence.norms import HELD, LATEST, UsualNorms
+from edgeflock.server.defence.recent import RecentUpdates
 from edgeflock.server.defence.rules import WORST, clip, most, score
 from edgeflock.server.defence.standing import BAD, GOOD, HALF_LIFE, Agreements, faded
 from edgeflock.server.descent import Step
@@ -25,8 +33,8 @@ DELTA = np.array([3, -4], np.float32)
 """Of norm 5."""
 
 
-def seen(norm: float, usual: float, standing: float | None = None) -> Seen:
-    return Seen(WHERE, DELTA, norm, usual, 1.0, None, standing)
+def seen(norm: float, usual: float, standing: float | None = None) -> AdmittedUpdate:
+    return AdmittedUpdate(WHERE, DELTA, norm, usual, 1.0, None, standing)
 
 
 def step(delta: np.ndarray = DELTA) -> Step:
@@ -73,8 +81,8 @@ def test_score_drops_whose_updates_disagree_and_clips_the_others(
     assert score(seen(20.0, 5.0, standing)) == share
 
 
-def known_norms(*sizes: float) -> Norms:
-    norms = Norms()
+def known_norms(*sizes: float) -> UsualNorms:
+    norms = UsualNorms()
     for norm in sizes:
         norms.add(norm)
     return norms
@@ -89,7 +97,7 @@ def test_the_usual_norm_is_the_median_of_the_latest() -> None:
 
 
 def test_of_a_few_updates_the_smallest_is_usual() -> None:
-    norms = Norms(held=0)
+    norms = UsualNorms(held=0)
     assert norms.usual == math.inf
     norms.add(0.0)
     assert norms.usual == math.inf, "what changes nothing does not count"
@@ -100,7 +108,7 @@ def test_of_a_few_updates_the_smallest_is_usual() -> None:
 
 def test_the_first_updates_tell_what_is_usual_and_count_nothing() -> None:
     """They may be anybody's: one that was a hundred times as large would be all that the model ever saw."""
-    guard, shares = Guard("clip"), []
+    guard, shares = DefenceGuard("clip"), []
     for number in range(12):
         delta = DELTA * np.float32(1 if number % 3 else 100)
         decision = guard.decide(number, number, step(delta), 1.0)
@@ -108,7 +116,7 @@ def test_the_first_updates_tell_what_is_usual_and_count_nothing() -> None:
         shares.append(decision.share)
     assert shares[:HELD] == [0.0] * HELD
     assert shares[HELD:] == [1.0, pytest.approx(0.01), 1.0, 1.0]
-    assert Guard("clip", held=0).decide(0, 1, step(), 1.0).share == 1, "a round may be all there is"
+    assert DefenceGuard("clip", held=0).decide(0, 1, step(), 1.0).share == 1, "a round may be all there is"
 
 
 @given(
@@ -126,7 +134,7 @@ def test_a_spread_is_the_median_absolute_deviation_of_logarithms(
 
 
 def test_of_a_few_updates_no_spread_is_known() -> None:
-    assert Norms().spread == 1
+    assert UsualNorms().spread == 1
     assert known_norms(*[1.0, 50.0, 3.0] * 5).spread == 1
 
 
@@ -159,7 +167,7 @@ def test_what_is_usual_grows_with_what_is_sent() -> None:
 
 @pytest.mark.parametrize("place", range(10))
 def test_a_tiny_update_among_the_first_makes_no_other_too_large(place: int) -> None:
-    guard = Guard("clip")
+    guard = DefenceGuard("clip")
     for number in range(200):
         delta = DELTA * np.float32(1e-12 if number == place else 1)
         decision = guard.decide(number, number % 10, step(delta), 1.0)
@@ -169,7 +177,7 @@ def test_a_tiny_update_among_the_first_makes_no_other_too_large(place: int) -> N
 
 def test_one_who_sends_many_tiny_updates_does_not_stop_the_others() -> None:
     """Twice as many as ten others together: what is usual goes down by a step at times, and comes back."""
-    guard, rng, shares = Guard("clip"), np.random.default_rng(0), []
+    guard, rng, shares = DefenceGuard("clip"), np.random.default_rng(0), []
     devices = [*range(10)] * 30 + ([99] * 20 + [*range(10)]) * 60
     for version, device in enumerate(devices):
         delta = rng.uniform(0.5, 1.5, 2) * (1e-12 if device == 99 else 1)
@@ -195,9 +203,9 @@ def test_the_largest_numbers_there_are_come_to_a_finite_step() -> None:
     assert float(np.linalg.norm(part.delta.astype(np.float64))) * 65_536 <= 1.001 * 5
 
 
-def acquainted(name: str, norms: list[float], held: int = HELD) -> Guard:
+def acquainted(name: str, norms: list[float], held: int = HELD) -> DefenceGuard:
     """One that has seen updates of these norms, of ten devices."""
-    guard = Guard(name, held=held)
+    guard = DefenceGuard(name, held=held)
     for number, norm in enumerate(norms):
         guard.took(number - len(norms), 2000 + number % 10, Decision(1.0, norm))
     return guard
@@ -312,7 +320,7 @@ def test_who_sends_much_more_than_it_did_has_no_credit(times: float, left: float
 
 def test_no_device_makes_more_than_four_times_its_share_of_the_latest_updates() -> None:
     """Of eight, one sends as many as all others together; once those have left it may send all."""
-    recent, counted = Recent(), []
+    recent, counted = RecentUpdates(), []
     for version in range(1, 4001):
         device = 1 if version % 2 or version > 2000 else 2 + version // 2 % 7
         counted.append(recent.may_count(device, False))
@@ -326,7 +334,7 @@ def test_no_device_makes_more_than_four_times_its_share_of_the_latest_updates() 
 
 def test_new_devices_together_are_a_quarter_of_what_counts() -> None:
     """Names with an update each, beside ten devices that are known; before those are, all count."""
-    recent, counted = Recent(), []
+    recent, counted = RecentUpdates(), []
     assert all(recent.may_count(number, True) for number in range(10))
     for version in range(1, 3001):
         new = version > 500 and version % 11 > 0
@@ -340,21 +348,21 @@ def test_new_devices_together_are_a_quarter_of_what_counts() -> None:
 
 def test_a_guard_is_what_the_journal_has_of_its_decisions() -> None:
     """Restarted anywhere it decides the same, as long as it trusts the same."""
-    random, past = np.random.default_rng(5), list[Decided]()
-    guard = Guard("score")
+    random, past = np.random.default_rng(5), list[DefenceDecision]()
+    guard = DefenceGuard("score")
     guard.trust(Trusted(0, UNIT))
     for version in range(900):
         device = int(random.integers(12))
         agreement = (-1 if device < 2 and version > 400 else 1) * random.normal(0.06, 0.1)
         sent = step(np.float32(random.lognormal()) * of_agreement(agreement))
         if version in (1, 300, 700):
-            guard = Guard("score", past)
+            guard = DefenceGuard("score", past)
             guard.trust(Trusted(0, UNIT))
         decision = guard.decide(version, device, sent, 1.0)
         guard.took(version + 1, device, decision)
-        past.append(Decided(version + 1, device, decision.share, decision.packed()))
+        past.append(DefenceDecision(version + 1, device, decision.share, decision.packed()))
         assert past[-1].decision() == decision
-    once = Guard("score")
+    once = DefenceGuard("score")
     once.trust(Trusted(0, UNIT))
     random = np.random.default_rng(5)
     for version in range(900):
@@ -363,17 +371,17 @@ def test_a_guard_is_what_the_journal_has_of_its_decisions() -> None:
         sent = step(np.float32(random.lognormal()) * of_agreement(agreement))
         decision = once.decide(version, device, sent, 1.0)
         once.took(version + 1, device, decision)
-        assert past[version] == Decided(version + 1, device, decision.share, decision.packed())
+        assert past[version] == DefenceDecision(version + 1, device, decision.share, decision.packed())
     assert {one.share for one in past if one.device < 2 and one.version > 800} == {0.0}
 
 
 def test_it_wants_to_know_anew_each_so_many_updates() -> None:
-    guard = Guard("score")
+    guard = DefenceGuard("score")
     assert guard.is_anew
     assert guard.wants(0, 100)
     guard.trust(Trusted(107, np.ones((4, 2), np.float32)))
     assert (guard.wants(199, 100), guard.wants(200, 100), guard.is_anew) == (False, True, False)
-    assert not Guard("clip").wants(1000, 100)
+    assert not DefenceGuard("clip").wants(1000, 100)
 
 
 def test_no_finite_number_makes_a_standing_none_at_all() -> None:
@@ -398,12 +406,12 @@ def test_agreement_is_of_the_groups_that_agree_most_and_least_of_all_and_with_th
     ("said", "share"), [(math.nan, 0.0), (math.inf, 0.0), (-3.0, 0.0), (7.0, 1.0), (0.25, 0.25)]
 )
 def test_what_a_defence_says_is_a_part(said: float, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(DEFENCES, "mine", Kind(lambda seen: said))
-    assert Guard("mine").decide(0, 1, step(), 1.0).share == share
+    monkeypatch.setitem(DEFENCES, "mine", DefenceKind(lambda seen: said))
+    assert DefenceGuard("mine").decide(0, 1, step(), 1.0).share == share
 
 
 def test_an_unknown_one_is_refused_by_name() -> None:
     with pytest.raises(ConfigError, match=r"defence\.mode = 'x' must be one of none, clip, score"):
-        Guard("x")
+        DefenceGuard("x")
     with pytest.raises(ConfigError, match=r"defence\.mode = 'clipp': must be .*did you mean 'clip'"):
         parse(overrides=["defence.mode=clipp"], tables=CHOICES)

@@ -20,7 +20,7 @@ from edgeflock.server.descent.parameters import Parameters
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.step import Step
 from edgeflock.server.descent.weighting import RULES
-from edgeflock.server.engine.limits import Bounds
+from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.hosting import HostedRun, open_run
 from edgeflock.server.http.keys import EVALUATOR
 from edgeflock.server.ledger.recovery import replay
@@ -135,7 +135,7 @@ def average(run: Watched) -> bytes:
 def undisturbed(directory: Path, sizes: Sequence[int] = SIZES, regime: Regime = ON) -> bytes:
     """The average of a run with one snapshot and no restart."""
     directory.mkdir()
-    run = Watched(directory, regime, Bounds(snapshot_every=10_000))
+    run = Watched(directory, regime, EngineLimits(snapshot_every=10_000))
     for size in sizes:
         run.commit(size)
     run.check()
@@ -147,7 +147,7 @@ def undisturbed(directory: Path, sizes: Sequence[int] = SIZES, regime: Regime = 
 @pytest.mark.parametrize("every", [1, 10, 16, 1000])
 @pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
 def test_restarts_and_snapshots_leave_no_trace(tmp_path: Path, every: int, keep: bool, killed: bool) -> None:
-    run = Watched(tmp_path, ON, Bounds(snapshot_every=every, keep_updates=keep))
+    run = Watched(tmp_path, ON, EngineLimits(snapshot_every=every, keep_updates=keep))
     for size in SIZES:
         run.commit(size)
         run.reopen(killed=killed)
@@ -161,7 +161,7 @@ def test_restarts_and_snapshots_leave_no_trace(tmp_path: Path, every: int, keep:
 
 @pytest.mark.parametrize("every", [1, 10, 1000])
 def test_killed_after_any_group(tmp_path: Path, every: int) -> None:
-    run = Watched(tmp_path, ON, Bounds(snapshot_every=every))
+    run = Watched(tmp_path, ON, EngineLimits(snapshot_every=every))
     for number, size in enumerate(SIZES):
         found = recovered(copy_as_killed(tmp_path, tmp_path / str(number)), ON)
         assert found.average is not None
@@ -172,7 +172,7 @@ def test_killed_after_any_group(tmp_path: Path, every: int) -> None:
 @pytest.mark.parametrize("every", [1, 10, 1000])
 def test_a_group_that_the_disk_never_got(tmp_path: Path, every: int) -> None:
     """The journal is abandoned with versions 15 to 18 staged: neither theta nor the average has seen them."""
-    run = Watched(tmp_path, ON, Bounds(snapshot_every=every))
+    run = Watched(tmp_path, ON, EngineLimits(snapshot_every=every))
     for _ in range(2):
         run.commit(7)
     before = average(run)
@@ -193,7 +193,7 @@ def test_a_group_that_the_disk_never_got(tmp_path: Path, every: int) -> None:
 
 def test_turned_on_at_a_restart(tmp_path: Path) -> None:
     """It begins as the model of that moment, which counts as all of the past."""
-    run = Watched(tmp_path, replace(ON, average=0.0), Bounds(snapshot_every=10))
+    run = Watched(tmp_path, replace(ON, average=0.0), EngineLimits(snapshot_every=10))
     run.commit(40)
     assert run.engine.parameters.average is None
     run.reopen(ON)
@@ -219,7 +219,7 @@ def test_turned_on_at_a_restart(tmp_path: Path) -> None:
 
 def test_changed_at_a_restart(tmp_path: Path) -> None:
     """Another eta goes on with the average that there is."""
-    run = Watched(tmp_path, ON, Bounds(snapshot_every=10))
+    run = Watched(tmp_path, ON, EngineLimits(snapshot_every=10))
     run.commit(40)
     before = run.engine.result()[1]
     assert average(run) != run.engine.theta()[1].tobytes()
@@ -237,7 +237,7 @@ def test_changed_at_a_restart(tmp_path: Path) -> None:
 @pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
 def test_turned_off_at_a_restart_it_is_gone(tmp_path: Path, killed: bool) -> None:
     off = replace(ON, average=0.0)
-    run = Watched(tmp_path, ON, Bounds(snapshot_every=10))
+    run = Watched(tmp_path, ON, EngineLimits(snapshot_every=10))
     run.commit(40)
     run.reopen(off, killed=killed)
     assert run.engine.parameters.average is None
@@ -267,7 +267,7 @@ def test_off_and_on_again_at_one_version_is_replayed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
 def test_any_sequence_of_settings_recovers(tmp_path: Path, killed: bool) -> None:
     """After each restart under the same settings the average is the one that was."""
-    run = Watched(tmp_path, ON, Bounds(snapshot_every=7))
+    run = Watched(tmp_path, ON, EngineLimits(snapshot_every=7))
     etas = (8.0, 0.0, 0.0, 3.0, 8.0, 0.0, 8.0)
     for number, (eta, size) in enumerate(zip(etas, cycle([16, 5, 20]), strict=False)):
         run.reopen(replace(ON, average=eta), killed=killed)

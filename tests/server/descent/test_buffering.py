@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from edgeflock.client.training.replica import Replica
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.descent import RULES, How, Parameters, Part, Place, Regime, Step
-from edgeflock.server.descent.memory import Memory
+from edgeflock.server.descent.memory import OptimizerMemory
 from edgeflock.server.engine import Engine
-from edgeflock.server.engine.limits import Bounds
+from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import open_engine as opened
 from edgeflock.server.ledger.recovery import replay
@@ -76,7 +76,7 @@ def test_every_third_update_steps_with_the_mean_of_three(rule: str, data: st.Dat
 @pytest.mark.parametrize("how", HOWS.values(), ids=HOWS)
 def test_killed_while_some_wait_it_goes_on_bit_for_bit(how: How, tmp_path: Path) -> None:
     run = Watched(
-        tmp_path, replace(REGIME, rule="sqrt", learning_rate=0.01, how=how), Bounds(snapshot_every=4)
+        tmp_path, replace(REGIME, rule="sqrt", learning_rate=0.01, how=how), EngineLimits(snapshot_every=4)
     )
     for number in range(11):
         run.commit(1 + number % 2)
@@ -148,10 +148,10 @@ def test_what_waits_is_in_the_next_round_if_there_are_rounds_then(kind: str) -> 
 def test_once_what_waited_has_made_its_step_a_step_costs_its_entries_again(place: Place) -> None:
     """And nothing is kept for updates to come that make a step each."""
     regime = Regime("none", 0.1, 8, how=How("adam", 1))
-    memory = Memory("", None, np.ones(LAYOUT.size, f32), 2).packed()
+    memory = OptimizerMemory("", None, np.ones(LAYOUT.size, f32), 2).packed()
     parameters = Parameters(2, THETA.copy(), None, memory, regime=regime, start=2, place=place)
     parameters.apply(Step(2, np.array([3]), np.ones(1, f32)))
-    kept = Memory.unpacked(parameters.packed_memory(), LAYOUT.size)
+    kept = OptimizerMemory.unpacked(parameters.packed_memory(), LAYOUT.size)
     assert kept.gathered is None
     assert kept.numbers is not None
     assert (kept.numbers[:, 2] == 1).all()
@@ -187,7 +187,7 @@ def test_a_device_that_pulls_while_some_wait_gets_all_of_the_step_later(tmp_path
 def test_what_adds_up_to_too_much_is_refused(tmp_path: Path) -> None:
     """Alone neither would take it beyond; the second is refused, and the step is without it."""
     regime = Regime("none", 1.0, 8, how=How(together=2))
-    _, engine = open_engine(tmp_path, regime, Bounds(parameter=10.0))
+    _, engine = open_engine(tmp_path, regime, EngineLimits(parameter=10.0))
     device = engine.device_id("one")
     first, second = (push(device, sparse_update(number, 0, {3: 12.0})) for number in (1, 2))
     assert type(commit(engine, [first])[0]) is Receipt

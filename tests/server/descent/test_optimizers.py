@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from edgeflock.server.descent import KINDS, Gathered, How, Parameters, Regime, Step
-from edgeflock.server.engine.limits import Bounds
+from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.errors import ConfigError, StepTooLarge
@@ -177,7 +177,7 @@ def test_all_parameters_every_time_are_as_torch_has_them(kind: str) -> None:
 def test_killed_at_any_version_it_goes_on_bit_for_bit(how: How, tmp_path: Path) -> None:
     """What is remembered is in the snapshot, and what came after it is remembered again."""
     regime = replace(REGIME, learning_rate=0.01, how=how)
-    run = Watched(tmp_path, regime, Bounds(snapshot_every=5))
+    run = Watched(tmp_path, regime, EngineLimits(snapshot_every=5))
     for number in range(13):
         run.commit(1 + number % 3)
         if number % 4 == 3:
@@ -196,7 +196,7 @@ def test_killed_at_any_version_it_goes_on_bit_for_bit(how: How, tmp_path: Path) 
 
 
 def test_another_optimizer_is_another_regime_and_what_it_can_use_it_goes_on_with(tmp_path: Path) -> None:
-    run = Watched(tmp_path, replace(REGIME, learning_rate=0.01), Bounds(snapshot_every=7))
+    run = Watched(tmp_path, replace(REGIME, learning_rate=0.01), EngineLimits(snapshot_every=7))
     kinds = ("momentum", "nesterov", "adam", "sgd", "adamw", "adagrad", "adagrad", "momentum")
     for number, kind in enumerate(kinds):
         before = run.engine.parameters.packed_memory()
@@ -260,7 +260,7 @@ def test_no_step_goes_further_than_was_foretold(
 @every_how
 def test_what_would_take_a_parameter_too_far_is_refused_and_changes_nothing(how: How, tmp_path: Path) -> None:
     regime = replace(REGIME, rule="none", learning_rate=100.0, how=how)
-    _, engine = open_engine(tmp_path, regime, Bounds(parameter=4.0))
+    _, engine = open_engine(tmp_path, regime, EngineLimits(parameter=4.0))
     device = engine.device_id("one")
     theta, memory = engine.parameters.theta.copy(), engine.parameters.packed_memory()
     for sequence, far in enumerate((1.0, -1.0, 1e30), 1):

@@ -13,7 +13,7 @@ from edgeflock.server.choices import CHOICES
 from edgeflock.server.coordination import Push
 from edgeflock.server.descent import How, Parameters, Regime, Step
 from edgeflock.server.descent.rates import SCHEDULES, factor_at, power
-from edgeflock.server.engine.limits import Bounds
+from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import open_engine, recover, replay
 from edgeflock.shared.errors import ConfigError
@@ -244,4 +244,4 @@ def test_every_schedule_can_be_set() -> None:
         period = ["optimizer.period=9"] if name in ("step", "cosine") else []
         config = parse(overrides=[f"optimizer.schedule={name}", RATE, *period], tables=CHOICES)
         assert Regime.of(config).how.schedule == name
-    assert Bounds.of(config).learning_rate == 0.05
+    assert EngineLimits.of(config).learning_rate == 0.05

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.server.engine.limits import Bounds
+from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.shared import errors
 from edgeflock.shared.codecs import grid, sparse, values
 from edgeflock.shared.errors import Refused
@@ -119,7 +119,7 @@ def test_a_grid_and_scales_are_values_with_signs(run: Watched) -> None:
 
 def test_samples_are_bounded_when_they_come_not_when_they_are_replayed(tmp_path: Path) -> None:
     """A run may go on with a lower bound than some of its updates came under."""
-    journal, engine = open_engine(tmp_path, bounds=Bounds(samples=1000))
+    journal, engine = open_engine(tmp_path, bounds=EngineLimits(samples=1000))
     device = engine.device_id("one")
     answers = commit(
         engine, [push(device, replace(GOOD, sequence=n, base=0, samples=n)) for n in (1, 1000, 1001)]
@@ -127,16 +127,16 @@ def test_samples_are_bounded_when_they_come_not_when_they_are_replayed(tmp_path:
     assert kinds(answers) == [Receipt, Receipt, errors.BadSamples]
     theta = engine.theta()[1].tobytes()
     journal.close()
-    _, again = open_engine(tmp_path, bounds=Bounds(samples=10))
+    _, again = open_engine(tmp_path, bounds=EngineLimits(samples=10))
     assert again.theta()[1].tobytes() == theta
     answers = commit(again, [push(device, replace(GOOD, sequence=2000, base=0, samples=11))])
     assert kinds(answers) == [errors.BadSamples]
 
 
 def test_chunks_that_go_with_another_one_are_of_no_samples(tmp_path: Path) -> None:
-    assert Bounds.of(parse(overrides=["coordination.mode=elastic"])).fewest == 0
-    assert Bounds.of(parse()).fewest == 1
-    _, engine = open_engine(tmp_path, bounds=Bounds(fewest=0))
+    assert EngineLimits.of(parse(overrides=["coordination.mode=elastic"])).fewest == 0
+    assert EngineLimits.of(parse()).fewest == 1
+    _, engine = open_engine(tmp_path, bounds=EngineLimits(fewest=0))
     device = engine.device_id("one")
     answers = commit(engine, [push(device, replace(GOOD, sequence=1, base=0, samples=0))])
     assert kinds(answers) == [Receipt]
@@ -144,7 +144,7 @@ def test_chunks_that_go_with_another_one_are_of_no_samples(tmp_path: Path) -> No
 
 def test_expansion_is_bounded_by_entries(tmp_path: Path) -> None:
     """An entry takes 12 bytes once decoded: two pass a bound of 24, three do not."""
-    _, engine = open_engine(tmp_path, bounds=Bounds(expansion_bytes=24))
+    _, engine = open_engine(tmp_path, bounds=EngineLimits(expansion_bytes=24))
     device = engine.device_id("one")
     answers = commit(
         engine, [push(device, sparse_update(n, 0, dict.fromkeys(range(n), 1.0))) for n in (1, 2, 3)]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.coordination import Push
-from edgeflock.server.defence import HELD, Decided, Trusted
+from edgeflock.server.defence import HELD, DefenceDecision, Trusted
 from edgeflock.server.descent import Step
 from edgeflock.server.engine import Accepted, Engine
 from edgeflock.server.engine.admission import admit
@@ -110,7 +110,7 @@ def test_a_restart_in_the_middle_changes_no_decision(name: str, tmp_path: Path) 
     """One of three devices is honest for half of the run, and then sends the opposite, thrice as large."""
     settings = [*SETTINGS[name], "run.snapshot_every=7", "coordination.learning_rate=0.01"]
 
-    def run(directory: Path, ends: tuple[int, ...]) -> tuple[list[Decided], bytes]:
+    def run(directory: Path, ends: tuple[int, ...]) -> tuple[list[DefenceDecision], bytes]:
         random = np.random.default_rng(3)
         for first, end in pairwise((0, *ends)):
             with opened(directory, "score", *settings) as (journal, engine):

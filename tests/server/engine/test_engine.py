@@ -12,7 +12,7 @@ import pytest
 from edgeflock.server.coordination.asynchronous import Asynchronous
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
-from edgeflock.server.engine.limits import Bounds
+from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.engine.outcomes import Published
 from edgeflock.shared.codecs import moments
 from edgeflock.shared.errors import BadSequence, BaseInFuture, NonFinite, Refused, RunComplete, WrongDtype
@@ -113,7 +113,7 @@ def test_a_resent_update_gets_its_first_receipt(tmp_path: Path) -> None:
 @pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
 @pytest.mark.parametrize("keep", [True, False])
 def test_also_after_a_restart(tmp_path: Path, keep: bool, killed: bool) -> None:
-    run = Watched(tmp_path, bounds=Bounds(snapshot_every=2, keep_updates=keep))
+    run = Watched(tmp_path, bounds=EngineLimits(snapshot_every=2, keep_updates=keep))
     for _ in range(12):
         run.commit()
     run.reopen(killed=killed)
@@ -235,7 +235,7 @@ def test_theta_is_a_copy(tmp_path: Path) -> None:
 
 
 def test_a_complete_run_takes_no_more_but_answers_again(tmp_path: Path) -> None:
-    run = Watched(tmp_path, bounds=Bounds(updates=4))
+    run = Watched(tmp_path, bounds=EngineLimits(updates=4))
     complete = [run.engine.published.complete]
     run.commit(3)
     complete.append(run.engine.published.complete)
@@ -251,7 +251,7 @@ def test_a_complete_run_takes_no_more_but_answers_again(tmp_path: Path) -> None:
 
 
 def test_a_run_without_a_bound_is_never_complete(tmp_path: Path) -> None:
-    run = Watched(tmp_path, bounds=Bounds(updates=0))
+    run = Watched(tmp_path, bounds=EngineLimits(updates=0))
     assert not run.engine.published.complete
     run.commit(2)
     assert not run.engine.published.complete
@@ -263,7 +263,7 @@ def snapshots(directory: Path) -> list[int]:
 
 
 def test_the_first_and_the_newest_two_snapshots_are_kept(tmp_path: Path) -> None:
-    run = Watched(tmp_path, bounds=Bounds(snapshot_every=3))
+    run = Watched(tmp_path, bounds=EngineLimits(snapshot_every=3))
     kept = []
     for _ in range(10):
         run.commit()
@@ -274,14 +274,14 @@ def test_the_first_and_the_newest_two_snapshots_are_kept(tmp_path: Path) -> None
 
 
 def test_a_group_that_passes_several_snapshots_makes_one(tmp_path: Path) -> None:
-    run = Watched(tmp_path, bounds=Bounds(snapshot_every=2))
+    run = Watched(tmp_path, bounds=EngineLimits(snapshot_every=2))
     run.commit(7)
     assert snapshots(tmp_path) == [0, 7]
 
 
 def test_dropped_updates_keep_their_facts(tmp_path: Path) -> None:
     """Only the records go, and only of updates that no admissible base needs."""
-    run = Watched(tmp_path, bounds=Bounds(snapshot_every=4, keep_updates=False))
+    run = Watched(tmp_path, bounds=EngineLimits(snapshot_every=4, keep_updates=False))
     for _ in range(14):
         run.commit()
     rows = journal_rows(tmp_path)

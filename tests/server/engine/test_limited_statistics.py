@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import How, Place, Regime, State, Step, Vectors
+from edgeflock.server.descent import How, Place, Regime, Step, Vectors, VectorState
 from edgeflock.server.descent.parameters import Parameters
 from edgeflock.server.descent.part import Part
 from edgeflock.server.descent.statistics import LIMITED, Running
 from edgeflock.server.engine import admission, engine
-from edgeflock.server.engine.limits import Bounds
+from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import recover, replay
 from edgeflock.server.shards import Here, Sharded
@@ -186,7 +186,7 @@ def parameters_at(statistics: list[float]) -> Parameters:
 # From the journal
 
 
-def sharded(state: State, recent: Iterable[Step]) -> Vectors:
+def sharded(state: VectorState, recent: Iterable[Step]) -> Vectors:
     return Sharded(Here(), 3, state, recent)
 
 
@@ -195,7 +195,7 @@ def sharded(state: State, recent: Iterable[Step]) -> Vectors:
 def test_killed_at_any_moment(tmp_path: Path, rounds: bool, place: Place) -> None:
     """A replay from the newest snapshot, and one from version 0, give the bits that a server had."""
     regime, random = replace(REGIME, rounds=rounds), np.random.default_rng(3)
-    journal, run = open_engine(tmp_path, regime, Bounds(snapshot_every=7), layout=NORMED)
+    journal, run = open_engine(tmp_path, regime, EngineLimits(snapshot_every=7), layout=NORMED)
     devices = [run.device_id(name) for name in ("a", "b", "c")]
     for sequence in range(1, 12):
         base = run.published.version

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edgeflock.server.descent.regime import Regime
-from edgeflock.server.engine.limits import Bounds
+from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.errors import Refused, StepTooLarge
 from edgeflock.shared.protocol.messages import Receipt, Update
@@ -61,7 +61,7 @@ def test_as_many_samples_as_there_may_be(tmp_path: Path) -> None:
 
 def test_samples_count_before_the_round_does(tmp_path: Path) -> None:
     """By base_batch, where many small steps add up: the one that would break the sum is refused."""
-    _, engine = open_engine(tmp_path, replace(ROUNDS, base_batch=10), Bounds(parameter=MOST))
+    _, engine = open_engine(tmp_path, replace(ROUNDS, base_batch=10), EngineLimits(parameter=MOST))
     pushes = [push(device, sparse_update(1, 0, {3: -200.0})) for device in (1, 2, 3)]
     assert kinds(commit(engine, pushes)) == [type(None), type(None), StepTooLarge]
     assert len(end_round(engine)) == 2
@@ -69,7 +69,7 @@ def test_samples_count_before_the_round_does(tmp_path: Path) -> None:
 
 
 def test_a_rate_that_was_raised_within_a_round(tmp_path: Path) -> None:
-    _, engine = open_engine(tmp_path, ROUNDS, Bounds(parameter=MOST))
+    _, engine = open_engine(tmp_path, ROUNDS, EngineLimits(parameter=MOST))
     assert commit(engine, [push(1, sparse_update(1, 0, {3: 300.0}))]) == [None]
     engine.steering.adjust(10.0, 0.1)
     ((_, refusal),) = engine.commit([], 30.0)
@@ -80,7 +80,7 @@ def test_a_rate_that_was_raised_within_a_round(tmp_path: Path) -> None:
 
 def test_staleness_makes_a_step_short_enough(tmp_path: Path) -> None:
     """What counts is what would be added, not what was sent."""
-    _, engine = open_engine(tmp_path, REGIME, Bounds(parameter=MOST))
+    _, engine = open_engine(tmp_path, REGIME, EngineLimits(parameter=MOST))
     for sequence in (1, 2, 3, 4):
         commit(engine, [push(1, sparse_update(sequence, sequence - 1, {3: 0.001}))])
     steps = [sparse_update(5, base, {3: -1000.0}) for base in (4, 0)]
@@ -93,14 +93,14 @@ def test_what_is_beyond_may_come_back(tmp_path: Path) -> None:
     """The bound may have been lowered since: steps towards it are taken, others not."""
     large = float(np.abs(THETA).max())
     where, sign = int(np.abs(THETA).argmax()), float(np.sign(THETA[np.abs(THETA).argmax()]))
-    _, engine = open_engine(tmp_path, REGIME, Bounds(parameter=large / 2))
+    _, engine = open_engine(tmp_path, REGIME, EngineLimits(parameter=large / 2))
     assert kinds(commit(engine, [push(1, sparse_update(1, 0, {where: -sign}))])) == [StepTooLarge]
     assert kinds(commit(engine, [push(1, sparse_update(1, 0, {where: sign}))])) == [Receipt]
 
 
 def test_a_first_model_with_large_parameters_has_room() -> None:
-    assert Bounds(parameter=10.0).from_first(np.array([-30, 2], np.float32)).parameter == 60
-    assert Bounds(parameter=10.0).from_first(np.array([-3, 2], np.float32)).parameter == 10
+    assert EngineLimits(parameter=10.0).from_first(np.array([-30, 2], np.float32)).parameter == 60
+    assert EngineLimits(parameter=10.0).from_first(np.array([-3, 2], np.float32)).parameter == 10
 
 
 NUMBERS = st.one_of(
@@ -139,7 +139,7 @@ def test_whatever_is_accepted(
 ) -> None:
     regime = Regime(rule, 0.1, 6, average, base_batch, rounds)
     directory = tmp_path_factory.mktemp("run")
-    journal, engine = open_engine(directory, regime, Bounds(parameter=MOST), layout=NORMED)
+    journal, engine = open_engine(directory, regime, EngineLimits(parameter=MOST), layout=NORMED)
     sequences: dict[int, int] = {}
     for device, entries, whole, behind, samples, statistic in updates:
         version = engine.parameters.version

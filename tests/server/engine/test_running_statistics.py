@@ -16,7 +16,7 @@ from edgeflock.server.descent.parameters import Parameters
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.step import Step
 from edgeflock.server.descent.weighting import RULES
-from edgeflock.server.engine.limits import Bounds, check_limits
+from edgeflock.server.engine.limits import EngineLimits, check_limits
 from edgeflock.server.ledger.recovery import recover, replay
 from edgeflock.shared import errors
 from edgeflock.shared.codecs import grid, sparse, values
@@ -268,7 +268,7 @@ def test_nothing_is_selected_of_them() -> None:
 @pytest.mark.parametrize("every", [1, 3, 1000])
 @pytest.mark.parametrize("keep", [True, False], ids=["kept", "dropped"])
 def test_killed_after_any_group(tmp_path: Path, rule: str, every: int, keep: bool) -> None:
-    bounds = Bounds(snapshot_every=every, keep_updates=keep)
+    bounds = EngineLimits(snapshot_every=every, keep_updates=keep)
     run = Watched(tmp_path, Regime(rule, 0.1, 5), bounds, layout=NORMED)
     for group, size in zip(range(8), cycle([1, 1, 2, 3]), strict=False):
         killed = copy_as_killed(tmp_path, tmp_path / str(group))
@@ -285,7 +285,7 @@ def test_a_restarted_run_goes_on_and_replays_from_the_beginning(
     tmp_path: Path, rule: str, killed: bool
 ) -> None:
     """With a window wide enough for updates of more than ten versions' age, and another rule in between."""
-    run = Watched(tmp_path, Regime(rule, 0.1, 40), Bounds(snapshot_every=7), layout=NORMED)
+    run = Watched(tmp_path, Regime(rule, 0.1, 40), EngineLimits(snapshot_every=7), layout=NORMED)
     for regime in (None, None, Regime("none", 0.3, 30), Regime(rule, 0.1, 40), None):
         for size in (10, 1, 9):
             run.commit(size)
@@ -297,7 +297,7 @@ def test_a_restarted_run_goes_on_and_replays_from_the_beginning(
 @pytest.mark.parametrize("every", [1, 5, 1000])
 def test_a_killed_run_keeps_its_average(tmp_path: Path, every: int) -> None:
     regime = Regime("adacomp", 0.1, 20, average=8.0)
-    run = Watched(tmp_path, regime, Bounds(snapshot_every=every), layout=NORMED)
+    run = Watched(tmp_path, regime, EngineLimits(snapshot_every=every), layout=NORMED)
     for number in range(4):
         run.commit(9)
         killed = recovered(copy_as_killed(tmp_path, tmp_path / str(number)), regime, NORMED)

@@ -2,16 +2,16 @@
 
 from dataclasses import replace
 
-from edgeflock.server.findings import Diagnosis, Picture, Portrait, Seen, changes, diagnose
+from edgeflock.server.findings import AgreementAverages, Diagnosis, Picture, Portrait, changes, diagnose
 from edgeflock.shared.protocol.frames import Finding
 
 NOW = 1e9
-USUAL = Seen(50, 0.6, 0.3, 0.0)
+USUAL = AgreementAverages(50, 0.6, 0.3, 0.0)
 LARGE, ALMOST, WELL = (USUAL._replace(norm=norm) for norm in (4.0, 1.8, 0.0))
 """Of updates: 55 times, six times and once the usual size."""
 
 
-def norms(*seen: Seen) -> list[Picture]:
+def norms(*seen: AgreementAverages) -> list[Picture]:
     """One every two seconds."""
     others = tuple(Portrait(f"pi-{n}", True, seen=USUAL) for n in range(4))
     return [

@@ -5,13 +5,22 @@ from typing import Any
 
 import pytest
 
-from edgeflock.server.findings import Blamed, Course, Diagnosis, Picture, Portrait, Seen, Targets, diagnose
+from edgeflock.server.findings import (
+    AgreementAverages,
+    Diagnosis,
+    Divergence,
+    EvaluationHistory,
+    Picture,
+    Portrait,
+    Targets,
+    diagnose,
+)
 from edgeflock.shared.protocol.frames import Evaluation, Finding
 
 NOW, LONG = 1e9, 3600.0
 PI = Portrait("pi", here=True)
 NOTHING = Diagnosis()
-USUAL = Seen(100, 0.6, 0.3, 0.0)
+USUAL = AgreementAverages(100, 0.6, 0.3, 0.0)
 
 
 def lasting(picture: Picture, before: Diagnosis = NOTHING) -> Diagnosis:
@@ -31,7 +40,7 @@ def of(device: Portrait, **more: Any) -> Picture:
     return replace(Picture(NOW, devices=(device,)), **more)
 
 
-def fleet(*seen: Seen | None) -> Picture:
+def fleet(*seen: AgreementAverages | None) -> Picture:
     return Picture(NOW, devices=tuple(Portrait(f"pi-{n}", True, seen=one) for n, one in enumerate(seen)))
 
 
@@ -106,7 +115,7 @@ RUN: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "journal": ({"commit": 0.25}, {"commit": 0.2}),
     "unevaluated": ({"evaluated": False}, {}),
     "targets": ({"targets": Targets(21.4, 1.0)}, {"targets": Targets(2.0, 3.0)}),
-    "diverged": ({"diverged": Blamed("no number", None)}, {}),
+    "diverged": ({"diverged": Divergence("no number", None)}, {}),
 }
 
 
@@ -118,16 +127,16 @@ def test_the_run(kind: str) -> None:
 
 
 def test_a_model_that_has_diverged_names_whose_update_it_was() -> None:
-    (one,) = findings(Picture(NOW, diverged=Blamed("no number", "pi-3")))
+    (one,) = findings(Picture(NOW, diverged=Divergence("no number", "pi-3")))
     assert (one.device, one.severity, one.text) == ("pi-3", "critical", "no number")
 
 
 def test_the_worst_comes_first() -> None:
-    picture = of(replace(PI, temperature=80.0, name="a"), diverged=Blamed("x", None), commit=1.0)
+    picture = of(replace(PI, temperature=80.0, name="a"), diverged=Divergence("x", None), commit=1.0)
     assert [one.severity for one in findings(picture)] == ["critical", "warning", "warning"]
 
 
-WRONG = Seen(100, -0.7, 2.0, 1.1, 1.7)
+WRONG = AgreementAverages(100, -0.7, 2.0, 1.1, 1.7)
 
 
 def test_who_goes_against_the_others_and_fits_nothing_is_named() -> None:
@@ -137,7 +146,7 @@ def test_who_goes_against_the_others_and_fits_nothing_is_named() -> None:
 
 
 def test_who_fits_its_labels_and_sends_the_opposite_is_named() -> None:
-    (one,) = findings(fleet(USUAL, USUAL, Seen(100, -0.5, 0.3, 0.0, 0.0), USUAL, USUAL))
+    (one,) = findings(fleet(USUAL, USUAL, AgreementAverages(100, -0.5, 0.3, 0.0, 0.0), USUAL, USUAL))
     assert (one.kind, one.device) == ("disagrees", "pi-2")
     assert "wrong sign" in one.remedy
 
@@ -146,27 +155,33 @@ def test_who_fits_its_labels_and_sends_the_opposite_is_named() -> None:
     "seen",
     [
         [USUAL, USUAL, WRONG],  # too few to tell
-        [USUAL, USUAL, USUAL, USUAL, Seen(99, -0.7, 2.0, 1.1, 1.7)],  # too early
-        [USUAL, USUAL, USUAL, USUAL, Seen(100, -0.7, 0.4, 1.1, 0.1)],  # it has what others lack
-        [USUAL, USUAL, USUAL, USUAL, Seen(100, -0.7, 0.1, 1.1, -0.2)],  # and has come to fit it
-        [USUAL, USUAL, USUAL, USUAL, Seen(100, -0.2, 0.3, 1.1, 0.0)],  # it goes its own way
+        [USUAL, USUAL, USUAL, USUAL, AgreementAverages(99, -0.7, 2.0, 1.1, 1.7)],  # too early
+        [USUAL, USUAL, USUAL, USUAL, AgreementAverages(100, -0.7, 0.4, 1.1, 0.1)],  # it has what others lack
+        [USUAL, USUAL, USUAL, USUAL, AgreementAverages(100, -0.7, 0.1, 1.1, -0.2)],  # and has come to fit it
+        [USUAL, USUAL, USUAL, USUAL, AgreementAverages(100, -0.2, 0.3, 1.1, 0.0)],  # it goes its own way
         [USUAL, USUAL, USUAL, USUAL, WRONG._replace(peak=2.4)],  # the model comes to fit what it has
-        [USUAL, USUAL, USUAL, USUAL, Seen(100, -0.5, 0.3, 0.8, 0.0)],  # few labels: its updates are larger
-        [USUAL, USUAL, USUAL, USUAL, Seen(100, 0.6, 2.0, 1.1, 1.7)],  # its data are hard
-        [USUAL, USUAL, USUAL, USUAL, Seen(100, None, 2.0, 1.1, 1.7), None],
-        [Seen(100, -0.4 - n / 50, 0.1 + n / 50, 1.0) for n in range(7)],  # a label each
-        [Seen(100, 0.0, 0.0, 0.0)] * 5,
+        [
+            USUAL,
+            USUAL,
+            USUAL,
+            USUAL,
+            AgreementAverages(100, -0.5, 0.3, 0.8, 0.0),
+        ],  # few labels: its updates are larger
+        [USUAL, USUAL, USUAL, USUAL, AgreementAverages(100, 0.6, 2.0, 1.1, 1.7)],  # its data are hard
+        [USUAL, USUAL, USUAL, USUAL, AgreementAverages(100, None, 2.0, 1.1, 1.7), None],
+        [AgreementAverages(100, -0.4 - n / 50, 0.1 + n / 50, 1.0) for n in range(7)],  # a label each
+        [AgreementAverages(100, 0.0, 0.0, 0.0)] * 5,
     ],
 )
-def test_who_is_only_different_is_not(seen: list[Seen | None]) -> None:
+def test_who_is_only_different_is_not(seen: list[AgreementAverages | None]) -> None:
     assert kinds(fleet(*seen)) == []
 
 
 def test_it_is_over_only_once_it_goes_with_the_others_again() -> None:
     before = lasting(fleet(USUAL, USUAL, WRONG, USUAL, USUAL))
-    better = fleet(USUAL, USUAL, Seen(190, -0.1, 0.6, 1.0, 0.3), USUAL, USUAL)
+    better = fleet(USUAL, USUAL, AgreementAverages(190, -0.1, 0.6, 1.0, 0.3), USUAL, USUAL)
     assert kinds(better, before) == [("disagrees", "pi-2")]
-    assert kinds(fleet(USUAL, USUAL, Seen(190, 0.5, 0.6, 1.0), USUAL, USUAL), before) == []
+    assert kinds(fleet(USUAL, USUAL, AgreementAverages(190, 0.5, 0.6, 1.0), USUAL, USUAL), before) == []
 
 
 @pytest.mark.parametrize(("norm", "said"), [(3.0, "20.1 times as large"), (-3.0, "20.1 times as small")])
@@ -212,9 +227,9 @@ def test_why_it_is_late(step: float | None, said: str) -> None:
     assert one.remedy.startswith(said)
 
 
-def course(*losses: tuple[float, float], accuracy: float | None = None) -> Course:
+def course(*losses: tuple[float, float], accuracy: float | None = None) -> EvaluationHistory:
     """After (test loss, training loss) a minute apart."""
-    after = Course()
+    after = EvaluationHistory()
     for n, (test, training) in enumerate(losses):
         after = after.after(Evaluation(n * 100, NOW + n * 60, test, accuracy, 0, 0), training)
     return after
@@ -277,12 +292,12 @@ def test_no_improvement_for_long() -> None:
     assert diagnose(replace(late, time=NOW + 15 * 60)).findings == ()
 
 
-def classes(*parts: float, of: int = 100) -> Course:
+def classes(*parts: float, of: int = 100) -> EvaluationHistory:
     """After 40 evaluations, one each 50 updates, with these parts of the classes right."""
-    return evaluated(Course(), 40, *parts, of=of)
+    return evaluated(EvaluationHistory(), 40, *parts, of=of)
 
 
-def evaluated(course: Course, times: int, *parts: float, of: int = 100) -> Course:
+def evaluated(course: EvaluationHistory, times: int, *parts: float, of: int = 100) -> EvaluationHistory:
     told = tuple((round(part * of), of) for part in parts)
     for _ in range(times):
         version = 50 * course.count
@@ -313,17 +328,17 @@ def test_classes_of_which_nothing_is_right_are_named() -> None:
         (classes(0.0, 0.4, 0.5, 0.5), "the others are hardly learned"),
         (classes(0.0, 0.0, 0.9), "most are not learned: the run begins"),
         (classes(0.0, 0.9, 0.9, of=9), "chance decides"),
-        (evaluated(Course(), 40), "it knows no classes"),
+        (evaluated(EvaluationHistory(), 40), "it knows no classes"),
         (evaluated(classes(0.9, 0.9, 0.9, 0.5), 13, *LOST[:4]), "it is not so for long"),
         (evaluated(classes(*LOST), 5, 0.9, 0.9, 0.9, 0.9, 0.9), "it is over"),
     ],
 )
-def test_classes_that_are_not_lost(course: Course, why: str) -> None:
+def test_classes_that_are_not_lost(course: EvaluationHistory, why: str) -> None:
     assert kinds(Picture(NOW, 50 * course.count, course=course)) == [], why
 
 
 def test_rare_classes_are_no_fault() -> None:
-    course = Course()
+    course = EvaluationHistory()
     for n in range(40):
         told = ((900, 1000), (900, 1000), (0, 100))
         course = course.after(Evaluation(50 * n, NOW, 0.5, n / 1000, 0, 0, {}, told), None)
@@ -348,7 +363,7 @@ def test_a_class_that_comes_back_a_little_is_still_lost() -> None:
 
 def test_the_device_that_seems_to_hold_a_lost_class_is_named() -> None:
     others = [Portrait(f"pi-{n}", True, seen=USUAL, interval=1.0) for n in range(4)]
-    holder = Portrait("pi-4", True, seen=Seen(30, 0.1, 4.0, 0.5, 3.7), interval=10.0)
+    holder = Portrait("pi-4", True, seen=AgreementAverages(30, 0.1, 4.0, 0.5, 3.7), interval=10.0)
     picture = Picture(NOW, 2000, course=classes(*LOST), devices=(*others, holder))
     (one,) = [one for one in findings(picture) if one.kind == "lost-class"]
     assert "; pi-4 seems to hold them: its loss is 4 where 0.3 is usual" in one.text
@@ -389,8 +404,8 @@ def test_a_device_whose_data_the_model_knows_as_well(picture: Picture, why: str)
 
 
 def test_who_loses_a_class_does_not_overfit() -> None:
-    def after(told: tuple[tuple[int, int], ...]) -> Course:
-        made = Course()
+    def after(told: tuple[tuple[int, int], ...]) -> EvaluationHistory:
+        made = EvaluationHistory()
         for n in range(40):
             test, training = 0.5 + abs(n - 20) / 40, 1 - n / 45
             made = made.after(Evaluation(n * 50, NOW + n, test, n / 1000, 0, 0, {}, told), training)

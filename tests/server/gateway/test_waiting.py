@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from edgeflock.server.gateway.waiting import Waiting
-from edgeflock.server.sessions import Held
+from edgeflock.server.sessions import PendingUpdate
 from edgeflock.shared.errors import NonFinite, Unauthorized, Unavailable
 from edgeflock.shared.protocol import gateway
 from edgeflock.shared.protocol.messages import Receipt
@@ -28,10 +28,10 @@ async def test_an_answer_goes_to_who_asked_under_its_ticket() -> None:
 async def test_an_update_is_taken_or_refused() -> None:
     waiting = Waiting()
     one, other = waiting.pushing(7), waiting.pushing(8)
-    waiting.taken(gateway.Taken(7, 3, 12, 2, b"moments", b"labels"))
+    waiting.taken(gateway.UpdateTaken(7, 3, 12, 2, b"moments", b"labels"))
     waiting.denied(gateway.Denied(0, 8, NonFinite.code, "not finite", 0, 422))
     accepted = await one
-    assert not isinstance(accepted, Held)
+    assert not isinstance(accepted, PendingUpdate)
     assert (accepted.receipt, accepted.staleness) == (Receipt(3, 12, None, b"moments", b"labels"), 2)
     with pytest.raises(NonFinite):
         await other
@@ -40,23 +40,23 @@ async def test_an_update_is_taken_or_refused() -> None:
 async def test_an_update_that_waits_for_others_is_answered_later() -> None:
     waiting = Waiting()
     pushed = waiting.pushing(7)
-    waiting.held(gateway.Held(7))
+    waiting.held(gateway.UpdateHeld(7))
     held = await pushed
-    assert isinstance(held, Held)
+    assert isinstance(held, PendingUpdate)
     assert not held.answer.done()
-    waiting.taken(gateway.Taken(7, 3, 12, 2, b"", b""))
+    waiting.taken(gateway.UpdateTaken(7, 3, 12, 2, b"", b""))
     assert (await held.answer).receipt.version == 12
 
 
 async def test_nothing_is_answered_once_the_leader_is_lost() -> None:
     waiting = Waiting()
     pushed, later = waiting.pushing(7), waiting.pushing(8)
-    waiting.held(gateway.Held(8))
+    waiting.held(gateway.UpdateHeld(8))
     held = await later
-    assert isinstance(held, Held)
+    assert isinstance(held, PendingUpdate)
     with waiting.asking(1) as asked:
         waiting.lose()
         for future in (asked, pushed, held.answer):
             with pytest.raises(Unavailable, match="has lost its leader"):
                 await asyncio.wait_for(future, 60)
-    waiting.taken(gateway.Taken(7, 3, 12, 2, b"", b""))  # of the next leader: nobody waits
+    waiting.taken(gateway.UpdateTaken(7, 3, 12, 2, b"", b""))  # of the next leader: nobody waits

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from edgeflock.server.descent.regime import Regime
-from edgeflock.server.engine.limits import Bounds
+from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.ledger import Journal, open_engine, verify
 from edgeflock.server.ledger.claim import claimed
 from edgeflock.server.ledger.stores.chain import Facts, of_update, of_vectors
@@ -49,7 +49,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Snapshots at 0, 47 and 52; regimes at 0, 20 and 47.
     """
     scratch = tmp_path_factory.mktemp("damage")
-    run = Watched(begun(scratch / "run"), Regime("tau", 0.2, 6), Bounds(snapshot_every=1000))
+    run = Watched(begun(scratch / "run"), Regime("tau", 0.2, 6), EngineLimits(snapshot_every=1000))
     run.commit(20)
     run.reopen(REGIME)
     for size in (7, 1, 12):
@@ -288,7 +288,7 @@ def test_killed_between_the_commit_and_its_note(
     run = Watched(tmp_path)
     run.commit(4)
     with monkeypatch.context() as patch:
-        patch.setattr("edgeflock.server.ledger.stores.mark.Mark.note", lambda *_, **__: None)
+        patch.setattr("edgeflock.server.ledger.stores.mark.ProgressFile.note", lambda *_, **__: None)
         run.engine.device_id("another")
         for _ in range(behind):
             run.commit(2)

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from edgeflock.server.coordination.asynchronous import Asynchronous
-from edgeflock.server.descent import How, Lost, Part, Place
+from edgeflock.server.descent import How, Part, Place, VectorsLost
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
-from edgeflock.server.engine.limits import Bounds
+from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.ledger import claimed, following
 from edgeflock.server.ledger.following import Follower
 from edgeflock.server.ledger.journal import Journal
@@ -40,7 +40,7 @@ REGIMES = [
 @pytest.mark.parametrize("every", [1, 3, 1000])
 def test_what_is_followed_is_what_a_start_finds(tmp_path: Path, every: int) -> None:
     """After each group, over changes of the settings; the same parameters go on while nothing changes."""
-    run, known = Watched(tmp_path, REGIMES[0], Bounds(snapshot_every=every)), None
+    run, known = Watched(tmp_path, REGIMES[0], EngineLimits(snapshot_every=every)), None
     for regime in REGIMES:
         run.reopen(regime)
         for group, size in zip(range(4), cycle([1, 2, 3]), strict=False):
@@ -74,7 +74,7 @@ class Breaking(Here):
 
     def check(self) -> None:
         if not self.shards:
-            raise Lost("a shard is lost: on purpose")
+            raise VectorsLost("a shard is lost: on purpose")
 
     def send(self, orders: Mapping[int, Sequence[Order]]) -> None:
         if self.shards:
@@ -87,7 +87,11 @@ class Breaking(Here):
 
 @pytest.mark.parametrize("every", [3, 1000])
 def test_a_run_is_followed_in_shards_that_get_lost(tmp_path: Path, every: int) -> None:
-    run, known, placement = Watched(tmp_path, REGIMES[1], Bounds(snapshot_every=every)), None, Breaking()
+    run, known, placement = (
+        Watched(tmp_path, REGIMES[1], EngineLimits(snapshot_every=every)),
+        None,
+        Breaking(),
+    )
     place = partial(Sharded, placement, 3)
     for group in range(9):
         run.commit(2)

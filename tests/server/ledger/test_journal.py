@@ -11,7 +11,7 @@ import pytest
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.log import LastReceipt
 from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.records import Account, Adjustment, BegunRun, JournaledUpdate, RegimeStart
+from edgeflock.server.ledger.records import Adjustment, BegunRun, DeviceTotals, JournaledUpdate, RegimeStart
 from edgeflock.server.ledger.stores.sqlite import SqliteStore
 from edgeflock.shared.errors import JournalDamaged
 from edgeflock.shared.model.start import NORMAL, Filling, Start
@@ -83,7 +83,10 @@ def test_what_is_written_is_there_when_opened_again(path: Path, journal: Journal
             Evaluation(3, 4.0, 0.75, None, 1 << 40, 2),
             Evaluation(3, 5.0, 0.75, 0.5, 3, 2, {"f1": 1 / 3, "own \u00fc": None}),
         ]
-        assert again.accounts() == [Account(one, "one", 1, 0, 0), Account(two, "two", 2, 1 << 41, 5)]
+        assert again.accounts() == [
+            DeviceTotals(one, "one", 1, 0, 0),
+            DeviceTotals(two, "two", 2, 1 << 41, 5),
+        ]
         snapshot = again.snapshot()
         assert (snapshot.version, snapshot.average) == (0, None)
         assert snapshot.theta.tobytes() == THETA.tobytes()

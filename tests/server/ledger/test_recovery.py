@@ -12,7 +12,7 @@ from edgeflock.server.descent.parameters import Parameters
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.weighting import RULES
 from edgeflock.server.engine.engine import Engine
-from edgeflock.server.engine.limits import Bounds
+from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.records import JournaledUpdate
 from edgeflock.server.ledger.recovery import recover, replay
@@ -37,14 +37,18 @@ from tests.server.pushes import (
 every_rule = pytest.mark.parametrize("rule", RULES)
 every_bounds = pytest.mark.parametrize(
     "bounds",
-    [Bounds(snapshot_every=every, keep_updates=keep) for every in (1, 3, 1000) for keep in (True, False)],
+    [
+        EngineLimits(snapshot_every=every, keep_updates=keep)
+        for every in (1, 3, 1000)
+        for keep in (True, False)
+    ],
     ids=lambda bounds: f"snapshot {bounds.snapshot_every} keep {bounds.keep_updates}",
 )
 
 
 @every_rule
 @every_bounds
-def test_killed_after_any_group(tmp_path: Path, rule: str, bounds: Bounds) -> None:
+def test_killed_after_any_group(tmp_path: Path, rule: str, bounds: EngineLimits) -> None:
     """Every cut between two groups: theta, version and sigma are those of the uninterrupted run."""
     run = Watched(tmp_path, Regime(rule, 0.1, 5), bounds)
     for group, size in zip(range(14), cycle([1, 1, 2, 3]), strict=False):
@@ -56,7 +60,7 @@ def test_killed_after_any_group(tmp_path: Path, rule: str, bounds: Bounds) -> No
 
 
 @every_bounds
-def test_killed_within_a_group(tmp_path: Path, bounds: Bounds) -> None:
+def test_killed_within_a_group(tmp_path: Path, bounds: EngineLimits) -> None:
     """Before the disk has a group, the group has not happened: it was not acknowledged either."""
     run = Watched(tmp_path, bounds=bounds)
     run.commit(4)
@@ -77,7 +81,7 @@ def test_killed_within_a_group(tmp_path: Path, bounds: Bounds) -> None:
 @every_rule
 @pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
 def test_a_restarted_run_goes_on_as_the_same_run(tmp_path: Path, rule: str, killed: bool) -> None:
-    run = Watched(tmp_path, Regime(rule, 0.1, 9), Bounds(snapshot_every=4))
+    run = Watched(tmp_path, Regime(rule, 0.1, 9), EngineLimits(snapshot_every=4))
     for _ in range(6):
         run.commit(3)
         run.reopen(killed=killed)
@@ -106,7 +110,7 @@ def test_settings_change_between_restarts(
     tmp_path: Path, keep: bool, regimes: list[Regime], every: int, killed: bool
 ) -> None:
     """The new rule, learning rate and window hold from the restart on, over the whole remembered past."""
-    run = Watched(tmp_path, regimes[0], Bounds(snapshot_every=every, keep_updates=keep))
+    run = Watched(tmp_path, regimes[0], EngineLimits(snapshot_every=every, keep_updates=keep))
     for number, regime in enumerate([*regimes[1:], regimes[-1]]):
         run.commit(4)
         run.commit()
@@ -134,7 +138,7 @@ def test_settings_change_twice_at_one_version(tmp_path: Path) -> None:
 @every_rule
 def test_a_wider_window_than_the_journal_kept(tmp_path: Path, rule: str) -> None:
     """Bases from before what was dropped stay refused; the rest counts exactly, and the window fills up."""
-    run = Watched(tmp_path, Regime(rule, 0.1, 6), Bounds(snapshot_every=2, keep_updates=False))
+    run = Watched(tmp_path, Regime(rule, 0.1, 6), EngineLimits(snapshot_every=2, keep_updates=False))
     for _ in range(20):
         run.commit()
     # Snapshot at 20, window 6: the updates that made 15 to 20 are there, so bases go back to 14.
@@ -154,14 +158,14 @@ def test_a_wider_window_than_the_journal_kept(tmp_path: Path, rule: str) -> None
 @every_rule
 @pytest.mark.parametrize("every", [1, 3, 1000])
 def test_replay_from_the_beginning_gives_the_same_bits(tmp_path: Path, rule: str, every: int) -> None:
-    run = Watched(tmp_path, Regime(rule, 0.1, 5), Bounds(snapshot_every=every))
+    run = Watched(tmp_path, Regime(rule, 0.1, 5), EngineLimits(snapshot_every=every))
     for size in (1, 5, 2, 9):
         run.commit(size)
         run.slow.assert_equals(replay(run.journal, LAYOUT))
 
 
 def test_replay_reads_no_later_snapshot(tmp_path: Path) -> None:
-    run = Watched(tmp_path, bounds=Bounds(snapshot_every=2))
+    run = Watched(tmp_path, bounds=EngineLimits(snapshot_every=2))
     run.commit(3)
     run.commit(3)
     run.engine.close()
@@ -179,7 +183,7 @@ def test_replay_of_a_run_without_updates(tmp_path: Path) -> None:
 
 
 def test_replay_of_dropped_updates_says_so(tmp_path: Path) -> None:
-    run = Watched(tmp_path, bounds=Bounds(snapshot_every=1, keep_updates=False))
+    run = Watched(tmp_path, bounds=EngineLimits(snapshot_every=1, keep_updates=False))
     for _ in range(20):
         run.commit()
     with pytest.raises(ConfigError, match=r"update 1 was dropped \(run.keep_updates = false\)"):
@@ -214,7 +218,7 @@ def test_an_entry_that_is_no_update_is_named(tmp_path: Path) -> None:
 
 def damaged(directory: Path, statement: str, *values: object) -> Journal:
     """The journal of six updates and snapshots at 0, 4 and 5, after `statement`."""
-    run = Watched(directory, bounds=Bounds(snapshot_every=1000))
+    run = Watched(directory, bounds=EngineLimits(snapshot_every=1000))
     run.commit(4)
     run.engine.steering.checkpoint()
     run.commit()
@@ -279,7 +283,7 @@ def test_a_base_from_before_the_window_is_damage(tmp_path: Path) -> None:
 def test_a_restart_replays_at_most_snapshot_every_updates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = Watched(tmp_path, Regime("none", 0.1, 2), Bounds(snapshot_every=4))
+    run = Watched(tmp_path, Regime("none", 0.1, 2), EngineLimits(snapshot_every=4))
     asked: list[int] = []
     updates = Journal.updates
 

@@ -4,7 +4,7 @@ from collections import deque
 from types import SimpleNamespace
 from typing import cast
 
-from edgeflock.server.monitoring.parts import Reading, row
+from edgeflock.server.monitoring.parts import GatewayReading, row
 from edgeflock.server.sessions import GatewayLine
 
 
@@ -16,7 +16,7 @@ def line(updates: int) -> GatewayLine:
 
 
 def test_rates_are_of_the_last_ten_seconds() -> None:
-    read: deque[Reading] = deque()
+    read: deque[GatewayReading] = deque()
     first = row(line(0), read, 100.0)
     assert (first.devices, first.waiting, first.since) == (3, 7, 5.0)
     assert (first.updates_per_s, first.ingress_rate, first.egress_rate) == (None, None, None)

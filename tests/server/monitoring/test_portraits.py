@@ -1,13 +1,13 @@
 """What a device is like, of what it tells and of what the server has seen of it."""
 
-from edgeflock.server.monitoring.portraits import Portraits, Recent
+from edgeflock.server.monitoring.portraits import Portraits, RecentGrowth
 from edgeflock.server.roster import Device
-from edgeflock.server.roster.registry import Identity
+from edgeflock.server.roster.registry import DeviceIdentity
 from edgeflock.shared.protocol.messages import Facts
 
 
 def test_a_count_of_late_forgets_and_begins_anew_with_its_process() -> None:
-    drops = Recent(120.0)
+    drops = RecentGrowth(120.0)
     for time, count in ((0.0, 5), (60.0, 9), (100.0, 9), (130.0, 20)):
         drops.add(time, count)
     assert drops.grown(130.0) == 15, "of the first nobody knows how old it is"
@@ -18,7 +18,7 @@ def test_a_count_of_late_forgets_and_begins_anew_with_its_process() -> None:
 
 
 def test_what_a_full_disk_did_not_take_is_no_buffer_without_room() -> None:
-    device, portraits = Device(Identity("pi", 1)), Portraits(lambda number: None)
+    device, portraits = Device(DeviceIdentity("pi", 1)), Portraits(lambda number: None)
     told: list[Facts] = [
         {"drops": 3, "came": 9},
         {"drops": 60, "unwritten": 50, "came": 99, "quarantined": 0},
@@ -30,7 +30,7 @@ def test_what_a_full_disk_did_not_take_is_no_buffer_without_room() -> None:
 
 
 def test_what_is_no_number_is_told_of_nobody() -> None:
-    device, portraits = Device(Identity("pi", 1)), Portraits(lambda number: None)
+    device, portraits = Device(DeviceIdentity("pi", 1)), Portraits(lambda number: None)
     device.statistics.telemetry = {
         "drops": "many", "step": "slow", "temperature": "warm", "clock": 1.5, "held_out": "all",
     }  # fmt: skip
@@ -40,7 +40,7 @@ def test_what_is_no_number_is_told_of_nobody() -> None:
 
 
 def test_what_devices_say_of_their_own_evaluations() -> None:
-    device, portraits = Device(Identity("pi", 1)), Portraits(lambda number: None)
+    device, portraits = Device(DeviceIdentity("pi", 1)), Portraits(lambda number: None)
     told: list[Facts] = [
         {"cpu": 3},
         {"eval.eval_acc": 0.25, "eval.num-examples": 10},

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from edgeflock.server.roster.connection import TRANSITIONS, Connection, Event, State
+from edgeflock.server.roster.connection import TRANSITIONS, Connection, ConnectionEvent, ConnectionState
 from edgeflock.server.roster.traffic import Meter
 from edgeflock.shared.errors import SessionRefused
 
@@ -30,28 +30,33 @@ class Session:
         self.heeded += 1
 
 
-WITH_A_LINE = {State.HERE, State.PAUSED, State.DROPPING}
-ORDERED = {State.PAUSED: False, State.PAUSED_AWAY: False, State.DROPPING: True, State.DROPPED: True}
+WITH_A_LINE = {ConnectionState.HERE, ConnectionState.PAUSED, ConnectionState.DROPPING}
+ORDERED = {
+    ConnectionState.PAUSED: False,
+    ConnectionState.PAUSED_AWAY: False,
+    ConnectionState.DROPPING: True,
+    ConnectionState.DROPPED: True,
+}
 """state -> whether the operator's order is to drop."""
 
 
-def happen(connection: Connection, event: Event) -> None:
+def happen(connection: Connection, event: ConnectionEvent) -> None:
     {
-        Event.JOIN: lambda: connection.join(Session(1, 2)),
-        Event.LEAVE: connection.leave,
-        Event.PAUSE: lambda: connection.pause("a reason"),
-        Event.DROP: lambda: connection.drop("a reason"),
-        Event.RESUME: connection.resume,
+        ConnectionEvent.JOIN: lambda: connection.join(Session(1, 2)),
+        ConnectionEvent.LEAVE: connection.leave,
+        ConnectionEvent.PAUSE: lambda: connection.pause("a reason"),
+        ConnectionEvent.DROP: lambda: connection.drop("a reason"),
+        ConnectionEvent.RESUME: connection.resume,
     }[event]()
 
 
 def test_a_line_an_order_and_a_state_always_agree() -> None:
     """Whatever happens in whatever order, as far as it can happen."""
-    for events in itertools.product(Event, repeat=5):
+    for events in itertools.product(ConnectionEvent, repeat=5):
         play(events)
 
 
-def play(events: tuple[Event, ...]) -> None:
+def play(events: tuple[ConnectionEvent, ...]) -> None:
     connection, lines = Connection(), 0
     for event in events:
         if event not in TRANSITIONS[connection.state]:
@@ -60,9 +65,9 @@ def play(events: tuple[Event, ...]) -> None:
             return
         before = connection.order
         happen(connection, event)
-        lines += event is Event.JOIN
+        lines += event is ConnectionEvent.JOIN
         assert connection.here == (connection.state in WITH_A_LINE)
-        assert connection.present == (connection.state is State.HERE)
+        assert connection.present == (connection.state is ConnectionState.HERE)
         assert (connection.order is not None) == (connection.state in ORDERED)
         assert connection.dropped == ORDERED.get(connection.state, False)
         assert connection.traffic == (lines, 2 * lines)
@@ -70,10 +75,13 @@ def play(events: tuple[Event, ...]) -> None:
             assert before.over.is_set(), "whoever waits for it looks again"
 
 
-@pytest.mark.parametrize("state", State)
-def test_an_operator_may_say_anything_at_any_time(state: State) -> None:
-    assert {Event.PAUSE, Event.DROP, Event.RESUME} <= TRANSITIONS[state].keys()
+@pytest.mark.parametrize("state", ConnectionState)
+def test_an_operator_may_say_anything_at_any_time(state: ConnectionState) -> None:
+    assert {ConnectionEvent.PAUSE, ConnectionEvent.DROP, ConnectionEvent.RESUME} <= TRANSITIONS[state].keys()
 
 
 def test_nobody_joins_who_is_there_or_is_dropped() -> None:
-    assert {state for state in State if Event.JOIN in TRANSITIONS[state]} == {State.AWAY, State.PAUSED_AWAY}
+    assert {state for state in ConnectionState if ConnectionEvent.JOIN in TRANSITIONS[state]} == {
+        ConnectionState.AWAY,
+        ConnectionState.PAUSED_AWAY,
+    }

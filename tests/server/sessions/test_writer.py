@@ -15,7 +15,7 @@ from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.engine.outcomes import Accepted
 from edgeflock.server.ledger.recovery import recover
-from edgeflock.server.sessions.writer import Held, Writer
+from edgeflock.server.sessions.writer import PendingUpdate, Writer
 from edgeflock.shared.errors import NonFinite, Superseded, Unavailable
 from edgeflock.shared.protocol.messages import Receipt
 from tests.server.pushes import LAYOUT, REGIME, open_engine, push, sparse_update
@@ -165,11 +165,11 @@ async def test_an_update_that_nobody_waits_for_any_more_is_held_without_an_answe
         await asyncio.sleep(0)
         pushing.cancel()
         held = await writer.push(push(2, sparse_update(1, 0, {0: 1.0})))
-        assert isinstance(held, Held)
+        assert isinstance(held, PendingUpdate)
         assert sorted(engine.held) == [1, 2]
         assert len(writer._held) == 1
         again = await writer.push(push(1, sparse_update(1, 0, {0: 1.0})))
-        assert isinstance(again, Held), "it comes back"
+        assert isinstance(again, PendingUpdate), "it comes back"
 
 
 async def test_what_is_held_is_answered_when_it_applies(tmp_path: Path) -> None:
@@ -177,9 +177,9 @@ async def test_what_is_held_is_answered_when_it_applies(tmp_path: Path) -> None:
         together: list[int] = []
         writer._together = together.append
         first = await writer.push(push(1, sparse_update(1, 0, {0: 1.0})))
-        assert isinstance(first, Held)
+        assert isinstance(first, PendingUpdate)
         again = await writer.push(push(1, sparse_update(1, 0, {0: 1.0})))
-        assert isinstance(again, Held)
+        assert isinstance(again, PendingUpdate)
         with pytest.raises(Superseded):
             await first.answer
         assert list(engine.held) == [1]
@@ -188,7 +188,7 @@ async def test_what_is_held_is_answered_when_it_applies(tmp_path: Path) -> None:
 async def test_what_is_held_at_a_stop_is_sent_again(tmp_path: Path) -> None:
     async with writing(tmp_path, ROUNDS) as (engine, writer):
         held = await writer.push(push(1, sparse_update(1, 0, {0: 1.0})))
-        assert isinstance(held, Held)
+        assert isinstance(held, PendingUpdate)
         writer.leave()
         writer.see(1, False)
         writer.stop()
@@ -207,8 +207,8 @@ async def test_a_round_does_not_end_while_its_devices_are_sent_away(tmp_path: Pa
     first = await writer.push(push(1, sparse_update(1, 0, {0: 1.0})))
     writer.leave()
     second = await writer.push(push(2, sparse_update(1, 0, {0: 1.0})))
-    assert isinstance(first, Held)
-    assert isinstance(second, Held)
+    assert isinstance(first, PendingUpdate)
+    assert isinstance(second, PendingUpdate)
     assert engine.published.version == 0
     writer.stop()
     await running

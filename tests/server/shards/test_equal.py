@@ -12,8 +12,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from edgeflock.server.coordination import Push
-from edgeflock.server.descent import KINDS, RULES, How, Lost, Part, Place, Regime, State, Vectors
-from edgeflock.server.descent.memory import Memory
+from edgeflock.server.descent import KINDS, RULES, How, Part, Place, Regime, Vectors, VectorsLost, VectorState
+from edgeflock.server.descent.memory import OptimizerMemory
 from edgeflock.server.engine import Answer, Engine
 from edgeflock.server.ledger import Journal, open_engine
 from edgeflock.server.ledger.recovery import replay
@@ -58,7 +58,7 @@ class Fragile(Here):
 
     def check(self) -> None:
         if not self.shards:
-            raise Lost("a shard is lost: on purpose")
+            raise VectorsLost("a shard is lost: on purpose")
 
     def _break(self) -> None:
         self.sound -= 1
@@ -258,7 +258,7 @@ def test_the_sum_of_squares_is_that_of_one_process_to_the_last_bit(seed: int, co
     random = np.random.default_rng(seed)
     delta = np.exp(random.normal(0, 4, 100)).astype(np.float32)
     regime = Regime("adacomp", 0.1, 8, how=How(clip=1.0))
-    state = State(np.zeros(100, np.float32), None, Memory(), 0, regime, 0)
+    state = VectorState(np.zeros(100, np.float32), None, OptimizerMemory(), 0, regime, 0)
     found = []
     for place in (Part, partial(Sharded, Here(), count)):
         vectors: Vectors = place(state._replace(theta=state.theta.copy()))
@@ -293,5 +293,5 @@ def test_what_is_lost_every_time_is_given_up() -> None:
     run = Run(LAYOUT, ["downlink.mode=exact", "optimizer.clip=1"], partial(Sharded, placement, 2))
     pushes = Fleet([run], 1).updates(3)
     placement.sound = placement.again = 0
-    with pytest.raises(Lost, match="a shard is lost: on purpose"):
+    with pytest.raises(VectorsLost, match="a shard is lost: on purpose"):
         run.commit(pushes, 0.0)

@@ -1,6 +1,6 @@
 """Logins that failed, by a clock of the test's own."""
 
-from edgeflock.server.web.attempts import ATTEMPTS, MINUTE, MOST, Attempts
+from edgeflock.server.web.attempts import ATTEMPTS, MINUTE, MOST, LoginAttempts
 
 
 class Clock:
@@ -12,7 +12,7 @@ class Clock:
 
 def test_an_address_that_guesses_waits_and_no_other() -> None:
     clock = Clock()
-    attempts = Attempts(clock)
+    attempts = LoginAttempts(clock)
     for number in range(ATTEMPTS):
         assert attempts.fail("192.0.2.1", f"token {number}") == 0
         clock.now += 1
@@ -24,7 +24,7 @@ def test_an_address_that_guesses_waits_and_no_other() -> None:
 
 
 def test_an_account_that_is_guessed_from_everywhere_waits_and_no_other() -> None:
-    attempts = Attempts(Clock())
+    attempts = LoginAttempts(Clock())
     for number in range(ATTEMPTS):
         assert attempts.fail(f"192.0.2.{number}", "token 0") == 0
     assert attempts.fail("192.0.2.99", "token 0") == MINUTE
@@ -33,7 +33,7 @@ def test_an_account_that_is_guessed_from_everywhere_waits_and_no_other() -> None
 
 def test_guesses_from_one_address_that_name_nobody_hide_no_other_address() -> None:
     """All such together are a hundred a minute, so that an audit grows no faster."""
-    attempts = Attempts(Clock())
+    attempts = LoginAttempts(Clock())
     for _ in range(3 * ATTEMPTS):
         attempts.fail("192.0.2.1", "")
     for number in range(9 * ATTEMPTS):
@@ -42,7 +42,7 @@ def test_guesses_from_one_address_that_name_nobody_hide_no_other_address() -> No
 
 
 def test_failures_take_bounded_room() -> None:
-    attempts = Attempts(Clock())
+    attempts = LoginAttempts(Clock())
     for _ in range(ATTEMPTS):
         attempts.fail("192.0.2.1", "")
     for number in range(MOST):

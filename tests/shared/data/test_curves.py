@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgeflock.shared.data import rates
-from edgeflock.shared.data.curves import Curve, Later, Sine, Steps, curve, steady
+from edgeflock.shared.data.curves import Later, RateCurve, Sine, Steps, curve, steady
 from edgeflock.shared.errors import ConfigError
 
 
-def of(text: str, seed: int = 0) -> Curve:
+def of(text: str, seed: int = 0) -> RateCurve:
     return curve(text, np.random.default_rng(seed))
 
 
@@ -102,7 +102,7 @@ shifted = st.one_of(curves, st.builds(Later, curves, st.floats(0, 200)))
 
 
 @given(curve=shifted, count=st.integers(1, 2000))
-def test_a_sample_arrives_when_so_many_have(curve: Curve, count: int) -> None:
+def test_a_sample_arrives_when_so_many_have(curve: RateCurve, count: int) -> None:
     second = curve.when(count)
     if second == math.inf:
         assert curve.arrived(1e6) < count + 1e-6
@@ -111,7 +111,7 @@ def test_a_sample_arrives_when_so_many_have(curve: Curve, count: int) -> None:
 
 
 @given(curve=shifted, seconds=st.lists(st.floats(0, 500), min_size=2, max_size=2).map(sorted))
-def test_nothing_that_arrived_goes_again(curve: Curve, seconds: list[float]) -> None:
+def test_nothing_that_arrived_goes_again(curve: RateCurve, seconds: list[float]) -> None:
     early, late = map(curve.arrived, seconds)
     assert -1e-6 <= early <= late + 1e-6
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from edgeflock.shared.data.datasets import Dataset
-from edgeflock.shared.data.recent import FAR, Recent
+from edgeflock.shared.data.recent import FAR, LaggedFeatures
 from edgeflock.shared.errors import ConfigError
 
 
@@ -44,7 +44,7 @@ def test_it_is_the_definition_however_the_stream_is_cut(
     window: int, lags: int, cuts: list[int], count: int
 ) -> None:
     data = some(count)
-    recent = Recent(window, lags)
+    recent = LaggedFeatures(window, lags)
     ends = [0, *sorted(min(cut, count) for cut in cuts), count]
     chunks = [
         recent.extend(Dataset(data.x[a:b], data.y[a:b])) for a, b in zip(ends[:-1], ends[1:], strict=True)
@@ -58,7 +58,7 @@ def test_it_is_the_definition_however_the_stream_is_cut(
 
 def test_many_classes_are_a_one_among_zeros() -> None:
     data = Dataset(np.zeros((4, 1), np.float32), np.array([2, 0, 1, 1]))
-    x = Recent(lags=2, classes=3).extend(data).x[:, 1:]
+    x = LaggedFeatures(lags=2, classes=3).extend(data).x[:, 1:]
     none = [0, 0, 0]
     assert x.tolist() == [
         [*none, *none],
@@ -71,4 +71,4 @@ def test_many_classes_are_a_one_among_zeros() -> None:
 @pytest.mark.parametrize(("x", "y"), [((4, 2, 2), (4,)), ((4,), (4,)), ((4, 3), (4, 2))])
 def test_other_shapes_have_no_such_features(x: tuple[int, ...], y: tuple[int, ...]) -> None:
     with pytest.raises(ConfigError, match="window= and lags="):
-        Recent(window=3).extend(Dataset(np.zeros(x, np.float32), np.zeros(y, np.int64)))
+        LaggedFeatures(window=3).extend(Dataset(np.zeros(x, np.float32), np.zeros(y, np.int64)))

@@ -76,7 +76,7 @@ overviews = st.builds(
     findings=st.lists(findings, max_size=2).map(tuple),
     more_findings=counts,
     began=st.none() | numbers,
-    tasks=st.none() | st.builds(frames.Standing, *[counts] * 4),
+    tasks=st.none() | st.builds(frames.TaskRoundStatus, *[counts] * 4),
     gateways=st.lists(gateways, max_size=2).map(tuple),
     shards=st.lists(st.builds(frames.ShardRow, texts, counts), max_size=2).map(tuple),
     restored=counts,

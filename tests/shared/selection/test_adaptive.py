@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from edgeflock.shared.selection.adaptive import WEIGHT, Norms, follow, will_do
+from edgeflock.shared.selection.adaptive import WEIGHT, NormAverages, follow, will_do
 
 
 def vector(*entries: float) -> NDArray[np.float32]:
@@ -20,20 +20,20 @@ def at(*indices: int) -> NDArray[np.int64]:
 
 
 def test_the_first_gradient_begins_the_averages() -> None:
-    assert follow(None, vector(3, 0, -4), at(2)) == Norms(25, 16)
+    assert follow(None, vector(3, 0, -4), at(2)) == NormAverages(25, 16)
 
 
 def test_each_next_one_moves_them_by_its_weight() -> None:
     """From 100 and 80 by a tenth of the way to 200 and 60."""
-    norms = follow(Norms(100, 80), vector(10, -10, 0), at(1))
-    assert norms == follow(Norms(100, 80), vector(0, 10, 10), at(2))
+    norms = follow(NormAverages(100, 80), vector(10, -10, 0), at(1))
+    assert norms == follow(NormAverages(100, 80), vector(0, 10, 10), at(2))
     assert (norms.whole, norms.kept) == (100 + WEIGHT * 100, 80 + WEIGHT * 20)
 
 
 @pytest.mark.parametrize(("delta", "enough"), [(0.2, False), (0.2499, False), (0.25, True), (0.5, True)])
 def test_a_selection_will_do_up_to_the_threshold(delta: float, enough: bool) -> None:
     """Of 4 it keeps 3: it loses a quarter."""
-    assert will_do(Norms(4, 3), delta) is enough
+    assert will_do(NormAverages(4, 3), delta) is enough
 
 
 def test_averages_are_compared_not_gradients() -> None:

@@ -7,12 +7,12 @@ import pytest
 from edgeflock.shared.protocol.frames import Finding
 from edgeflock.tui.pages import block, device_page, summary
 from edgeflock.tui.pages.findings import findings_page, strip
-from edgeflock.tui.sources.state import State
+from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text.lines import text_of, width_of
 from tests.tui.runs import state
 
 
-def unwell(*findings: Finding) -> State:
+def unwell(*findings: Finding) -> MonitorState:
     made = state(14, 60)
     return replace(made, overview=replace(made.overview, findings=findings, more_findings=3))
 

@@ -6,14 +6,14 @@ import pytest
 
 from edgeflock.tui.pages.header import header, progress
 from edgeflock.tui.sources.link import Freshness, LinkState
-from edgeflock.tui.sources.state import State
+from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text.lines import text_of
 from tests.tui.runs import state
 
 
 def ending(
     updates: int, seconds: float, *, past: float | None, version: int = 300, rate: float = 10
-) -> State:
+) -> MonitorState:
     """A run that ends after so many updates or seconds (0: not by them), `past` seconds after its first."""
     made = state(14, 60)
     config = {**made.run.config, "run": {**made.run.config["run"], "seconds": seconds}}
@@ -38,13 +38,13 @@ def ending(
     ],
 )
 def test_what_ends_the_run_first_says_how_far_it_is(
-    run: State, told: tuple[float | None, float | None]
+    run: MonitorState, told: tuple[float | None, float | None]
 ) -> None:
     assert progress(run) == pytest.approx(told) if None not in told else progress(run) == told
 
 
 def test_the_header_says_when_a_run_of_seconds_ends() -> None:
-    def line(run: State) -> str:
+    def line(run: MonitorState) -> str:
         return text_of([header(run, LinkState("live"), Freshness(0.0), "server", 100)])
 
     assert "300 updates 9m left ━" in line(ending(0, 600, past=60))

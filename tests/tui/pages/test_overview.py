@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from edgeflock.shared.protocol.frames import Evaluation, Standing
+from edgeflock.shared.protocol.frames import Evaluation, TaskRoundStatus
 from edgeflock.tui.pages import curves
 from edgeflock.tui.pages.overview import overview, overview_numbers
-from edgeflock.tui.sources.state import State
+from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text.lines import text_of, width_of
 from tests.tui.runs import state
 
 
-def with_everything() -> State:
+def with_everything() -> MonitorState:
     """Every number that there may be, and each as long as it gets."""
     made = state(14, 60)
     told = replace(
@@ -52,7 +52,7 @@ def test_every_number_is_whole_at_every_width(width: int) -> None:
 
 def test_how_the_round_of_tasks_stands() -> None:
     made = state()
-    tasks = replace(made, overview=replace(made.overview, tasks=Standing(8, 5, 2, 1_234)))
+    tasks = replace(made, overview=replace(made.overview, tasks=TaskRoundStatus(8, 5, 2, 1_234)))
     for width in (38, 78):
         text = " ".join(text_of(overview_numbers(tasks, width)).split())
         assert all(part in text for part in ("shards done", "5 of 8", "1,234"))

@@ -5,12 +5,12 @@ import pytest
 from edgeflock.tui.pages.overview import overview
 from edgeflock.tui.pages.parts import parts
 from edgeflock.tui.pages.printed import block, summary
-from edgeflock.tui.sources.state import State, reduce
+from edgeflock.tui.sources.state import MonitorState, reduce
 from edgeflock.tui.text.lines import text_of, width_of
 from tests.tui.runs import frames, spread
 
 
-def of(gateways: int, shards: int = 0, restored: int = 0) -> State:
+def of(gateways: int, shards: int = 0, restored: int = 0) -> MonitorState:
     told = (spread(frame, gateways, shards, restored) for frame in frames(14, 60))
     made = reduce(None, next(told))
     for frame in told:

@@ -1,7 +1,7 @@
 """The recent past, for stepping back."""
 
 from edgeflock.shared.protocol.frames import Frame
-from edgeflock.tui.sources.kept import Kept
+from edgeflock.tui.sources.kept import StateHistory
 from edgeflock.tui.sources.state import reduce
 from tests.tui.runs import frames
 
@@ -12,13 +12,13 @@ def test_kept_states_are_bounded_by_number_and_by_rows() -> None:
     made = [reduce(None, FRAMES[0])]
     for frame in FRAMES[1:]:
         made.append(reduce(made[-1], frame))
-    few = Kept(most=5)
+    few = StateHistory(most=5)
     for state in made:
         few.add(state)
     assert len(few) == 5
     few.step(-100)
     assert few.shown == made[-5]
-    little = Kept(most_rows=12)
+    little = StateHistory(most_rows=12)
     for state in made:
         little.add(state)
     assert len(little) == 3, "of four rows each"
@@ -28,7 +28,7 @@ def test_a_frozen_display_stays_while_frames_come() -> None:
     made = [reduce(None, FRAMES[0])]
     for frame in FRAMES[1:]:
         made.append(reduce(made[-1], frame))
-    kept = Kept(most=8)
+    kept = StateHistory(most=8)
     for state in made[:10]:
         kept.add(state)
     kept.toggle()

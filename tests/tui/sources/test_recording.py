@@ -10,19 +10,19 @@ from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol import feed
 from edgeflock.shared.protocol.frames import Frame
 from edgeflock.tui.sources.recording import KEY_EVERY, Recorder, Recording
-from edgeflock.tui.sources.state import State, reduce
+from edgeflock.tui.sources.state import MonitorState, reduce
 from tests.tui.runs import BEGAN, frames
 
 
-def states(number: int = 4, seconds: int = 150) -> list[State]:
+def states(number: int = 4, seconds: int = 150) -> list[MonitorState]:
     """The state after each frame."""
-    made: list[State] = []
+    made: list[MonitorState] = []
     for frame in frames(number, seconds):
         made.append(reduce(made[-1] if made else None, frame))
     return made
 
 
-def recorded(path: Path, number: int = 4, seconds: int = 150) -> list[State]:
+def recorded(path: Path, number: int = 4, seconds: int = 150) -> list[MonitorState]:
     """Record a run second by second; the states that it went through."""
     made, recorder = states(number, seconds), Recorder.at(path)
     for frame, state in zip(frames(number, seconds), made, strict=True):

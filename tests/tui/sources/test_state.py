@@ -6,7 +6,7 @@ import pytest
 
 from edgeflock.shared.errors import Malformed
 from edgeflock.shared.protocol.frames import Delta, Evaluation, Event, Mark, Snapshot
-from edgeflock.tui.sources.state import MOST_EVENTS, MOST_POINTS, State, reduce, remembering, snapshot
+from edgeflock.tui.sources.state import MOST_EVENTS, MOST_POINTS, MonitorState, reduce, remembering, snapshot
 from tests.tui.runs import BEGAN, frames
 
 
@@ -102,7 +102,7 @@ def test_events_curves_and_evaluations_are_bounded() -> None:
 
 
 def test_a_snapshot_of_a_state_leads_back_to_it() -> None:
-    state: State | None = None
+    state: MonitorState | None = None
     for frame in frames(5, 60):
         state = reduce(state, frame)
     assert state is not None

@@ -16,7 +16,7 @@ import msgpack
 import numpy as np
 import pytest
 
-from edgeflock.client.data.records import RECORD_BYTES, Progress, Skipped
+from edgeflock.client.data.records import RECORD_BYTES, Skipped, SourceProgress
 from edgeflock.client.data.sources import kafka as kafka_source
 from edgeflock.client.data.sources import mqtt as mqtt_source
 from edgeflock.client.data.sources import open_source
@@ -347,7 +347,7 @@ async def test_a_kafka_group_reads_again_what_is_not_done_with(monkeypatch: pyte
         uri = f"kafka://{cluster.address}/power?group=pi"
         await asyncio.to_thread(cluster.produce, "power", *map(record, range(10)))
         async with consuming(uri) as consumer:
-            consumer.tally.progress = lambda: Progress(len(consumer.got), min(6, len(consumer.got)))
+            consumer.tally.progress = lambda: SourceProgress(len(consumer.got), min(6, len(consumer.got)))
             await consumer.until(lambda: len(consumer.got) >= 10)
         async with consuming(uri) as consumer:
             await consumer.until(lambda: len(consumer.got) >= 4)

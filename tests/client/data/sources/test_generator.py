@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.data.records import Skipped, StreamChunk
 from edgeflock.client.data.sources import generator, open_source
 from edgeflock.client.data.sources.handover import from_thread
 from edgeflock.shared.errors import ConfigError
@@ -36,11 +36,11 @@ def failing() -> Iterator[Any]:
     raise OSError("the device was pulled out")
 
 
-async def everything(uri: str, tally: Skipped | None = None) -> list[Chunk]:
+async def everything(uri: str, tally: Skipped | None = None) -> list[StreamChunk]:
     return [chunk async for chunk in open_source(uri, tally)]
 
 
-def labels(chunks: list[Chunk]) -> list[int]:
+def labels(chunks: list[StreamChunk]) -> list[int]:
     return [label for chunk in chunks for label in chunk.y.tolist()]
 
 

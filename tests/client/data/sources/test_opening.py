@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.data.records import Skipped, StreamChunk
 from edgeflock.client.data.sources import open_source
 from edgeflock.client.data.sources import opening as sources
 from edgeflock.client.data.sources.folder import LEDGER
 from edgeflock.client.data.uri import Uri
 from edgeflock.devices.emulation.clock import run_virtually
 from edgeflock.shared.data.datasets import load
-from edgeflock.shared.data.recent import Recent
+from edgeflock.shared.data.recent import LaggedFeatures
 from edgeflock.shared.errors import ConfigError
 
 COUNT = 50
@@ -33,11 +33,11 @@ def archive(tmp_path: Path) -> str:
     return f"npz:{tmp_path / 'data.npz'}"
 
 
-async def everything(uri: str, tally: Skipped | None = None) -> list[Chunk]:
+async def everything(uri: str, tally: Skipped | None = None) -> list[StreamChunk]:
     return [chunk async for chunk in open_source(uri, tally)]
 
 
-async def during(uri: str, seconds: float) -> list[tuple[float, Chunk]]:
+async def during(uri: str, seconds: float) -> list[tuple[float, StreamChunk]]:
     """(when, what) a source yields, until so many seconds are over."""
     clock = asyncio.get_running_loop().time
     got = []
@@ -50,7 +50,7 @@ async def during(uri: str, seconds: float) -> list[tuple[float, Chunk]]:
     return got
 
 
-def labels(chunks: list[Chunk]) -> list[int]:
+def labels(chunks: list[StreamChunk]) -> list[int]:
     return [label for chunk in chunks for label in chunk.y.tolist()]
 
 
@@ -66,16 +66,16 @@ async def test_features_of_the_past_and_checks_go_with_any_source(archive: str) 
     tally = Skipped()
     (chunk,) = await everything(f"{archive}?window=4&lags=2&classes=30", tally)
     whole = load(archive, "train")
-    first = Chunk(whole.x[:30], whole.y[:30])
-    assert chunk.x.tobytes() == Recent(4, 2, 30).extend(first).x.tobytes()
+    first = StreamChunk(whole.x[:30], whole.y[:30])
+    assert chunk.x.tobytes() == LaggedFeatures(4, 2, 30).extend(first).x.tobytes()
     assert tally.counts == {"of another target": 20}
 
 
 async def test_a_new_source_is_one_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def counting(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
+    async def counting(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
         uri.knows("step")
         for i in range(3):
-            yield Chunk(np.full((1, 2), i, np.float32), np.array([i * uri.whole("step")]))
+            yield StreamChunk(np.full((1, 2), i, np.float32), np.array([i * uri.whole("step")]))
 
     monkeypatch.setitem(sources.SOURCES, "counting", counting)
     assert labels(await everything("counting:?step=5")) == [0, 5, 10]
@@ -299,7 +299,7 @@ def test_broken_files_are_counted_and_passed_over(
 
 
 def test_images_of_bytes_are_scaled(tmp_path: Path) -> None:
-    async def first() -> Chunk:
+    async def first() -> StreamChunk:
         return await anext(open_source(f"dir:{tmp_path}"))
 
     write(tmp_path / "a.npz", 1, x=np.full((1, 2, 2), 51, np.uint8))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.data.records import Skipped, StreamChunk
 from edgeflock.client.data.sources import open_source, text
 from edgeflock.devices.emulation.clock import run_virtually
 
@@ -29,7 +29,7 @@ async def piped() -> AsyncIterator[int]:
         os.close(before)
 
 
-def labels(chunks: list[Chunk]) -> list[int]:
+def labels(chunks: list[StreamChunk]) -> list[int]:
     return [label for chunk in chunks for label in chunk.y.tolist()]
 
 

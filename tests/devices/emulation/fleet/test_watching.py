@@ -8,7 +8,7 @@ import pytest
 from torch import nn
 
 from edgeflock.devices.emulation.config import parse
-from edgeflock.devices.emulation.fleet import Given, Prepared, prepare, run_fleet
+from edgeflock.devices.emulation.fleet import FleetObjects, Prepared, prepare, run_fleet
 from edgeflock.server.monitoring.listeners import Listening
 from edgeflock.shared.data.datasets import Dataset, joined
 from edgeflock.shared.protocol.frames import Evaluation, Finding
@@ -31,7 +31,7 @@ def fleet(slower: float) -> Prepared:
             },
         },
     )
-    return prepare(file, Given(make=lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 10))))
+    return prepare(file, FleetObjects(make=lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 10))))
 
 
 def found_in(prepared: Prepared, folder: Path) -> tuple[list[Finding], list[Evaluation]]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from edgeflock.papers.adacomp import experiments
-from edgeflock.papers.adacomp.experiments import QUICK, Scale
+from edgeflock.papers.adacomp.experiments import QUICK, AdacompScale
 from edgeflock.papers.adacomp.results import summarise
 from edgeflock.papers.reproduce import Experiment, Measured, Results
 from edgeflock.results.outcomes import Outcome, Setting
@@ -14,7 +14,7 @@ DATA = "npz:mnist.npz"
 SAMPLES = 60_000
 
 
-def everything(scale: Scale) -> list[Experiment]:
+def everything(scale: AdacompScale) -> list[Experiment]:
     return [
         *experiments.record(DATA, scale),
         *experiments.figure_3(DATA, scale, experiments.FIGURE_3),

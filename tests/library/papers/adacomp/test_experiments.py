@@ -7,7 +7,7 @@ import pytest
 
 from edgeflock.devices.emulation.config import FleetFile, headcount
 from edgeflock.papers.adacomp import experiments
-from edgeflock.papers.adacomp.experiments import FULL, QUICK, Scale
+from edgeflock.papers.adacomp.experiments import FULL, QUICK, AdacompScale
 from edgeflock.papers.adacomp.report import PAPER
 from edgeflock.shared.settings.presets import PRESETS
 from tests.library.papers.adacomp.runs import DATA, SAMPLES, everything
@@ -18,7 +18,7 @@ def facts(file: FleetFile) -> tuple[str, float, str]:
 
 
 @pytest.mark.parametrize("scale", [FULL, QUICK], ids=["full", "quick"])
-def test_what_all_experiments_share(scale: Scale) -> None:
+def test_what_all_experiments_share(scale: AdacompScale) -> None:
     """Batches of 10 on MNIST, workers in random order, and nobody is refused for a setting of ours."""
     for experiment in [*everything(scale), *experiments.grid(DATA, scale)]:
         file = experiment.file
@@ -64,7 +64,7 @@ def test_figure_3_is_five_methods() -> None:
 
 
 @pytest.mark.parametrize("scale", [FULL, QUICK], ids=["full", "quick"])
-def test_in_table_2_half_the_workers_crash(scale: Scale) -> None:
+def test_in_table_2_half_the_workers_crash(scale: AdacompScale) -> None:
     """Each of U pushes ends a worker with probability p: p U of the 200 are gone at the end."""
     found = list(experiments.table_2(DATA, SAMPLES, scale, experiments.ADACOMP))
     assert [(one.file.fleet.devices, one.file.fleet.samples) for one in found] == [
@@ -82,7 +82,7 @@ def test_in_table_2_half_the_workers_crash(scale: Scale) -> None:
 
 
 @pytest.mark.parametrize("scale", [FULL, QUICK], ids=["full", "quick"])
-def test_figure_4_s_classes(scale: Scale) -> None:
+def test_figure_4_s_classes(scale: AdacompScale) -> None:
     """30, 40 and 30% of the workers, at rates of 100 : 10 : 1; and all of one kind, on the same data."""
     found = list(experiments.figure_4(DATA, SAMPLES, scale, experiments.ADACOMP))
     assert [one.file.fleet.samples for one in found] == [0, 0, 12_000, 12_000]

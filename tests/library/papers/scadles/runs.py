@@ -5,13 +5,13 @@ from typing import Any
 
 from edgeflock.papers.reproduce import Experiment, Measured
 from edgeflock.papers.scadles import experiments
-from edgeflock.papers.scadles.settings import Scale
+from edgeflock.papers.scadles.settings import ScadlesScale
 from edgeflock.results.outcomes import Outcome, Setting
 
 FOLDER = "data"
 
 
-def everything(scale: Scale, folder: str = FOLDER) -> list[Experiment]:
+def everything(scale: ScadlesScale, folder: str = FOLDER) -> list[Experiment]:
     return [
         *experiments.speed_up(folder, scale, {}),
         *experiments.growing(folder, scale, {}),

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from edgeflock.papers.scheduling import experiments, reproduce
-from edgeflock.papers.scheduling.experiments import SCHEMES, Scale
+from edgeflock.papers.scheduling.experiments import SCHEMES, SchedulingScale
 
 
 @pytest.fixture
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(reproduce, "QUICK", Scale(draws=2, samples=300, rounds=5))
+    monkeypatch.setattr(reproduce, "QUICK", SchedulingScale(draws=2, samples=300, rounds=5))
     monkeypatch.setattr(experiments, "LOADS", (3, 10))
     reproduce.reproduce_scheduling(tmp_path, quick=True, seeds=0, command="the command", as_json=False)
     return tmp_path

@@ -7,7 +7,7 @@ import pytest
 
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.weighting import RULES
-from edgeflock.server.engine.limits import Bounds
+from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.settings.coordination import ELASTIC
 from tests.server.coordination.test_rounds import ROUNDS, dense, ended
@@ -34,7 +34,9 @@ def adjust(run: Watched, rate: float) -> None:
 @pytest.mark.parametrize("keep", [True, False])
 @pytest.mark.parametrize("every", [1, 3, 1000])
 def test_killed_before_and_after_any_change(tmp_path: Path, rule: str, every: int, keep: bool) -> None:
-    run = Watched(tmp_path, Regime(rule, CONFIGURED, 5), Bounds(snapshot_every=every, keep_updates=keep))
+    run = Watched(
+        tmp_path, Regime(rule, CONFIGURED, 5), EngineLimits(snapshot_every=every, keep_updates=keep)
+    )
     for number, rate in enumerate((0.3, 0.3, 0.02, CONFIGURED, 1.5)):
         run.commit(2)
         run.commit()

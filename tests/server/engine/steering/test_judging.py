@@ -6,7 +6,7 @@ import pytest
 
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.coordination import Push
-from edgeflock.server.engine import Criteria, Engine, Judge
+from edgeflock.server.engine import Criteria, Engine, EvaluationJudge
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import open_engine
 from edgeflock.shared.errors import ConfigError, RunComplete
@@ -83,7 +83,7 @@ def test_what_waits_in_a_round_is_told_that_it_is_over(tmp_path: Path) -> None:
 
 
 def test_the_best_is_by_accuracy_or_else_by_loss_and_never_no_number() -> None:
-    judge = Judge(Criteria())
+    judge = EvaluationJudge(Criteria())
     best = []
     for number, (accuracy, loss) in enumerate(
         [(None, 2.0), (None, None), (None, 3.0), (None, 1.0), (None, 1.0), (None, 0.5)]

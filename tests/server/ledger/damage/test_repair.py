@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from edgeflock.server.descent.regime import Regime
-from edgeflock.server.engine.limits import Bounds
+from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.ledger import Journal, repair, verify
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.errors import ConfigError, JournalDamaged
@@ -31,7 +31,7 @@ def run(tmp_path: Path) -> Run:
     (where `kill -9` left it, theta at each version as the reference has it).
     """
     (tmp_path / "run").mkdir()
-    run = Watched(tmp_path / "run", bounds=Bounds(snapshot_every=8))
+    run = Watched(tmp_path / "run", bounds=EngineLimits(snapshot_every=8))
     thetas = {0: np.array(run.slow.theta, np.float32).tobytes()}
 
     def commit(count: int) -> None:
@@ -205,7 +205,7 @@ def test_pages_that_SQLite_cannot_read(run: Run) -> None:
 
 @pytest.mark.parametrize("keep", [True, False])
 def test_where_records_were_dropped_only_snapshots_lead(tmp_path: Path, keep: bool) -> None:
-    run = Watched(tmp_path, REGIME, Bounds(snapshot_every=10, keep_updates=keep))
+    run = Watched(tmp_path, REGIME, EngineLimits(snapshot_every=10, keep_updates=keep))
     for _ in range(33):
         run.commit()
     run.engine.close()

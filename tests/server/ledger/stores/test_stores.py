@@ -13,7 +13,7 @@ from edgeflock.server.engine.log import LastReceipt
 from edgeflock.server.ledger import copy, verify
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.place import open_journal
-from edgeflock.server.ledger.records import Account, Adjustment, BegunRun, JournaledUpdate, RegimeStart
+from edgeflock.server.ledger.records import Adjustment, BegunRun, DeviceTotals, JournaledUpdate, RegimeStart
 from edgeflock.server.ledger.recovery import recover, replay
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 from edgeflock.shared.protocol.frames import Evaluation
@@ -83,7 +83,10 @@ def test_what_is_written_is_there_when_opened_again(place: Place, journal: Journ
             Evaluation(3, 5.0, 0.5, 0.25, 1, 2, {"f1": 0.1, "auroc": None}),
         ]
         assert again.adjustment() == Adjustment(0.1, 0.05, 3)
-        assert again.accounts() == [Account(one, "one", 1, 0, 0), Account(two, "tw\u00f6", 2, 1 << 41, 5)]
+        assert again.accounts() == [
+            DeviceTotals(one, "one", 1, 0, 0),
+            DeviceTotals(two, "tw\u00f6", 2, 1 << 41, 5),
+        ]
         assert again.maker(2) == ("one", 1)
         newest = again.snapshot()
         assert newest.average is not None

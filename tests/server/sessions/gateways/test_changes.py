@@ -2,12 +2,12 @@
 
 from random import Random
 
-from edgeflock.server.sessions.gateways.changes import Changes
+from edgeflock.server.sessions.gateways.changes import ChangeLog
 from edgeflock.shared.protocol import gateway
 
 
 def test_whoever_shows_a_mark_gets_all_that_followed() -> None:
-    changes, marks, sent = Changes(10_000), [], []
+    changes, marks, sent = ChangeLog(10_000), [], []
     for number in range(20):
         marks.append(changes.mark)
         sent.append(bytes([number]) * 100)
@@ -18,7 +18,7 @@ def test_whoever_shows_a_mark_gets_all_that_followed() -> None:
 
 
 def test_what_is_too_much_is_forgotten_and_never_half() -> None:
-    random, changes = Random(0), Changes(1000)
+    random, changes = Random(0), ChangeLog(1000)
     marks, sent = [changes.mark], []
     for _ in range(200):
         sent.append(random.randbytes(random.randrange(300)))
@@ -32,7 +32,7 @@ def test_what_is_too_much_is_forgotten_and_never_half() -> None:
 
 
 def test_other_marks_mean_nothing() -> None:
-    one, other = Changes(1000), Changes(1000)
+    one, other = ChangeLog(1000), ChangeLog(1000)
     before = one.mark
     for changes in (one, other):
         changes.add(b"the same")

@@ -22,12 +22,12 @@ class Sink:
         if len(self.taken) == self._room:
             raise ConnectionError("gone")
         self.behind.append(self._outbox.waiting)
-        self.taken.append(list(gateway.items(data, (gateway.Held,))))
+        self.taken.append(list(gateway.items(data, (gateway.UpdateHeld,))))
 
 
 async def test_what_waits_goes_in_few_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sink is gone before the last one: nobody hears of that here."""
-    packed = [gateway.packed(gateway.Held(device)) for device in range(5)]
+    packed = [gateway.packed(gateway.UpdateHeld(device)) for device in range(5)]
     monkeypatch.setattr(coding, "LONGEST", 2 * len(packed[0]))
     outbox = Outbox()
     for octets in packed:
@@ -36,14 +36,17 @@ async def test_what_waits_goes_in_few_messages(monkeypatch: pytest.MonkeyPatch) 
     sink = Sink(outbox, room=2)
     await outbox.send_through(sink)
     size = len(packed[0])
-    assert sink.taken == [[gateway.Held(0), gateway.Held(1)], [gateway.Held(2), gateway.Held(3)]]
+    assert sink.taken == [
+        [gateway.UpdateHeld(0), gateway.UpdateHeld(1)],
+        [gateway.UpdateHeld(2), gateway.UpdateHeld(3)],
+    ]
     assert sink.behind == [5 * size, 3 * size]
     assert outbox.waiting == size
 
 
 async def test_what_is_cleared_does_not_leave() -> None:
-    outbox, last = Outbox(), gateway.packed(gateway.Held(9))
-    outbox.add(gateway.packed(gateway.Held(1)))
+    outbox, last = Outbox(), gateway.packed(gateway.UpdateHeld(9))
+    outbox.add(gateway.packed(gateway.UpdateHeld(1)))
     outbox.clear()
     assert outbox.waiting == 0
     outbox.add(last)
@@ -55,4 +58,4 @@ async def test_what_is_cleared_does_not_leave() -> None:
     outbox.add(last)
     outbox.wake()
     await sending
-    assert sink.taken == [[gateway.Held(9)]]
+    assert sink.taken == [[gateway.UpdateHeld(9)]]

@@ -12,13 +12,13 @@ from edgeflock.shared.protocol.gateway import (
     OF_LEADERS,
     Change,
     Denied,
-    Given,
+    DeviceUpdate,
     Gone,
     Item,
     Knock,
     Lives,
     Sync,
-    Taken,
+    UpdateTaken,
     batch,
     coding,
     items,
@@ -31,12 +31,12 @@ CHANGE = Change(3, [1, 0], b"\1\0\0\0", b"\0\0\0\0", False, 0.1, None, "it diver
 
 
 def test_items_come_out_as_they_went_in() -> None:
-    sent: list[Item] = [Knock(1, "secret", "/v1/session", "192.0.2.1", b""), Given(7, 10, 20, b"x")]
+    sent: list[Item] = [Knock(1, "secret", "/v1/session", "192.0.2.1", b""), DeviceUpdate(7, 10, 20, b"x")]
     assert list(items(message(map(packed, sent)), OF_GATEWAYS)) == sent
     sent = [
         CHANGE,
         CHANGE._replace(touched=None),
-        Taken(7, 1, 3, 2, b"", b""),
+        UpdateTaken(7, 1, 3, 2, b"", b""),
         Denied(0, 7, "non-finite", "", 0, 422),
     ]
     assert list(items(message(map(packed, sent)), OF_LEADERS)) == sent
@@ -53,7 +53,7 @@ def test_items_come_out_as_they_went_in() -> None:
         message([b"\x01"]),
         message([b"\x91\xa1a"]),
         message([b"\x91\xcc\xff"]),
-        message([packed(Taken(7, 1, 3, 2, b"", b""))]),  # which a leader says
+        message([packed(UpdateTaken(7, 1, 3, 2, b"", b""))]),  # which a leader says
         message([packed(Gone(1, "", 0, 0))[:-1]]),
         message([msgpack.packb((6, 1, "", 0))]),
         message([msgpack.packb((6, -1, "", 0, 0))]),
@@ -94,7 +94,7 @@ def test_what_shares_a_message_is_bounded_before_it_is_unpacked() -> None:
     assert len(list(items(message([lives] * most), OF_GATEWAYS))) == most
     with pytest.raises(Malformed, match=f"at most {most} items"):
         next(items(message([lives] * (most + 1)), OF_GATEWAYS))
-    long = packed(Given(1, 0, 0, bytes(coding.LONGEST)))
+    long = packed(DeviceUpdate(1, 0, 0, bytes(coding.LONGEST)))
     assert len(list(items(message([long]), OF_GATEWAYS))) == 1
     with pytest.raises(Malformed, match=f"at most {coding.LONGEST} bytes"):
         next(items(message([lives, long]), OF_GATEWAYS))
