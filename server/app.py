@@ -133,20 +133,20 @@ def create_app(
         guarding = Guarding(engine, writer, hosted.look, config.defence.refresh, note)
         relay = Relay(config.injection, config.limits.samples)
         paces = Paces(config.limits)
-        samples = hosted.input, hosted.described
         host = RunHost(
-            hosted.run,
-            config,
-            engine,
-            registry,
-            hub,
-            traffic,
-            relay,
-            paces,
-            *samples,
-            hosted.beside,
-            hosted.app,
-            hosted.held_out,
+            run=hosted.run,
+            config=config,
+            engine=engine,
+            hub=hub,
+            traffic=traffic,
+            relay=relay,
+            paces=paces,
+            input=hosted.input,
+            described=hosted.described,
+            app=hosted.app,
+            held_out=hosted.held_out,
+            registry=registry,
+            beside=hosted.beside,
         )
         demanded = hosted.authority if config.run.client_certificates else None
         authority = "" if demanded is None else demanded.pem

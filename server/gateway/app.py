@@ -14,7 +14,7 @@ from aiohttp import web
 
 from edgeflock.server.doors import Door, Doors, Terms
 from edgeflock.server.gateway.desk import RemoteDesk
-from edgeflock.server.gateway.front import GatewayFront
+from edgeflock.server.gateway.front import GatewayContext
 from edgeflock.server.gateway.leaders import Leaders, Shown, body
 from edgeflock.server.gateway.upstream import Upstream
 from edgeflock.server.http import ranges
@@ -80,7 +80,7 @@ class Gateway:
         self.leaders = Leaders(leaders, token, shown, insecure=insecure)
         self.upstream = Upstream(self.leaders, name, self._fits)
         self.traffic = Traffic()
-        self._front: GatewayFront | None = None
+        self._front: GatewayContext | None = None
         self._doors = Doors(Terms.of(LimitSettings()))
         """By the leader's limits, once they are known."""
         self._following: asyncio.Task[None] | None = None
@@ -119,13 +119,13 @@ class Gateway:
             demand(tls, authority, of_everybody=who == "everybody")
 
     @property
-    def front(self) -> GatewayFront:
+    def front(self) -> GatewayContext:
         """What sessions find. Raises Unavailable while there is no leader."""
         mirror, relay = self.upstream.mirror, self.upstream.relay
         if mirror is None or relay is None:
             raise Unavailable("this gateway has no leader; try again, or elsewhere")
         if self._front is None or self._front.engine is not mirror:
-            self._front = GatewayFront.of(mirror, self.traffic, relay)
+            self._front = GatewayContext.of(mirror, self.traffic, relay)
             self._doors.terms = Terms.of(mirror.config.limits)
         return self._front
 
@@ -240,7 +240,7 @@ class Gateway:
             door.begin(known=True)
         return known
 
-    async def _look(self, request: web.Request) -> GatewayFront:
+    async def _look(self, request: web.Request) -> GatewayContext:
         """What whoever asks may see. Raises Unauthorized or Forbidden."""
         front = self.front
         known = await self._known(request)

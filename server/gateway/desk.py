@@ -12,7 +12,7 @@ from edgeflock.shared.protocol import gateway
 from edgeflock.shared.protocol.messages import Hello, Telemetry
 
 if TYPE_CHECKING:
-    from edgeflock.server.gateway.front import GatewayFront
+    from edgeflock.server.gateway.front import GatewayContext
     from edgeflock.server.gateway.upstream import Upstream
 
 R = TypeVar("R", bound=Refused)
@@ -21,7 +21,7 @@ R = TypeVar("R", bound=Refused)
 class RemoteDesk:
     """Of one session. Use as a context manager: at its end the leader is told that the session has ended."""
 
-    def __init__(self, upstream: "Upstream", front: "GatewayFront", known: gateway.Known) -> None:
+    def __init__(self, upstream: "Upstream", front: "GatewayContext", known: gateway.Known) -> None:
         self._upstream, self._front, self._known = upstream, front, known
         self._device: Device | None = None
         self._why = ""

@@ -9,7 +9,7 @@ nothing here knows how updates are coordinated.
 
 from edgeflock.server.sessions.desk import AdmittedDevice, Desk, OwnDesk
 from edgeflock.server.sessions.gateways import HANG, Behind, GatewayLine, Gateways, Outbox, beat
-from edgeflock.server.sessions.host import Front, Queue, RunHost, Theta
+from edgeflock.server.sessions.host import Queue, RunHost, SessionContext, Theta
 from edgeflock.server.sessions.session import Session
 from edgeflock.server.sessions.tasks import Send, Talk
 from edgeflock.server.sessions.writer import PendingUpdate, Writer, settle
@@ -18,7 +18,7 @@ __all__ = [
     "HANG",
     "Behind",
     "Desk",
-    "Front",
+    "SessionContext",
     "GatewayLine",
     "Gateways",
     "PendingUpdate",

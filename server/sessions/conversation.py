@@ -11,7 +11,7 @@ from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, part_of
 from edgeflock.server.roster import Device, RateLimiter
 from edgeflock.server.sessions.desk import Desk
-from edgeflock.server.sessions.host import Front, Queue
+from edgeflock.server.sessions.host import Queue, SessionContext
 from edgeflock.server.sessions.records import RecordSocket
 from edgeflock.server.sessions.tasks import Talk
 from edgeflock.server.sessions.writer import PendingUpdate
@@ -51,7 +51,7 @@ class Conversation:
 
     def __init__(
         self,
-        host: Front,
+        host: SessionContext,
         writer: Queue,
         desk: Desk,
         socket: RecordSocket,

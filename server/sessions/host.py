@@ -1,4 +1,4 @@
-"""The run, for whoever serves it: sessions, and what operators ask."""
+"""What sessions use of a run (`SessionContext`), and what its server has of it besides (`RunHost`)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,39 +18,6 @@ from edgeflock.shared.protocol.messages import Samples, Update
 from edgeflock.shared.settings.config import Config
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class RunHost:
-    """The run, and what is known of its devices. The engine is only the writer's to touch."""
-
-    run: str
-    config: Config
-    engine: Engine
-    registry: Registry
-    hub: Hub
-    traffic: Traffic
-    relay: Relay
-    paces: Paces
-    input: tuple[int, ...] | None
-    """The shape of a sample's x, if it is known, and"""
-    described: Description | None
-    """what its numbers are, if they have names or units."""
-    beside: Beside
-    """What a saved model has beside theta."""
-    app: bytes = b""
-    """What devices' own apps are told."""
-    held_out: Sketch | None = None
-    """Of the rows that the run is evaluated on."""
-
-    @property
-    def published(self) -> Published:
-        """What of the model is durable by now."""
-        return self.engine.published
-
-    @property
-    def layout(self) -> Layout:
-        return self.engine.layout
 
 
 class Theta(Protocol):
@@ -86,35 +53,46 @@ class Dealer(Protocol):
     def take(self, device: int) -> list[Parcel]: ...
 
 
-class Front(Protocol):
-    """The part of a RunHost that sessions use; a gateway has it, too."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionContext:
+    """What a session uses of its run, at a server or at a gateway."""
+
+    run: str
+    config: Config
+    engine: Theta
+    hub: Heard
+    traffic: Traffic
+    relay: Dealer
+    paces: Paces
+    input: tuple[int, ...] | None
+    """The shape of a sample's x, if it is known, and"""
+    described: Description | None
+    """what its numbers are, if they have names or units."""
+    app: bytes = b""
+    """What devices' own apps are told."""
+    held_out: Sketch | None = None
+    """Of the rows that the run is evaluated on."""
 
     @property
-    def run(self) -> str: ...
+    def published(self) -> Published:
+        """What of the model is durable by now."""
+        return self.engine.published
+
     @property
-    def config(self) -> Config: ...
-    @property
-    def engine(self) -> Theta: ...
-    @property
-    def hub(self) -> Heard: ...
-    @property
-    def traffic(self) -> Traffic: ...
-    @property
-    def relay(self) -> Dealer: ...
-    @property
-    def paces(self) -> Paces: ...
-    @property
-    def input(self) -> tuple[int, ...] | None: ...
-    @property
-    def described(self) -> Description | None: ...
-    @property
-    def held_out(self) -> Sketch | None: ...
-    @property
-    def app(self) -> bytes: ...
-    @property
-    def published(self) -> Published: ...
-    @property
-    def layout(self) -> Layout: ...
+    def layout(self) -> Layout:
+        return self.engine.layout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunHost(SessionContext):
+    """The run at its server. The engine is only the writer's to touch."""
+
+    engine: Engine
+    hub: Hub
+    relay: Relay
+    registry: Registry
+    beside: Beside
+    """What a saved model has beside theta."""
 
 
 class Queue(Protocol):

@@ -10,7 +10,7 @@ from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.roster import Device
 from edgeflock.server.sessions.conversation import Conversation
 from edgeflock.server.sessions.desk import AdmittedDevice, Desk
-from edgeflock.server.sessions.host import Front, Queue
+from edgeflock.server.sessions.host import Queue, SessionContext
 from edgeflock.server.sessions.records import RecordSocket
 from edgeflock.shared.errors import Refused, SessionRefused, Superseded
 
@@ -20,7 +20,7 @@ class Session:
 
     def __init__(
         self,
-        host: Front,
+        host: SessionContext,
         writer: Queue,
         request: web.Request,
         door: Door,
