@@ -21,7 +21,7 @@ from random import Random
 import numpy as np
 
 from benchmarks.updates import LAYOUT, record_update
-from edgeflock.server.doors.handshake import with_small_buffers
+from edgeflock.server.connections.handshake import with_small_buffers
 from edgeflock.shared.protocol import chain, wire
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Receipt, Refusal, Update, Welcome
 

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from edgeflock.api.data import deal
     from edgeflock.api.figure import plot
     from edgeflock.api.fleet import Fleet
+    from edgeflock.api.methods import ASGD, AdaComp, Adam, Buffered, Elastic, Momentum, Rounds
     from edgeflock.api.model import Model
     from edgeflock.api.result import Result
     from edgeflock.api.server import Server
-    from edgeflock.api.ways import ASGD, AdaComp, Adam, Buffered, Elastic, Momentum, Rounds
     from edgeflock.operations.rollback import roll_back
     from edgeflock.operations.status import status
     from edgeflock.server.ledger import back_up, restore

@@ -13,8 +13,8 @@ from typing import Any
 from aiohttp import web
 
 from edgeflock.server.background import Background
+from edgeflock.server.connections import ConnectionLimits, ConnectionTerms
 from edgeflock.server.coordination import Push
-from edgeflock.server.doors import Doors, Terms
 from edgeflock.server.engine import Accepted
 from edgeflock.server.findings import AgreementTracker
 from edgeflock.server.hosting import HostedRun
@@ -56,8 +56,8 @@ from edgeflock.server.monitoring.guarding import Guarding
 from edgeflock.server.monitoring.health import RunHealth
 from edgeflock.server.monitoring.listeners import Listeners
 from edgeflock.server.monitoring.trackers import Tracked, Trackers
-from edgeflock.server.roster import Hub, Paces, Registry, Relay, Traffic
-from edgeflock.server.sessions import GatewayLine, Gateways, OwnDesk, RunHost, Session, Writer
+from edgeflock.server.roster import Hub, RateLimiters, Registry, Relay, Traffic
+from edgeflock.server.sessions import GatewayLine, Gateways, RunHost, ServerAdmission, Session, Writer
 from edgeflock.server.standby import holding
 from edgeflock.server.training_graph.served import GraphStore
 from edgeflock.server.web import LoginAttempts, Origins, assets
@@ -90,7 +90,7 @@ def create_app(
         app[AUTHORITY] = hosted.authority
     if hosted.audit is not None:
         app[AUDIT] = hosted.audit
-    app[DOORS] = Doors(Terms.of(config.limits))
+    app[DOORS] = ConnectionLimits(ConnectionTerms.of(config.limits))
     app[ASSETS], app[ATTEMPTS] = assets(), LoginAttempts()
     app[ORIGINS] = Origins.of(config.run.origins, config.run.host)
 
@@ -132,7 +132,7 @@ def create_app(
         writer = Writer(engine, hub.round_ended, made, lambda: gateways.publish())
         guarding = Guarding(engine, writer, hosted.look, config.defence.refresh, note)
         relay = Relay(config.injection, config.limits.samples)
-        paces = Paces(config.limits)
+        paces = RateLimiters(config.limits)
         host = RunHost(
             run=hosted.run,
             config=config,
@@ -304,7 +304,7 @@ async def _session(request: web.Request) -> web.StreamResponse:
         raise ConnectionResetError("the connection is lost")
     host, writer = request.app[HOST], request.app[WRITER]
     entry = _entry_of(request.app, caller_of(request))
-    desk = OwnDesk(host, writer, entry)
+    desk = ServerAdmission(host, writer, entry)
     credential = b"" if entry is None else entry.credential
     return await Session(host, writer, request, door, desk, credential).serve()
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from edgeflock.server.doors import Doors
+from edgeflock.server.connections import ConnectionLimits
 from edgeflock.server.roster import Traffic
 from edgeflock.shared.errors import EdgeflockError
 
@@ -16,7 +16,7 @@ from edgeflock.shared.errors import EdgeflockError
 @asynccontextmanager
 async def listening_on(
     app: web.Application,
-    doors: Doors,
+    doors: ConnectionLimits,
     traffic: Callable[[], Traffic],
     host: str,
     port: int,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from edgeflock.client.identity import ClientIdentity
 from edgeflock.server.app import create_app, listening
-from edgeflock.server.doors import Doors
+from edgeflock.server.connections import ConnectionLimits
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.gateway import Gateway, GatewayAddress, Shown
 from edgeflock.server.hosting import HostedRun
@@ -67,7 +67,7 @@ class Hosted:
     register: Register
     health: RunHealth
     gateways: Gateways
-    doors: Doors
+    doors: ConnectionLimits
 
     @property
     def url(self) -> str:

@@ -10,9 +10,9 @@ from edgeflock.client.data.checks import Checks, set_aside
 from edgeflock.client.data.classes import Classes
 from edgeflock.client.data.prequential import Prequential
 from edgeflock.client.data.records import OVERRUN, Skipped, SourceProgress, StreamChunk
+from edgeflock.client.data.sample_description import SampleDescription
 from edgeflock.client.data.scaling import Units
 from edgeflock.client.data.stream_buffer import Buffer
-from edgeflock.client.data.told import SampleDescription
 from edgeflock.shared.data.account import SampleAccount
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Overlap

@@ -12,7 +12,7 @@ import numpy as np
 
 from edgeflock.client.data.batcher import Batches
 from edgeflock.client.data.checks import Agreed
-from edgeflock.client.data.kept import RawBatches
+from edgeflock.client.data.raw_batches import RawBatches
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.own import is_own
 from edgeflock.shared.environments import is_environment, open_environment

@@ -9,7 +9,7 @@
 Each imports only what stands below it. Imports all of the client.
 """
 
-from edgeflock.client.run.given import ClientObjects
 from edgeflock.client.run.process import run_client
+from edgeflock.client.run.program_objects import ClientObjects
 
 __all__ = ["ClientObjects", "run_client"]

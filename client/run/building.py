@@ -10,8 +10,8 @@ from edgeflock.client.data.open import directory
 from edgeflock.client.first_model import CachedFirstModel, first_model
 from edgeflock.client.neighbour import Resting
 from edgeflock.client.run.choosing import choose, facts_of, onnx_backend, torch_backend
-from edgeflock.client.run.given import ClientObjects
 from edgeflock.client.run.holding import Holding, named_by_somebody
+from edgeflock.client.run.program_objects import ClientObjects
 from edgeflock.client.training import Trainer
 from edgeflock.client.training.seams import Compute
 from edgeflock.client.transport import Link

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from edgeflock.client.backends import Backend
 from edgeflock.client.data.open import directory
 from edgeflock.client.health import device_class, memory_of
-from edgeflock.client.run.given import NOTHING_AT_HAND, ClientObjects
+from edgeflock.client.run.program_objects import NOTHING_AT_HAND, ClientObjects
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.extras import install
 from edgeflock.shared.model.calls import Call

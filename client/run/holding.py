@@ -11,7 +11,7 @@ import numpy as np
 from edgeflock.client.data import Batches
 from edgeflock.client.data.checks import Agreed
 from edgeflock.client.data.open import batches_of, own_seed
-from edgeflock.client.run.given import ClientObjects
+from edgeflock.client.run.program_objects import ClientObjects
 from edgeflock.client.training.shards import Shards, only
 from edgeflock.client.transport import Link
 from edgeflock.shared.errors import ConfigError

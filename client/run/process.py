@@ -17,8 +17,8 @@ from edgeflock.client.machine import default_name
 from edgeflock.client.neighbour import Pausing, Resting, give_way, rate_of, rules_of, share_of
 from edgeflock.client.run.building import Building
 from edgeflock.client.run.choosing import ZOO, choose, facts_of, flower_app
-from edgeflock.client.run.given import NOTHING_AT_HAND, ClientObjects
 from edgeflock.client.run.holding import holding
+from edgeflock.client.run.program_objects import NOTHING_AT_HAND, ClientObjects
 from edgeflock.client.spool import Spool
 from edgeflock.client.training import Worker, WorkerProgress
 from edgeflock.client.training.attempts import FAILURES

@@ -21,8 +21,8 @@ from edgeflock.client.training import LocalSteps, Trainer, Worker
 from edgeflock.client.training.shards import Shards, only
 from edgeflock.devices.emulation.config import DeviceClass
 from edgeflock.devices.emulation.link import ClassTotals, Crashed, EmulatedLink
-from edgeflock.devices.emulation.pace import DeviceSpeed
 from edgeflock.devices.emulation.server import EmulatedServer
+from edgeflock.devices.emulation.speed import DeviceSpeed
 from edgeflock.devices.emulation.streams import EmulatedStream
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Facts, Update, Welcome

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from edgeflock.devices.emulation.pace import DeviceSpeed
 from edgeflock.devices.emulation.server import EmulatedServer
+from edgeflock.devices.emulation.speed import DeviceSpeed
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, part_of
 from edgeflock.server.engine.welcome import welcome

@@ -10,12 +10,12 @@ Imports edgeflock.shared only.
 
 from edgeflock.server.descent.aggregates import AGGREGATES, MEAN
 from edgeflock.server.descent.gathering import Gathered
-from edgeflock.server.descent.how import How
-from edgeflock.server.descent.kept import RecoverableVectors, VectorsLost
+from edgeflock.server.descent.method import StepMethod
 from edgeflock.server.descent.optimizer import KINDS
 from edgeflock.server.descent.parameters import Parameters, Place
 from edgeflock.server.descent.part import Entries, Part, ShardStatus, Vectors, VectorState
 from edgeflock.server.descent.rates import SCHEDULES
+from edgeflock.server.descent.recoverable import RecoverableVectors, VectorsLost
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.step import Step, Where
 from edgeflock.server.descent.weighting import RULES
@@ -28,7 +28,7 @@ __all__ = [
     "SCHEDULES",
     "Entries",
     "Gathered",
-    "How",
+    "StepMethod",
     "RecoverableVectors",
     "VectorsLost",
     "Parameters",

@@ -27,10 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.descent import steps
-from edgeflock.server.descent.how import How
 from edgeflock.server.descent.kernels import descend as descend_at
-from edgeflock.server.descent.reach import largest
+from edgeflock.server.descent.method import StepMethod
 from edgeflock.server.descent.step import Where
+from edgeflock.server.descent.step_bound import largest
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.plugins import Table
 
@@ -81,7 +81,7 @@ class OptimizerKind:
 class Optimizer:
     """What is remembered of each of `size` parameters, and the step."""
 
-    def __init__(self, how: How, size: int, memory: Memory | None = None) -> None:
+    def __init__(self, how: StepMethod, size: int, memory: Memory | None = None) -> None:
         """`memory` is changed in place; None: nothing is remembered yet. Raises ConfigError if there is no
         such kind, or the memory is not of it.
         """
@@ -109,7 +109,7 @@ class Optimizer:
 class Foresight:
     """How far steps can go, known without looking at what is remembered."""
 
-    def __init__(self, how: How, memory: Memory | None = None) -> None:
+    def __init__(self, how: StepMethod, memory: Memory | None = None) -> None:
         """`memory` is what the optimizer goes on from. Raises ConfigError if there is no such kind."""
         self.how = how
         self.kind = KINDS.known(how.kind, "optimizer.kind")

@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.descent.gathering import Gathered
-from edgeflock.server.descent.kept import RecoverableVectors
 from edgeflock.server.descent.memory import OptimizerMemory
 from edgeflock.server.descent.part import Part, Vectors, VectorState, optimizes
 from edgeflock.server.descent.rates import SCHEDULES, factor_at
-from edgeflock.server.descent.reach import Reach
+from edgeflock.server.descent.recoverable import RecoverableVectors
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.statistics import LIMITED, Running
 from edgeflock.server.descent.step import Step, Where
+from edgeflock.server.descent.step_bound import StepBound
 from edgeflock.server.descent.ways import Optimized, Plain, Way
 from edgeflock.server.descent.weighting import linear_scaling, rule, stream_share
 
@@ -84,7 +84,7 @@ class Parameters:
         limited = self.regime.how.statistics == LIMITED
         self._running = Running(theta[theta.size - self._buffers :], self._norms) if limited else None
         """The running statistics, where steps say more of them than counts."""
-        self._reach = Reach()
+        self._reach = StepBound()
         self._way: Way = (
             Optimized(state, self.kept, self._reach) if optimizes(state) else Plain(self.kept, self._reach)
         )

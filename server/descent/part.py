@@ -14,11 +14,11 @@ from edgeflock.server.descent import steps
 from edgeflock.server.descent.kernels import approach
 from edgeflock.server.descent.memory import OptimizerMemory
 from edgeflock.server.descent.optimizer import Optimizer, descend
-from edgeflock.server.descent.reach import largest, within
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.staleness import Staleness
 from edgeflock.server.descent.statistics import follow
 from edgeflock.server.descent.step import Step, Where
+from edgeflock.server.descent.step_bound import largest, within
 from edgeflock.server.descent.weighting import rule
 
 Vector = NDArray[np.float32]

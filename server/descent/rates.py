@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from edgeflock.shared.plugins import Table
 
 if TYPE_CHECKING:
-    from edgeflock.server.descent.how import How
+    from edgeflock.server.descent.method import StepMethod
 
 _TERMS = 12
 """Of sine's series up to pi / 2: what follows is less than a double's last digit."""
@@ -26,21 +26,21 @@ _MOST_STEPS = 1e18
 """No factor is told from 0 by then; of the shortest periods there would be infinitely many."""
 
 
-def factor_at(how: "How", at: float) -> float:
+def factor_at(how: "StepMethod", at: float) -> float:
     """What the learning rate is multiplied with at `at` updates, or seconds."""
     factor = max(how.least, SCHEDULES[how.schedule](how, at))
     return factor * (at + 1) / (how.warmup + 1) if at < how.warmup else factor
 
 
-def _constant(how: "How", at: float) -> float:
+def _constant(how: "StepMethod", at: float) -> float:
     return 1.0
 
 
-def _step(how: "How", at: float) -> float:
+def _step(how: "StepMethod", at: float) -> float:
     return power(how.factor, int(min(at // how.period, _MOST_STEPS)))
 
 
-def _cosine(how: "How", at: float) -> float:
+def _cosine(how: "StepMethod", at: float) -> float:
     part = min(1.0, max(0.0, at - how.warmup) / (how.period - how.warmup))
     sine = _sine(_HALF_PI * part)
     return 1 - sine * sine  # (1 + cos 2x) / 2
@@ -65,7 +65,7 @@ def _sine(x: float) -> float:
     return total
 
 
-SCHEDULES: Table[Callable[["How", float], float]] = Table(
+SCHEDULES: Table[Callable[["StepMethod", float], float]] = Table(
     "edgeflock.schedules",
     {"constant": _constant, "step": _step, "cosine": _cosine, "plateau": _constant},
     lambda found: found if callable(found) else None,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from edgeflock.server.descent.how import How
+from edgeflock.server.descent.method import StepMethod
 from edgeflock.server.descent.statistics import FREE, LIMITED
 from edgeflock.shared.settings.config import Config
 from edgeflock.shared.settings.coordination import ELASTIC
@@ -23,7 +23,7 @@ class Regime:
     """B: a step of b samples counts b / B times; 0: all steps alike, or in a round by their share."""
     rounds: bool = False
     """Whether the steps that start at the same version apply together."""
-    how: How = How()
+    how: StepMethod = StepMethod()
     """The optimizer, and how many updates make a step."""
 
     @classmethod
@@ -37,5 +37,5 @@ class Regime:
             settings.average,
             settings.base_batch,
             settings.mode == "rounds",
-            replace(How.of(config), statistics=LIMITED if norms else FREE),
+            replace(StepMethod.of(config), statistics=LIMITED if norms else FREE),
         )

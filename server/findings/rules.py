@@ -8,14 +8,14 @@ each look, for some seconds, and is over once the rule has been silent for longe
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from edgeflock.server.findings import devices, fleet, lost, run
+from edgeflock.server.findings import devices, fleet, lost_classes, run
 from edgeflock.server.findings.picture import Picture
 from edgeflock.server.findings.signs import Before, Sign, Subject
 from edgeflock.shared.protocol.frames import Finding, FindingKind
 
 Rule = Callable[[Picture, Before], Iterable[Sign]]
 
-RULES: tuple[Rule, ...] = (*run.RULES, *fleet.RULES, *lost.RULES, *devices.RULES)
+RULES: tuple[Rule, ...] = (*run.RULES, *fleet.RULES, *lost_classes.RULES, *devices.RULES)
 
 _ORDER = ("critical", "warning", "notice")
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import aiohttp
 from aiohttp import web
 
-from edgeflock.server.doors import Door, Doors, Terms
-from edgeflock.server.gateway.desk import RemoteDesk
-from edgeflock.server.gateway.front import GatewayContext
+from edgeflock.server.connections import ConnectionLimits, ConnectionTerms, GuardedConnection
+from edgeflock.server.gateway.admission import GatewayAdmission
+from edgeflock.server.gateway.context import GatewayContext
 from edgeflock.server.gateway.leaders import Leaders, Shown, body
 from edgeflock.server.gateway.upstream import Upstream
 from edgeflock.server.http import ranges
@@ -81,7 +81,7 @@ class Gateway:
         self.upstream = Upstream(self.leaders, name, self._fits)
         self.traffic = Traffic()
         self._front: GatewayContext | None = None
-        self._doors = Doors(Terms.of(LimitSettings()))
+        self._doors = ConnectionLimits(ConnectionTerms.of(LimitSettings()))
         """By the leader's limits, once they are known."""
         self._following: asyncio.Task[None] | None = None
 
@@ -126,7 +126,7 @@ class Gateway:
             raise Unavailable("this gateway has no leader; try again, or elsewhere")
         if self._front is None or self._front.engine is not mirror:
             self._front = GatewayContext.of(mirror, self.traffic, relay)
-            self._doors.terms = Terms.of(mirror.config.limits)
+            self._doors.terms = ConnectionTerms.of(mirror.config.limits)
         return self._front
 
     @asynccontextmanager
@@ -181,7 +181,7 @@ class Gateway:
             lines = [device.connection.line for device in self._front.devices.values()]
             await asyncio.gather(*(line.leave() for line in lines if line is not None))
 
-    def _door(self, request: web.Request) -> Door | None:
+    def _door(self, request: web.Request) -> GuardedConnection | None:
         return self._doors.of(request.transport)
 
     @web.middleware
@@ -224,7 +224,7 @@ class Gateway:
         front, door = self.front, self._door(request)
         if door is None:
             raise ConnectionResetError("the connection is lost")
-        with RemoteDesk(self.upstream, front, await self._known(request)) as desk:
+        with GatewayAdmission(self.upstream, front, await self._known(request)) as desk:
             return await Session(front, self.upstream, request, door, desk).serve()
 
     async def _known(self, request: web.Request) -> gateway.Known:

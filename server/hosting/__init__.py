@@ -8,7 +8,7 @@
 `line` is also a standby's (standby.py), who has no run yet. Only model imports torch, when it needs it.
 """
 
-from edgeflock.server.hosting.given import ServerObjects
+from edgeflock.server.hosting.program_objects import ServerObjects
 from edgeflock.server.hosting.run import HostedRun, open_run
 
 __all__ = ["ServerObjects", "HostedRun", "open_run"]

@@ -12,7 +12,7 @@ from edgeflock.server import trusting
 from edgeflock.server.engine import check_limits
 from edgeflock.server.findings import Targets
 from edgeflock.server.hosting.episodes import EpisodeProcess
-from edgeflock.server.hosting.given import ServerObjects
+from edgeflock.server.hosting.program_objects import ServerObjects
 from edgeflock.server.monitoring import episodes
 from edgeflock.server.monitoring.evaluation import Details, Evaluate
 from edgeflock.server.monitoring.guarding import Look

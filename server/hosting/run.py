@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from edgeflock.server.descent import Place
 from edgeflock.server.engine import Engine
 from edgeflock.server.findings import REMEDY, Targets
-from edgeflock.server.hosting.given import NOTHING_AT_HAND, ServerObjects
 from edgeflock.server.hosting.line import authority_of, line_of
 from edgeflock.server.hosting.model import HostedModel, model_of
+from edgeflock.server.hosting.program_objects import NOTHING_AT_HAND, ServerObjects
 from edgeflock.server.http.saved import keep_best
 from edgeflock.server.identity import (
     ADMIN_TOKEN,

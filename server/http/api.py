@@ -24,8 +24,8 @@ from edgeflock.server.http.saved import safetensors_of
 from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.monitoring.federated import federated
 from edgeflock.server.monitoring.feed import because, dense_bytes, document, settings, state
-from edgeflock.server.roster import Device, Paces
-from edgeflock.server.sessions import Behind, GatewayLine, RunHost
+from edgeflock.server.roster import Device, RateLimiters
+from edgeflock.server.sessions import GatewayLine, RelayedDevice, RunHost
 from edgeflock.shared.errors import NotExportable, Unauthorized
 from edgeflock.shared.protocol.frames import Finding, Role
 from edgeflock.shared.protocol.messages import TAGS, Samples
@@ -249,7 +249,7 @@ def _gateway(line: GatewayLine) -> dict[str, Any]:
     }
 
 
-def _device(device: Device, paces: Paces, guard: DefenceGuard | None, now: float) -> dict[str, Any]:
+def _device(device: Device, paces: RateLimiters, guard: DefenceGuard | None, now: float) -> dict[str, Any]:
     identity, connection, done = device.identity, device.connection, device.statistics
     ingress, egress = connection.traffic
     return {
@@ -257,7 +257,7 @@ def _device(device: Device, paces: Paces, guard: DefenceGuard | None, now: float
         "state": state(device, now),
         "connected": connection.here,
         "waits": connection.waits,
-        "gateway": connection.line.through if isinstance(connection.line, Behind) else None,
+        "gateway": connection.line.through if isinstance(connection.line, RelayedDevice) else None,
         "facts": identity.facts,
         "telemetry": done.telemetry,
         "updates": done.updates,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from edgeflock.server.doors import Doors
+from edgeflock.server.connections import ConnectionLimits
 from edgeflock.server.http.watchers import Watchers
 from edgeflock.server.identity import Audit, Authority, Logins, Register
 from edgeflock.server.monitoring.evaluation import Evaluator
@@ -21,7 +21,7 @@ ASSETS = web.AppKey("assets", dict[str, Asset])
 ATTEMPTS = web.AppKey("attempts", LoginAttempts)
 AUDIT = web.AppKey("audit", Audit)
 AUTHORITY = web.AppKey("authority", Authority)
-DOORS = web.AppKey("doors", Doors)
+DOORS = web.AppKey("doors", ConnectionLimits)
 EVALUATOR = web.AppKey("evaluator", Evaluator)
 FEED = web.AppKey("feed", Feed)
 GATEWAYS = web.AppKey("gateways", Gateways)

@@ -10,7 +10,7 @@ import math
 
 from aiohttp import web
 
-from edgeflock.server.doors import source_of
+from edgeflock.server.connections import source_of
 from edgeflock.server.http import ranges
 from edgeflock.server.http.callers import caller_by, caller_of, cookie_of, login_of, note
 from edgeflock.server.http.keys import ASSETS, ATTEMPTS, DOORS, LOGINS, REGISTER, TRAIL

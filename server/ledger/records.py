@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import How, Regime
+from edgeflock.server.descent import Regime, StepMethod
 from edgeflock.shared.errors import JournalDamaged
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Layout
@@ -96,7 +96,7 @@ class RegimeStart:
     def of(cls, row: Sequence[Any]) -> "RegimeStart":
         """What a row came of. Raises ConfigError if it is of nothing."""
         version, *counts, kind, how = row
-        return cls(version, replace(Regime(*counts), how=How.read(how)), kind)
+        return cls(version, replace(Regime(*counts), how=StepMethod.read(how)), kind)
 
     @property
     def back_to(self) -> int | None:

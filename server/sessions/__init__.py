@@ -7,30 +7,30 @@ same sessions, with a desk and a copy of the model of its own (server/gateway). 
 nothing here knows how updates are coordinated.
 """
 
-from edgeflock.server.sessions.desk import AdmittedDevice, Desk, OwnDesk
-from edgeflock.server.sessions.gateways import HANG, Behind, GatewayLine, Gateways, Outbox, beat
-from edgeflock.server.sessions.host import Queue, RunHost, SessionContext, Theta
+from edgeflock.server.sessions.context import RunHost, ServedModel, SessionContext, UpdateQueue
+from edgeflock.server.sessions.device_admission import AdmittedDevice, DeviceAdmission, ServerAdmission
+from edgeflock.server.sessions.gateways import HANG, GatewayLine, Gateways, Outbox, RelayedDevice, beat
 from edgeflock.server.sessions.session import Session
-from edgeflock.server.sessions.tasks import Send, Talk
+from edgeflock.server.sessions.task_feed import Send, TaskFeed
 from edgeflock.server.sessions.writer import PendingUpdate, Writer, settle
 
 __all__ = [
     "HANG",
-    "Behind",
-    "Desk",
+    "RelayedDevice",
+    "DeviceAdmission",
     "SessionContext",
     "GatewayLine",
     "Gateways",
     "PendingUpdate",
     "RunHost",
     "Outbox",
-    "OwnDesk",
+    "ServerAdmission",
     "AdmittedDevice",
-    "Queue",
+    "UpdateQueue",
     "Send",
     "Session",
-    "Talk",
-    "Theta",
+    "TaskFeed",
+    "ServedModel",
     "Writer",
     "beat",
     "settle",

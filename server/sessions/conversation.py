@@ -10,10 +10,10 @@ from typing import TypeVar
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, part_of
 from edgeflock.server.roster import Device, RateLimiter
-from edgeflock.server.sessions.desk import Desk
-from edgeflock.server.sessions.host import Queue, SessionContext
+from edgeflock.server.sessions.context import SessionContext, UpdateQueue
+from edgeflock.server.sessions.device_admission import DeviceAdmission
 from edgeflock.server.sessions.records import RecordSocket
-from edgeflock.server.sessions.tasks import Talk
+from edgeflock.server.sessions.task_feed import TaskFeed
 from edgeflock.server.sessions.writer import PendingUpdate
 from edgeflock.shared.errors import (
     AlreadyComputed,
@@ -52,8 +52,8 @@ class Conversation:
     def __init__(
         self,
         host: SessionContext,
-        writer: Queue,
-        desk: Desk,
+        writer: UpdateQueue,
+        desk: DeviceAdmission,
         socket: RecordSocket,
         device: Device,
         pace: RateLimiter,
@@ -65,7 +65,7 @@ class Conversation:
         self._leaves = leaves
         self._too_large = 0
         """Updates that were refused for their size since the last accepted one."""
-        self._tasks: Talk | None = desk.talk(device, socket.send)
+        self._tasks: TaskFeed | None = desk.talk(device, socket.send)
         """In a run of tasks."""
 
     async def go_on(self) -> None:
@@ -145,7 +145,7 @@ class Conversation:
             await self._send_samples()
             await self._socket.send(receipt)
 
-    async def _computed(self, push: Push, tasks: Talk) -> None:
+    async def _computed(self, push: Push, tasks: TaskFeed) -> None:
         """In a run of tasks: the device goes on to the next one while its update waits for others."""
         device, counted = self._device, True
         try:

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from edgeflock.server.doors import Door
+from edgeflock.server.connections import GuardedConnection
 from edgeflock.server.roster import Meter, RateLimiter, Traffic
 from edgeflock.shared.errors import Malformed, Refused, UnexpectedRecord
 from edgeflock.shared.protocol import wire
@@ -43,7 +43,12 @@ class RecordSocket:
     """Of one connection. Whatever is sent or awaited raises ConnectionError once the device is gone."""
 
     def __init__(
-        self, request: web.Request, door: Door, traffic: Traffic, longest: int, headers: Mapping[str, str]
+        self,
+        request: web.Request,
+        door: GuardedConnection,
+        traffic: Traffic,
+        longest: int,
+        headers: Mapping[str, str],
     ) -> None:
         """Messages have at most `longest` bytes. The answer to the request has these `headers`."""
         self._request, self._door, self._traffic = request, door, traffic

@@ -4,13 +4,13 @@ import asyncio
 
 from aiohttp import WSCloseCode, web
 
-from edgeflock.server.doors import Door
+from edgeflock.server.connections import GuardedConnection
 from edgeflock.server.engine import frame_bytes
 from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.roster import Device
+from edgeflock.server.sessions.context import SessionContext, UpdateQueue
 from edgeflock.server.sessions.conversation import Conversation
-from edgeflock.server.sessions.desk import AdmittedDevice, Desk
-from edgeflock.server.sessions.host import Queue, SessionContext
+from edgeflock.server.sessions.device_admission import AdmittedDevice, DeviceAdmission
 from edgeflock.server.sessions.records import RecordSocket
 from edgeflock.shared.errors import Refused, SessionRefused, Superseded
 
@@ -21,10 +21,10 @@ class Session:
     def __init__(
         self,
         host: SessionContext,
-        writer: Queue,
+        writer: UpdateQueue,
         request: web.Request,
-        door: Door,
-        desk: Desk,
+        door: GuardedConnection,
+        desk: DeviceAdmission,
         credential: bytes = b"",
     ) -> None:
         self._host = host

@@ -29,7 +29,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from edgeflock.server.training_graph.operators import recurrence
-from edgeflock.server.training_graph.operators.apart import TAKEN_APART
+from edgeflock.server.training_graph.operators.decompositions import TAKEN_APART
 from edgeflock.server.training_graph.operators.translations import TRANSLATIONS
 from edgeflock.shared.model.fields import Inputs, named
 from edgeflock.shared.model.torch_module import FlatModule, X, call_of

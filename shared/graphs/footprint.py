@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from edgeflock.shared.errors import BadGraph
 from edgeflock.shared.graphs.graph import BOOL, INT32, INT64, TYPES, Graph, Node, Port
 from edgeflock.shared.graphs.operators import TABLE
-from edgeflock.shared.graphs.seen import MISFITS, Shape, TensorInfo, few, integer, integers
 from edgeflock.shared.graphs.shapes import slices
+from edgeflock.shared.graphs.tensor_info import MISFITS, Shape, TensorInfo, few, integer, integers
 
 _WHOLE = (INT64, INT32, BOOL)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from edgeflock.shared.graphs import products, shapes
 from edgeflock.shared.graphs.graph import Node
-from edgeflock.shared.graphs.seen import Rule, Shape, TensorInfo
+from edgeflock.shared.graphs.tensor_info import Rule, Shape, TensorInfo
 
 Work = Callable[[Node, list[Any], list[TensorInfo]], int]
 """(node, what it takes, what it gives) -> multiplications, or entries that are gone through."""

@@ -6,7 +6,7 @@ Rules (seen.py), like shapes.py's.
 import numpy as np
 
 from edgeflock.shared.graphs.graph import Node
-from edgeflock.shared.graphs.seen import Given, Shape, TensorInfo, integer, integers, no_less
+from edgeflock.shared.graphs.tensor_info import Given, Shape, TensorInfo, integer, integers, no_less
 
 
 def matmul(node: Node, given: Given) -> list[TensorInfo]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from edgeflock.shared.graphs.graph import BOOL, FLOAT, INT64, TYPES, GraphConstant, Node
-from edgeflock.shared.graphs.seen import Given, Shape, TensorInfo, axes_of, integer, no_less
+from edgeflock.shared.graphs.tensor_info import Given, Shape, TensorInfo, axes_of, integer, no_less
 
 
 def like_first(node: Node, given: Given) -> list[TensorInfo]:

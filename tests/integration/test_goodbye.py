@@ -12,7 +12,7 @@ import pytest
 from edgeflock.client.joining import join
 from edgeflock.client.run import process, run_client
 from edgeflock.client.run.building import Building
-from edgeflock.client.run.given import ClientObjects
+from edgeflock.client.run.program_objects import ClientObjects
 from edgeflock.client.training import Trainer, attempts
 from edgeflock.shared.errors import ConfigError, NameInUse, TrainingFailed
 from edgeflock.shared.model.torch_module import FlatModule

@@ -16,7 +16,7 @@ import pytest
 from benchmarks.updates import record_update
 from edgeflock.server.identity.quarantine import FIRST
 from edgeflock.server.ledger import verify
-from edgeflock.server.sessions.gateways import behind
+from edgeflock.server.sessions.gateways import relayed_device
 from edgeflock.server.sessions.records import LONGEST_HELLO
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.identity import NO_PIN, from_text, session_words, sign
@@ -174,7 +174,7 @@ async def test_a_gateway_has_no_more_sessions_than_there_can_be(tmp_path: Path) 
 async def test_a_device_that_is_dropped_is_out_whatever_its_gateway_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(behind, "_LEAVE_SECONDS", 0.05)
+    monkeypatch.setattr(relayed_device, "_LEAVE_SECONDS", 0.05)
     async with (
         hosting(tmp_path, RATE, admin_token=ADMIN) as leader,
         operating(leader.port) as operator,
@@ -195,7 +195,7 @@ async def test_a_device_that_is_dropped_is_out_whatever_its_gateway_does(
 async def test_no_gateway_keeps_a_device_that_has_left_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(behind, "_LEAVE_SECONDS", 0.05)
+    monkeypatch.setattr(relayed_device, "_LEAVE_SECONDS", 0.05)
     async with hosting(tmp_path, RATE) as leader, hostile(leader) as line:
         entered = await line.let_in()
         assert isinstance(entered, protocol.Entered)

@@ -9,7 +9,7 @@ from edgeflock.client.run import process
 from edgeflock.client.training import terms
 from edgeflock.client.transport import dialing, downloads, retrying
 from edgeflock.server.engine import admission, receipts
-from edgeflock.server.roster import conduct, pace, relay
+from edgeflock.server.roster import conduct, rate_limiter, relay
 from edgeflock.server.sessions import records
 from edgeflock.shared.graphs import reading
 from edgeflock.shared.identity import names
@@ -73,10 +73,10 @@ SENTENCES = [
     f"a later one | 8 bytes * (P + B), and {terms._AROUND}; Samples to a device that shares: "
     f"{mebibytes(process._samples())} |",
     f"P + B | 1/{2 * terms._HELD} of the machine's memory in bytes",
-    f"Each record costs its bytes and {pace.RECORD:,},",
-    f"costs {pace.MAKING} bytes for each number of the model more",
+    f"Each record costs its bytes and {rate_limiter.RECORD:,},",
+    f"costs {rate_limiter.MAKING} bytes for each number of the model more",
     f"Up to {mebibytes(relay.WAITING_BYTES)} wait for a device",
-    f"Until it is paid, {pace.LONGEST:.0f} s at most, the server reads nothing",
+    f"Until it is paid, {rate_limiter.LONGEST:.0f} s at most, the server reads nothing",
 ]
 
 
@@ -87,7 +87,7 @@ def test_a_sentence_has_the_code_s_number(sentence: str) -> None:
 
 def test_numbers_in_words() -> None:
     assert "and four seconds of these at once" in DOCUMENT
-    assert pace.BURST == 4
+    assert rate_limiter.BURST == 4
     assert "or five minutes if that is less" in DOCUMENT
     assert retrying.PATIENCE == 5 * 60
     assert downloads.LONGEST_GRAPH == reading.LARGEST_GRAPH

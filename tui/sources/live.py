@@ -11,11 +11,11 @@ from edgeflock.shared.protocol.backoff import back_off
 from edgeflock.shared.protocol.frames import DeviceRow, Point, Snapshot
 from edgeflock.tui.sources import trace
 from edgeflock.tui.sources.feed_client import FeedClient
-from edgeflock.tui.sources.kept import StateHistory
 from edgeflock.tui.sources.link import Freshness, LinkState
 from edgeflock.tui.sources.recording import Recorder
 from edgeflock.tui.sources.source import Actions, Notify
 from edgeflock.tui.sources.state import MonitorState, reduce, remembering
+from edgeflock.tui.sources.state_history import StateHistory
 
 
 class Live:

@@ -13,7 +13,7 @@ import torch
 from benchmarks.learning.rivals.channel import Channel, Vector
 from edgeflock.client.data import Shuffled
 from edgeflock.devices.emulation.fleet import Prepared, prepare
-from edgeflock.devices.emulation.pace import DeviceSpeed
+from edgeflock.devices.emulation.speed import DeviceSpeed
 from edgeflock.results.sweep import Job
 from edgeflock.server.weights import first_model
 from edgeflock.shared.data.datasets import joined

@@ -15,8 +15,8 @@ from edgeflock.devices.emulation.device import EmulatedDevice
 from edgeflock.devices.emulation.fleet.preparing import Prepared
 from edgeflock.devices.emulation.interrupted import Interrupted
 from edgeflock.devices.emulation.link import ClassTotals
-from edgeflock.devices.emulation.pace import DeviceSpeed
 from edgeflock.devices.emulation.server import EmulatedServer
+from edgeflock.devices.emulation.speed import DeviceSpeed
 from edgeflock.devices.emulation.streams import EmulatedStream
 from edgeflock.shared.data.curves import Later, curve, steady
 from edgeflock.shared.data.datasets import Dataset

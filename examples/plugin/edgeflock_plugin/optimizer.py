@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import How
+from edgeflock.server.descent import StepMethod
 from edgeflock.server.descent.optimizer import Optimizer, OptimizerKind
 
 Vector = NDArray[np.float32]
@@ -26,6 +26,6 @@ def step(
 LION = OptimizerKind("mean", 1, step, reach=lambda of, gradient: 1.0)
 
 
-def inverse(how: How, at: float) -> float:
+def inverse(how: StepMethod, at: float) -> float:
     """period / (period + t)."""
     return how.period / (how.period + at) if how.period else 1.0

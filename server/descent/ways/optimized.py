@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from edgeflock.server.descent.kept import RecoverableVectors
 from edgeflock.server.descent.optimizer import Foresight, shortening
 from edgeflock.server.descent.part import VectorState, gathers
-from edgeflock.server.descent.reach import Reach, largest
+from edgeflock.server.descent.recoverable import RecoverableVectors
 from edgeflock.server.descent.step import Step, Where
+from edgeflock.server.descent.step_bound import StepBound, largest
 
 _SQUARABLE = 1e15
 """No entry of a gradient may be larger where an optimizer remembers it: squares of larger ones add up to no
@@ -21,7 +21,7 @@ number."""
 class Optimized:
     """Weigh; wait for others, if several updates make a step; clip; step."""
 
-    def __init__(self, state: VectorState, kept: RecoverableVectors, reach: Reach) -> None:
+    def __init__(self, state: VectorState, kept: RecoverableVectors, reach: StepBound) -> None:
         """An optimizer that remembers something else than the memory is of begins anew; what waits for a step
         is in the next one, however many updates make one from now on. Raises ConfigError if there is no such
         optimizer.

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from edgeflock.server.descent.kept import RecoverableVectors
-from edgeflock.server.descent.reach import Reach, largest
+from edgeflock.server.descent.recoverable import RecoverableVectors
 from edgeflock.server.descent.step import Step, Where
+from edgeflock.server.descent.step_bound import StepBound, largest
 
 
 class Plain:
@@ -12,7 +12,7 @@ class Plain:
 
     is_over = False
 
-    def __init__(self, kept: RecoverableVectors, reach: Reach) -> None:
+    def __init__(self, kept: RecoverableVectors, reach: StepBound) -> None:
         self._kept, self._reach = kept, reach
 
     def packed_memory(self) -> None:

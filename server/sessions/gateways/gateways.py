@@ -13,9 +13,9 @@ from aiohttp import web
 from edgeflock.server.engine import Published
 from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.publication import Touched
+from edgeflock.server.sessions.context import RunHost
 from edgeflock.server.sessions.gateways.changes import ChangeLog
 from edgeflock.server.sessions.gateways.line import GatewayLine
-from edgeflock.server.sessions.host import RunHost
 from edgeflock.server.sessions.writer import Writer
 from edgeflock.shared.errors import Unauthorized
 from edgeflock.shared.protocol import gateway, wire

@@ -7,15 +7,15 @@ from typing import Any
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from edgeflock.server.doors import Door
+from edgeflock.server.connections import GuardedConnection
 from edgeflock.server.engine import frame_bytes
 from edgeflock.server.roster import Device, Meter, Parcel
-from edgeflock.server.sessions.desk import Authenticator, OwnDesk
+from edgeflock.server.sessions.context import RunHost
+from edgeflock.server.sessions.device_admission import Authenticator, ServerAdmission
 from edgeflock.server.sessions.gateways.beat import HANG, beat, silence
-from edgeflock.server.sessions.gateways.behind import Behind
 from edgeflock.server.sessions.gateways.outbox import Outbox
+from edgeflock.server.sessions.gateways.relayed_device import RelayedDevice
 from edgeflock.server.sessions.gateways.updates import GatewayUpdates
-from edgeflock.server.sessions.host import RunHost
 from edgeflock.server.sessions.records import LONGEST_HELLO
 from edgeflock.server.sessions.writer import Writer
 from edgeflock.shared.errors import (
@@ -48,7 +48,7 @@ class GatewayLine:
         writer: Writer,
         admitted: Admitted,
         request: web.Request,
-        door: Door,
+        door: GuardedConnection,
         name: str,
         mark: bytes,
         credential: bytes = b"",
@@ -71,8 +71,8 @@ class GatewayLine:
         self.meter = Meter()
         if request.transport is not None:
             self.meter = request.transport.get_extra_info("meter", self.meter)
-        self._tickets: dict[int, Behind] = {}
-        self._devices: dict[int, Behind] = {}
+        self._tickets: dict[int, RelayedDevice] = {}
+        self._devices: dict[int, RelayedDevice] = {}
         """By their numbers, once they are let in."""
         self._updates = GatewayUpdates(host, writer, self, self._refused)
         self._outbox = Outbox()
@@ -199,9 +199,9 @@ class GatewayLine:
         except Refused as refusal:
             self.deny(refusal, ticket=knock.ticket)
             return
-        desk = OwnDesk(self._host, self._writer, entry, self.name, self._post)
+        desk = ServerAdmission(self._host, self._writer, entry, self.name, self._post)
         credential = b"" if entry is None else entry.credential
-        self._tickets[knock.ticket] = Behind(self, knock.ticket, desk, credential)
+        self._tickets[knock.ticket] = RelayedDevice(self, knock.ticket, desk, credential)
         asked = desk.headers
         self.send(gateway.Known(knock.ticket, role, name, asked.get(CHALLENGE, ""), ROTATE in asked))
 
@@ -214,7 +214,7 @@ class GatewayLine:
         behind.entered = True
         self._later(self._let_in(behind, enter))
 
-    async def _let_in(self, behind: Behind, enter: gateway.Enter) -> None:
+    async def _let_in(self, behind: RelayedDevice, enter: gateway.Enter) -> None:
         try:
             hello = wire.decode(enter.hello, (Hello,))
             assert isinstance(hello, Hello), "nothing else is taken"
@@ -230,7 +230,7 @@ class GatewayLine:
         self.send(gateway.Entered(enter.ticket, place.device.id, place.sequence, place.secret, behind.paused))
         behind.desk.greeted(place.device, self._host.published.version)
 
-    def _of(self, number: int) -> tuple[Behind, Device] | None:
+    def _of(self, number: int) -> tuple[RelayedDevice, Device] | None:
         """A device of this gateway; None if it is none, or its session is over."""
         behind = self._devices.get(number)
         if behind is None or behind.device is None or behind.over is not None:
@@ -289,12 +289,12 @@ class GatewayLine:
         behind.desk.refuse(device, refusal)
         self._later(self._judge(behind, device, refusal))
 
-    def _refused(self, behind: Behind, device: Device, refusal: Refused) -> None:
+    def _refused(self, behind: RelayedDevice, device: Device, refusal: Refused) -> None:
         """An update was."""
         behind.desk.refuse(device, refusal, update=True)
         self._later(self._judge(behind, device, refusal))
 
-    async def _judge(self, behind: Behind, device: Device, refusal: Refused) -> None:
+    async def _judge(self, behind: RelayedDevice, device: Device, refusal: Refused) -> None:
         async with self._judging:  # who is out is not put out again
             if behind.over is None and not behind.ended.is_set():
                 told = await behind.desk.judge(device, refusal)

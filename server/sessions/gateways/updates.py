@@ -8,8 +8,8 @@ from dataclasses import replace
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, frame_bytes
 from edgeflock.server.roster import Device
-from edgeflock.server.sessions.gateways.behind import Behind, Through
-from edgeflock.server.sessions.host import RunHost
+from edgeflock.server.sessions.context import RunHost
+from edgeflock.server.sessions.gateways.relayed_device import GatewaySender, RelayedDevice
 from edgeflock.server.sessions.writer import PendingUpdate, Writer, settle
 from edgeflock.shared.errors import AlreadyComputed, Malformed, Refused, RunComplete, SessionRefused
 from edgeflock.shared.protocol import gateway, wire
@@ -20,7 +20,11 @@ class GatewayUpdates:
     """Of one gateway. The engine admits each as one that its device has sent itself."""
 
     def __init__(
-        self, host: RunHost, writer: Writer, line: Through, blamed: Callable[[Behind, Device, Refused], None]
+        self,
+        host: RunHost,
+        writer: Writer,
+        line: GatewaySender,
+        blamed: Callable[[RelayedDevice, Device, Refused], None],
     ) -> None:
         """`blamed` is told of each that was refused."""
         self._host, self._writer = host, writer
@@ -29,7 +33,7 @@ class GatewayUpdates:
         self.counted = 0
         """Those that are in the model."""
 
-    def given(self, behind: Behind, device: Device, given: gateway.DeviceUpdate) -> None:
+    def given(self, behind: RelayedDevice, device: Device, given: gateway.DeviceUpdate) -> None:
         """Raises Refused if it is no update, or out of turn."""
         behind.count(given.ingress, given.egress)
         device.connection.hear()
@@ -47,7 +51,7 @@ class GatewayUpdates:
 
     # What comes of them
 
-    def answered(self, behind: Behind, device: Device, update: Update, accepted: Accepted) -> None:
+    def answered(self, behind: RelayedDevice, device: Device, update: Update, accepted: Accepted) -> None:
         """An update is in the model, whether its device is still there or not."""
         device.connection.given = True
         behind.answered(taken=True)
@@ -67,7 +71,7 @@ class GatewayUpdates:
             )
             self._line.send(taken)
 
-    def refused(self, behind: Behind, device: Device, refusal: Refused) -> None:
+    def refused(self, behind: RelayedDevice, device: Device, refusal: Refused) -> None:
         """An update was. If its session has ended, another one of the device may wait for another answer."""
         behind.answered(taken=False)
         if not behind.ended.is_set():
@@ -78,7 +82,7 @@ class GatewayUpdates:
             self._blamed(behind, device, refusal)
 
     def waits(
-        self, behind: Behind, device: Device, update: Update, answer: "asyncio.Future[Accepted]"
+        self, behind: RelayedDevice, device: Device, update: Update, answer: "asyncio.Future[Accepted]"
     ) -> None:
         """An update waits for others."""
         if not behind.ended.is_set():
@@ -111,7 +115,9 @@ class _Answer:
 
     __slots__ = ("_behind", "_device", "_update", "_updates")
 
-    def __init__(self, updates: GatewayUpdates, behind: Behind, device: Device, update: Update) -> None:
+    def __init__(
+        self, updates: GatewayUpdates, behind: RelayedDevice, device: Device, update: Update
+    ) -> None:
         self._updates, self._behind, self._device, self._update = updates, behind, device, update
 
     def done(self) -> bool:

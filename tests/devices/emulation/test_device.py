@@ -10,7 +10,7 @@ import pytest
 
 from edgeflock.devices.emulation.config import PROFILES, DeviceClass, parse, profile
 from edgeflock.devices.emulation.link import ClassTotals
-from edgeflock.devices.emulation.pace import DeviceSpeed
+from edgeflock.devices.emulation.speed import DeviceSpeed
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.errors import BaseExpired, RunComplete
 from edgeflock.shared.protocol.messages import Hello, Model, Pull, Receipt, Refusal, Samples, Update, Welcome

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import KINDS, Gathered, How, Parameters, Regime, Step
+from edgeflock.server.descent import KINDS, Gathered, Parameters, Regime, Step, StepMethod
 from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import replay
@@ -32,8 +32,8 @@ f32 = np.float32
 SIZE = 6
 numbers = st.floats(-4, 4, width=32)
 HOWS = {
-    **{kind: How(kind) for kind in KINDS},
-    **{f"{kind}, decay and clip": How(kind, weight_decay=0.1, clip=1.5, beta1=0.5) for kind in KINDS},
+    **{kind: StepMethod(kind) for kind in KINDS},
+    **{f"{kind}, decay and clip": StepMethod(kind, weight_decay=0.1, clip=1.5, beta1=0.5) for kind in KINDS},
 }
 every_how = pytest.mark.parametrize("how", HOWS.values(), ids=HOWS)
 
@@ -41,7 +41,7 @@ every_how = pytest.mark.parametrize("how", HOWS.values(), ids=HOWS)
 class Slow:
     """One optimizer over Python lists. Each product, sum, quotient and root is rounded to float32."""
 
-    def __init__(self, theta: NDArray[np.float32], how: How) -> None:
+    def __init__(self, theta: NDArray[np.float32], how: StepMethod) -> None:
         self.theta, self.how = list(theta), how
         self.first = [f32(0)] * len(theta)
         self.second = [f32(0)] * len(theta)
@@ -91,7 +91,7 @@ class Slow:
 class SlowParameters(Slow):
     """The same behind AdaComp's rule: each gradient is divided by how often its parameter was changed."""
 
-    def __init__(self, theta: NDArray[np.float32], how: How, rate: float) -> None:
+    def __init__(self, theta: NDArray[np.float32], how: StepMethod, rate: float) -> None:
         super().__init__(theta, how)
         self.rate = f32(rate)
         self.changed: list[set[int]] = []
@@ -107,7 +107,7 @@ class SlowParameters(Slow):
 
 @every_how
 @given(data=st.data())
-def test_each_step_is_as_written_down(how: How, data: st.DataObject) -> None:
+def test_each_step_is_as_written_down(how: StepMethod, data: st.DataObject) -> None:
     """Sparse and dense updates, zeros among them, of any staleness: theta is the same, bit for bit."""
     theta = np.array(data.draw(st.lists(numbers, min_size=SIZE, max_size=SIZE)), f32)
     regime = Regime("adacomp", 0.1, 8, how=how)
@@ -127,7 +127,7 @@ def test_each_step_is_as_written_down(how: How, data: st.DataObject) -> None:
 
 @every_how
 @pytest.mark.parametrize("rule", ["tau", "none", "adacomp"])
-def test_a_round_is_one_step_with_its_mean(how: How, rule: str) -> None:
+def test_a_round_is_one_step_with_its_mean(how: StepMethod, rule: str) -> None:
     if how.is_plain:
         return
     theta = np.linspace(-1, 1, SIZE, dtype=f32)
@@ -152,7 +152,7 @@ def test_all_parameters_every_time_are_as_torch_has_them(kind: str) -> None:
     torch = pytest.importorskip("torch")
     random = np.random.default_rng(4)
     theta = random.standard_normal(20).astype(f32)
-    how = How(kind, weight_decay=0.01, epsilon=1e-8)
+    how = StepMethod(kind, weight_decay=0.01, epsilon=1e-8)
     parameters = Parameters(0, theta.copy(), regime=Regime("none", 0.05, 8, how=how), start=0)
     there = torch.nn.Parameter(torch.from_numpy(theta.copy()))
     terms: dict[str, Any] = {"lr": 0.05, "weight_decay": 0.01}
@@ -174,7 +174,7 @@ def test_all_parameters_every_time_are_as_torch_has_them(kind: str) -> None:
 
 
 @every_how
-def test_killed_at_any_version_it_goes_on_bit_for_bit(how: How, tmp_path: Path) -> None:
+def test_killed_at_any_version_it_goes_on_bit_for_bit(how: StepMethod, tmp_path: Path) -> None:
     """What is remembered is in the snapshot, and what came after it is remembered again."""
     regime = replace(REGIME, learning_rate=0.01, how=how)
     run = Watched(tmp_path, regime, EngineLimits(snapshot_every=5))
@@ -200,7 +200,7 @@ def test_another_optimizer_is_another_regime_and_what_it_can_use_it_goes_on_with
     kinds = ("momentum", "nesterov", "adam", "sgd", "adamw", "adagrad", "adagrad", "momentum")
     for number, kind in enumerate(kinds):
         before = run.engine.parameters.packed_memory()
-        run.reopen(replace(REGIME, learning_rate=0.01, how=How(kind)), killed=number % 2 == 1)
+        run.reopen(replace(REGIME, learning_rate=0.01, how=StepMethod(kind)), killed=number % 2 == 1)
         if kind in ("nesterov",):
             assert run.engine.parameters.packed_memory() == before != None  # noqa: E711
         run.commit(6)
@@ -246,7 +246,7 @@ def test_no_step_goes_further_than_was_foretold(
 ) -> None:
     from edgeflock.server.descent.optimizer import Foresight, Optimizer
 
-    how, theta = How(kind, weight_decay=0.01), np.zeros(SIZE, f32)
+    how, theta = StepMethod(kind, weight_decay=0.01), np.zeros(SIZE, f32)
     optimizer, foresight = Optimizer(how, SIZE), Foresight(how)
     for drawn in gradients:
         gradient = f32(scale) * np.array(drawn, f32)
@@ -258,7 +258,9 @@ def test_no_step_goes_further_than_was_foretold(
 
 
 @every_how
-def test_what_would_take_a_parameter_too_far_is_refused_and_changes_nothing(how: How, tmp_path: Path) -> None:
+def test_what_would_take_a_parameter_too_far_is_refused_and_changes_nothing(
+    how: StepMethod, tmp_path: Path
+) -> None:
     regime = replace(REGIME, rule="none", learning_rate=100.0, how=how)
     _, engine = open_engine(tmp_path, regime, EngineLimits(parameter=4.0))
     device = engine.device_id("one")
@@ -274,7 +276,7 @@ def test_what_would_take_a_parameter_too_far_is_refused_and_changes_nothing(how:
 @pytest.mark.parametrize("kind", ["adam", "adagrad", "momentum"])
 def test_no_gradient_makes_what_is_remembered_no_number(kind: str, tmp_path: Path) -> None:
     """Its square would be none, and the parameter stand still for ever."""
-    regime = replace(REGIME, rule="none", learning_rate=1e-12, how=How(kind))
+    regime = replace(REGIME, rule="none", learning_rate=1e-12, how=StepMethod(kind))
     _, engine = open_engine(tmp_path, regime)
     device = engine.device_id("one")
     (answer,) = commit(engine, [push(device, sparse_update(1, 0, {3: 1e30}))])
@@ -285,7 +287,7 @@ def test_no_gradient_makes_what_is_remembered_no_number(kind: str, tmp_path: Pat
 def test_parameters_that_an_update_leaves_alone_are_left_alone() -> None:
     """Lazy: no momentum, no decay and no fading while updates pass by."""
     for kind in KINDS:
-        how = How(kind, weight_decay=0.1)
+        how = StepMethod(kind, weight_decay=0.1)
         parameters = Parameters(0, np.ones(3, f32), regime=Regime("none", 0.1, 8, how=how), start=0)
         parameters.apply(Step(0, np.array([0, 1]), np.ones(2, f32)))
         first = parameters.theta.copy()
@@ -295,10 +297,10 @@ def test_parameters_that_an_update_leaves_alone_are_left_alone() -> None:
 
 
 def test_what_a_journal_says_of_an_optimizer_is_read_back_or_refused() -> None:
-    assert How().text() == ""
-    assert How.read("") == How()
-    how = How("adamw", 4, 0.5, 0.25, 1e-6, 0.125, 3.0)
-    assert How.read(how.text()) == how
+    assert StepMethod().text() == ""
+    assert StepMethod.read("") == StepMethod()
+    how = StepMethod("adamw", 4, 0.5, 0.25, 1e-6, 0.125, 3.0)
+    assert StepMethod.read(how.text()) == how
     for text in ("{", "[]", '{"kindness": 1}'):
         with pytest.raises(ConfigError, match="does not say how steps are taken"):
-            How.read(text)
+            StepMethod.read(text)

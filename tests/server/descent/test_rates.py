@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.coordination import Push
-from edgeflock.server.descent import How, Parameters, Regime, Step
+from edgeflock.server.descent import Parameters, Regime, Step, StepMethod
 from edgeflock.server.descent.rates import SCHEDULES, factor_at, power
 from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.ledger.journal import Journal
@@ -22,7 +22,7 @@ from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import parse
 from tests.server.pushes import LAYOUT, THETA, commit, copy_as_killed, sparse_update
 
-COSINE = How(schedule="cosine", period=100.0, warmup=20.0, least=0.0)
+COSINE = StepMethod(schedule="cosine", period=100.0, warmup=20.0, least=0.0)
 
 
 @given(at=st.floats(0, 300))
@@ -37,18 +37,18 @@ def test_powers_are_powers(base: float, exponent: int) -> None:
 
 
 def test_steps_stop_at_the_least() -> None:
-    how = How(schedule="step", period=10.0, factor=0.5, least=0.2)
+    how = StepMethod(schedule="step", period=10.0, factor=0.5, least=0.2)
     assert [factor_at(how, at) for at in (0, 9, 10, 19, 20, 1e9)] == [1, 1, 0.5, 0.5, 0.25, 0.2]
     shortest = replace(how, period=5e-324)
     assert [factor_at(shortest, at) for at in (0, 1, 1e9)] == [1, 0.2, 0.2]
 
 
 def test_the_first_update_of_a_warm_up_counts_a_little() -> None:
-    assert [factor_at(How(warmup=3.0), at) for at in range(5)] == [0.25, 0.5, 0.75, 1, 1]
+    assert [factor_at(StepMethod(warmup=3.0), at) for at in range(5)] == [0.25, 0.5, 0.75, 1, 1]
 
 
 def test_by_seconds_it_is_the_time_of_the_updates_since_the_first() -> None:
-    how = How(schedule="step", by="seconds", period=10.0, factor=0.5, least=0.0)
+    how = StepMethod(schedule="step", by="seconds", period=10.0, factor=0.5, least=0.0)
     parameters = Parameters(0, np.zeros(1, np.float32), regime=Regime("none", 1.0, 8, how=how), start=0)
     seen = []
     for version, time in enumerate((1000.0, 1009.0, 1010.0, 1025.0, 990.0)):
@@ -99,8 +99,8 @@ def test_a_replay_takes_the_same_rates(settings: tuple[str, ...], tmp_path: Path
 def test_a_cosine_ends_with_the_run_unless_a_period_is_set() -> None:
     cosine = ["optimizer.schedule=cosine", "run.updates=80"]
     own = parse(overrides=[*cosine, "optimizer.period=30"], tables=CHOICES)
-    assert How.of(parse(overrides=cosine, tables=CHOICES)).period == 80
-    assert How.of(own).period == 30
+    assert StepMethod.of(parse(overrides=cosine, tables=CHOICES)).period == 80
+    assert StepMethod.of(own).period == 30
 
 
 def test_seconds_are_counted_from_the_first_update_of_a_device(tmp_path: Path) -> None:

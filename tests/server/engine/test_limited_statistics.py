@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import How, Place, Regime, Step, Vectors, VectorState
+from edgeflock.server.descent import Place, Regime, Step, StepMethod, Vectors, VectorState
 from edgeflock.server.descent.parameters import Parameters
 from edgeflock.server.descent.part import Part
 from edgeflock.server.descent.statistics import LIMITED, Running
@@ -232,7 +232,7 @@ def test_a_run_of_before_replays_as_it_was(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(engine, "check_statistics", admission.check_statistics)
     journal, run = open_engine(copied(tmp_path), REGIME, layout=NORMED)
     assert run.theta()[1].tobytes() == theta.tobytes()
-    assert [turn.regime.how for turn in journal.regimes()] == [How(), How(statistics=LIMITED)]
+    assert [turn.regime.how for turn in journal.regimes()] == [StepMethod(), StepMethod(statistics=LIMITED)]
     update = with_statistics(sparse_update(4, 3, {}), hostile(2, 6e4))
     assert kinds(commit(run, [push(run.device_id("pi"), update)])) == [Receipt]
     assert abs(run.theta()[1][27] - theta[27]) < 1

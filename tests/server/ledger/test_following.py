@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from edgeflock.server.coordination.asynchronous import Asynchronous
-from edgeflock.server.descent import How, Part, Place, VectorsLost
+from edgeflock.server.descent import Part, Place, StepMethod, VectorsLost
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.engine.limits import EngineLimits
@@ -56,7 +56,7 @@ def test_what_is_followed_is_what_a_start_finds(tmp_path: Path, every: int) -> N
 
 
 def test_what_an_optimizer_remembers_is_followed(tmp_path: Path) -> None:
-    regime = Regime("adacomp", 0.01, 6, how=How("adam"))
+    regime = Regime("adacomp", 0.01, 6, how=StepMethod("adam"))
     journal = Journal(tmp_path / "journal.sqlite")
     journal.begin_run("run", "package:Model", LAYOUT, THETA, 1.0)
     engine = Engine(journal, LAYOUT, recover(journal, LAYOUT, regime), Asynchronous())

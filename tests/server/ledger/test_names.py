@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from edgeflock.server.choices import CHOICES
-from edgeflock.server.descent import KINDS, SCHEDULES, How, Parameters, Regime
+from edgeflock.server.descent import KINDS, SCHEDULES, Parameters, Regime, StepMethod
 from edgeflock.server.descent.optimizer import Optimizer
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import recover, replay
@@ -69,7 +69,7 @@ def test_settings_that_say_the_same_take_the_run_up(
     settings = parse(overrides=[f"{key}=stranger:thing"], tables=CHOICES)
     assert sys.modules.pop("stranger")
     rule = settings.coordination.rule if key == "coordination.rule" else REGIME.rule
-    assert recovered(killed, replace(REGIME, rule=rule, how=How.of(settings))).version == 3
+    assert recovered(killed, replace(REGIME, rule=rule, how=StepMethod.of(settings))).version == 3
 
 
 def signs(of: Optimizer, theta: Any, memory: Any, where: Any, gradient: Any, rate: np.float32) -> None:
@@ -77,7 +77,7 @@ def signs(of: Optimizer, theta: Any, memory: Any, where: Any, gradient: Any, rat
     theta[where] -= rate * np.sign(gradient)
 
 
-def halved(how: How, at: float) -> float:
+def halved(how: StepMethod, at: float) -> float:
     return 0.5
 
 
@@ -88,7 +88,7 @@ def test_a_run_that_was_stopped_goes_on_by_other_names(
     with monkeypatch.context() as patch:
         for table in (KINDS, SCHEDULES):
             patch.setattr(table, "_known", dict(table))
-        how = How(kind=KINDS.given(signs), schedule=SCHEDULES.given(halved))
+        how = StepMethod(kind=KINDS.given(signs), schedule=SCHEDULES.given(halved))
         _, engine = open_engine(tmp_path, Regime("none", 0.5, 5, how=how))
         device, before = engine.device_id("a"), engine.theta()[1]
         commit(engine, [push(device, sparse_update(1, 0, {2: 3.0, 5: -0.25}))])

@@ -12,7 +12,17 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from edgeflock.server.coordination import Push
-from edgeflock.server.descent import KINDS, RULES, How, Part, Place, Regime, Vectors, VectorsLost, VectorState
+from edgeflock.server.descent import (
+    KINDS,
+    RULES,
+    Part,
+    Place,
+    Regime,
+    StepMethod,
+    Vectors,
+    VectorsLost,
+    VectorState,
+)
 from edgeflock.server.descent.memory import OptimizerMemory
 from edgeflock.server.engine import Answer, Engine
 from edgeflock.server.ledger import Journal, open_engine
@@ -257,7 +267,7 @@ def test_the_sum_of_squares_is_that_of_one_process_to_the_last_bit(seed: int, co
     """Whose order shows: sums of the slices, added, are others."""
     random = np.random.default_rng(seed)
     delta = np.exp(random.normal(0, 4, 100)).astype(np.float32)
-    regime = Regime("adacomp", 0.1, 8, how=How(clip=1.0))
+    regime = Regime("adacomp", 0.1, 8, how=StepMethod(clip=1.0))
     state = VectorState(np.zeros(100, np.float32), None, OptimizerMemory(), 0, regime, 0)
     found = []
     for place in (Part, partial(Sharded, Here(), count)):

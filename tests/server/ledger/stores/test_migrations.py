@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.coordination.asynchronous import Asynchronous
 from edgeflock.server.coordination.coordinator import Push
-from edgeflock.server.descent.how import How
+from edgeflock.server.descent.method import StepMethod
 from edgeflock.server.descent.parameters import Parameters
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
@@ -57,7 +57,7 @@ def opened(name: str, directory: Path) -> Path:
 def regime_of(known: dict[str, Any]) -> Regime:
     """The regime of the last start; since schema 9 the journal's words for the optimizer are behind."""
     counts, how = known["regime"][:6], known["regime"][6:]
-    return Regime(*counts, *map(How.read, how))
+    return Regime(*counts, *map(StepMethod.read, how))
 
 
 def digest(vector: NDArray[np.float32] | None) -> str | None:

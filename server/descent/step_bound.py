@@ -29,7 +29,7 @@ def largest(vector: Vector) -> float:
     return float(np.uint32(largest_bits(vector)).view(np.float32))
 
 
-class Reach:
+class StepBound:
     """How far from zero the parameters can be by now, known without looking at them at every step: no step
     takes them further than its largest entry.
     """

@@ -59,7 +59,7 @@ class RateLimiter:
         return min(LONGEST, max(self._own.owes(now), self._of_all.owes(now)))
 
 
-class Paces:
+class RateLimiters:
     """Of all devices, by name."""
 
     def __init__(self, limits: LimitSettings) -> None:

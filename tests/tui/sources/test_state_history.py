@@ -1,8 +1,8 @@
 """The recent past, for stepping back."""
 
 from edgeflock.shared.protocol.frames import Frame
-from edgeflock.tui.sources.kept import StateHistory
 from edgeflock.tui.sources.state import reduce
+from edgeflock.tui.sources.state_history import StateHistory
 from tests.tui.runs import frames
 
 FRAMES: list[Frame] = list(frames(4, 30))

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from edgeflock.server.doors import framing
+from edgeflock.server.connections import framing
 from edgeflock.shared.errors import FrameTooLarge, NoRoom, Refused, SessionRefused, TooSlow
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Refusal
@@ -27,23 +27,23 @@ _TOLD = b"HTTP/1.1 %s\r\nConnection: close\r\nContent-Type: application/json\r\n
 class ConnectionObserver(Protocol):
     """Whoever is told of all doors (doors.py)."""
 
-    def enter(self, door: "Door") -> str | None:
+    def enter(self, door: "GuardedConnection") -> str | None:
         """A connection is made; why it cannot be taken, if it cannot."""
 
-    def leave(self, door: "Door") -> None:
+    def leave(self, door: "GuardedConnection") -> None:
         """It is lost, or hung up on. Told again, it changes nothing."""
 
-    def begin(self, door: "Door", *, known: bool) -> None:
+    def begin(self, door: "GuardedConnection", *, known: bool) -> None:
         """A request is being answered, and `known` is whether its token is."""
 
-    def watch(self, door: "Door") -> None:
+    def watch(self, door: "GuardedConnection") -> None:
         """Its `due` has changed."""
 
-    def hold(self, door: "Door", more: int) -> None:
+    def hold(self, door: "GuardedConnection", more: int) -> None:
         """It holds so many bytes more."""
 
 
-class Door(asyncio.Protocol):
+class GuardedConnection(asyncio.Protocol):
     """An asyncio protocol around aiohttp's."""
 
     def __init__(

@@ -10,7 +10,7 @@ from edgeflock.shared.settings.config import Config
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class StepMethod:
     """The optimizer, and how many updates make a step."""
 
     kind: str = "sgd"
@@ -40,7 +40,7 @@ class How:
     its staleness is counted in n updates."""
 
     @classmethod
-    def of(cls, config: Config) -> "How":
+    def of(cls, config: Config) -> "StepMethod":
         coordination, settings = config.coordination, dict(config.optimizer)
         together = coordination.buffer if coordination.mode == "buffer" else 1
         known = {field.name: settings[field.name] for field in fields(cls) if field.name in settings}
@@ -58,7 +58,7 @@ class How:
         return json.dumps(told) if told else ""
 
     @classmethod
-    def read(cls, text: str) -> "How":
+    def read(cls, text: str) -> "StepMethod":
         """What `text` came to. Raises ConfigError if it cannot be that."""
         try:
             return cls(**json.loads(text)) if text else _USUAL
@@ -66,4 +66,4 @@ class How:
             raise ConfigError(f"{text!r:.80} does not say how steps are taken: {error}") from error
 
 
-_USUAL = How()
+_USUAL = StepMethod()

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from edgeflock.server.gateway.upstream import Upstream
 
 
-class RemoteTalk:
+class GatewayTaskFeed:
     """Of one session."""
 
     def __init__(self, upstream: "Upstream", ticket: int, send: Send) -> None:

@@ -3,22 +3,22 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from edgeflock.server.gateway.talk import RemoteTalk
+from edgeflock.server.gateway.task_feed import GatewayTaskFeed
 from edgeflock.server.roster import Device, Line
-from edgeflock.server.sessions import AdmittedDevice, Send, Talk
+from edgeflock.server.sessions import AdmittedDevice, Send, TaskFeed
 from edgeflock.shared.errors import Quarantined, Refused
 from edgeflock.shared.identity import CHALLENGE, ROTATE
 from edgeflock.shared.protocol import gateway
 from edgeflock.shared.protocol.messages import Hello, Telemetry
 
 if TYPE_CHECKING:
-    from edgeflock.server.gateway.front import GatewayContext
+    from edgeflock.server.gateway.context import GatewayContext
     from edgeflock.server.gateway.upstream import Upstream
 
 R = TypeVar("R", bound=Refused)
 
 
-class RemoteDesk:
+class GatewayAdmission:
     """Of one session. Use as a context manager: at its end the leader is told that the session has ended."""
 
     def __init__(self, upstream: "Upstream", front: "GatewayContext", known: gateway.Known) -> None:
@@ -26,7 +26,7 @@ class RemoteDesk:
         self._device: Device | None = None
         self._why = ""
 
-    def __enter__(self) -> "RemoteDesk":
+    def __enter__(self) -> "GatewayAdmission":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -52,10 +52,10 @@ class RemoteDesk:
     async def turn(self, device: Device) -> None:
         await self._upstream.tell(gateway.Ready(self._known.ticket, None, True))
 
-    def talk(self, device: Device, send: Send) -> Talk | None:
+    def talk(self, device: Device, send: Send) -> TaskFeed | None:
         if not self._front.config.coordination.tasks:
             return None
-        return RemoteTalk(self._upstream, self._known.ticket, send)
+        return GatewayTaskFeed(self._upstream, self._known.ticket, send)
 
     def tell(self, device: Device, told: Telemetry, frame: bytes) -> None:
         self._upstream.send(gateway.DeviceTelemetry(device.id, frame))

@@ -11,8 +11,8 @@ from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
 from edgeflock.server.roster import WINDOW, Connection, Device, Line, Parcel
-from edgeflock.server.sessions.host import RunHost
-from edgeflock.server.sessions.tasks import Send, Talk, TaskLine
+from edgeflock.server.sessions.context import RunHost
+from edgeflock.server.sessions.task_feed import Send, ServerTaskFeed, TaskFeed
 from edgeflock.server.sessions.writer import Writer
 from edgeflock.shared.data.account import SampleAccount
 from edgeflock.shared.errors import (
@@ -57,7 +57,7 @@ class AdmittedDevice(NamedTuple):
     """What it shows when it comes back."""
 
 
-class Desk(Protocol):
+class DeviceAdmission(Protocol):
     """Where a session brings its device."""
 
     @property
@@ -75,7 +75,7 @@ class Desk(Protocol):
         use in that.
         """
 
-    def talk(self, device: Device, send: Send) -> Talk | None:
+    def talk(self, device: Device, send: Send) -> TaskFeed | None:
         """What says what it computes, in a run of tasks; `send` tells the device."""
 
     def tell(self, device: Device, told: Telemetry, frame: bytes) -> None:
@@ -92,7 +92,7 @@ class Desk(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class OwnDesk:
+class ServerAdmission:
     """A server's own, for one session."""
 
     host: RunHost
@@ -154,9 +154,9 @@ class OwnDesk:
             connection.hear()  # until now nothing was to come from it
             self.host.hub.changed(device)
 
-    def talk(self, device: Device, send: Send) -> Talk | None:
+    def talk(self, device: Device, send: Send) -> TaskFeed | None:
         tasks = self.host.engine.tasks
-        return None if tasks is None else TaskLine(self.host, self.writer, tasks, device.id, send)
+        return None if tasks is None else ServerTaskFeed(self.host, self.writer, tasks, device.id, send)
 
     def tell(self, device: Device, told: Telemetry, frame: bytes) -> None:
         """It says that it is there, and gives nothing: it is as idle as before."""

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from edgeflock.server.doors.door import Door
-from edgeflock.server.doors.handshake import Handshake, with_small_buffers
+from edgeflock.server.connections.connection import GuardedConnection
+from edgeflock.server.connections.handshake import Handshake, with_small_buffers
 from edgeflock.shared.settings.limits import LimitSettings
 
 _LOOK = 0.25
@@ -17,7 +17,7 @@ _LOOK = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ConnectionTerms:
     """What connections may cost."""
 
     request_seconds: float
@@ -32,7 +32,7 @@ class Terms:
     """Of messages of all connections that are not finished, or that nobody has taken yet."""
 
     @classmethod
-    def of(cls, limits: LimitSettings) -> "Terms":
+    def of(cls, limits: LimitSettings) -> "ConnectionTerms":
         return cls(
             limits.request_seconds,
             limits.message_seconds,
@@ -42,24 +42,24 @@ class Terms:
         )
 
 
-class Doors:
+class ConnectionLimits:
     """Of one server."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: ConnectionTerms) -> None:
         self.terms = terms
         self.held = 0
         """Bytes of unfinished messages."""
-        self._doors: dict[object, Door] = {}
+        self._doors: dict[object, GuardedConnection] = {}
         """By the meter of the connection (roster/traffic.py), which is what a request knows of it."""
-        self._strangers: dict[Door | Handshake, None] = {}
+        self._strangers: dict[GuardedConnection | Handshake, None] = {}
         """The oldest first."""
         self._shaking: dict[Handshake, str] = {}
         """Those with a TLS handshake under way, and from where they are."""
         self._addresses: Counter[str] = Counter()
-        self._counted: dict[Door, tuple[str, object]] = {}
-        self._pending: set[Door] = set()
+        self._counted: dict[GuardedConnection, tuple[str, object]] = {}
+        self._pending: set[GuardedConnection] = set()
         """Those that have a time."""
-        self._holding: set[Door] = set()
+        self._holding: set[GuardedConnection] = set()
         self._look: asyncio.TimerHandle | None = None
 
     def protocol(self, inner: Callable[[], asyncio.BaseProtocol]) -> Callable[[], asyncio.Protocol]:
@@ -68,7 +68,7 @@ class Doors:
         def factory() -> asyncio.Protocol:
             protocol = inner()
             assert isinstance(protocol, asyncio.Protocol)
-            return Door(protocol, self, self.terms.request_seconds, self.terms.message_seconds)
+            return GuardedConnection(protocol, self, self.terms.request_seconds, self.terms.message_seconds)
 
         return factory
 
@@ -79,13 +79,13 @@ class Doors:
         with_small_buffers()
         return lambda: Handshake(inner, self, tls, self.terms.request_seconds)
 
-    def of(self, transport: asyncio.BaseTransport | None) -> Door | None:
+    def of(self, transport: asyncio.BaseTransport | None) -> GuardedConnection | None:
         """The door of a request's transport; None once the connection is lost."""
         return None if transport is None else self._doors.get(transport.get_extra_info("meter"))
 
     # What a door tells
 
-    def enter(self, door: Door) -> str | None:
+    def enter(self, door: GuardedConnection) -> str | None:
         """A connection is made; why it cannot be taken, if it cannot."""
         source = source_of(door.address)
         if self._addresses[source] >= self.terms.address_connections:
@@ -98,7 +98,7 @@ class Doors:
         self._count_stranger(door)
         return None
 
-    def leave(self, door: Door) -> None:
+    def leave(self, door: GuardedConnection) -> None:
         """It is lost, or hung up on. Told again, it changes nothing."""
         counted = self._counted.pop(door, None)
         if counted is None:
@@ -111,12 +111,12 @@ class Doors:
         self._holding.discard(door)
         self.held -= door.held
 
-    def begin(self, door: Door, *, known: bool) -> None:
+    def begin(self, door: GuardedConnection, *, known: bool) -> None:
         """A request is being answered, and `known` is whether its token is."""
         if known:
             self._strangers.pop(door, None)
 
-    def watch(self, door: Door) -> None:
+    def watch(self, door: GuardedConnection) -> None:
         """Its `due` has changed."""
         if door.due == math.inf:
             self._pending.discard(door)
@@ -124,7 +124,7 @@ class Doors:
             self._pending.add(door)
             self._start_looking()
 
-    def hold(self, door: Door, more: int) -> None:
+    def hold(self, door: GuardedConnection, more: int) -> None:
         """It holds so many bytes more. Whoever has held the most for the longest goes if that is too much."""
         if door not in self._counted:
             return
@@ -160,7 +160,7 @@ class Doors:
 
     # Counting and looking
 
-    def _count_stranger(self, stranger: Door | Handshake) -> None:
+    def _count_stranger(self, stranger: GuardedConnection | Handshake) -> None:
         """One too many costs the oldest its place."""
         self._strangers[stranger] = None
         if len(self._strangers) > self.terms.strangers:

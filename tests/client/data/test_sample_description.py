@@ -9,7 +9,7 @@ from edgeflock.client.data.checks import Agreed, Checks
 from edgeflock.client.data.messages import FieldPaths as Names
 from edgeflock.client.data.messages import decode
 from edgeflock.client.data.records import Skipped, StreamChunk
-from edgeflock.client.data.told import SampleDescription
+from edgeflock.client.data.sample_description import SampleDescription
 from edgeflock.shared.data.texts import ABSENT, check_codes, coded, places_of
 from edgeflock.shared.model.description import Description
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from edgeflock.server.roster.pace import BURST, LONGEST, MAKING, RECORD, Bucket, Paces
+from edgeflock.server.roster.rate_limiter import BURST, LONGEST, MAKING, RECORD, Bucket, RateLimiters
 from edgeflock.shared.settings.limits import LimitSettings
 
 RATE = 1 << 16
 
 
-def paces(rate: float = 100.0 * RATE) -> Paces:
-    return Paces(LimitSettings(device_rate=RATE, rate=rate))
+def paces(rate: float = 100.0 * RATE) -> RateLimiters:
+    return RateLimiters(LimitSettings(device_rate=RATE, rate=rate))
 
 
 def test_a_bucket_is_paid_for_at_its_rate() -> None:
@@ -72,7 +72,7 @@ def test_a_line_stays_alive() -> None:
 
 def test_no_honest_fleet_feels_the_defaults() -> None:
     """A thousand devices with updates of 10 kB and answers of 100 kB a second, one of them with 2,000."""
-    all_ = Paces(LimitSettings())
+    all_ = RateLimiters(LimitSettings())
     for second in range(8):
         for name in range(1000):
             pace = all_.of(str(name))

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from edgeflock.server.coordination import Tasks
-from edgeflock.server.sessions.host import RunHost
+from edgeflock.server.sessions.context import RunHost
 from edgeflock.server.sessions.writer import Writer
 from edgeflock.shared.errors import RunComplete
 from edgeflock.shared.protocol.messages import Over, Record, Stop, Task
@@ -18,7 +18,7 @@ from edgeflock.shared.protocol.messages import Over, Record, Stop, Task
 Send = Callable[[Record], Awaitable[None]]
 
 
-class Talk(Protocol):
+class TaskFeed(Protocol):
     """What a session has in a run of tasks."""
 
     async def begin(self, version: int) -> None:
@@ -31,8 +31,8 @@ class Talk(Protocol):
         """Tell the device, until cancelled, what it waits for, or must know while it computes."""
 
 
-class TaskLine:
-    """`Talk` of one session."""
+class ServerTaskFeed:
+    """`TaskFeed` of one session."""
 
     def __init__(self, host: RunHost, writer: Writer, tasks: Tasks, device: int, send: Send) -> None:
         self._host, self._writer, self._tasks = host, writer, tasks

@@ -1,7 +1,7 @@
 """A device that comes through a gateway, at its leader (docs/gateways.md).
 
-A gateway answers for its devices' sockets; who a device is, whose place it takes and what comes of its
-updates is said here, as for a device that comes by itself: each has a `Behind` where others have a session.
+A gateway holds its devices' sockets. Its leader decides who a device is, whose place it takes and what comes
+of its updates, as for devices of its own: each has a `RelayedDevice` in the place of a session.
 """
 
 import asyncio
@@ -9,8 +9,8 @@ from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from edgeflock.server.roster import Device, Meter, Order
-from edgeflock.server.sessions.desk import OwnDesk
-from edgeflock.server.sessions.tasks import Talk
+from edgeflock.server.sessions.device_admission import ServerAdmission
+from edgeflock.server.sessions.task_feed import TaskFeed
 from edgeflock.shared.errors import Malformed, Refused, SessionRefused, Superseded
 from edgeflock.shared.protocol import gateway, wire
 from edgeflock.shared.protocol.messages import Record
@@ -25,7 +25,7 @@ _MOST_BYTES = 1 << 62
 """Of all traffic: journals keep eight bytes of it, with a sign."""
 
 
-class Through(Protocol):
+class GatewaySender(Protocol):
     """The line of its gateway."""
 
     name: str
@@ -34,10 +34,10 @@ class Through(Protocol):
     def deny(self, refusal: Refused, *, ticket: int = 0, device: int = 0) -> None: ...
 
 
-class Behind:
+class RelayedDevice:
     """The line of a device that is connected to a gateway."""
 
-    def __init__(self, through: Through, ticket: int, desk: OwnDesk, credential: bytes) -> None:
+    def __init__(self, through: GatewaySender, ticket: int, desk: ServerAdmission, credential: bytes) -> None:
         self.ticket, self.desk, self.credential = ticket, desk, credential
         self.meter = Meter()
         self.device: Device | None = None
@@ -56,7 +56,7 @@ class Behind:
         self._heeds: Order | None = None
         """An operator's, since which an update of it was taken: it waits for the answer."""
         self._gateway = through
-        self._talk: Talk | None = None
+        self._talk: TaskFeed | None = None
         """In a run of tasks."""
         self._talking: set[asyncio.Task[None]] = set()
 

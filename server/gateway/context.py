@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from edgeflock.server.gateway.mirror import Mirror
 from edgeflock.server.gateway.relay import GatewayRelay
-from edgeflock.server.roster import Device, Paces, Traffic
+from edgeflock.server.roster import Device, RateLimiters, Traffic
 from edgeflock.server.sessions import SessionContext
 from edgeflock.shared.protocol.frames import EventKind
 from edgeflock.shared.protocol.messages import Update
@@ -13,7 +13,7 @@ from edgeflock.shared.protocol.messages import Update
 log = logging.getLogger(__name__)
 
 
-class Tally:
+class GatewayCounter:
     """What the leader does not have to be told, since it knows."""
 
     updates = 0
@@ -44,10 +44,10 @@ class GatewayContext(SessionContext):
             run=terms.run,
             config=config,
             engine=mirror,
-            hub=Tally(),
+            hub=GatewayCounter(),
             traffic=traffic,
             relay=relay,
-            paces=Paces(config.limits),
+            paces=RateLimiters(config.limits),
             input=terms.input,
             described=terms.data,
             app=terms.app,

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, Engine, Published
 from edgeflock.server.publication import Outlet
-from edgeflock.server.roster import Device, Hub, Paces, Parcel, Registry, Relay, Traffic
+from edgeflock.server.roster import Device, Hub, Parcel, RateLimiters, Registry, Relay, Traffic
 from edgeflock.server.sessions.writer import PendingUpdate
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch
@@ -20,7 +20,7 @@ from edgeflock.shared.settings.config import Config
 T = TypeVar("T")
 
 
-class Theta(Protocol):
+class ServedModel(Protocol):
     """The model, as sessions ask for it: an engine, or a gateway's copy."""
 
     @property
@@ -33,7 +33,7 @@ class Theta(Protocol):
     def outlet(self) -> Outlet: ...
 
 
-class Heard(Protocol):
+class SessionEvents(Protocol):
     """What sessions tell a Hub of devices that were let in."""
 
     def updated(self, device: Device, update: Update, staleness: int) -> None:
@@ -46,7 +46,7 @@ class Heard(Protocol):
         """Something happened, to `device` if it is one's."""
 
 
-class Dealer(Protocol):
+class SampleExchange(Protocol):
     """What sessions ask a Relay."""
 
     def share(self, device: int, samples: Samples, octets: bytes) -> None: ...
@@ -59,11 +59,11 @@ class SessionContext:
 
     run: str
     config: Config
-    engine: Theta
-    hub: Heard
+    engine: ServedModel
+    hub: SessionEvents
     traffic: Traffic
-    relay: Dealer
-    paces: Paces
+    relay: SampleExchange
+    paces: RateLimiters
     input: tuple[int, ...] | None
     """The shape of a sample's x, if it is known, and"""
     described: Description | None
@@ -95,7 +95,7 @@ class RunHost(SessionContext):
     """What a saved model has beside theta."""
 
 
-class Queue(Protocol):
+class UpdateQueue(Protocol):
     """What sessions need of a Writer."""
 
     async def push(self, push: Push) -> Accepted | PendingUpdate:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeflock.server.doors.framing import PROTOCOL_ERROR, TOO_BIG, Breach, Framing, binary, close
+from edgeflock.server.connections.framing import PROTOCOL_ERROR, TOO_BIG, Breach, Framing, binary, close
 from tests.integration.foreign_client import BINARY, PING, frame
 
 payloads = st.one_of(st.binary(max_size=20), st.sampled_from([bytes(125), bytes(126), bytes(300)]))
