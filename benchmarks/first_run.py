@@ -1,4 +1,4 @@
-"""From a clone to a table trained on a separate device without torch: README's "For real", as it stands.
+"""From a clone to a table trained on a separate device without torch: README's "On your devices", as it stands.
 
     python -m benchmarks.first_run [--folder DIR]
 
@@ -112,7 +112,7 @@ def run(folder: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Time README's For real, from a clone.")
+    parser = argparse.ArgumentParser(description="Time README's commands for devices, from a clone.")
     parser.add_argument("--folder", type=Path, help="where the two machines are; default: a temporary one")
     folder = parser.parse_args().folder or Path(tempfile.mkdtemp(prefix="edgeflock-first-run-"))
     folder.mkdir(parents=True, exist_ok=True)

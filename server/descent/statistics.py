@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 Vector = NDArray[np.float32]
 
 FREE, LIMITED = "free", "limited"
-"""`StepMethod.statistics`: the statistics of an update count as they are, or as `Running.limited` leaves them."""
+"""`StepMethod.statistics`: an update's statistics count as they are, or as `Running.limited` leaves them."""
 
 _DEVIATIONS = np.float32(2)
 """A mean counts as at most so many standard deviations away."""

@@ -1,4 +1,4 @@
-"""README's "For real" is true: its commands run as they stand there, but for what installs.
+"""README's "On your devices" is true: its commands run as they stand there, but for what installs.
 
 Server and device have an `edgeflock` each; the device finds neither torch nor what else a server needs.
 """
