@@ -1,4 +1,4 @@
-"""From a clone to a table trained on a separate device without torch: README's "On your devices", as it stands.
+"""From a clone to a table trained on a separate device without torch: README's "On your devices".
 
     python -m benchmarks.first_run [--folder DIR]
 

@@ -3,14 +3,12 @@ other (journal.url). Statements are the register's own, in words that both have.
 """
 
 import os
-import re
 import sqlite3
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from edgeflock.server.ledger import PATIENCE, connected, kept, named, shown, shut
+from edgeflock.server.ledger import PATIENCE, connected, in_postgres, kept, named, shown, shut
 
 IDENTITIES = "identities.sqlite"
 """In the run's directory."""
@@ -86,13 +84,15 @@ class _Shared:
             self._connection.execute(f"SET idle_in_transaction_session_timeout = {1000 * PATIENCE}")
         for statement in (f"BEGIN; SELECT {_LOCK}", tables, "COMMIT"):
             with named(self._path):
-                self._connection.execute(_translated(statement).encode())
+                self._connection.execute(in_postgres(statement, _PREFIX).encode())
         self.execute("INSERT INTO meta VALUES ('changes', ?) ON CONFLICT DO NOTHING", (b"0",))
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> Any:
         with named(self._path):
             return self._connection.execute(
-                _translated(statement).encode(), [kept(value) for value in values] or None, binary=True
+                in_postgres(statement, _PREFIX).encode(),
+                [kept(value) for value in values] or None,
+                binary=True,
             )
 
     def begin(self) -> None:
@@ -112,19 +112,6 @@ class _Shared:
 
     def close(self) -> None:
         self._connection.close()
-
-
-@cache
-def _translated(statement: str) -> str:
-    statement = re.sub(r"\b(FROM|INTO|UPDATE|EXISTS) (\w+)\b(?= |$)", _renamed, statement)
-    for word, kind in (("REAL", "DOUBLE PRECISION"), ("BLOB", "BYTEA"), ("INTEGER", "BIGINT")):
-        statement = re.sub(rf"\b{word}\b", kind, statement)
-    return statement.replace("WITHOUT ROWID", "").replace("?", "%s")
-
-
-def _renamed(found: re.Match[str]) -> str:
-    before, table = found.groups()
-    return f"{before} {table if table == 'SET' else _PREFIX + table}"
 
 
 def shared_file(url: str, name: str, octets: bytes) -> bytes:

@@ -17,6 +17,7 @@ from edgeflock.server.ledger.place import is_shared, passes
 from edgeflock.server.ledger.records import DeviceTotals
 from edgeflock.server.ledger.recovery import open_engine
 from edgeflock.server.ledger.stores.chain import kept
+from edgeflock.server.ledger.stores.dialect import in_postgres
 from edgeflock.server.ledger.stores.links import (
     PATIENCE,
     UNREACHABLE,
@@ -52,6 +53,7 @@ __all__ = [
     "copy",
     "is_shared",
     "keep_offered",
+    "in_postgres",
     "kept",
     "largest_step",
     "named",

@@ -9,7 +9,6 @@ What SQLite does for a file, PostgreSQL does by itself or with its own tools: ch
 standby).
 """
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import cache
@@ -17,6 +16,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from edgeflock.server.ledger.stores.chain import kept
+from edgeflock.server.ledger.stores.dialect import TYPES, in_postgres
 from edgeflock.server.ledger.stores.examination import Examined, look
 from edgeflock.server.ledger.stores.lease import Lease
 from edgeflock.server.ledger.stores.links import JournalLost, connected, named, psycopg, shown, shut
@@ -28,7 +28,6 @@ from edgeflock.shared.errors import ConfigError, JournalDamaged, JournalTooNew
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor
 
-_TYPES = {"INTEGER": "BIGINT", "REAL": "DOUBLE PRECISION", "TEXT": "TEXT", "BLOB": "BYTEA"}
 _AT_ONCE = 16
 """Rows that are fetched together: each may hold a large model."""
 
@@ -45,7 +44,7 @@ class _Database:
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> "Cursor[Any]":
         """Raises JournalLost if the database does not answer, JournalDamaged if it has no such table."""
         with named(self.path):
-            return self._connection.execute(_translated(statement), values or None, binary=True)
+            return self._connection.execute(in_postgres(statement), values or None, binary=True)
 
     def rows(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
         return iter(self.execute(statement, values))
@@ -83,7 +82,7 @@ class PostgresReader(_Database):
     def stream(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
         with named(self.path), self._connection.cursor(f"stream {next(self._streams)}") as cursor:
             cursor.itersize = _AT_ONCE
-            yield from cursor.execute(_translated(statement), values or None, binary=True)
+            yield from cursor.execute(in_postgres(statement), values or None, binary=True)
 
 
 class PostgresStore(_Database):
@@ -164,7 +163,7 @@ class PostgresStore(_Database):
     def write(self, statement: str, *values: object) -> None:
         self.begin()
         with named(self.path, self._lease):
-            self._connection.execute(_translated(statement), values, binary=True)
+            self._connection.execute(in_postgres(statement), values, binary=True)
 
     def add_updates(self, rows: Sequence[tuple[Any, ...]]) -> None:
         self.begin()
@@ -193,16 +192,9 @@ class PostgresStore(_Database):
 
 
 @cache
-def _translated(statement: str) -> str:
-    return re.sub(r"\bwindow\b", '"window"', statement.replace("?", "%s"))
-
-
-@cache
 def tables() -> str:
     """Those of a new journal, in PostgreSQL's words. The server itself, 0, is not among the devices."""
-    text = TABLES.replace("REFERENCES devices", "")
-    for word, kind in _TYPES.items():
-        text = re.sub(rf"\b{word}\b", kind, text)
+    text = in_postgres(TABLES.replace("REFERENCES devices", ""))
     for table in columns():
         if whole_row(table)[0] == "rowid":
             text = text.replace(
@@ -215,13 +207,13 @@ def tables() -> str:
         for name, kind in kinds.items()
         if kind == "BLOB"
     )
-    return _translated(text + " ".join(stored))
+    return text + " ".join(stored)
 
 
 @cache
 def _all_updates() -> str:
     kinds = columns()["updates"]
-    arrays = ", ".join(f"%b::{_TYPES[kind]}[]" for kind in kinds.values())
+    arrays = ", ".join(f"%b::{TYPES[kind]}[]" for kind in kinds.values())
     return f"INSERT INTO updates ({', '.join(kinds)}) SELECT * FROM unnest({arrays})"
 
 
