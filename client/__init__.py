@@ -1,17 +1,18 @@
-"""The client: trains on a device, and pushes what it learned.
+"""The client: it trains on a device and sends updates to the server.
 
-    run, flower          a device of our own; a mod for Flower ClientApps
-    transport            its line to the server
-    joining, identity    how it came to be known there, and what it keeps of that; servers: where that is
-    health, machine      how the device does, and what it is
-    zoo                  reference models (the name travels: models are `edgeflock.client.zoo:Name`)
-    first_model          what is kept of one, and checked
-    neighbour            what it leaves to others on its machine; allowance: so much a second
-    spool                the update that is under way, on disk
-    training             pull, step, select, encode, push: the pure part and its loop
+    run, flower          a native device; a mod for Flower ClientApps
+    transport            the connection to the server
+    joining, identity    how a device joins, and the credentials it keeps; servers: the servers' addresses
+    health, machine      the state of the device; a description of its hardware
+    zoo                  reference models (servers send the name: `edgeflock.client.zoo:Name`)
+    first_model          the first model: its file and its checks
+    neighbour            limits in favour of other programs on the machine; allowance: a rate per second
+    spool                the pending update, on disk
+    training             pull, step, select, encode, push: the parts without I/O, and the loop
     data                 stored data and live streams
-    backends             what computes a gradient: torch or onnxruntime
+    backends             gradient computation: torch or onnxruntime
 
-Each imports only what stands below it. From outside: run's run_client and Given, flower.compress, zoo; fleets
-use training, data and backends. This door opens none: `edgeflock --version` on a device loads nothing of it.
+Each package imports only packages below it in this list. Other code uses run.run_client, run.Given,
+flower.compress and zoo; fleets use training, data and backends. This module imports none of them, so
+`edgeflock --version` stays light.
 """

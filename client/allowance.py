@@ -1,26 +1,28 @@
-"""What may be spent a second: of processor time, of bytes."""
+"""Rate limits for processor time and bytes."""
 
 _SAVED = 0.25
-"""Seconds that an allowance which is not spent is saved for."""
+"""Unspent allowance accumulates for this many seconds."""
 
 
 class Allowance:
-    """So much a second, whoever spends it: what is spent beyond it has to be waited for.
+    """A rate limit that all callers share. Spending above the rate returns a time to wait.
 
-    Within any t seconds no more is spent than t + 0.25 of them are worth, and what is told of at once.
+    In any t seconds, at most rate * (t + 0.25) is spent, plus the amount of one call.
     """
 
     def __init__(self, rate: float, now: float) -> None:
-        """`rate` of any unit a second; `now` in seconds."""
+        """Args: `rate` in any unit per second; `now` in seconds."""
         self._rate = rate
         self.begin(now)
 
     def begin(self, now: float) -> None:
-        """Nothing has been spent before `now`."""
+        """Reset: nothing is spent or saved before `now`."""
         self._balance, self._at = 0.0, now
 
     def spend(self, amount: float, now: float) -> float:
-        """Seconds to wait until `amount`, which was spent since the last call, was worth it."""
+        """Record `amount`, spent since the last call, and return the seconds to wait until the rate covers
+        it.
+        """
         self._balance = min(_SAVED * self._rate, self._balance + (now - self._at) * self._rate - amount)
         self._at = now
         return max(0.0, -self._balance / self._rate)

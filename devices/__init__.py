@@ -5,5 +5,5 @@
     profiles     classes of devices, measured
     install      a script and systemd units that make a machine a device
 
-Each imports only server, client, tui and shared.
+Each package imports only server, client, tui and shared.
 """

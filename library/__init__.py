@@ -1,4 +1,4 @@
-"""Edgeflock from Python: what its commands do, for notebooks, scripts and programs that embed it.
+"""Edgeflock from Python: its commands' functions for notebooks, scripts and programs.
 
     Server   hosts a model            Client   trains for a server on data at hand
     Model    what is trained          deal     data in equal random parts
@@ -10,8 +10,8 @@
     AdaComp, ASGD, Rounds, Buffered, Elastic    ways to coordinate: Server(coordination=AdaComp(window=64))
     Adam, Momentum                              ways to step: Server(optimizer=Adam(clip=5.0))
 
-Importing this loads next to nothing; each name brings what it needs when it is first used. docs/library.md
-tells the rest.
+Importing this package loads almost nothing. Each name loads its modules on first use. docs/library.md
+describes the names.
 """
 
 import os
@@ -70,8 +70,8 @@ _NO_TELEMETRY = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "WANDB_ERROR_REPORTING": "false",
 }
-"""What keeps libraries from contacting their makers: variable -> value. A library reads its variable when it
-is imported, and every process of Edgeflock imports this package first. A value that the owner set stays.
+"""Environment variables that keep libraries from contacting their makers. A library reads its variable on
+import, and every process of Edgeflock imports this package first. A value that the owner set stays.
 """
 for _name, _value in _NO_TELEMETRY.items():
     os.environ.setdefault(_name, _value)
@@ -103,11 +103,11 @@ _NAMES = {
     "roll_back": ("edgeflock.operations.rollback", ""),
     "status": ("edgeflock.operations.status", ""),
 }
-"""name -> (the module that has it, the extra that brings what that needs)."""
+"""Name -> (the module that has it, the extra that installs what the module needs)."""
 
 
 def __getattr__(name: str) -> Any:
-    """A name of `__all__`, when it is first used (PEP 562). ConfigError: what it needs is not there."""
+    """Import a name of `__all__` on first use (PEP 562). Raises ConfigError if an extra is missing."""
     if name == "__version__":
         return metadata.version("edgeflock")
     if name not in _NAMES:

@@ -1,4 +1,4 @@
-"""The aiohttp application: routes, authentication, and what lives as long as the server."""
+"""The aiohttp application: its routes, its authentication and the objects that live as long as the server."""
 
 import asyncio
 import socket
@@ -73,9 +73,9 @@ BACKGROUND = web.AppKey("background", Background)
 def create_app(
     config: Config, hosted: HostedRun, failed: Callable[[], None] = lambda: None
 ) -> web.Application:
-    """The application that serves `hosted`. Serve it with `listening`, so that its traffic is counted.
+    """Create the application that serves `hosted`. Serve it with `listening`, which counts its traffic.
 
-    `failed` is called if it cannot go on: app[BACKGROUND].failure says why.
+    `failed` is called if the server cannot continue. app[BACKGROUND].failure holds the cause.
     """
     app = web.Application(middlewares=MIDDLEWARES)
     app.add_routes(
@@ -99,7 +99,7 @@ def create_app(
 
     async def run(app: web.Application) -> AsyncIterator[None]:
         engine = hosted.engine
-        # At least what the devices are known to have cost; what came since the last account is not known.
+        # The larger of the accounts' sum and the last evaluation. Traffic after the last account is unknown.
         past = hosted.history[-1:]
         traffic = Traffic(
             max([sum(a.ingress for a in hosted.accounts), *(e.ingress for e in past)]),
@@ -167,7 +167,7 @@ def create_app(
             lambda recovery: hub.note("warning", None, str(recovery)),
         )
         agreement = AgreementTracker(host.layout.parameters.size)
-        if config.coordination.mode != ELASTIC:  # there an update is how far a device is from the model
+        if config.coordination.mode != ELASTIC:  # an elastic update is a device's distance from the model
             engine.observe = lambda push, step: agreement.observe(push.device, push.update.loss, step)
         graphs = GraphStore(config.model, hosted.make)
         seen = agreement, listeners.found, graphs.keeps_waiting
@@ -206,7 +206,7 @@ def create_app(
 def _tracking(
     host: RunHost, hub: Hub, listeners: Listeners
 ) -> tuple[Callable[[Evaluation | None], None], Callable[[], None]]:
-    """(what is told of each evaluation, what ends the trackers)."""
+    """Return (the callback for each evaluation, the function that closes the trackers)."""
     loop = asyncio.get_running_loop()
 
     def given_up(text: str) -> None:
@@ -233,8 +233,8 @@ async def listening(
     tls: ssl.SSLContext | None = None,
     kept: list[socket.socket] | None = None,
 ) -> AsyncIterator[int]:
-    """Serve on host:port (0: any free one) while the context lasts, with `tls` if given. Yields the port;
-    `kept` is as of `listening.bound`.
+    """Serve on host:port while the context lasts, with `tls` if given. Yields the port.
+    Port 0 means any free port. `kept` is the argument of the same name of `listening.bound`.
     """
     async with listening_on(app, app[DOORS], lambda: app[HOST].traffic, host, port, tls, kept) as bound:
         yield bound
@@ -242,20 +242,20 @@ async def listening(
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A server at work."""
+    """A running server."""
 
     app: web.Application
     port: int
     ended: asyncio.Event
-    """Set if it cannot go on: then `check` says why."""
+    """Set if the server cannot continue. `check` then raises the cause."""
 
     def look(self) -> None:
-        """`check`, once it is at its end."""
+        """Call `check` if the server has ended."""
         if self.ended.is_set():
             self.check()
 
     def check(self) -> None:
-        """Raises EdgeflockError if it cannot go on, or what a function raised that the program gave."""
+        """Raises EdgeflockError if the server cannot continue, or the exception of a user's callback."""
         if (failure := self.app[LISTENERS].failure) is not None:
             raise failure
         config = self.app[HOST].config
@@ -281,8 +281,8 @@ async def serving(
     failed: Callable[[], None] = lambda: None,
     kept: list[socket.socket] | None = None,
 ) -> AsyncIterator[Serving]:
-    """Serve while the context lasts; `failed` is called if it cannot go on. Raises EdgeflockError at its end
-    if it could not, or at its beginning if it cannot listen.
+    """Serve while the context lasts. `failed` is called if the server cannot continue.
+    Raises EdgeflockError on exit if the server could not continue, or on entry if it cannot listen.
     """
     ended = asyncio.Event()
 
@@ -330,13 +330,13 @@ async def _gateway(request: web.Request) -> web.StreamResponse:
 def _admitted(
     app: web.Application, bearer: str, path: str, certificate: bytes
 ) -> tuple[str, str, SessionAuthenticator | None]:
-    """As of `GatewayLine`."""
+    """Return (role, name, authenticator) of a caller behind a gateway, as `GatewayLine` expects."""
     caller = caller_behind_gateway(app, bearer, path, certificate)
     return caller.role, caller.name, _entry_of(app, caller)
 
 
 def _entry_of(app: web.Application, caller: Caller) -> SessionAuthenticator | None:
-    """What a session of this caller has to prove."""
+    """Return the authenticator for this caller's session; None if the caller is not a device."""
     return (
         SessionAuthenticator(app[REGISTER], caller, app[PIN], app.get(AUDIT))
         if caller.role == "device"

@@ -1,4 +1,4 @@
-"""A run of named arrays: a file of their first values in the place of a module, and who judges them."""
+"""A run whose model is named arrays: a file of initial values instead of a module, and its evaluation."""
 
 import math
 import os
@@ -21,11 +21,11 @@ Evaluate = Callable[[NDArray[np.float32]], tuple[float, float | None]]
 Contents = dict[str, NDArray[np.generic]]
 
 _STATISTICS = ("running_mean", "running_var")
-"""What arrays with running statistics are called: the last parts of their names. As in PyTorch."""
+"""The last part of the names of arrays that hold running statistics, as in PyTorch."""
 
 
 def read(model: ModelSettings) -> tuple[Arrays, NDArray[np.float32]]:
-    """(the arrays, theta: float32 [P + B]) of the file that model.module names. Raises ConfigError."""
+    """Read (the arrays, theta: float32 [P + B]) from the file that model.module names. Raises ConfigError."""
     name = f"model.module = {model.module!r}"
     for setting in ("weights", "data", "input", "metrics"):
         if value := getattr(model, setting):
@@ -47,11 +47,11 @@ def read(model: ModelSettings) -> tuple[Arrays, NDArray[np.float32]]:
 def judge(
     model: ModelSettings, arrays: Arrays
 ) -> Callable[[NDArray[np.float32]], tuple[float, float | None]] | None:
-    """What model.evaluate names, of theta; None if it names nothing. Raises ConfigError."""
+    """Return the function of theta that model.evaluate names; None if it is not set. Raises ConfigError."""
     if not model.evaluate:
         return None
     name, _, attribute = model.evaluate.partition(":")
-    if os.getcwd() not in sys.path:  # a command begins with its own folder alone
+    if os.getcwd() not in sys.path:  # a console script has only its own folder in sys.path
         sys.path.append(os.getcwd())
     try:
         function = getattr(import_module(name), attribute)
@@ -76,7 +76,7 @@ def _judged(
 
 
 def _loaded(path: Path, name: str) -> Contents:
-    """The arrays of a file, in its order."""
+    """Load the arrays of a file, in the file's order."""
     try:
         if path.suffix == ".safetensors":
             from safetensors.numpy import load_file
@@ -84,12 +84,12 @@ def _loaded(path: Path, name: str) -> Contents:
             tensors: Contents = load_file(path)
             return tensors
         with path.open("rb") as octets, np.load(octets) as file:
-            # Without names (numpy.savez(file, *arrays)) they are numbered, as in an ArrayRecord of a list.
+            # numpy.savez(file, *arrays) numbers arrays without names, as an ArrayRecord of a list does.
             numbered = file.files == [f"arr_{number}" for number in range(len(file.files))]
             return {key.removeprefix("arr_") if numbered else key: file[key] for key in file.files}
     except ImportError as error:
         raise ConfigError(f"{name} needs safetensors: pip install safetensors, or name a .npz") from error
-    except Exception as error:  # of zip files, of NumPy and of safetensors, which have no base of their own
+    except Exception as error:  # zipfile, NumPy and safetensors share no exception class
         raise ConfigError(
             f"{name} cannot be read: {type(error).__name__}: {error}; "
             "name a .npz (numpy.savez) or .safetensors file"

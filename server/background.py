@@ -1,4 +1,4 @@
-"""The server's tasks beside its sessions: the first that fails ends them all, and the server with them."""
+"""The server's background tasks. If one task fails, all of them and the server stop."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
@@ -12,7 +12,7 @@ from edgeflock.shared.errors import Unavailable
 
 
 class Background:
-    """Writer, evaluator and hub at work, from `start` to `stop`, and whatever else is to run beside them."""
+    """Runs the writer, the evaluator, the hub and the tasks in `more`, from `start` to `stop`."""
 
     def __init__(
         self,
@@ -30,19 +30,19 @@ class Background:
         self._work: asyncio.Task[None] | None = None
 
     def start(self, failed: Callable[[], None]) -> None:
-        """`failed` is called if they end before `stop`."""
+        """Start the tasks. `failed` is called if they end before `stop`."""
         self._work = asyncio.create_task(self._run())
         self._work.add_done_callback(lambda _: None if self._stopping.is_set() else failed())
 
     async def stop(self) -> None:
-        """Answer what waits, account for the traffic, and end. Raises nothing: `failure` tells."""
+        """Answer pending updates, record the traffic, and end. Never raises; see `failure`."""
         self._stopping.set()
         if self._work is not None:
             await asyncio.wait([self._work])
 
     @property
     def failure(self) -> tuple[str, BaseException] | None:
-        """(which task, what it failed with) of the one that failed first; None if none did."""
+        """(name, exception) of the first task that failed; None if no task failed."""
         if self._work is None or not self._work.done() or self._work.cancelled():
             return None
         error = self._work.exception()

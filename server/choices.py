@@ -1,4 +1,4 @@
-"""What settings may be that name an entry of a table of the server's: for whoever reads settings for it."""
+"""The tables of allowed values for settings that name a server plugin. Code that reads settings uses it."""
 
 from edgeflock.server.coordination import GATES, MODES
 from edgeflock.server.defence import DEFENCES

@@ -1,4 +1,4 @@
-"""Listening on a port, with doors before every connection and its bytes counted: a server, or a gateway."""
+"""Listening sockets of a server or a gateway, with connection limits and byte counts."""
 
 import asyncio
 import socket
@@ -23,8 +23,8 @@ async def listening_on(
     tls: ssl.SSLContext | None,
     kept: list[socket.socket] | None = None,
 ) -> AsyncIterator[int]:
-    """Serve `app` on host:port (0: any free one) while the context lasts. Yields the port. `kept` is as of
-    `bound`.
+    """Serve `app` on host:port while the context lasts. Yields the port. Port 0 means any free port.
+    `kept` is the argument of the same name of `bound`.
     """
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=2)
     await runner.setup()
@@ -50,10 +50,10 @@ async def bound(
     kept: list[socket.socket] | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[int]:
-    """Listen while the context lasts. Yields the port. Raises EdgeflockError if it cannot be.
+    """Listen while the context lasts. Yields the port. Raises EdgeflockError if it cannot listen.
 
-    The sockets go into `kept`, which goes on listening: whoever connects after the context waits for the next
-    one, which takes them up.
+    Copies of the sockets are stored in `kept`, and keep listening after the context. Later connections
+    wait until the next call with the same `kept` accepts them.
     """
     loop = asyncio.get_running_loop()
     servers: list[asyncio.Server] = []
@@ -76,7 +76,7 @@ async def bound(
             for server in servers:
                 for one in server.sockets:
                     loop.remove_reader(one.fileno())
-            # A connection that was just accepted gets its protocol; asyncio would leave it open.
+            # Give a connection that was just accepted its protocol. Otherwise asyncio leaves it open.
             await asyncio.sleep(0)
         finally:
             for server in servers:

@@ -1,8 +1,8 @@
-"""A server that is not the run's own yet, or no longer.
+"""A standby: a server that does not lead the run yet, or no longer leads it.
 
-Of several servers with one journal one leads: it holds the journal's lease (ledger/stores/lease.py). The
-others answer everybody that they stand by, so that devices, load balancers and people look further. So does a
-server that has led and can no longer write its journal: once it can, it leads again, unless another one does.
+Of several servers with one journal, one leads: it holds the journal's lease (ledger/stores/lease.py). The
+others answer every request with "stands by", so that clients try another server. A leader that can no longer
+write its journal becomes a standby. It leads again once it can write, unless another server leads by then.
 """
 
 import asyncio
@@ -27,36 +27,36 @@ from edgeflock.shared.settings.config import Config
 log = logging.getLogger(__name__)
 
 _LOOK = 0.2
-"""Seconds between two looks at whether the run is this server's still."""
+"""Seconds between two checks that this server still leads the run."""
 
 _ASK = 0.5
-"""Seconds between two questions whether it may be."""
+"""Seconds between two attempts to become the leader."""
 
 
 class StoodDown(EdgeflockError):
-    """Whoever waited was told to go."""
+    """A standby was stopped while it waited."""
 
 
 class Standby:
-    """Waits, in a thread, until it is told to go."""
+    """Waits, in a thread, until `leave` is called."""
 
     def __init__(self, place: Place | None = None, *, waits: bool = True) -> None:
-        """`place` keeps the parameters of the run that it follows, whoever leads; without it it does not
-        follow. Who does not wait leads at once, or ends; once it has led it waits.
+        """`place` keeps the parameters of the run while this server follows it; None: it does not follow.
+        With `waits` false, the server leads at once or ends. After it has led, it waits.
         """
         self.place, self.waits = place, waits
         self._told = threading.Event()
         self.why = "it has just started"
         self.version: int | None = None
-        """Up to which it follows the run; None: it does not."""
+        """The version up to which it follows the run; None: it does not follow."""
         self.sockets: list[socket.socket] | None = None
-        """That this process listens with, leading or not, if it keeps them: then nobody is refused in
-        between."""
+        """The listening sockets, shared between standing by and leading, so that no connection is refused
+        in between. None: they are not kept."""
         self._line: list[ssl.SSLContext | None] = []
-        """What it listened with, once it has."""
+        """The TLS context of the listening sockets, in a list; empty until it is known."""
 
     def wait(self, why: str, version: int | None = None) -> None:
-        """As of `open_run`. Raises StoodDown."""
+        """Wait before the next attempt of `open_run` to lead. Raises StoodDown."""
         self.version = version
         if why != self.why:
             log.info("standing by: %s", why)
@@ -66,11 +66,11 @@ class Standby:
 
     @property
     def words(self) -> str:
-        """Why it waits, and how far it is."""
+        """Why the server waits, and up to which version it follows."""
         return self.why if self.version is None else f"{self.why}; it follows up to version {self.version:,}"
 
     def metrics(self) -> str:
-        """What Prometheus is told, in its text format."""
+        """Return the metrics of a standby in Prometheus' text format."""
         lines = [
             "# HELP edgeflock_leads 1 where the run is hosted, 0 where a server stands by.",
             "# TYPE edgeflock_leads gauge",
@@ -85,7 +85,7 @@ class Standby:
         return "\n".join(lines) + "\n"
 
     def line(self, config: Config) -> ssl.SSLContext | None:
-        """What it listens with: of the key that the servers share. Raises ConfigError, StoodDown."""
+        """Return the TLS context, from the key that the servers share. Raises ConfigError, StoodDown."""
         outage = Outage()
         while not self._line:
             try:
@@ -96,21 +96,21 @@ class Standby:
         return self._line[0]
 
     def led(self, tls: ssl.SSLContext | None) -> None:
-        """It leads, and listens with `tls`."""
+        """Record that the server leads, and listens with `tls`."""
         self.waits, self._line = True, [tls]
 
     def leave(self) -> None:
         self._told.set()
 
     def close(self) -> None:
-        """Listen no longer."""
+        """Close the listening sockets."""
         for one in self.sockets or ():
             one.close()
 
 
 @asynccontextmanager
 async def standing_by(config: Config, tls: ssl.SSLContext | None, standby: Standby) -> AsyncIterator[None]:
-    """Tell everybody who asks that this server stands by, while the context lasts."""
+    """Answer every request with "this server stands by" while the context lasts."""
 
     async def answer(request: web.Request) -> web.Response:
         if request.path == "/livez":
@@ -132,7 +132,7 @@ async def standing_by(config: Config, tls: ssl.SSLContext | None, standby: Stand
 
 
 async def holding(lost: Callable[[], str]) -> None:
-    """Look for as long as the run is this server's. Raises JournalLost once it is not."""
+    """Check periodically that this server still leads the run. Raises JournalLost once it does not."""
     while True:
         await asyncio.sleep(_LOOK)
         if why := lost():

@@ -1,6 +1,6 @@
-"""Gradients of the server's own: of samples that are set apart for them, and evaluate nothing.
+"""Trusted gradients: the server computes them on held-out samples that it excludes from evaluation.
 
-An accuracy that is measured on what updates are let through by would be too good.
+An accuracy on the samples that decide which updates count would be too high.
 """
 
 from math import isfinite
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from edgeflock.shared.model.torch_module import FlatModule
 
 _EVERY = 4
-"""Of so many held-out samples one is set apart at most,"""
+"""At most one of this many held-out samples is set apart."""
 
 _SAMPLES = 200
-"""and about so many where there are more."""
+"""About how many samples are set apart, where there are more."""
 
 _CLASSES = 16
-"""Samples are in groups of a class each, unless there are more: a group takes a float32 a parameter."""
+"""Up to this many classes, each class is a group. A group takes a float32 a parameter."""
 
 _LEAST = 20
-"""Samples that must be set apart."""
+"""The fewest samples that may be set apart."""
 
 
 def is_wanted(mode: str) -> bool:
-    """Whether the defence of defence.mode goes by such a gradient."""
+    """Whether the defence that defence.mode names uses trusted gradients."""
     return mode != "none" and DEFENCES.chosen(mode).trusts
 
 
 def set_apart(held_out: Dataset | Stored) -> tuple[Dataset, Dataset]:
-    """(Samples to trust, those that are left to evaluate on). Raises ConfigError if they are too few."""
+    """Return (trusted samples, samples to evaluate on). Raises ConfigError if there are too few."""
     apart = np.arange(len(held_out)) % max(_EVERY, len(held_out) // _SAMPLES) == 0
     if apart.sum() < _LEAST:
         raise ConfigError(
@@ -52,19 +52,18 @@ def set_apart(held_out: Dataset | Stored) -> tuple[Dataset, Dataset]:
 
 
 class Look:
-    """What to trust of a model: gradients of samples, and how it moved since the last look."""
+    """Computes the trusted directions: gradients of samples, and the model's movement since the last call."""
 
     def __init__(self, flat: "FlatModule", samples: Dataset) -> None:
         self._flat, self._samples = flat, samples
         self._before: NDArray[np.float32] | None = None
 
     def __call__(self, version: int, theta: NDArray[np.float32]) -> Trusted:
-        """At theta [P + B], the model of `version`: the gradient of the module, a group a class, if there are
-        few. A group whose gradient is no number says nothing.
+        """Return the trusted directions at theta [P + B], the model of `version`.
 
-        Logits are divided by their own deviation, if it is above 1: as the model gets sure of its predictions
-        the gradient fades, and what is left of it is of a few hard samples and changes from step to step. Of
-        logits no larger than that it is of all samples, and still of what the model has yet to learn.
+        There is one gradient for each class if there are few classes, else one in all. A gradient that is
+        not finite becomes zero. Logits are divided by their standard deviation if it is above 1. Otherwise a
+        confident model's gradient fades: it comes from a few hard samples and changes from step to step.
         """
         flat, samples = self._flat, self._samples
         temperature = max(1.0, flat.spread(theta, samples.x)) if flat.predicts else 1.0
@@ -81,7 +80,7 @@ class Look:
 
 
 def _unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Of length 1; 0 if it is 0, or no number."""
+    """Scale `vector` to length 1. Return zeros if its length is 0 or not finite."""
     length = norm(vector)
     if not length or not isfinite(length):
         return np.zeros_like(vector)
@@ -89,7 +88,7 @@ def _unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _groups(y: NDArray[np.generic]) -> list[NDArray[np.int64]]:
-    """The places of the samples of each."""
+    """Return the sample indices of each group: one group a class, or a single group."""
     if y.ndim == 1 and y.dtype.kind == "i":
         classes = np.unique(y)
         if len(classes) <= _CLASSES:

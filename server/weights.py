@@ -1,4 +1,4 @@
-"""What a run begins with: a file of weights (model.weights), or what its module begins with."""
+"""The initial model of a run: a file of weights (model.weights), or the module's own initial weights."""
 
 from pathlib import Path
 
@@ -11,14 +11,14 @@ from edgeflock.shared.model.torch_module import FlatModule
 
 
 def first_model(flat: FlatModule, weights: str, seed: int) -> tuple[NDArray[np.float32], Start | None]:
-    """(theta, how devices make it themselves), of the safetensors file `weights` if one is named, else of
-    the module as built under `seed`. Raises ConfigError.
+    """Return (theta, how devices can make theta themselves, or None). Raises ConfigError.
+    theta is read from the safetensors file `weights`, if given; else the module is built under `seed`.
     """
     return (_read(Path(weights), flat), None) if weights else flat.first_model(seed)
 
 
 def _read(path: Path, flat: FlatModule) -> NDArray[np.float32]:
-    """float32 [P + B] of a state_dict; of half precision, too. Entries that do not travel are passed over."""
+    """Read float32 [P + B] from a state_dict, also of half precision. Skips entries not in the layout."""
     import safetensors.torch
 
     name, module = f"model.weights = {str(path)!r}", flat.path

@@ -1,15 +1,15 @@
-"""What both ends agree on.
+"""Code that the server and the clients have in common.
 
     settings             every setting: declared, read, checked
     protocol             records, frames, their bytes; back-off
-    codecs               indices and values as bytes
-    selection            what of a gradient to send
+    codecs               coding of indices and values as bytes
+    selection            choice of the gradient entries to send
     data                 data sets, rates of streams
     model                the layout of theta, torch modules as flat vectors
-    plugins              what other packages add to tables, by entry points
+    plugins              tables that other packages extend by entry points
     errors               the error tree
 
-Settings may import all the others, the next four only what stands below. No sockets, no event loop, and only
-the readers of data read files. Rooms are imported by file (`from edgeflock.shared.codecs import sparse,
-values`): a device loads what it needs and no more.
+`settings` may import all the others; the next four import only what is listed below them. No code here uses
+sockets or an event loop. Only the readers of `data` read files. Import the modules by file (`from
+edgeflock.shared.codecs import sparse, values`), so that a device loads only what it needs.
 """

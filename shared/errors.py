@@ -51,11 +51,11 @@
     RunOver                            the server said Stop: the run has all it needs
     RunReplaced                        after a reconnect the server hosts another run
 
-An error is raised where it is known and becomes a status once, at the edge: as an HTTP status, or as
+Code raises an error where it finds it. The edge maps it to a status once: to an HTTP status, or to
 a Refusal record and, for a SessionRefused, the WebSocket close code 4000 + HTTP status.
 
-RunOver and RunReplaced are signals, not errors: they end a device's part in a run, and nothing has failed.
-So whoever catches EdgeflockError to tell a person what went wrong never meets them.
+RunOver and RunReplaced are signals, not errors. They end a device's part in a run, and nothing has failed.
+Code that catches EdgeflockError to report a failure does not catch them.
 """
 
 import ssl

@@ -1,4 +1,4 @@
-"""What to install for what is missing, in words that work from a clone as well."""
+"""The pip command that installs a missing optional package. It also works from a clone."""
 
 import json
 from importlib import metadata
@@ -6,16 +6,15 @@ from urllib.parse import unquote, urlsplit
 
 
 def install(extra: str) -> str:
-    """The command that brings the packages of `extra`."""
+    """Return the command that installs the packages of `extra`."""
     source = _source()
     where = "" if source != "." else " in a clone of Edgeflock"
     return f"pip install '{source}[{extra}]'{where}"
 
 
 def _source() -> str:
-    """Where this package was installed from, a clone or a wheel; "." of what nobody knows. The package index
-    has none of ours.
-    """
+    """Return the path of the clone or wheel that this package was installed from, or "." if it is unknown.
+    The package index does not have this package."""
     try:
         told = metadata.distribution("edgeflock").read_text("direct_url.json")
         parts = urlsplit(json.loads(told or "{}").get("url", ""))

@@ -1,4 +1,4 @@
-"""Numbers as results write them, with a dash for what is not known."""
+"""Format numbers for results, with a dash for an unknown value."""
 
 import statistics
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ def percent(fraction: float | None) -> str:
 
 
 def percents(fractions: Sequence[float]) -> str:
-    """The mean of at least one, with minimum and maximum if there are several: 97.7% (97.5% to 97.9%)."""
+    """The mean of some fractions, with minimum and maximum if several: 97.7% (97.5% to 97.9%)."""
     mean = percent(statistics.fmean(fractions))
     return mean if len(fractions) == 1 else f"{mean} ({percent(min(fractions))} to {percent(max(fractions))})"
 
@@ -44,10 +44,10 @@ def times(value: float | None) -> str:
 
 
 def against(octets: float, dense: float | None) -> str:
-    """Bytes, and how many times less than `dense` ones they are if that is known: 12.3 MB (232x)."""
+    """Bytes, and the reduction from `dense` bytes if both are known: 12.3 MB (232x)."""
     return f"{size(octets)} ({times(dense / octets)})" if dense and octets else size(octets)
 
 
 def loss(value: float | None, digits: int) -> str:
-    """A loss with so many digits after the point; None stands for one that JSON has no number for."""
+    """A loss with `digits` digits after the point; None stands for a number that JSON does not have."""
     return "not finite" if value is None else f"{value:.{digits}f}"

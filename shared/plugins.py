@@ -1,10 +1,12 @@
-"""What others add to our tables: a weighting rule, a loss, a source, a coding. By entry points of a package,
+"""Tables that other packages extend with a weighting rule, a loss, a source or a coding.
+
+A package adds an entry with an entry point:
 
     [project.entry-points."edgeflock.rules"]
     squared = "their_package:SQUARED"
 
-by an import string in settings (`chosen`), or as an object in a program (`given`). Whoever is elsewhere names
-entries only: no import string from a socket or a journal (`known`) is ever followed.
+Settings may use an import string (`chosen`), and a program may pass an object (`given`). Sockets and journals
+may only name existing entries (`known`): an import string from them is never followed.
 """
 
 import re
@@ -25,17 +27,17 @@ _IMPORT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 class Table(MutableMapping[str, Entry]):
-    """Our entries by name, and behind them what installed packages have in a group of entry points.
+    """Built-in entries by name, and the entries that installed packages have in a group of entry points.
 
-    These are looked for when first asked for, and loaded when they are wanted: they import us. Whoever asks
-    gets a ConfigError for one that cannot be loaded, or takes a name that is taken: journals and settings go
-    by it.
+    It looks for entry points on first use and loads each on demand, because they import this package. It
+    raises ConfigError for an entry that cannot be loaded or has a duplicate name: journals and settings rely
+    on names.
     """
 
     def __init__(
         self, group: str, ours: Mapping[str, Entry], entry_of: Callable[[Any], Entry | None] | None = None
     ) -> None:
-        """`entry_of` makes an entry of what others bring; None of what is none."""
+        """`entry_of` converts a foreign object to an entry, or returns None if the object is not valid."""
         self._group = group
         self._entry_of = entry_of or (lambda found: found)
         self._known = dict(ours)
@@ -61,25 +63,25 @@ class Table(MutableMapping[str, Entry]):
         return len(self._known.keys() | self._others)
 
     def chosen(self, name: str) -> Entry:
-        """table[name], or what an import string names: for names that this process's owner has given.
+        """Return table[name], or the object of an import string. For names from the process's owner.
 
-        Raises ConfigError if that cannot be imported, or is no entry.
+        Raises ConfigError if the import fails or the object is not an entry.
         """
         if name in self or not _IMPORT.fullmatch(name):
             return self[name]
         module, _, attribute = name.partition(":")
         try:
             found = getattr(import_module(module), attribute)
-        except Exception as error:  # another's module may raise anything
+        except Exception as error:  # foreign modules may raise anything
             why = f"{type(error).__name__}: {error}"
             raise ConfigError(f"{name} cannot be imported: {why}; mend it, or name another") from error
         self._known[name] = self._checked(found, name)
         return self._known[name]
 
     def known(self, name: str, key: str) -> Entry:
-        """table[name], which a journal names for the setting `key`; whoever made it has nothing imported.
+        """Return table[name], which a journal names for the setting `key`, without any import.
 
-        Raises ConfigError if there is none; one of an import string must be `chosen` or `given` before.
+        Raises ConfigError if there is no such entry; an import string must be `chosen` or `given` before.
         """
         if name in self:
             return self[name]
@@ -91,13 +93,13 @@ class Table(MutableMapping[str, Entry]):
         raise ConfigError(f"{key} = {name!r} must be one of {', '.join(self)}")
 
     def may_be_chosen(self, name: str) -> bool:
-        """Whether there is an entry of this name, or it is an import string, which may find one."""
+        """Whether an entry has this name, or the name is an import string, which may find one."""
         return name in self or _IMPORT.fullmatch(name) is not None
 
     def given(self, entry: object) -> str:
-        """The name of an object of this program, which is an entry from now on: an import string if another
-        process finds it so, else one that is good in this process only. Raises ConfigError if it is no entry.
-        """
+        """Add an object of this program as an entry and return its name. The name is an import string if
+        other processes can import it; else it is valid in this process only. Raises ConfigError if it is no
+        entry."""
         if isinstance(entry, FunctionType | type):
             name = f"{entry.__module__}:{entry.__qualname__}"
         else:
@@ -111,11 +113,11 @@ class Table(MutableMapping[str, Entry]):
         return name
 
     def is_given(self, name: str) -> bool:
-        """Whether it is an object that this program gave."""
+        """Whether `name` is an object that this program passed to `given`."""
         return name in self._given
 
     def is_here_only(self, name: str) -> bool:
-        """Whether no other process finds it under its name."""
+        """Whether no other process can import the object by this name."""
         return name in self._here_only
 
     @property
@@ -132,7 +134,7 @@ class Table(MutableMapping[str, Entry]):
     def _loaded(self, point: EntryPoint) -> Entry:
         try:
             found = point.load()
-        except Exception as error:  # another's module may raise anything
+        except Exception as error:  # foreign modules may raise anything
             why = f"cannot be loaded: {type(error).__name__}: {error}"
             raise ConfigError(f"{self._called(point)} {why}; uninstall or mend it") from error
         return self._checked(found, self._called(point))
@@ -148,9 +150,7 @@ class Table(MutableMapping[str, Entry]):
 
 
 def _words(entry: object) -> str:
-    """What an object is called, in every process that makes the same one. Raises ConfigError if it has no
-    such name.
-    """
+    """Return a name that is the same in every process. Raises ConfigError if the object has none."""
     if isinstance(entry, FunctionType | BuiltinFunctionType | type):
         return f"{entry.__module__}.{entry.__qualname__}"
     if is_dataclass(entry) and not isinstance(entry, type):

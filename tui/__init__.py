@@ -1,13 +1,13 @@
 """The terminal monitor. It reads a server's HTTP interface only.
 
-Four rooms, each of which knows those after it and none before it:
+It has four packages. Each imports only from those below it:
 
-    screen    `edgeflock top` as an application: the only room that imports textual
-    pages     what a screen shows: pure functions from a state to lines
-    sources   where states come from: a live server or a recording
-    text      lines, numbers and charts, whatever they are of
+    screen    the application `edgeflock top`: the only package that imports textual
+    pages     the contents of a screen: pure functions from a state to lines
+    sources   the states of a run: from a live server or a recording
+    text      lines, numbers and charts of any content
 
-Whoever is not the monitor imports from the doors of the rooms; this one hands out nothing, so that it costs
-nothing. A new page is a file in `pages`, a name in `pages/header.py`, a widget in `screen/widgets.py` and a
-key in `screen/run_view.py`; a new way to watch a run is a file in `sources` that is a `Source`.
+Other packages import from the __init__ of these four. This file imports nothing, so that it costs nothing. A
+new page is a file in `pages`, a name in `pages/header.py`, a widget in `screen/widgets.py` and a key in
+`screen/run_view.py`. A new way to watch a run is a `Source` in `sources`.
 """

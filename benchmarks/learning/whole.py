@@ -57,9 +57,7 @@ _ELEVEN = {
 }
 _RESNET = _longer("resnet-gn", 1, gradients=8_000)
 _RESNET_BN = _longer("resnet-bn", 1, gradients=8_000)
-_STC = _longer(
-    "cifar", 1, title="CIFAR-10, 100 devices of two classes each", batch=20, gradients=20_000
-)
+_STC = _longer("cifar", 1, title="CIFAR-10, 100 devices of two classes each", batch=20, gradients=20_000)
 """The fleet of the STC paper (arXiv 1903.02891), with a smaller network and fewer images."""
 _ADAM, _SGD = "Adam rate=0.001", "Sgd rate=0.1"
 _MOMENTUM = "Sgd momentum=0.9 rate=0.01", "Sgd momentum=0.9 rate=0.05"

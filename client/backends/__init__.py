@@ -1,6 +1,7 @@
-"""What computes a gradient: a `Backend`, of torch.py or onnx.py, which are imported from their files only,
-since each brings its library. A new one is a file here and a choice in client/run/choosing.py. Imports
-edgeflock.shared.
+"""Gradient computation: the `Backend` protocol, and its implementations in torch.py and onnx.py.
+
+Import these modules directly, since each loads its library. A new backend is a file here and a choice in
+client/run/choosing.py. Imports edgeflock.shared.
 """
 
 from edgeflock.client.backends.backend import Backend, Predictor, Predicts

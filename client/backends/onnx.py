@@ -1,12 +1,12 @@
-"""Gradients by onnxruntime: neither torch nor any model's code is on the device.
+"""Gradients with onnxruntime. The device needs neither torch nor the model's code.
 
-The server exports the training step (server/training_graph/export.py) as a graph whose inputs are theta/NAME
-for each tensor of the layout, x and y, and whose outputs are loss, gradient/NAME for each parameter,
-buffer/NAME for each buffer and, where the loss knows it, right. In the place of x, a model of several inputs
-has x/NAME for each.
+The server exports the training step (server/training_graph/export.py) as a graph. Its inputs are theta/NAME
+for each tensor of the layout, x and y. Its outputs are loss, gradient/NAME for each parameter, buffer/NAME
+for each buffer and, where the loss defines it, right. A model of several inputs has x/NAME for each in place
+of x.
 
-The server may be anybody's. Its graph is read, checked and weighed here (shared/graphs), and onnxruntime gets
-what was written anew of what was read.
+The server is not trusted. The device parses and checks the graph and estimates its memory (shared/graphs).
+onnxruntime loads a copy serialized from the parsed graph.
 """
 
 import logging
@@ -34,32 +34,32 @@ Step = Callable[
     [NDArray[np.float32], Inputs, NDArray[np.generic]],
     Gradient,
 ]
-"""As Backend.gradient."""
+"""The signature of Backend.gradient."""
 
 PROVIDERS = {
     "TensorRT": ("TensorrtExecutionProvider", "CUDAExecutionProvider"),
     "CUDA": ("CUDAExecutionProvider",),
     "XNNPACK": ("XnnpackExecutionProvider",),
 }
-"""What may be faster than the CPU: name -> onnxruntime's providers, each for what the one before cannot."""
+"""Alternatives to the CPU: name -> onnxruntime's providers, each the fallback of the one before it."""
 
 TOLERANCE = 1e-3
-"""How far a provider's gradient may be from the CPU's: the difference's norm over the norm."""
+"""Largest allowed relative error of a provider's gradient: the norm of the difference over the CPU's norm."""
 
 _RUNS = 3
-"""Timed steps of each provider; the quickest counts."""
+"""Timed steps of each provider. The shortest time counts."""
 
 _PLENTY = 1 << 40
 
 _SPARE = 1 << 26
-"""Bytes that onnxruntime may take in any case."""
+"""Bytes that onnxruntime may use in addition to 1.5 times the memory limit."""
 
 
 class OnnxBackend:
     """A Backend over an exported training step.
 
-    If onnxruntime has other execution providers than the CPU, all are given the first batch, and the fastest
-    that computes the same gradient stays.
+    If onnxruntime has other execution providers than the CPU, all of them compute the first batch with a
+    finite gradient. The fastest one whose gradient is equal within TOLERANCE is kept.
     """
 
     def __init__(
@@ -74,8 +74,8 @@ class OnnxBackend:
     ) -> None:
         """Load `graph`, use `threads` cores and at most `memory` bytes for the tensors of a step.
 
-        Raises BadGraph if the graph is not one that trains, or of another layout, or heavier, or cannot run;
-        and ConfigError if it is not the one of `digest`, unless that is empty.
+        Raises BadGraph if the graph does not train, has another layout, needs more memory, or cannot run.
+        Raises ConfigError if its digest is not `digest`, unless that is empty.
         """
         self.layout = layout
         self.name = engine()
@@ -104,7 +104,7 @@ class OnnxBackend:
         self._untried = {provider: opening(PROVIDERS[provider]) for provider in _others()}
 
     def learn_to_predict(self, graph: bytes) -> None:
-        """Load the `graph` of the model's evaluation, for `predictor`. Raises BadGraph."""
+        """Load the evaluation `graph` of the model, for `predictor`. Raises BadGraph."""
         try:
             step = steps.StepGraph(graph, self.layout, self._memory, predicts=True)
         except BadGraph as error:
@@ -154,7 +154,7 @@ class OnnxBackend:
 
 
 class Bound:
-    """A session whose inputs are views of theta, and whose outputs land in flat vectors."""
+    """A session whose inputs are views of theta and whose outputs are written into flat vectors."""
 
     def __init__(self, session: onnxruntime.InferenceSession, layout: Layout) -> None:
         self._session = session
@@ -162,7 +162,7 @@ class Bound:
         wanted = {node.name for node in session.get_inputs()}
         self._batch = {name for name in wanted if not name.startswith("theta/")}
         self._inputs = [(f"theta/{t.name}", t) for t in layout.tensors if f"theta/{t.name}" in wanted]
-        # The CPU reads theta where it lies. Others copy it when it is bound, so it must be bound each time.
+        # The CPU provider reads theta in place. Others copy it when it is bound, so each call binds it again.
         self._copies = session.get_providers()[0] != "CPUExecutionProvider"
         self._theta: NDArray[np.float32] | None = None
         self._loss, self._right = np.zeros((), np.float32), np.zeros((), np.float32)
@@ -176,12 +176,12 @@ class Bound:
             self._into(steps.output_of(tensor), tensor.shape, self._place(tensor))
 
     def __call__(self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]) -> Gradient:
-        """As Backend.gradient, but for a RuntimeError if the data do not fit."""
+        """Backend.gradient, except that it raises RuntimeError if the data do not fit."""
         binding = self._binding
         if theta is not self._theta or self._copies:
             for name, tensor in self._inputs:
                 binding.bind_cpu_input(name, theta[tensor.start : tensor.stop].reshape(tensor.shape))
-            self._theta = theta if theta.flags.c_contiguous else None  # of any other, a copy is bound
+            self._theta = theta if theta.flags.c_contiguous else None  # otherwise a copy is bound
         given = {**named(x), "y": y}
         if missing := self._batch - given.keys():
             raise RuntimeError(f"the graph asks for {sorted(missing)}, the data have {sorted(given)}")
@@ -202,10 +202,10 @@ class Bound:
 
 
 class Outputs:
-    """What the model returns, by a session of its evaluation graph."""
+    """Computes the model's outputs with a session of its evaluation graph."""
 
     def __init__(self, session: onnxruntime.InferenceSession, layout: Layout, step: steps.StepGraph) -> None:
-        """`step` is the graph of the session, which is weighed for each number of samples."""
+        """`step` is the session's graph. Each call checks its memory for the number of samples."""
         self._session, self._step = session, step
         wanted = {node.name: node for node in session.get_inputs()}
         self._theta = [(f"theta/{t.name}", t) for t in layout.tensors if f"theta/{t.name}" in wanted]
@@ -214,29 +214,29 @@ class Outputs:
         self._y = tuple(y.shape[1:]), np.dtype(np.int64 if "int64" in y.type else np.float32)
 
     def __call__(self, theta: NDArray[np.float32], x: NDArray[np.float32]) -> tuple[NDArray[np.float32], ...]:
-        """Raises BadGraph if there is not the memory for as many samples."""
+        """Raises BadGraph if the memory is too small for this number of samples."""
         self._step.weigh({"x": x.shape, "y": (len(x), *self._y[0])})
         given = {name: theta[t.start : t.stop].reshape(t.shape) for name, t in self._theta}
-        shape, kind = self._y  # the loss is computed, too, and not asked for
+        shape, kind = self._y  # the graph has a loss too, which is not requested
         found = self._session.run(self._names, {**given, "x": x, "y": np.zeros((len(x), *shape), kind)})
         return tuple(found)
 
 
 def open_session(graph: bytes, providers: tuple[str, ...], threads: int) -> onnxruntime.InferenceSession:
-    """`graph` on the first of `providers`. Raises RuntimeError if that one does not work here."""
+    """Open `graph` on the first of `providers`. Raises RuntimeError if that one does not work here."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
-    # All but the last level, which reorders what pools read for AVX and loses more than that gains.
+    # Not the last level: it reorders the inputs of pooling for AVX, which costs more than it gains.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
-    options.log_severity_level = 4  # what goes wrong is raised as well
+    options.log_severity_level = 4  # errors are also raised
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.load_model_format", "ONNX")
     options.add_session_config_entry("session.use_env_allocators", "1")
-    # A run has one batch size, so after its first step the arena has what a step needs and grows no more.
-    # Without the arena, or with it shrunk after each run, a step peaks higher and may be slower. Planning a
-    # step's memory as one piece costs 5 to 15 MB and saves no time.
+    # A run has one batch size, so the arena stops growing after the first step. Without the arena, or with it
+    # shrunk after each run, a step's peak is higher and it may be slower. Planning a step's memory as one
+    # piece costs 5 to 15 MB and saves no time.
     options.enable_mem_pattern = False
     settings: dict[str, dict[str, str]] = {
         "CUDAExecutionProvider": {"arena_extend_strategy": "kSameAsRequested", "use_tf32": "0"},
@@ -245,16 +245,16 @@ def open_session(graph: bytes, providers: tuple[str, ...], threads: int) -> onnx
     session = onnxruntime.InferenceSession(
         graph, options, providers=[(name, settings.get(name, {})) for name in providers], enable_fallback=0
     )
-    if session.get_providers()[0] != providers[0]:  # it was not there after all, and the next one took over
+    if session.get_providers()[0] != providers[0]:  # it is not available, and the next one took over
         raise RuntimeError(f"{providers[0]} does not work on this device")
     return session
 
 
 def _limit_memory(octets: int) -> None:
-    """Have onnxruntime take no more than `octets` bytes for tensors, in all of this process.
+    """Limit onnxruntime's tensors in this process to 1.5 * `octets` bytes + _SPARE.
 
-    In which order it goes through a graph, onnxruntime decides, so that a step may hold more at a time than
-    footprint() found, and it takes memory in larger pieces.
+    onnxruntime chooses the order of the nodes, so a step may hold more at a time than footprint() found. It
+    also allocates memory in larger blocks.
     """
     here = onnxruntime.OrtMemoryInfo(
         "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT
@@ -269,9 +269,9 @@ def fastest(
     expected: NDArray[np.float32],
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[str, Step]:
-    """The candidate that is quickest on `batch`, of those whose gradient there is `expected`.
+    """Return the candidate that is fastest on `batch`, among those whose gradient there is `expected`.
 
-    At least one must be. The others are passed over with a warning.
+    At least one must match. A candidate that fails is skipped with a warning.
     """
     timed: dict[str, tuple[float, Step]] = {}
     for name, make in candidates.items():
@@ -290,12 +290,12 @@ def fastest(
 
 
 def engine(provider: str = "") -> str:
-    """E.g. "onnxruntime 1.31.1 CPU"; with all providers there are, e.g. CUDA/CPU, if none is chosen."""
+    """A name for display, e.g. "onnxruntime 1.31.1 CPU". Without `provider` it lists all, e.g. CUDA/CPU."""
     return f"onnxruntime {onnxruntime.__version__} {provider or '/'.join([*_others(), 'CPU'])}"
 
 
 def _others() -> list[str]:
-    """Which of PROVIDERS are here."""
+    """The names in PROVIDERS that this onnxruntime offers."""
     available = onnxruntime.get_available_providers()
     return [provider for provider, (first, *_) in PROVIDERS.items() if first in available]
 

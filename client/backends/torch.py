@@ -1,4 +1,4 @@
-"""Gradients by torch autograd, on the processor or an accelerator."""
+"""Gradients with torch autograd, on the CPU or an accelerator."""
 
 from contextlib import nullcontext
 
@@ -27,10 +27,11 @@ class TorchBackend:
         make: Make | None = None,
         accelerator: str = "",
     ) -> None:
-        """Build the module that `model` names, or `make` builds, on the device that torch calls `accelerator`
-        ("cuda", "mps"; "": the processor).
+        """Build the module that `model` names or `make` builds, on torch's device `accelerator` ("": the
+        CPU).
 
-        Have torch use `threads` cores in all of this process; 0: as many as it does. Raises ConfigError.
+        `accelerator` is e.g. "cuda" or "mps". `threads` sets torch's threads for the whole process; 0 keeps
+        torch's default. Raises ConfigError.
         """
         if threads:
             torch.set_num_threads(threads)
@@ -38,9 +39,9 @@ class TorchBackend:
         with _on(accelerator):
             self._flat = FlatModule(model, loss, seed, make)
         self._random = torch.Generator("cpu").manual_seed(seed).get_state()
-        """Of torch's random numbers, of which each device draws its own."""
+        """The state of torch's random generator. Each device has its own."""
         self._draws = True
-        """Whether the module draws any, as dropout does, when it trains: its first step tells."""
+        """Whether the module draws random numbers in training, as dropout does. Each step updates it."""
 
     @property
     def name(self) -> str:
@@ -70,7 +71,7 @@ class TorchBackend:
 
 
 def _on(accelerator: str) -> "torch.device | nullcontext[None]":
-    """Where what is built inside lies. Raises ConfigError if torch has no such device."""
+    """Return a context that builds modules on `accelerator`. Raises ConfigError if torch has no such device."""
     if not accelerator:
         return nullcontext()
     try:

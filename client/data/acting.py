@@ -1,4 +1,4 @@
-"""Batches of an environment in which the device acts by its model: client.data = "gym:NAME"."""
+"""Batches from an environment in which the device acts with its model: client.data = "gym:NAME"."""
 
 import logging
 import math
@@ -15,13 +15,13 @@ from edgeflock.shared.protocol.messages import Facts, Welcome
 log = logging.getLogger(__name__)
 
 _MOST = 1 << 29
-"""Bytes of the steps that a device keeps."""
+"""Largest size in bytes of the environment steps in one batch."""
 
 Array = NDArray[np.float32]
 
 
 class Actor:
-    """Acts in environments of its own, and learns from what comes of it."""
+    """Acts in its own environments and makes batches of the results."""
 
     def __init__(self, environment: Environment, random: np.random.Generator) -> None:
         self._environment = environment
@@ -31,7 +31,7 @@ class Actor:
         self._theta = np.zeros(0, np.float32)
 
     def begin(self, welcome: Welcome, backend: Backend) -> None:
-        """Raises ConfigError if the model does not fit the environment, or its loss is of data."""
+        """Start a run. Raises ConfigError if the model does not fit the environment, or the loss needs data."""
         of = self._environment
         if welcome.input is not None and tuple(welcome.input) != of.shape:
             raise ConfigError(
@@ -66,14 +66,14 @@ class Actor:
         log.info("%s: acts in %d environments at a time", of.uri, of.envs)
 
     async def ready(self, steps: int) -> None:
-        """There always is more."""
+        """Return at once: more steps are always available."""
 
     def act(self, theta: Array) -> None:
-        """The next batches are of the model at theta, float32 [P + B]."""
+        """Use the model at theta, float32 [P + B], as the policy of the next batches."""
         self._theta = theta
 
     def take(self, size: int) -> tuple[Array, Array]:
-        """(x, y) of `size` steps, or a few more: as many in each environment."""
+        """Return (x, y) of at least `size` steps, the same number in each environment."""
         return self._rollouts.batch(size, self._policy)
 
     def _policy(self) -> Policy:
@@ -81,16 +81,16 @@ class Actor:
         return self._backend.predictor(self._theta)
 
     def judged(self, loss: float, right: float | None) -> None:
-        """Returns say how good it is, not the loss."""
+        """Do nothing: the episodes' returns measure the policy, not the loss."""
 
     def settle(self) -> None:
-        """Each step is learned from once."""
+        """Do nothing: each step is used once."""
 
     def take_back(self) -> None:
-        """What was refused is gone: the next batch is of a newer model."""
+        """Do nothing: refused steps are lost, and the next batch comes from a newer model."""
 
     def close(self) -> None:
-        """Close its environments."""
+        """Close the environments."""
         self._rollouts.close()
 
     def telemetry(self) -> Facts:

@@ -1,7 +1,7 @@
-"""Samples of which those that are not yet trained on are there tomorrow: files, or whatever can be held back.
+"""Batches from a source that can wait for training, e.g. files.
 
-A stream drops what training cannot follow. Of a file nothing need be dropped: it is read as fast as training
-goes, in the run's own batches, like stored data, but in its order and once.
+A stream drops the samples that training is too slow for. A file drops none: it is read at the speed of
+training. It is read in the run's batch size like stored data, but in its own order and once.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from edgeflock.shared.protocol.messages import Facts, Welcome
 
 
 class Backlog:
-    """What a worker trains on. Use as an async context manager.
+    """Batches from a source that waits. Use as an async context manager.
 
-    The source is asked for more only once the server has what was computed from what it gave, but for fewer
-    samples than the fewest of a batch: nothing is dropped, and what a source notes when it is asked again is
-    so. Memory is one chunk of the source, and a little more.
+    It asks the source for more only when fewer samples than the smallest batch are left unused. The server
+    then has the updates of all others. So nothing is dropped, and a source may record its progress when it is
+    asked again. Memory holds one chunk of the source and a little more.
     """
 
     def __init__(
@@ -36,8 +36,8 @@ class Backlog:
         checks: Checks | None = None,
         scaling: Scaling | None = None,
     ) -> None:
-        """No batch has fewer than `low` samples before the source is over. It counts in `tally`. `checks` are
-        those of what is read back. Without `scaling` inputs keep their units.
+        """No batch has fewer than `low` samples before the source ends. The source counts in `tally`.
+        `checks` apply to samples read back. Without `scaling` inputs keep their units.
         """
         self._source = source
         self._low = low
@@ -49,7 +49,7 @@ class Backlog:
         self._feeding: asyncio.Task[None] | None = None
         self._last: Batch | None = None
         self._unjudged = 0
-        """Samples of the batch that was taken last, if it is the first time."""
+        """Samples of the last batch, or 0 if that batch is a repetition."""
         self._steps = 1
 
     async def __aenter__(self) -> Self:
@@ -62,12 +62,12 @@ class Backlog:
         self._feeding.cancel()
         await asyncio.wait([self._feeding])
         if not self._feeding.cancelled():
-            self._feeding.exception()  # `ready` told of it
+            self._feeding.exception()  # `ready` raises it
 
     async def ready(self, steps: int) -> None:
-        """Return once there are samples for `take`. `steps` calls share what is there, if that is little.
+        """Wait until there are samples for `take`. If there are few, `steps` calls share them.
 
-        Raises StreamOver if nothing is left, and what the source raised.
+        Raises StreamOver if nothing is left, and the source's own errors.
         """
         assert self._feeding is not None, "use Backlog as an async context manager"
         self._steps, self._last = steps, None
@@ -85,10 +85,10 @@ class Backlog:
         self._fitting.begin(welcome, backend)
 
     def take(self, size: int) -> Batch:
-        """(x, y) of the next `size` samples, or of what there is, without those that are unfit after all; the
-        last batch of the update again if nothing is left.
+        """Return (x, y) of up to `size` samples, without unfit ones; if none is left, the update's last
+        batch.
 
-        Raises NothingFit if the update has none yet, and ConfigError if the backend takes no sample at all.
+        Raises NothingFit if the update has no batch yet. Raises ConfigError if the backend accepts no sample.
         """
         self._unjudged = 0
         while waiting := len(self._held):
@@ -106,17 +106,17 @@ class Backlog:
         return self._last
 
     def judged(self, loss: float, right: float | None) -> None:
-        """What the model made of the batch that was taken last, if that was not for the second time."""
+        """Record the loss and accuracy on the last batch, unless that batch is a repetition."""
         if self._unjudged:
             self._fitting.prequential.judged(loss, right, self._unjudged)
 
     def settle(self) -> None:
-        """The server has what was computed from the batches taken."""
+        """Mark the taken samples as used: the server has their update."""
         self._held.settle()
         self._fitting.settle()
 
     def take_back(self) -> None:
-        """It has not, and will not: the samples come again."""
+        """Return the taken samples: the server will not get their update."""
         self._held.take_back()
         self._fitting.take_back()
 

@@ -1,4 +1,4 @@
-"""Samples -> mini-batches: what a worker trains on, and stored data as such."""
+"""Mini-batches of samples: the interface `Batches`, and batches of stored data."""
 
 import logging
 from typing import Protocol, runtime_checkable
@@ -19,46 +19,47 @@ Batch = tuple[Inputs, NDArray[np.generic]]
 
 
 class StreamOver(Exception):
-    """The data have ended, and all of them were taken."""
+    """The data have ended, and all samples were taken."""
 
 
 class NothingFit(Exception):
-    """All samples that waited were set aside: there is nothing to train on yet."""
+    """All waiting samples were set aside: there is nothing to train on yet."""
 
 
 class Batches(Protocol):
-    """What a worker takes its batches from: Shuffled, or a stream (stream_batches.py)."""
+    """The source of a worker's batches: Shuffled, or a stream (stream_batches.py)."""
 
     async def ready(self, steps: int) -> None:
-        """Return once there is data for the next `steps` batches. Raises StreamOver if none will come."""
+        """Wait until there is data for the next `steps` batches. Raises StreamOver if none will come."""
 
     def take(self, size: int) -> Batch:
-        """(x, y) of `size` samples, if the batches do not have a size of their own. Raises NothingFit."""
+        """Return (x, y) of `size` samples, unless the batches set their own size. Raises NothingFit."""
 
     def begin(self, welcome: Welcome, backend: Backend) -> None:
         """Take part in the run of `welcome`, which `backend` trains."""
 
     def judged(self, loss: float, right: float | None) -> None:
-        """What the model made of the batch that was taken last, before it trained on it: its mean loss, and
-        the part of the predictions that were right, if there is right and wrong.
+        """Record the result on the last batch, computed before training on it.
+
+        `loss` is its mean. `right` is the fraction of correct predictions, if the loss defines it.
         """
 
     def settle(self) -> None:
-        """The server has what was computed from all that was taken."""
+        """Mark all taken samples as used: the server has their update."""
 
     def take_back(self) -> None:
-        """It has not, and will not."""
+        """Return the taken samples: the server will not get their update."""
 
     def telemetry(self) -> Facts:
-        """What operators may want to know of the data by now; empty if there is nothing to tell."""
+        """Return facts about the data for operators. It may be empty."""
 
 
 @runtime_checkable
 class Acting(Protocol):
-    """Batches that come of what the model does: those of an environment."""
+    """Batches that depend on the model's actions: those of an environment."""
 
     def act(self, theta: NDArray[np.float32]) -> None:
-        """The next batches are of the model at theta, float32 [P + B]."""
+        """Use the model at theta, float32 [P + B], for the next batches."""
 
 
 class Shuffled:
@@ -69,19 +70,19 @@ class Shuffled:
         self._random = random
         self._order: NDArray[np.int64] = np.zeros(0, np.int64)
         self._held_out = 0
-        """Rows that the server evaluates on, as far as is known."""
+        """Rows that are in the server's held-out data, as far as is known."""
 
     @property
     def samples(self) -> Dataset | Stored:
-        """All of them, as they are trained on."""
+        """The whole data, as used for training."""
         return self._data
 
     def begin(self, welcome: Welcome, backend: Backend) -> None:
-        """Stored data are as they are."""
+        """Compare the data with the server's held-out data."""
         self._compare(welcome, "data")
 
     def _compare(self, welcome: Welcome, source: str) -> None:
-        """Say so if there are rows among the data, called `source`, that the server evaluates on."""
+        """Warn if the data, called `source`, contain rows that the server evaluates on."""
         self._held_out = 0
         if welcome.held_out is not None:
             overlap = Overlap(welcome.run, welcome.held_out)
@@ -91,10 +92,10 @@ class Shuffled:
                 warn_of_held_out(source, self._held_out)
 
     async def ready(self, steps: int) -> None:
-        """There always is more."""
+        """Return at once: more data are always available."""
 
     def take(self, size: int) -> Batch:
-        """(x, y) of `size` samples, or of all if there are fewer."""
+        """Return (x, y) of `size` samples, or of all if there are fewer."""
         size = min(size, len(self._data))
         while self._order.size < size:
             self._order = np.concatenate((self._order, self._random.permutation(len(self._data))))
@@ -102,21 +103,21 @@ class Shuffled:
         return rows(self._data.x, chosen), self._data.y[chosen]
 
     def judged(self, loss: float, right: float | None) -> None:
-        """It trained on them in the last pass."""
+        """Do nothing: the model has trained on these samples in earlier passes."""
 
     def settle(self) -> None:
-        """Stored data come again in any case."""
+        """Do nothing: each pass repeats stored data."""
 
     def take_back(self) -> None:
-        """They come again in the next pass."""
+        """Do nothing: the samples return in the next pass."""
 
     def telemetry(self) -> Facts:
-        """Whether the server should not evaluate on some of them."""
+        """Return how many rows are in the server's held-out data, if any."""
         return {"held_out": self._held_out} if self._held_out else {}
 
 
 def warn_of_held_out(source: str, rows: int) -> None:
-    """Say that a device trains on the server's held-out rows."""
+    """Log a warning that a device trains on the server's held-out rows."""
     log.warning(
         "%s: about %d of its rows are the server's held-out ones, on which no device should train: the model "
         "looks better there than it is. Train on other rows: client.data, or --data",

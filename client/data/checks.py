@@ -1,6 +1,6 @@
-"""Which samples are fit for training: looked at when they arrive, and again when they are read back.
+"""Checks of samples, made when samples arrive and again when they are read back.
 
-A sample that is not is set aside, counted by what is wrong with it, and the others go on (Skipped).
+An unfit sample is set aside and counted by its fault (Skipped). The others pass.
 """
 
 from collections import deque
@@ -17,27 +17,27 @@ from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.messages import Welcome
 
 FAR = 100.0
-"""A sample that reaches so many times as far from 0 as is usual, and as 1, is broken: its gradient would
-swamp those of all others."""
+"""A sample is broken if its largest |number| is above FAR times the usual one, and above FAR: its gradient
+would dominate all others."""
 
 _USUAL = 256
-"""Samples that say what is usual, the last ones, and"""
+"""Number of latest samples that define the usual range, and"""
 _ENOUGH = 8
-"""how many must have been seen."""
+"""the number that must have been seen."""
 
 
 class Usual:
-    """How far samples usually reach from 0: the median of the last ones' largest |number|.
+    """The usual range of samples: the median of the latest samples' largest |number|.
 
-    Broken samples count as well, so that a sensor that from now on speaks in other units is set aside for as
-    long as it takes to be usual, and no longer.
+    Broken samples count as well. So a sensor that changes its units is set aside only until the new units are
+    the usual ones.
     """
 
     def __init__(self) -> None:
         self._reaches: deque[float] = deque(maxlen=_USUAL)
 
     def bound(self, reaches: NDArray[np.float64]) -> float:
-        """Beyond which a sample is broken, now that such ones have come too: infinity if too few have."""
+        """Add `reaches` and return the bound of valid samples; infinity if too few have been seen."""
         self._reaches.extend(reaches[-_USUAL:].tolist())
         median = self.median
         return float("inf") if median is None else FAR * max(1.0, median)
@@ -50,15 +50,15 @@ class Usual:
 
 @dataclass(slots=True)
 class Agreed:
-    """What the server says of samples, for all checks of a device's source."""
+    """The server's description of samples, for all checks of a device's source."""
 
     shape: tuple[int, ...] | None = None
-    """Of a sample's x as a source brings it; None: it does not say."""
+    """Shape of a sample's x as the source yields it. None: the server does not define it."""
     numbers: bool = False
     """Whether targets are numbers."""
 
     def take(self, welcome: Welcome) -> None:
-        """What it says now."""
+        """Take the description from `welcome`."""
         data = welcome.data
         categories = data is not None and bool(data.categories)
         self.shape = (len(data.columns),) if data is not None and categories else welcome.input
@@ -66,9 +66,9 @@ class Agreed:
 
 
 class Checks:
-    """What samples must be to be trained on: finite, within range, and all of one shape and kind of target.
+    """Checks that samples are finite, within range, and all of one shape and kind of target.
 
-    What neither is said beforehand nor agreed with the server, the first good samples settle.
+    The first good samples define what neither the arguments nor the server define.
     """
 
     def __init__(
@@ -79,8 +79,8 @@ class Checks:
         most: float = 0.0,
         agreed: Agreed | None = None,
     ) -> None:
-        """`classes`: targets are 0 .. classes - 1; 0: any. `targets`: "classes" or "numbers". `most`: of any
-        |number| of x or y; 0: FAR times what is usual.
+        """`classes`: targets are 0 .. classes - 1; 0: any. `targets`: "classes" or "numbers". `most`: the
+        largest |number| of x or y; 0: FAR times the usual one.
         """
         if targets not in (None, "classes", "numbers"):
             raise ConfigError(f"targets={targets} must be classes or numbers")
@@ -95,17 +95,19 @@ class Checks:
 
     @property
     def usual_reach(self) -> float | None:
-        """How far inputs usually reach from 0; None: too few have been seen."""
+        """The median of the inputs' largest |number|. None: too few have been seen."""
         return self._usual["x"].median
 
     @property
     def _shape(self) -> tuple[int, ...] | None:
-        """Of x. What the server says counts for more than what came first, which may have been broken."""
+        """The shape of x. The server's shape has priority over that of the first samples, which may be
+        broken.
+        """
         known = (self._said, self.agreed.shape, self._settled)
         return next((shape for shape in known if shape is not None), None)
 
     def admit(self, chunk: StreamChunk, tally: Skipped) -> StreamChunk:
-        """The good samples of `chunk`; the others are set aside."""
+        """Return the good samples of `chunk` and set the others aside."""
         if len(chunk) == 0:
             return chunk
         shapes = chunk.x.shape[1:], chunk.y.shape[1:]
@@ -143,7 +145,7 @@ class Checks:
         good: NDArray[np.bool_],
         tally: Skipped,
     ) -> NDArray[np.bool_]:
-        """Whether the numbers of each sample are within range; the `good` ones that are not are set aside."""
+        """Return whether each sample's numbers are within range. Set aside the `good` ones that are not."""
         if name == "x" and numbers.ndim == 2 and numbers.dtype == np.float32:
             numbers = np.where(are_codes(numbers), np.float32(0), numbers)
         reaches = np.abs(numbers.reshape(len(numbers), -1)).max(axis=1, initial=0.0).astype(np.float64)
@@ -156,7 +158,7 @@ class Checks:
 
 
 def set_aside(chunk: StreamChunk, which: NDArray[np.bool_], kind: str, detail: str, tally: Skipped) -> None:
-    """Count those samples of `chunk`, and show the quarantine the first few of them."""
+    """Count the samples of `chunk` that `which` marks, and write the first few to the quarantine."""
     where = np.flatnonzero(which)
     if where.size:
         keys = chunk.keys or (None,) * len(chunk)
@@ -165,5 +167,5 @@ def set_aside(chunk: StreamChunk, which: NDArray[np.bool_], kind: str, detail: s
 
 
 def all_of_each(flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Whether all flags of a sample are set, for each sample."""
+    """Return, for each sample, whether all its flags are set."""
     return np.asarray(flags.reshape(len(flags), -1).all(axis=1))

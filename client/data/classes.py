@@ -1,4 +1,4 @@
-"""Which classes a model has. Nothing says so: samples of classes beyond those met so far are tried first."""
+"""Finds which classes a model has, by trial: no interface states them."""
 
 import math
 
@@ -11,29 +11,30 @@ from edgeflock.shared.model.fields import Inputs, rows
 
 
 class Classes:
-    """How far `backend` is known to train: classes go from 0 on, so that one number says it."""
+    """The range of classes that `backend` accepts. Classes start at 0, so one number defines it."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._highest = -1
-        """The highest class that it took, and"""
+        """The highest class that the backend accepted, and"""
         self._refused = math.inf
-        """the lowest that it did not."""
+        """the lowest that it refused."""
 
     def has(self, y: NDArray[np.integer]) -> None:
-        """Say that the backend trains on classes y."""
+        """Record that the backend trains on classes y."""
         self._highest = max(self._highest, int(y.max(initial=-1)))
 
     def refused(self, x: Inputs, y: NDArray[np.integer]) -> NDArray[np.bool_]:
-        """Which samples of x [n, ...] and y [n, ...] are of a class that the model does not have.
+        """Return which samples of x [n, ...] and y [n, ...] have a class that the model lacks.
 
-        Raises ConfigError, as the backend does, if it took none yet and takes x not even with class 0, which
-        every model has: model and data do not fit.
+        Raises the backend's ConfigError if it has accepted no class yet and refuses x with class 0 too. Every
+        model has class 0, so model and data do not fit.
         """
         highest = y.reshape(len(y), -1).max(axis=1)
         failed: ConfigError | None = None
         while (unsure := np.flatnonzero((highest > self._highest) & (highest < self._refused))).size:
-            # All are fine mostly, so the highest goes first; then halfway, lest a flood be tried one by one.
+            # Usually all are valid, so the highest is tried first. After a failure, bisect to limit the
+            # trials.
             ranked = unsure[np.argsort(highest[unsure])]
             tried = ranked[-1 if failed is None else ranked.size // 2]
             try:
@@ -48,5 +49,5 @@ class Classes:
         return np.asarray(highest >= self._refused)
 
     def _try(self, x: Inputs, y: NDArray[np.integer]) -> None:
-        """Twice the same, since BatchNorm takes no single sample."""
+        """Compute one gradient. Callers pass two equal samples, since BatchNorm accepts no single sample."""
         self._backend.gradient(np.zeros(self._backend.layout.size, np.float32), x, y)

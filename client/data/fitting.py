@@ -1,4 +1,4 @@
-"""Samples that are read back, before they are trained on; and what became of every sample."""
+"""Last checks of samples before training, and the account of every sample."""
 
 import logging
 
@@ -21,45 +21,45 @@ from edgeflock.shared.protocol.messages import Facts, Welcome
 log = logging.getLogger(__name__)
 
 SMALL, LARGE = 0.05, 20.0
-"""Inputs that usually reach less far or farther from 0 train slowly, or not at all."""
+"""Inputs whose usual largest |number| is outside these bounds train slowly, or not at all."""
 
 
 class Fitting:
-    """Sets aside what is unfit after all, and counts. A caller in several threads has a lock around all but
-    `fit`.
+    """Sets aside samples that turn out unfit, and counts all samples.
+
+    A caller with several threads holds a lock around all methods except `fit`.
     """
 
     def __init__(self, buffer: Buffer, tally: Skipped, checks: Checks, scaling: Units | None = None) -> None:
-        """`tally` is the one that the source counts in. Without `scaling` inputs keep their units."""
+        """`tally` is the source's own. Without `scaling` inputs keep their units."""
         self._buffer = buffer
         self._tally = tally
         self._checks = checks
         self._scaling = scaling
         self._advised = scaling is not None
-        """Whether there is nothing more to say of the inputs' units."""
+        """Whether advice on the inputs' units was given or is not needed."""
         self._learnt = self._again = 0
-        """Samples that were scaled since the last settling or taking back, and how many of the next were
+        """Samples scaled since the last `settle` or `take_back`, and how many of the next ones were scaled
         before.
         """
         self._classes: Classes | None = None
         self._told: SampleDescription | None = None
         self._overlap: Overlap | None = None
         self._held_out = 0
-        """Rows of the server's held-out data that came, as far as is told."""
+        """Rows of the server's held-out data that arrived, as far as is known."""
         self._spoilt = Skipped(tally.quarantine)
-        """What was set aside when it was read back; it comes again if it is taken back."""
+        """Samples set aside after reading back. They return after `take_back`."""
         self._spoilt_before = self._set_aside = 0
-        """How many those were at the last settling or taking back, and how many of them are settled."""
+        """Their number at the last `settle` or `take_back`, and how many of them are settled."""
         self.came = len(buffer)
-        """Samples that came into the buffer, those that it had kept from before among them."""
+        """Samples that entered the buffer, including those it kept from an earlier process."""
         self.taken = 0
-        """Of it, and not settled yet."""
+        """Samples taken from the buffer and not settled yet."""
         self._trained = 0
         self.prequential = Prequential()
 
     def begin(self, welcome: Welcome, backend: Backend) -> None:
-        """From now on samples are set aside whose shape is not the run's, or whose classes `backend` does not
-        take; and they are in the run's units, if it has some."""
+        """Apply the run's shape, its units if it has some, and the classes that `backend` accepts."""
         self._checks.agreed.take(welcome)
         self._told = SampleDescription(welcome.data or Description())
         self._overlap = None if welcome.held_out is None else Overlap(welcome.run, welcome.held_out)
@@ -68,7 +68,9 @@ class Fitting:
         self._classes = Classes(backend)
 
     def fit(self, batch: Batch) -> StreamChunk:
-        """The samples of `batch` that can be trained on. Raises ConfigError if the backend never took any."""
+        """Return the samples of `batch` fit for training. Raises ConfigError if the backend never accepted
+        any.
+        """
         x, y = batch
         fit = self._checks.admit(StreamChunk(x, y), self._spoilt)  # type: ignore[arg-type]  # as they went in
         if self._told is not None and len(fit):
@@ -82,7 +84,7 @@ class Fitting:
         return fit if self._scaling is None or not len(fit) else self._scaled(fit, self._scaling)
 
     def _compare(self, fit: StreamChunk) -> None:
-        """Say so if they are rows that the server evaluates on: once, and the number to the server."""
+        """Warn once if samples are in the server's held-out data, and keep their number for the server."""
         if self._overlap is None or not len(fit):
             return
         self._overlap.see(fit.x, fit.y)
@@ -91,14 +93,14 @@ class Fitting:
         self._held_out = max(self._held_out, found)
 
     def _scaled(self, fit: StreamChunk, scaling: Units) -> StreamChunk:
-        """What comes again is not learnt again: a server that is away for long makes no sample usual."""
+        """Scale samples. Repeated samples do not change the scale, however long the server is unavailable."""
         scaling.learn(fit.x[self._again :])
         self._learnt += len(fit)
         self._again = max(0, self._again - len(fit))
         return StreamChunk(scaling.scaled(fit.x), fit.y, fit.keys)
 
     def _advise(self) -> None:
-        """Say once if the inputs look as if they need scaling."""
+        """Log a warning once if the inputs seem to need scaling."""
         if self._advised or self._classes is None or (reach := self._checks.usual_reach) is None:
             return
         self._advised = True
@@ -122,18 +124,18 @@ class Fitting:
         self._forget()
 
     def facts(self) -> Facts:
-        """What became of the samples, and what the model made of them."""
+        """Return the account of the samples and the model's results on them."""
         seldom: Facts = {"held_out": self._held_out, "unwritten": self._buffer.unwritten}
         seldom = {name: count for name, count in seldom.items() if count}
         return {**self.account().facts(), **self.prequential.facts(), **seldom}
 
     def progress(self) -> SourceProgress:
-        """How far the samples are."""
+        """Return the progress of the source's samples."""
         left = 0 if self._buffer.keeps else len(self._buffer) + self.taken
         return SourceProgress(self.came, self.came - left)
 
     def account(self) -> SampleAccount:
-        """What became of every sample until now."""
+        """Return the account of every sample until now."""
         overrun = self._tally.counts.get(OVERRUN, 0)
         return SampleAccount(
             came=self.came + self._tally.total,

@@ -1,12 +1,12 @@
 """Data injection for non-IID data: devices train on some of each other's samples (ScaDLES, section IV).
 
-At each step a device shares with probability alpha, so that of D devices alpha D do in the mean, and then
-beta S of the S samples that it took, drawn without replacement. The server deals them out among the other
-devices that share; nobody else gets any. Raw samples leave the device: run and owner must both want that.
+At each step a device shares with probability alpha, so on average alpha D of D devices share. It then shares
+beta S of the S samples it took, drawn without replacement. The server distributes them among the other
+devices that share, and to no others. Raw samples leave the device: run and owner must both enable it.
 
-A shared sample is trained on once, by the device that it went to, as it would have been by its owner: in
-expectation the gradient of the fleet is that of all its samples, whoever shares. ScaDLES hands a copy to each
-of the D - 1 others, and so gives whatever is shared D times the weight of what is not.
+One device trains on a shared sample, once: the receiver in place of the owner. So in expectation the fleet's
+gradient is that of all its samples, whichever devices share. ScaDLES sends a copy to each of the D - 1
+others, which gives shared samples D times the weight of others.
 """
 
 import math
@@ -28,28 +28,29 @@ from edgeflock.shared.model.fields import Fields
 from edgeflock.shared.protocol.messages import Facts, Samples, Welcome
 
 KEPT_BYTES = 1 << 25
-"""The most that is kept of others' samples, as float32, and of what is to be sent; also of one record."""
+"""Limit on the bytes kept of others' samples, as float32, and of samples to send; also on one record."""
 
 _HEAD = 64
-"""More bytes than a Samples record has around x and y."""
+"""Upper bound of the bytes of a Samples record in addition to x and y."""
 
 LONGEST_RECORD = KEPT_BYTES + _HEAD
 
 KEPT_SAMPLES = 2
-"""That a device keeps of each batch, however much it shares: BatchNorm takes no single sample."""
+"""The fewest samples a device keeps of each batch when it shares: BatchNorm accepts no single sample."""
 
 FAR = 1000.0
-"""A number so many times as large as the device's own, and as 1, is broken: its gradient would swamp all."""
+"""A number above FAR times the device's own largest, and above FAR, is broken: its gradient would dominate.
+"""
 
 
 class Injected:
-    """A device's own batches without what it shares, with others' samples behind them.
+    """A device's own batches without the samples it shares, followed by others' samples.
 
-    `take` draws what to share, and the `ready` after `settle` sends it. What `receive` was given is shared
-    evenly by the calls of `take` that the next `ready` is asked for. After `take_back` all comes again, its
-    own samples and others', and what was drawn is not sent.
+    `take` draws the samples to share, and the `ready` after `settle` sends them. The calls of `take` after
+    the next `ready` divide the received samples evenly. After `take_back` own and others' samples return, and
+    the drawn samples are not sent.
 
-    `receive` may be called while another thread is in `take`.
+    `receive` may be called while another thread runs `take`.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Injected:
         random: np.random.Generator,
         most: int,
     ) -> None:
-        """At most `most` samples of others are kept: the newest."""
+        """Keep at most `most` samples of others: the newest."""
         self._batches = batches
         self._send = send
         self._random = random
@@ -70,15 +71,15 @@ class Injected:
         self._drawn = _Newest(most)
         self._arrived = _Newest(most)
         self._lock = threading.Lock()
-        """Around `_arrived`."""
+        """Guards `_arrived`."""
         self._reach_x = self._reach_y = 1.0
         """The largest |x| and |y| of own samples, 1 at least."""
         self._begun = False
         self._steps = 1
         self._held: Batch | None = None
-        """Others' samples that join the batches of the steps to come."""
+        """Others' samples for the batches of the next steps."""
         self._joined: list[Batch] = []
-        """Those that did since the last `settle`."""
+        """Others' samples that joined batches since the last `settle`."""
         self._tally = Skipped()
         self.shared = 0
         """Samples sent so far."""
@@ -86,7 +87,7 @@ class Injected:
         """Others' samples that joined a batch so far."""
 
     def begin(self, welcome: Welcome, backend: Backend) -> None:
-        """Take part in the run of `welcome`, which `backend` trains. Nothing of another run is left."""
+        """Join the run of `welcome`, which `backend` trains, and discard the samples of an earlier run."""
         self._batches.begin(welcome, backend)
         self._alpha, self._beta = welcome.alpha, welcome.beta
         self._frame_bytes = welcome.frame_bytes
@@ -99,7 +100,7 @@ class Injected:
             self._arrived.take()
 
     async def ready(self, steps: int) -> None:
-        """Send what was drawn, then as Batches.ready."""
+        """Send the drawn samples, then wait as Batches.ready does."""
         self._steps = steps
         for samples in self._drawn.take():
             await self._send(samples)
@@ -107,7 +108,7 @@ class Injected:
         await self._batches.ready(steps)
 
     def take(self, size: int) -> Batch:
-        """(x, y): own samples as Batches.take gives them, without those drawn to be shared; then others'."""
+        """Return (x, y): own samples from Batches.take without those drawn for sharing, then others'."""
         own = self._batches.take(size)
         if isinstance(own[0], Fields):
             raise ConfigError("client.share = true: samples of several fields cannot be shared; leave it out")
@@ -126,7 +127,7 @@ class Injected:
         return (np.concatenate((own[0], x[:count])), np.concatenate((own[1], y[:count]))) if count else own
 
     def judged(self, loss: float, right: float | None) -> None:
-        """Of others' samples, too, if some went along."""
+        """Record the result on the batch, which includes others' samples if some joined it."""
         self._batches.judged(loss, right)
 
     def settle(self) -> None:
@@ -143,21 +144,21 @@ class Injected:
             self._joined.clear()
 
     def telemetry(self) -> Facts:
-        """That of the device's own data."""
+        """Return the facts of the device's own data."""
         return self._batches.telemetry()
 
     def receive(self, samples: Samples) -> None:
-        """Keep what another device shared; the oldest goes if that is too much."""
+        """Keep another device's samples. Above the limits, the oldest are dropped."""
         with self._lock:
             self._arrived.add(samples)
 
     @property
     def broken(self) -> int:
-        """Records of others that were dropped because they did not fit."""
+        """Records dropped because they did not fit."""
         return self._tally.total
 
     def _others(self, own: Batch) -> Batch:
-        """All of others' samples that fit to `own`, oldest first."""
+        """Return others' samples that fit `own`, oldest first."""
         with self._lock:
             records = self._arrived.take()
         x, y = self._held or (own[0][:0], own[1][:0])
@@ -177,11 +178,11 @@ class Injected:
             self._reach_y = max(self._reach_y, _largest(y))
 
     def _drawn_from(self, own: Batch) -> Batch:
-        """`own` without beta S(i), which are to be sent, of a step that shares."""
+        """Return `own` without the beta S(i) samples to send, if this step shares."""
         if not self._alpha * self._beta or self._random.random() >= self._alpha:
             return own
         x, y = own
-        # beta came as float32: a third of 3 is 1.
+        # beta is a float32, so allow for rounding: a third of 3 is 1.
         count = min(math.ceil(self._beta * len(y) * (1 - 1e-6)), len(y) - KEPT_SAMPLES)
         if count < 1 or not self._drawn.has_room(count, count * (x.nbytes + y.nbytes) // len(y)):
             return own
@@ -196,7 +197,7 @@ class Injected:
         return x[kept], y[kept]
 
     def _admitted(self, record: Samples, own: Batch) -> Batch | None:
-        """The samples of a record that can be trained on together with `own`; else None."""
+        """Return the samples of a record if they can be trained on together with `own`, else None."""
         try:
             x, y = decode(record, own)
             _check_range(x, "x", FAR * self._reach_x)
@@ -210,13 +211,13 @@ class Injected:
         return x, y
 
     def _unknown(self, x: NDArray[np.float32], y: NDArray[np.integer]) -> bool:
-        """Whether a sample is of a class that the model does not have."""
+        """Return whether a sample has a class that the model lacks."""
         assert self._classes is not None, "begin comes before take"
         return bool(((y < 0) & (y != IGNORED)).any() or self._classes.refused(x, y).any())
 
 
 class _Newest:
-    """Records up to KEPT_BYTES and as many as make up some number of samples: the oldest go first."""
+    """The newest records, limited by KEPT_BYTES and a number of samples. The oldest are dropped first."""
 
     def __init__(self, samples: int) -> None:
         self._most = samples
@@ -236,11 +237,11 @@ class _Newest:
             self._octets -= _expanded(oldest)
 
     def has_room(self, count: int, octets: int) -> bool:
-        """Whether so many samples, of so many bytes, would drive none out."""
+        """Return whether `count` samples of `octets` bytes fit without dropping others."""
         return self._count + count <= self._most and self._octets + octets <= KEPT_BYTES
 
     def take(self) -> list[Samples]:
-        """All of them, oldest first; none is left."""
+        """Remove and return all records, oldest first."""
         records = list(self._records)
         self._records.clear()
         self._count = self._octets = 0
@@ -248,10 +249,10 @@ class _Newest:
 
 
 def encode(x: NDArray[np.float32], y: NDArray[np.generic], frame_bytes: int) -> Samples:
-    """x float32 [n, ...] and y [n, ...] as a record of at most `frame_bytes`; what does not fit is left out.
+    """Encode x float32 [n, ...] and y [n, ...] as a record of at most `frame_bytes`; omit excess samples.
 
-    Values that are all k / 255, as shared/data/datasets.py scales images, take a byte each. Raises Broken if
-    a label is beyond int32 or not one sample fits.
+    If all values are k / 255, as shared/data/datasets.py scales images, each takes one byte. Raises Broken if
+    a label is beyond int32 or no sample fits.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         pixels = np.rint(x * np.float32(255))
@@ -270,8 +271,9 @@ def encode(x: NDArray[np.float32], y: NDArray[np.generic], frame_bytes: int) -> 
 
 
 def decode(record: Samples, own: Batch) -> Batch:
-    """The samples of `record` as x float32 [n, ...] and y [n, ...] int64 or float32, in shapes and kind of
-    target like `own`. Whether the numbers are finite is not looked at. Raises Broken.
+    """Decode `record` as x float32 [n, ...] and y [n, ...], with the shapes and target type of `own`.
+
+    Finiteness of the numbers is not checked. Raises Broken.
     """
     like_x, like_y = (part.shape[1:] for part in own)
     octets = record.count * math.prod(like_x) * (1 if record.octets else 4)
@@ -295,13 +297,13 @@ def _largest(numbers: NDArray[Any]) -> float:
 
 
 def _check_range(numbers: NDArray[Any], name: str, most: float) -> None:
-    """Raises Broken if one is NaN or beyond `most`."""
+    """Raises Broken if a number is NaN or its absolute value is above `most`."""
     if not (np.abs(numbers) <= most).all():
         raise Broken("out of range", f"{name} is not finite or beyond {most:g}, far from this device's own")
 
 
 def _expanded(record: Samples) -> int:
-    """Bytes, with x as float32."""
+    """Return the bytes of a record with x as float32."""
     return len(record.x) * (4 if record.octets else 1) + len(record.y)
 
 

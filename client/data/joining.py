@@ -1,8 +1,8 @@
-"""Targets that come later than what they belong to, or earlier: put together by key.
+"""Joins inputs and targets that arrive in separate messages, by key.
 
-A meter reads now, and what the reading meant is known a minute later. Two messages with the same key, one
-with x and one with y, make one sample, once both are there. What waits for its other half is bounded in time,
-`seconds`, and in memory, JOIN_BYTES: what is older, or too much, is given up, the oldest first.
+The target of a meter's reading may be known a minute later. Two messages with the same key, one with x and
+one with y, make one sample. Waiting halves are limited in time, `seconds`, and in memory, JOIN_BYTES. Beyond
+these limits the oldest are dropped first.
 """
 
 from collections import OrderedDict
@@ -12,30 +12,30 @@ from edgeflock.client.data.messages import SampleMessage
 from edgeflock.client.data.records import Broken, Skipped
 
 JOIN_BYTES = 1 << 24
-"""The most that waits, OVERHEAD of each half included."""
+"""Limit on the bytes of waiting halves, including OVERHEAD for each."""
 
 OVERHEAD = 512
-"""What a half takes beside its numbers."""
+"""Bytes that a half takes in addition to its numbers."""
 
 
 class Joining:
     """Halves that wait."""
 
     def __init__(self, seconds: float, tally: Skipped) -> None:
-        """`seconds` is how long a half waits. 0: halves are refused at once."""
+        """`seconds` is the longest wait of a half. 0: halves are refused at once."""
         self._seconds = seconds
         self._tally = tally
         self._halves: OrderedDict[str, tuple[float, SampleMessage]] = OrderedDict()
-        """Oldest first, each with when it came."""
+        """Oldest first, each with its arrival time."""
         self.octets = 0
-        """What waits takes so many."""
+        """Bytes of the waiting halves."""
 
     def __len__(self) -> int:
         """Halves that wait."""
         return len(self._halves)
 
     def whole(self, records: Iterable[SampleMessage], now: float) -> list[SampleMessage]:
-        """Those of `records` that are whole, or became so with what waited. `now` is in seconds."""
+        """Return the `records` that are whole, or completed by a waiting half. `now` is in seconds."""
         whole = []
         for record in records:
             try:

@@ -1,13 +1,16 @@
-"""Lines out of blocks of bytes, in bounded memory: one that is too long is passed over to its end."""
+"""Splits blocks of bytes into lines, in bounded memory. It skips lines that are too long."""
 
 from edgeflock.client.data.records import RECORD_BYTES, Skipped
 
 
 class LineReader:
-    """A line ends with \\n or \\r\\n, which is not part of it, and has RECORD_BYTES at most."""
+    """Reads lines of at most RECORD_BYTES. A line ends with \
+     or \\r\
+    , which it does not include.
+    """
 
     def __init__(self, tally: Skipped, at: int = 0) -> None:
-        """`at` is where in its file the first block begins."""
+        """`at` is the offset of the first block in its file."""
         self._tally = tally
         self._begun = bytearray()
         self._too_long = False
@@ -16,11 +19,11 @@ class LineReader:
 
     @property
     def waiting(self) -> int:
-        """Bytes of a line that has not ended."""
+        """Bytes of the incomplete last line."""
         return len(self._begun)
 
     def feed(self, block: bytes) -> list[tuple[int, int, bytes]]:
-        """(where it began, its number from 1 on, line) of those that `block` ends."""
+        """Return (offset, number from 1 on, line) of each line that `block` completes."""
         *ended, rest = block.split(b"\n")
         lines = []
         for part in ended:
@@ -30,7 +33,7 @@ class LineReader:
         return lines
 
     def end(self) -> list[tuple[int, int, bytes]]:
-        """What came behind the last line end, if something did."""
+        """Return the text after the last line end, if there is any."""
         return self._taken(0)
 
     def _add(self, part: bytes) -> None:
@@ -38,7 +41,7 @@ class LineReader:
         if self._too_long:
             return
         self._begun += part
-        if len(self._begun) > RECORD_BYTES + 1:  # of a \r
+        if len(self._begun) > RECORD_BYTES + 1:  # 1 for a \r
             self._pass_over()
 
     def _pass_over(self) -> None:

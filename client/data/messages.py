@@ -1,6 +1,6 @@
-"""Messages of sensors: what each says, and chunks of samples made of them.
+"""Decodes sensor messages and groups them into chunks of samples.
 
-A message is one sample, as a msgpack map or a JSON object (UTF-8), of RECORD_BYTES at most:
+A message is one sample: a msgpack map or a JSON object (UTF-8) of at most RECORD_BYTES:
 
     key       msgpack                                        JSON
     x         bin: float32, little-endian, in C order        a number or nested lists of numbers
@@ -10,18 +10,18 @@ A message is one sample, as a msgpack map or a JSON object (UTF-8), of RECORD_BY
               or a list of either, one for each position
     key       text or integer, optional: names the sample    the same
 
-`shape` is that of the one sample; without it bytes are a flat list, nested lists have the shape they show.
-A first byte of "{" or white space means JSON; msgpack maps begin with 0x80..0x8F, 0xDE or 0xDF. Other keys
-are ignored. For example {"x": [0.5, 1], "y": 0} in JSON, or in msgpack, with x as bytes:
+`shape` is the shape of one sample. Without it bytes are a flat list, and nested lists define it. A first byte
+of "{" or white space means JSON; msgpack maps begin with 0x80..0x8F, 0xDE or 0xDF. Other keys are ignored.
+Example: {"x": [0.5, 1], "y": 0} in JSON, or in msgpack, with x as bytes:
 
     82 a1 78 c4 08 00 00 00 3f 00 00 80 3f a1 79 00
 
-What x= names may be a text: where the run's column holds categories, it is one (shared/data/texts.py).
-Devices that speak otherwise are read with options of their source's URI:
+The value that x= names may be a text: a category, if the run's column holds categories
+(shared/data/texts.py). Options of the source's URI read other formats:
 
-    x=temperature,air.humidity     where the numbers are, one or more of them; a dot leads into an object
-    y=state, key=id                where the target and the key are
-    names=idle,running             what the classes 0, 1, ... are called, if y is text
+    x=temperature,air.humidity     the paths of one or more numbers; a dot leads into an object
+    y=state, key=id                the paths of the target and the key
+    names=idle,running             names of the classes 0, 1, ..., if y is text
     missing=mean                   of a message that lacks some of several x: they count as the run's mean, or
                                    as none of its categories; or drop, as without it: the message is set
                                    aside; or error: the client ends
@@ -44,10 +44,10 @@ from edgeflock.shared.errors import Malformed
 from edgeflock.shared.protocol.bounded import AllocationLimits, unpacked
 
 KEY_LENGTH = 200
-"""The longest key, in characters."""
+"""Maximum length of a key, in characters."""
 
 _BOUNDS = AllocationLimits(containers=1 << 14, array=RECORD_BYTES, map=1 << 10, text=RECORD_BYTES)
-"""Of nested lists few are more than a row of an image."""
+"""Few nested lists are longer than a row of an image."""
 
 LACKING = "incomplete"
 """The kind of a record that lacks values."""
@@ -57,27 +57,27 @@ Target = NDArray[np.int64] | NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class SampleMessage:
-    """What a message says of a sample, without the axis of samples."""
+    """The contents of a message, without the axis of samples."""
 
     x: NDArray[np.float32] | None
     y: Target | None
     key: str | None
-    """None: nothing names it."""
+    """None: the sample has no key."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldPaths:
-    """Where in a message things are."""
+    """The paths of values in a message."""
 
     x: tuple[str, ...] = ("x",)
     y: str = "y"
     key: str = "key"
     names: tuple[str, ...] = ()
     missing: str = "drop"
-    """Of a message that lacks some of x: one of texts.POLICIES."""
+    """Policy for a message that lacks some of x: one of texts.POLICIES."""
 
     def read(self, message: Mapping[str, Any]) -> SampleMessage:
-        """What a message says. Raises Broken if that is of no use."""
+        """Read a message. Raises Broken if it is not usable."""
         found = [_there(at(message, name)) for name in self.x]
         lacking = [name for name, value in zip(self.x, found, strict=True) if value is None]
         if len(lacking) == len(self.x):
@@ -104,7 +104,7 @@ class FieldPaths:
 
 
 def decode(message: bytes, fields: FieldPaths) -> SampleMessage:
-    """What the bytes of a message say. Raises Broken."""
+    """Decode and read the bytes of a message. Raises Broken."""
     if len(message) > RECORD_BYTES:
         raise Broken("too large", f"{len(message)} bytes; at most {RECORD_BYTES} are taken")
     try:
@@ -117,7 +117,7 @@ def decode(message: bytes, fields: FieldPaths) -> SampleMessage:
 
 
 def gathered(records: Iterable[SampleMessage]) -> list[StreamChunk]:
-    """Whole records as chunks, in their order: neighbours of one kind in one chunk."""
+    """Group whole records into chunks, in order. Consecutive records of one kind share a chunk."""
     chunks = []
     for _, group in groupby(records, key=_kind):
         alike = list(group)
@@ -134,7 +134,7 @@ def _kind(record: SampleMessage) -> tuple[object, ...]:
 
 
 def at(message: Mapping[str, Any], path: str) -> Any:
-    """What is there, None if nothing. A name with a dot may be a key as it is."""
+    """Return the value at `path`, or None. A name with a dot may also be a key."""
     if path in message:
         return message[path]
     value: Any = message
@@ -146,7 +146,7 @@ def at(message: Mapping[str, Any], path: str) -> Any:
 
 
 def _there(value: Any) -> Any:
-    """None if it says that there is no value."""
+    """Return the value, or None if it is a text that means a missing value."""
     return None if isinstance(value, str) and is_missing(value) else value
 
 
@@ -165,17 +165,17 @@ def _numbers(values: list[Any], names: tuple[str, ...], shape: Any) -> NDArray[n
         values = [_coded(value) for value in values]
     arrays = [_array(value, name, octets=True) for value, name in zip(values, names, strict=True)]
     joined = arrays[0] if len(arrays) == 1 else np.concatenate([array.ravel() for array in arrays])
-    with np.errstate(over="ignore"):  # what is beyond float32 becomes infinite, and Checks tell of it
+    with np.errstate(over="ignore"):  # values beyond float32 become infinite, and Checks finds them
         return _shaped(joined.astype(np.float32), shape)
 
 
 def _coded(value: Any) -> Any:
-    """A text, or no value, as the number that stands for it."""
+    """Return the number that stands for a text or a missing value."""
     return coded(value or "") if value is None or isinstance(value, str) else value
 
 
 def _array(value: Any, name: str, *, octets: bool = False) -> NDArray[Any]:
-    """Numbers as an array of whatever type they have."""
+    """Return numbers as an array of their own type."""
     if isinstance(value, bytes) and octets:
         if len(value) % 4:
             raise Broken("not numbers", f"{name} has {len(value)} bytes, which are no float32")
@@ -184,7 +184,7 @@ def _array(value: Any, name: str, *, octets: bool = False) -> NDArray[Any]:
         array = np.asarray(value)
     except ValueError as error:
         raise Broken("not numbers", f"{name}: {error}") from error
-    if array.dtype.kind == "u" and array.itemsize < 8:  # of a generator: no message has such
+    if array.dtype.kind == "u" and array.itemsize < 8:  # from a generator: messages have no such type
         array = array.astype(np.int64)
     if array.dtype.kind not in "if":
         raise Broken("not numbers", f"{name} is no number and no regular list of numbers")

@@ -1,4 +1,4 @@
-"""A device's data as its settings name them: stored, or a stream that comes in meanwhile."""
+"""Opens the data that a device's settings name: stored data or a stream."""
 
 import os
 import re
@@ -24,19 +24,21 @@ if TYPE_CHECKING:
     from edgeflock.shared.settings.client import ClientSettings
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
-"""Of a shard."""
+"""Valid names of data shards."""
 
 
 @asynccontextmanager
 async def batches_of(
     settings: "ClientSettings", agreed: Agreed | None = None, function: Callable[..., Any] | None = None
 ) -> AsyncIterator[Batches]:
-    """What to train on; `agreed` is what the server says of it, `function` a generator function in the place
-    of client.data. Raises ConfigError if there is nothing of the kind.
+    """Open the device's batches. Raises ConfigError if the settings do not name valid data.
+
+    `agreed` is the server's description of samples. `function` is a generator function that replaces
+    client.data.
     """
     seed = own_seed(settings)
     if is_environment(settings.data):
-        from edgeflock.client.data.acting import Actor  # brings gymnasium
+        from edgeflock.client.data.acting import Actor  # imports gymnasium
 
         with closing(Actor(open_environment(settings.data), np.random.default_rng(seed))) as actor:
             yield actor
@@ -52,7 +54,7 @@ async def batches_of(
         raise ConfigError(
             f"client.batch_min = {settings.batch_min} is above client.batch_max = {settings.batch_max}"
         )
-    # Stored data need nothing of this.
+    # Stored data need none of these.
     from edgeflock.client.data.backlog import Backlog
     from edgeflock.client.data.checks import Checks
     from edgeflock.client.data.quarantine import QuarantineFile
@@ -77,7 +79,7 @@ async def batches_of(
 
 
 def is_stored(data: str) -> bool:
-    """Whether the URI names stored data rather than a stream."""
+    """Return whether the URI names stored data rather than a stream."""
     if datasets.is_stored(data) or not is_own(data):
         return datasets.is_stored(data)
     # dir:captures might be a function's name as well.
@@ -87,7 +89,7 @@ def is_stored(data: str) -> bool:
 
 
 def shards_of(settings: "ClientSettings") -> dict[str, str]:
-    """name -> data of each shard. Raises ConfigError."""
+    """Return name -> data of each data shard. Raises ConfigError."""
     shards: dict[str, str] = {}
     for entry in settings.shards:
         name, equals, data = entry.partition("=")
@@ -108,7 +110,7 @@ def shards_of(settings: "ClientSettings") -> dict[str, str]:
 
 
 def directory(settings: "ClientSettings") -> Path:
-    """Where the device keeps what is to outlast it and can be had again."""
+    """Return the cache directory, for files that outlast the process and can be recreated."""
     if settings.directory:
         return Path(settings.directory)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgeflock"
@@ -121,7 +123,7 @@ def _quarantine(settings: "ClientSettings") -> Path:
 
 
 def own_seed(settings: "ClientSettings") -> list[int]:
-    """Each device draws its own."""
+    """Return a seed that differs from device to device."""
     return [settings.seed, *settings.name.encode()]
 
 

@@ -1,9 +1,8 @@
-"""What a fleet takes of each part of a run, and where they end: arithmetic with costs that were measured.
+"""Capacity of a run: what a fleet takes of each part, and which part ends first, from measured costs.
 
-costs.py has the costs, fleet.py what is asked for, need.py what a fleet comes to at each part, plan.py how
-many of each, storm.py how it returns after an outage, shown.py words for it. Pure; imports numbers and
-edgeflock.shared only. docs/scale.md says how far it can be trusted.
-"""
+costs.py has the costs, fleet.py the question, and need.py what a fleet takes of each part. plan.py has the
+number of each part, storm.py the return after an outage, and shown.py the text. The package does no I/O. It
+imports numbers and edgeflock.shared only. docs/scale.md says how far the results can be trusted."""
 
 from edgeflock.devices.capacity.fleet import FleetLoad, Machine, ServerParts
 from edgeflock.devices.capacity.need import Need, needs_of, return_seconds

@@ -1,4 +1,4 @@
-"""What is asked for: devices, machines, and how many of each part a run has."""
+"""The input of a capacity plan: the fleet, the machines, and the number of each part of a run."""
 
 import math
 from dataclasses import dataclass
@@ -6,32 +6,32 @@ from dataclasses import dataclass
 DAY, MONTH = 86_400, 30 * 86_400
 
 WIDEST = 65_536
-"""The most of coordination.window."""
+"""The largest coordination.window."""
 
 _LATE = 1.5
-"""Periods that an update's base is old at most, as devices of benchmarks/crowd.py push."""
+"""The highest age of an update's base, in periods, as devices of benchmarks/crowd.py push."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetLoad:
-    """Devices that push an update every `period` seconds, whose answer brings them the model."""
+    """A fleet whose devices push an update every `period` seconds. The answer brings them the model."""
 
     devices: int
     period: float
     parameters: int = 211_690
     entries: int = 0
-    """Of an update; 0: the root of the parameters, as it comes."""
+    """Entries of an update. 0 means the square root of the parameters, the default."""
     tls: bool = True
     answered: int = 0
-    """Entries of an answer; 0: as many as of an update."""
+    """Entries of an answer. 0 means as many as an update has."""
     cohort: int = 0
-    """Devices of a round (coordination.cohort), each of which pushes once a period; 0: all at any time."""
+    """Devices of a round (coordination.cohort). Each pushes once a period. 0: all work at any time."""
     torch: bool = True
     """Whether the model is a torch module, which the server loads."""
 
     @property
     def working(self) -> int:
-        """Devices that push; the others wait for their turn."""
+        """The number of devices that push. The others wait for their turn."""
         return min(self.devices, self.cohort or self.devices)
 
     @property
@@ -51,20 +51,20 @@ class FleetLoad:
 
     @property
     def window(self) -> int:
-        """coordination.window, for which an update is not refused: a device trains on the model of its last
-        answer, which is a period old, and all others that work push meanwhile."""
+        """The coordination.window at which no update is refused. A device trains on the model of its last
+        answer, which is a period old. All other working devices push meanwhile."""
         return min(WIDEST, max(256, math.ceil(_LATE * self.working)))
 
     @property
     def staleness_bytes(self) -> float:
-        """A parameter; server/descent/staleness.py has the formula."""
+        """Bytes of staleness for each parameter. server/descent/staleness.py has the formula."""
         block, count = (8, 8) if self.window <= 256 else (64, 16)
         return (math.ceil(self.window / block) + 1) * (block + count) / 8 + count / 8
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What each process may take: of all parts the same."""
+    """The resources that each process may take, the same for all parts."""
 
     memory: float = 24e9
     disk: float = 100e9
@@ -78,20 +78,20 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class ServerParts:
-    """How many of each a run has beside the server that leads."""
+    """The number of each part that a run has in addition to the leader."""
 
     gateways: int = 0
-    """0: devices come directly."""
+    """0 means that devices connect to the server."""
     spare: int = 0
-    """Of the gateways, those without which the others suffice."""
+    """How many of the gateways may fail while the others suffice."""
     shards: int = 0
-    """0: the model is in the server."""
+    """Model shards. 0 means that the model is in the server."""
     standbys: int = 0
-    """Servers that stand by."""
+    """Servers that wait to take over."""
     journal: str = "sqlite"
     """A key of costs.ROWS_PER_SECOND."""
 
     @property
     def carrying(self) -> int:
-        """Gateways that there are at the worst."""
+        """The number of gateways without the spare ones, at least 1."""
         return max(1, self.gateways - self.spare)

@@ -1,4 +1,4 @@
-"""What a fleet takes of each part of a run, resource by resource."""
+"""What a fleet needs of each part of a run, for each resource."""
 
 import math
 from dataclasses import dataclass
@@ -11,28 +11,28 @@ from edgeflock.devices.capacity.fleet import DAY, WIDEST, FleetLoad, Machine, Se
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What one process of a part comes to."""
+    """What one process of a part needs."""
 
     part: str
     """leader, gateway, shard, standby or database."""
     count: int
     cores: float
-    """Busy in the mean, at most one. Not proportional to the updates: a busy process wakes up less."""
+    """Cores that are busy on average, at most one. Not linear in updates: a busy process wakes up less."""
     memory_bytes: float
     disk_bytes: float
     egress: float
-    """Bytes a second that it sends, with TLS, TCP and IP."""
+    """Bytes per second that it sends, with TLS, TCP and IP."""
     shares: dict[str, float]
-    """Of what there can be of each resource, the part that is taken; above 1 it does not fit."""
+    """The part of each resource that is taken. Above 1 it does not fit."""
 
     @property
     def first(self) -> str:
-        """The resource that ends first."""
+        """The resource that runs out first."""
         return max(self.shares, key=lambda name: self.shares[name])
 
 
 def needs_of(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> list[Need]:
-    """Of each part that there is, the leader first."""
+    """Return the need of each part of the run, the leader first."""
     needs = [leader(fleet, machine, parts)]
     if parts.gateways:
         needs.append(gateway(fleet, machine, parts))
@@ -46,7 +46,7 @@ def needs_of(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> list[Nee
 
 
 def leader(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> Need:
-    """The server that orders updates, and writes the journal."""
+    """Return the need of the server that orders updates and writes the journal."""
     carries = 0 if parts.gateways else fleet.devices
     socket = costs.PLAIN_BYTES + costs.TLS_SOCKET_BYTES * fleet.tls
     copies = copies_bytes(fleet, parts, carries)
@@ -60,7 +60,7 @@ def leader(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> Need:
     own_journal = parts.journal == "sqlite"
     disk = spilled + (journal_bytes_a_day(fleet) * machine.keep_days + snapshots(fleet)) * own_journal
     if parts.gateways:
-        # Of each update the receipt to its gateway, and what it changes to all of them.
+        # For each update: the receipt to its gateway, and the changes to all gateways.
         each = costs.LINE_DOWN_BYTES + costs.LINE_ENTRY_BYTES * fleet.sent
         egress = fleet.rate * (costs.LINE_RECEIPT_BYTES + parts.gateways * each)
         seconds = through_seconds(fleet, parts)
@@ -83,7 +83,7 @@ def leader(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> Need:
 
 
 def gateway(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> Need:
-    """One of those that hold devices' sockets, when the spare ones are away."""
+    """Return the need of one gateway while the spare gateways are down."""
     carries = math.ceil(fleet.devices / parts.carrying)
     rate = fleet.rate * carries / fleet.devices
     socket = costs.GATEWAY_PLAIN_BYTES + costs.GATEWAY_TLS_SOCKET_BYTES * fleet.tls
@@ -112,7 +112,7 @@ def gateway(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> Need:
 
 
 def shard(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> Need:
-    """One of those that have a slice of the model."""
+    """Return the need of one model shard."""
     kept = costs.PARAMETER_BYTES - costs.SHARDED_SERVER_PARAMETER_BYTES + fleet.staleness_bytes
     memory = costs.SHARD_BYTES + kept * fleet.parameters / parts.shards
     _, together = shared_out(fleet.parameters)
@@ -122,7 +122,7 @@ def shard(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> Need:
 
 
 def standby(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> Need:
-    """A server that follows the run, or, of a sharded one, only waits."""
+    """Return the need of a standby. It follows the run, or only waits if the run has model shards."""
     follows = not parts.shards
     memory = server_bytes(fleet) + model_bytes(fleet, ServerParts()) * follows
     share = fleet.rate * (costs.DECODE_SECONDS * fleet.sent + step_seconds(fleet)) * follows
@@ -131,7 +131,7 @@ def standby(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> Need:
 
 
 def database(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> Need:
-    """PostgreSQL, and its synchronous standby; what they take beside rows and disk was not measured."""
+    """Return the need of PostgreSQL and its synchronous standby. Only rows and disk were measured."""
     disk = journal_bytes_a_day(fleet) * machine.keep_days + snapshots(fleet)
     shares = {
         "rows": fleet.rate / costs.ROWS_PER_SECOND[parts.journal],
@@ -145,12 +145,12 @@ def database(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> Need:
 
 
 def up_bytes(fleet: FleetLoad) -> float:
-    """Of an update, as the server counts it."""
+    """Return the bytes of an update, as the server counts them."""
     return costs.AROUND_UP_BYTES + costs.ENTRY_UP_BYTES * fleet.sent
 
 
 def down_bytes(fleet: FleetLoad, parts: ServerParts) -> float:
-    """Of its answer: lossy, or exact where the model is in shards."""
+    """Return the bytes of an update's answer: lossy, or exact if the model is in model shards."""
     if parts.shards:
         exact = costs.EXACT_BYTES * fleet.sent * math.pow(fleet.working, costs.EXACT_GROWTH)
         return costs.AROUND_DOWN_BYTES + min(exact, whole_bytes(fleet, parts))
@@ -158,12 +158,12 @@ def down_bytes(fleet: FleetLoad, parts: ServerParts) -> float:
 
 
 def whole_bytes(fleet: FleetLoad, parts: ServerParts) -> float:
-    """Of a whole model for a device that holds nothing."""
+    """Return the bytes of a whole model, for a device that holds nothing."""
     return costs.WHOLE_BYTES * fleet.parameters * (4 if parts.shards else 1)
 
 
 def around(fleet: FleetLoad) -> float:
-    """Each way a packet for the message, and one that acknowledges the other's."""
+    """Return the bytes around a message, each way: its packet, and one that acknowledges the other side's."""
     return costs.TLS_BYTES * fleet.tls + 2 * costs.PACKET_BYTES
 
 
@@ -177,22 +177,22 @@ def snapshots(fleet: FleetLoad) -> float:
 
 
 def copies_bytes(fleet: FleetLoad, parts: ServerParts, devices: int) -> float:
-    """Of what so many devices hold of their own; nothing of exact answers."""
+    """Return the bytes of the replicas of `devices` devices. Exact answers need none."""
     return 0.0 if parts.shards else float(costs.COPY_BYTES) * fleet.parameters * devices
 
 
 def spilled_bytes(copies: float) -> float:
-    """Those in a file."""
+    """Return the part of `copies` bytes that is in a file."""
     return min(max(0.0, copies - costs.COPIES_BYTES), costs.COPIES_DISK_BYTES)
 
 
 def server_bytes(fleet: FleetLoad) -> float:
-    """A server without a model and devices, with what a model of its kind needs."""
+    """Return the memory of a server without model and devices, but with torch if the model needs it."""
     return costs.SERVER_BYTES + costs.TORCH_BYTES * fleet.torch
 
 
 def model_bytes(fleet: FleetLoad, parts: ServerParts) -> float:
-    """The model at the server."""
+    """Return the memory of the model at the server."""
     if parts.shards:
         return costs.RAY_BYTES + costs.SHARDED_SERVER_PARAMETER_BYTES * fleet.parameters
     return (costs.PARAMETER_BYTES + fleet.staleness_bytes) * fleet.parameters
@@ -202,20 +202,20 @@ def model_bytes(fleet: FleetLoad, parts: ServerParts) -> float:
 
 
 def busy(fleet: FleetLoad, seconds: float, group_seconds: float) -> float:
-    """The part of its time that a process works which takes `seconds` an update, and `group_seconds` for all
-    that come together. The share that ends it is without the latter: the longer updates wait, the more come
-    together.
+    """Return the part of its time that a process is busy. It takes `seconds` for an update, and
+    `group_seconds` for all updates of a group. The limit of a process does not count the latter, because the
+    group grows while updates wait.
     """
     return min(1.0, fleet.rate * (seconds + group_seconds / group_of(fleet)))
 
 
 def group_of(fleet: FleetLoad) -> float:
-    """Updates that come together, by chance."""
+    """Return how many updates arrive together by chance."""
     return min(float(fleet.working), 1 + fleet.rate * costs.GROUP_SECONDS)
 
 
 def step_seconds(fleet: FleetLoad, entries: int | None = None) -> float:
-    """Of the cache lines that an update of `entries` touches, in one process."""
+    """Return the time for the cache lines that an update of `entries` touches, in one process."""
     known = fleet.sent if entries is None else entries
     lines = fleet.parameters / costs.LINE_PARAMETERS
     touched = -lines * math.expm1(-known / lines)
@@ -224,7 +224,7 @@ def step_seconds(fleet: FleetLoad, entries: int | None = None) -> float:
 
 
 def shared_out(parameters: int) -> tuple[float, float]:
-    """(the server's, all shards') part of the time of one process, by what was measured nearest."""
+    """Return (the server's, all shards') part of one process's time, interpolated from the measured sizes."""
     sizes, server, shards = zip(*costs.SHARED_OUT, strict=True)
     at = np.log(parameters)
     return (
@@ -234,35 +234,35 @@ def shared_out(parameters: int) -> tuple[float, float]:
 
 
 def push_seconds(fleet: FleetLoad, parts: ServerParts, entries: int | None = None) -> float:
-    """Of an update that comes directly, without its commit and without an answer; of `entries` in another
-    coding than the grid's, if they are given."""
+    """Return the time of an update without a gateway, commit and answer. `entries` are those of another
+    coding than the grid's."""
     step = step_seconds(fleet, entries) * (shared_out(fleet.parameters)[0] if parts.shards else 1.0)
     line = costs.TLS_SECONDS * fleet.tls
     return costs.PUSH_SECONDS + line + step + (costs.DECODE_SECONDS * fleet.sent if entries is None else 0.0)
 
 
 def through_seconds(fleet: FleetLoad, parts: ServerParts) -> float:
-    """Of an update that comes through a gateway, at the server, without its commit."""
+    """Return the server's time for an update that comes through a gateway, without its commit."""
     step = step_seconds(fleet) * (shared_out(fleet.parameters)[0] if parts.shards else 1.0)
     decode = costs.DECODE_SECONDS * fleet.sent
     return costs.THROUGH_SECONDS + step + decode + costs.TELL_SECONDS * parts.gateways
 
 
 def gateway_seconds(fleet: FleetLoad, parts: ServerParts) -> float:
-    """Of an update at the gateway that it comes through, with its answer."""
+    """Return the gateway's time for an update with its answer."""
     line = costs.TLS_SECONDS * fleet.tls
     return costs.GATEWAY_SECONDS + line + answer_seconds(fleet, parts)
 
 
 def answer_seconds(fleet: FleetLoad, parts: ServerParts) -> float:
-    """Of the model's changes for one device."""
+    """Return the time to prepare the model's changes for one device."""
     if parts.shards:
         return costs.EXACT_SECONDS * down_bytes(fleet, parts)
     return costs.PASS_SECONDS * fleet.parameters + costs.ENCODE_SECONDS * fleet.received
 
 
 def return_seconds(fleet: FleetLoad, parts: ServerParts) -> tuple[float, float]:
-    """Of a device that comes back, at (the server, its gateway): connection, proof, Welcome and an update."""
+    """Return (the server's, the gateway's) time for a device's return: connection, proof, Welcome, update."""
     if not parts.gateways:
         join = costs.JOIN_TLS_SECONDS if fleet.tls else costs.JOIN_SECONDS
         return join + costs.PROOF_SECONDS + push_seconds(fleet, parts) + answer_seconds(fleet, parts), 0.0

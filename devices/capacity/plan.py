@@ -1,4 +1,4 @@
-"""How many of each part a fleet takes, what ends first, and how large the fleet may become."""
+"""A capacity plan: the number of each part, the part that ends first, and the largest possible fleet."""
 
 import math
 from collections.abc import Callable
@@ -17,15 +17,15 @@ from edgeflock.devices.capacity.need import (
 )
 
 FULL = 0.7
-"""Of a gateway's or a shard's resources what may be taken, where their number is chosen."""
+"""The part of a gateway's or a shard's resources that may be taken, if their number is chosen here."""
 
 MOST = 1024
-"""More gateways and shards than this are not looked at."""
+"""The search stops at this number of gateways or shards."""
 
 
 @dataclass(frozen=True, slots=True)
 class CapacityPlan:
-    """Parts, and what each of them comes to."""
+    """The parts of a run, and what each of them needs."""
 
     fleet: FleetLoad
     machine: Machine
@@ -34,7 +34,7 @@ class CapacityPlan:
 
     @property
     def first(self) -> Need:
-        """The part that ends first."""
+        """The part that reaches its limit first."""
         return max(self.needs, key=lambda need: need.shares[need.first])
 
     @property
@@ -43,7 +43,7 @@ class CapacityPlan:
 
     @property
     def cores(self) -> float:
-        """Busy in the mean, all processes together."""
+        """Cores that are busy on average, over all processes."""
         return sum(need.count * need.cores for need in self.needs)
 
     @property
@@ -60,17 +60,17 @@ class CapacityPlan:
 
     @property
     def ingress_a_month(self) -> float:
-        """From devices, with TLS, TCP and IP; and"""
+        """Bytes a month from devices, with TLS, TCP and IP."""
         return self.fleet.rate * MONTH * (up_bytes(self.fleet) + around(self.fleet))
 
     @property
     def egress_a_month(self) -> float:
-        """to them."""
+        """Bytes a month to devices, with TLS, TCP and IP."""
         return self.fleet.rate * MONTH * (down_bytes(self.fleet, self.parts) + around(self.fleet))
 
     @property
     def between_a_month(self) -> float:
-        """Between gateways and the leader, both ways."""
+        """Bytes a month between gateways and the leader, both ways."""
         if not self.parts.gateways:
             return 0.0
         told, heard = self.needs[0].egress, self.needs[1].egress * self.parts.carrying
@@ -80,8 +80,8 @@ class CapacityPlan:
 def plan_of(
     fleet: FleetLoad, machine: Machine, asked: ServerParts, *, gateways: bool = False, shards: bool = False
 ) -> CapacityPlan:
-    """What `asked` comes to; with the fewest `gateways` and `shards` that do, if their numbers are to be
-    chosen: none, if the server does without. If no number does, as many as leave what cannot be helped."""
+    """Return the plan for `asked`. `gateways` and `shards` choose the smallest sufficient number of each, or
+    none if the server suffices. If no number suffices, the plan has as many as still help."""
     parts = asked
     if shards:
         parts = replace(parts, shards=_shards(fleet, machine, parts, through=gateways))
@@ -103,7 +103,7 @@ def _gateways(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> int:
 
 
 def least(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> int:
-    """Gateways beyond which another one helps no more: what each of them follows fills it."""
+    """Return the number of gateways beyond which more do not help: the changes that each follows fill it."""
     before, count = math.inf, 1
     while count < MOST:
         one = gateway(fleet, machine, replace(parts, gateways=count + parts.spare))
@@ -114,7 +114,7 @@ def least(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> int:
 
 
 def _shards(fleet: FleetLoad, machine: Machine, parts: ServerParts, *, through: bool) -> int:
-    """Where the model does not fit into one process, or its step takes too long there."""
+    """Return how many model shards are needed if one process lacks memory or time for the model, else 0."""
     alone = replace(parts, shards=0, gateways=max(parts.gateways, int(through)))
     one, apart = (leader(fleet, machine, replace(alone, shards=count)) for count in (0, 2))
     too_much = [name for name, most in (("memory", FULL), ("processor", 1)) if one.shares[name] > most]
@@ -129,14 +129,14 @@ def _shards(fleet: FleetLoad, machine: Machine, parts: ServerParts, *, through: 
 
 
 def _fewest(enough: Callable[[int], bool], from_: int, most: int) -> int:
-    """From `from_` on; `most` if none is."""
+    """Return the smallest number from `from_` that is enough, or `most`."""
     return next((count for count in range(from_, most) if enough(count)), most)
 
 
 def largest(
     fleet: FleetLoad, machine: Machine, asked: ServerParts, *, gateways: bool = False, shards: bool = False
 ) -> int:
-    """How many such devices there can be; 0 if not even one."""
+    """Return the largest possible number of such devices, 0 if not even one fits."""
 
     def fits(devices: int) -> bool:
         return plan_of(replace(fleet, devices=devices), machine, asked, gateways=gateways, shards=shards).fits

@@ -1,4 +1,4 @@
-"""A plan in words."""
+"""A capacity plan as text and as JSON."""
 
 import math
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from edgeflock.shared.numbers import size
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """A month's, in any currency."""
+    """Prices for a month, in any currency."""
 
     core: float = 0.0
     egress_gb: float = 0.0
@@ -39,7 +39,7 @@ class Prices:
 def lines(
     plan: CapacityPlan, storm: Storm, ends_at: int, alone_at: int, prices: Prices
 ) -> Iterator[tuple[str, str]]:
-    """(what, how much) of each. Such fleets end at `ends_at` devices, with a server alone at `alone_at`."""
+    """Yield (what, how much) lines. Such fleets end at `ends_at` devices, with one server at `alone_at`."""
     fleet, machine, parts = plan.fleet, plan.machine, plan.parts
     yield (
         "updates",
@@ -82,7 +82,7 @@ def lines(
 
 
 SHOWN = 0.01
-"""Of a resource, what is worth a word."""
+"""The smallest share of a resource that is shown."""
 
 NEXT = {
     "processor": "fewer updates: a longer period, or more local steps an update",
@@ -93,11 +93,11 @@ NEXT = {
     "sockets": "more gateways or open files",
     "rows": "a faster database",
 }
-"""What helps where a resource of these parts ends."""
+"""The remedy for each resource that runs out."""
 
 
 def _beyond(plan: CapacityPlan, ends_at: int) -> Iterator[tuple[str, str]]:
-    """What does not fit, and what would."""
+    """Yield the resources that do not fit, and how many separate runs would."""
     over = [
         (need, name, share)
         for need in plan.needs
@@ -116,7 +116,7 @@ def _name(need: Need) -> str:
 
 
 def _of(need: Need) -> str:
-    """What it comes to; and of what there can be the parts that are taken, the largest first."""
+    """Describe a need, with the shares of the resources that it takes, the largest first."""
     shares = sorted(need.shares.items(), key=lambda item: -item[1])
     told = ", ".join(f"{name} {_percent(share)}" for name, share in shares if share >= SHOWN)
     busy = f"{need.cores:.0%} of a core, {size(need.memory_bytes)}; " if need.memory_bytes else ""
@@ -131,7 +131,7 @@ def _percent(share: float) -> str:
 def as_json(
     plan: CapacityPlan, storm: Storm, ends_at: int, alone_at: int, prices: Prices
 ) -> dict[str, object]:
-    """The same for machines."""
+    """Return the plan and the storm as values for JSON."""
     fleet = plan.fleet
     return {
         "updates_per_second": fleet.rate,

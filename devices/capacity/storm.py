@@ -1,10 +1,10 @@
-"""How a fleet returns after an outage: the devices' own back-off, gateways if there are any, and one server.
+"""How a fleet returns after an outage: the devices' back-off, the gateways if there are any, and one server.
 
-A device asks again after waits that double up to 30 s, drawn at random (`shared/protocol/backoff.py`), from
-the moment when all lost their lines. Who asks while nobody is there waits again; who asks once somebody is
-gets its turn: at one of the gateways, which take theirs beside each other, and then at the server, which
-takes one after another. A device that waits for longer than 300 s asks anew; the server works for others
-meanwhile, so that this changes who comes when, not when the last one does.
+A device asks again after random waits that double up to 30 s (`shared/protocol/backoff.py`), from the moment
+when all lost their connections. A device that asks during the outage waits again. A later one waits for its
+turn at a gateway, then at the server. Gateways serve in parallel; the server serves one device after another.
+A device that waits for longer than 300 s asks anew. The server serves others meanwhile, so this changes the
+order of the devices, but not the time of the last one.
 """
 
 from dataclasses import dataclass
@@ -17,25 +17,25 @@ from edgeflock.shared.protocol.backoff import back_off
 
 @dataclass(frozen=True, slots=True)
 class Storm:
-    """Seconds are from the end of the outage."""
+    """The return of a fleet. Seconds count from the end of the outage."""
 
     outage: float
     devices: int
-    """That lost their lines."""
+    """Devices that lost their connections."""
     half_seconds: float
-    """Half of the devices are back; and"""
+    """When half of the devices are back."""
     last_seconds: float
-    """all of them."""
+    """When all devices are back."""
     leader_seconds: float
-    """Processor time that it takes the server, and"""
+    """Processor time of the server."""
     gateway_seconds: float
-    """the gateways together."""
+    """Processor time of all gateways together."""
     longest_queue: int
-    """Devices that have asked and wait for their turn, at a gateway or at the server."""
+    """The most devices that wait for their turn, at a gateway or at the server."""
 
 
 class _Together:
-    """One draw for each of many devices."""
+    """A random generator that draws one number for each device."""
 
     def __init__(self, devices: int, seed: int) -> None:
         self._devices, self._numbers = devices, np.random.default_rng(seed)
@@ -47,8 +47,8 @@ class _Together:
 def storm_of(
     devices: int, outage: float, seconds: float, *, gateways: int = 0, each: float = 0.0, seed: int = 0
 ) -> Storm:
-    """`devices` >= 1 lose their lines for `outage` seconds; each takes the server `seconds` to come back, and
-    before that one of the `gateways` the seconds of `each`."""
+    """Return the storm of `devices` >= 1 that lose their connections for `outage` seconds. Each returning
+    device takes `each` seconds of one of the `gateways`, if there are any, then `seconds` of the server."""
     asked = asking(devices, outage, seed) - outage
     queues, passed = [], asked
     if gateways:
@@ -73,20 +73,20 @@ def storm_of(
 
 
 def served(asked: NDArray[np.float64], seconds: float) -> NDArray[np.float64]:
-    """When each has had its turn, of those that ask at sorted times [devices], one after another."""
+    """Return when each turn ends, for devices that ask at sorted times [devices], one after another."""
     turns = seconds * np.arange(1, asked.size + 1)
     return np.asarray(turns + np.maximum.accumulate(asked - (turns - seconds)), np.float64)
 
 
 def waiting(asked: NDArray[np.float64], back: NDArray[np.float64]) -> int:
-    """The most that have asked and are not back, whoever has its turn included."""
+    """Return the largest number of devices that have asked and are not back, with the one in service."""
     queues = np.searchsorted(asked, back, side="right") - np.arange(asked.size)
     return int(queues.max(initial=0))
 
 
 def asking(devices: int, outage: float, seed: int) -> NDArray[np.float64]:
-    """When each device first asks somebody that is there again: sorted seconds [devices], from the beginning
-    of the outage."""
+    """Return when each device first asks after the outage: sorted seconds [devices], from the beginning of
+    the outage."""
     waits = back_off(_Together(devices, seed))
     times = next(waits)
     while (away := times < outage).any():

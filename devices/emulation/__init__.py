@@ -1,6 +1,5 @@
-"""Fleets on one machine: the real worker and the real engine; only sockets and seconds are made up.
+"""Emulated fleets on one machine: the real worker and the real engine, without sockets and in virtual time.
 
-Others use config.FleetFile and parse, and fleet.prepare and run_fleet; by file and room, since fleet
-brings torch. A run is a function of its file and seed. Imports server (from ledger down, and
-sessions.settle), client (training, data, backends), numbers.
-"""
+Other packages use FleetFile and parse from config, and prepare and run_fleet from fleet. They import these
+modules directly, because fleet loads torch. A run is a function of its file and seed. The package imports
+server (from ledger down, and sessions.settle), client (training, data, backends) and numbers."""

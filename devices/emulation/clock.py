@@ -1,7 +1,7 @@
-"""An asyncio event loop on a virtual clock: when nobody can run, time jumps to the next timer.
+"""An asyncio event loop on a virtual clock: when no task can run, time jumps to the next timer.
 
-Sleeping takes no time, and a program's schedule depends on its own sleeps alone: the same program runs the
-same way every time. Sockets, threads and processes live in real time and have no place in such a loop.
+Sleeping takes no real time. A program's schedule depends on its own sleeps only, so the same program always
+runs in the same way. Sockets, threads and processes need real time and cannot be used in such a loop.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def run_virtually(main: Coroutine[Any, Any, T]) -> T:
-    """Run `main` from virtual second 0 to its end. Raises RuntimeError if it waits for what cannot come."""
+    """Run `main` from virtual second 0 to its end. Raises RuntimeError if all tasks wait without a timer."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(main)
 
@@ -26,7 +26,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._clock = _Jump()
         super().__init__(self._clock)
-        # Timers this close count as one. Far above the spacing of floats for thirty virtual years.
+        # Timers this close count as one. This is far above the spacing of floats for thirty virtual years.
         self._clock_resolution = 1e-6
 
     def time(self) -> float:
@@ -34,7 +34,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class _Jump(selectors.SelectSelector):
-    """Where a selector waits for files until a timeout, this one moves the clock on by it."""
+    """A selector that advances the virtual clock by the timeout instead of waiting for files."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -27,12 +27,12 @@ _Positive = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
 
 
 def _listed(value: object) -> object:
-    """--set fleet.seeds=0,1,2"""
+    """Split the text of `--set fleet.seeds=0,1,2` at its commas."""
     return value.split(",") if isinstance(value, str) else value
 
 
 class FleetSettings(Section):
-    """The emulation."""
+    """The [fleet] section: settings of the emulation."""
 
     devices: Annotated[int, Field(ge=1, le=100_000)] = Field(20, description="how many")
     data: str = Field("digits:", description="training data, dealt out evenly; or an environment, gym:...")
@@ -51,7 +51,7 @@ class FleetSettings(Section):
 
 
 class Profile(Section):
-    """What a make of device can do; devices/profiles/*.toml, with sources."""
+    """What a type of device can do. devices/profiles/*.toml has the profiles, with sources."""
 
     gflops: _Positive
     overhead_ms: _Finite
@@ -62,7 +62,7 @@ class Profile(Section):
 
 
 class DeviceClass(Section):
-    """Devices of one kind. What is not set comes from the profile; without one, the network takes no time."""
+    """Devices of one kind. Unset values come from the profile. Without one, the network takes no time."""
 
     profile: Literal["", "raspberry-pi-4", "raspberry-pi-zero-2w", "jetson-nano", "jetson-orin", "laptop"] = (
         Field("", description="a shipped profile")
@@ -125,8 +125,8 @@ class FleetFile(Config):
 def parse(
     toml: str, source: str, overrides: Iterable[str] = (), given: Mapping[str, object] | None = None
 ) -> FleetFile:
-    """The settings in `toml`, the text of `source`, then `overrides` (key=value); or those that were `given`
-    to `source`, as TOML would have them. Raises ConfigError.
+    """Return the settings in `toml`, the text of `source`, after `overrides` (key=value). If settings are
+    `given`, they replace the text and have the types of TOML. Raises ConfigError.
     """
     file = parse_as(FleetFile, toml, source, {}, overrides, CHOICES, given)
     for name, kind in file.classes.items():
@@ -165,13 +165,13 @@ def parse(
 
 
 def profile(name: str) -> Profile:
-    """A shipped profile."""
+    """Return the shipped profile with this name."""
     text = resources.files("edgeflock.devices").joinpath(f"profiles/{name}.toml").read_text("utf-8")
     return Profile.model_validate(tomllib.loads(text))
 
 
 def headcount(classes: dict[str, DeviceClass], devices: int) -> dict[str, int]:
-    """How many of `devices` each class has: by share, at least one each, the rest by largest remainder."""
+    """Return how many devices each class has: by share, at least one, the rest by largest remainder."""
     total = sum(kind.share for kind in classes.values())
     exact = {name: kind.share / total * devices for name, kind in classes.items()}
     counts = {name: max(1, int(share)) for name, share in exact.items()}

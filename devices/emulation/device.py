@@ -1,6 +1,6 @@
-"""Emulated devices: the real worker and the real engine; only sockets and seconds are made up.
+"""Emulated devices: the real worker, without sockets and in virtual time.
 
-A step takes its class's time; messages take theirs (link.py).
+A step takes the time of its device class. A message takes the time of its link (link.py).
 """
 
 import asyncio
@@ -35,14 +35,14 @@ Recorded = Callable[[int, float], Update | None]
 
 @dataclass(frozen=True, slots=True)
 class _Resumed:
-    """A trainer that does not compute again what was computed before."""
+    """A trainer that reads the updates of an interrupted run instead of computing them again."""
 
     trainer: Trainer
     batches: Batches
     welcome: Welcome
     recorded: Recorded
     until: float
-    """The virtual second until which the device lives: what was pushed later, another one computed."""
+    """The virtual second until which the device stays. Another session computed later updates."""
 
     @property
     def layout(self) -> Layout:
@@ -54,7 +54,7 @@ class _Resumed:
         update = self.recorded(sequence, self.until)
         if update is None or update.base != base:
             return self.trainer.step(theta, base, sequence, stopped)
-        for _ in range(self.welcome.local_steps):  # as the steps would have
+        for _ in range(self.welcome.local_steps):  # take the batches that the steps would have taken
             self.batches.take(self.welcome.batch)
         return update
 
@@ -76,14 +76,14 @@ class _Resumed:
 
 @dataclass(slots=True)
 class EmulatedDevice:
-    """One device, from its first joining until it crashes or the run is over."""
+    """One device, from its first join until it crashes or the run is over."""
 
     name: str
     kind: DeviceClass
     pace: DeviceSpeed
     server: EmulatedServer
     backend: Backend
-    """Shared by the fleet: it keeps nothing between steps."""
+    """The fleet shares it. It keeps no state between steps."""
     batches: Shuffled | EmulatedStream | Shards | Actor
     tally: ClassTotals
     random: np.random.Generator
@@ -91,13 +91,13 @@ class EmulatedDevice:
     """Draws the samples to share."""
     recorded: Recorded
     health: Callable[[], Facts]
-    """What it tells of itself."""
+    """Returns the device's telemetry."""
     shards: Sequence[str] = ()
-    """The names of those that it holds, in a run of tasks."""
+    """The names of the data shards that the device holds, in a run of tasks."""
     _injected: Injected | None = None
 
     async def live(self) -> None:
-        """Take part, leave and come back, as its class does."""
+        """Train, leave and come back as the device's class says."""
         try:
             async with AsyncExitStack() as streaming:
                 if isinstance(self.batches, EmulatedStream):
@@ -144,7 +144,7 @@ class EmulatedDevice:
             return _Resumed(training, batches, welcome, self.recorded, until)
 
         def leaving() -> bool:
-            """Whether it will be gone before it could send another update."""
+            """Return whether the device leaves before it can send another update."""
             return asyncio.get_running_loop().time() + self._usual_step >= until
 
         why = "killed: the line broke without a word"
@@ -154,7 +154,7 @@ class EmulatedDevice:
                 link, trainer, batches, self._compute, self.health, leaving=leaving, choose=choose
             )
             await worker.run()
-            if leaving():  # it is there until its time has come
+            if leaving():  # it stays connected until its time to leave
                 await asyncio.get_running_loop().create_future()
             why = "finished: its part is done"
         finally:
@@ -162,17 +162,17 @@ class EmulatedDevice:
 
     @property
     def _usual_step(self) -> float:
-        """Seconds that the local steps of an update take, on average, and its way to the server."""
+        """Average seconds of an update's local steps and of its way to the server."""
         run = self.server.config.run
         return run.local_steps * (self.pace.step + self.pace.sample * run.batch) + self.pace.latency
 
     async def _compute(self, step: Callable[..., Computed], *arguments: Any) -> Computed:
-        """The update of `step`, or the one step of the device's own, after the time that its steps take.
+        """Return the update of `step`, or one step of the device's own, after the time that its steps take.
 
-        Of tasks the last argument says, after each, whether the others are needed at all.
+        In a run of tasks, the last argument is a function that returns whether to skip the remaining steps.
         """
         done = step(*arguments)
-        if isinstance(done, LocalSteps):  # all devices have one backend, whose gradient lasts until its next
+        if isinstance(done, LocalSteps):  # all devices share a backend, which reuses its gradient's memory
             done = replace(done, gradient=done.gradient.copy())
         steps = self.server.config.run.local_steps if isinstance(done, Update) else 1
         each = done.samples / steps

@@ -1,9 +1,9 @@
-"""What an interrupted run of a fleet leaves behind: its journal, from which the next run goes on.
+"""The journal of an interrupted run of a fleet, from which the next run goes on.
 
-A fleet is deterministic, so a run that is begun again meets the same steps: those that were computed before
-are read from the journal, which is several times faster than computing them. A model that draws random
-numbers of its own (dropout) goes on with other ones than it would have drawn, and a step that had to skip a
-batch with NaN gradients with another batch.
+A fleet is deterministic, so a run that begins again meets the same steps. It reads the computed steps from
+the journal, several times faster than it computes them. There are two exceptions. A model with dropout draws
+other random numbers than it would have drawn. A step that skipped a batch with NaN gradients goes on with
+another batch.
 """
 
 import sqlite3
@@ -22,13 +22,13 @@ _CUT_SHORT = "interrupted.sqlite"
 
 
 class Interrupted:
-    """The journal of the run in `directory` that got furthest, moved aside; empty if there is none."""
+    """The longest journal of the run in `directory`, under another name. It is empty if there is none."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._path = directory / _CUT_SHORT
         self._fresh = directory / JOURNAL
-        # A run that was interrupted while it went on from another one may know less than that one.
+        # A run that goes on from another one may be interrupted before it holds as many updates.
         if _length(self._fresh) > _length(self._path):
             _remove(self._path)
             self._fresh.rename(self._path)
@@ -47,7 +47,7 @@ class Interrupted:
             }
 
     def update(self, device: int, sequence: int, until: float) -> Update | None:
-        """What this device pushed under this sequence number by virtual second `until`, if it did."""
+        """Return the device's update with this number, if it pushed one by virtual second `until`."""
         known = self._known.get((device, sequence))
         if self._journal is None or known is None or known.time > until:
             return None
@@ -57,7 +57,7 @@ class Interrupted:
         return update
 
     def evaluation(self, version: int) -> tuple[float, float | None] | None:
-        """(loss, accuracy) at a version, if the journal has it."""
+        """Return (loss, accuracy) at a version, if the journal has it."""
         return self._evaluations.get(version)
 
     def close(self) -> None:
@@ -65,7 +65,7 @@ class Interrupted:
             self._journal.close()
 
     def forget(self) -> None:
-        """The run is over: remove the folder with both journals."""
+        """Remove both journals after the end of the run, and the folder if it is empty."""
         _remove(self._path)
         _remove(self._fresh)
         if not any(self._path.parent.iterdir()):
@@ -73,13 +73,13 @@ class Interrupted:
 
 
 def _length(path: Path) -> int:
-    """How many updates a journal file holds; -1 if there is none. Leaves it in one piece, without its WAL."""
+    """Return how many updates a journal file holds, -1 if it has no run. Merges its WAL into the file."""
     if not path.exists():
         return -1
     try:
         with closing(Journal(path, durable=False)) as journal:
             return len(journal.frames()) if journal.run() else -1
-    # Commits do not wait for the disk: a power cut may have torn it.
+    # Commits do not wait for the disk: a power failure may have damaged the file.
     except (sqlite3.DatabaseError, JournalDamaged):
         return -1
 

@@ -1,7 +1,7 @@
-"""A made-up link: what an emulated device sees of its server.
+"""An emulated link between a device and its server.
 
-What a device sends is encoded, counted, decoded, admitted and journaled as by a server. A message takes its
-latency, and its framed bytes over the rate of the link.
+What a device sends is encoded, counted, decoded, admitted and journaled as by a server. A message takes the
+latency of the link, and the time of its framed bytes at the link's rate.
 """
 
 import asyncio
@@ -42,37 +42,37 @@ Down = TypeVar("Down", Welcome, Model, Receipt, Refusal, Stop, Samples, Task, Ov
 
 
 class Crashed(Exception):
-    """The device has stopped for ever, and its data are lost."""
+    """The device has stopped permanently, and its data are lost."""
 
 
 @dataclass(slots=True)
 class ClassTotals:
-    """What a class of devices did."""
+    """Totals of a class of devices."""
 
     devices: int = 0
     updates: int = 0
     samples: int = 0
-    """That they have trained on."""
+    """Samples that the devices have trained on."""
     compressed: int = 0
-    """Updates that held a selection of the gradient, not all of it."""
+    """Updates that held a selection of the gradient, not the whole gradient."""
     floats: int = 0
-    """Values of gradients that were sent."""
+    """Gradient values that the devices sent."""
     refused: int = 0
     duplicates: int = 0
     """Updates of tasks that another device had computed before."""
     crashed: int = 0
     staleness: int = 0
-    """Sum over its updates of version - base."""
+    """Sum of version - base over the class's updates."""
     ingress: int = 0
     egress: int = 0
     shared: int = 0
-    """Samples that it gave to others, and"""
+    """Samples that the devices shared with others."""
     shared_bytes: int = 0
-    """the ingress of these; a part of `ingress`."""
+    """Ingress of the shared samples, a part of `ingress`."""
 
 
 class EmulatedLink:
-    """One device's connection; a ServerLink to its worker."""
+    """One device's connection. It is the ServerLink of the device's worker."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class EmulatedLink:
         self._hello = Hello(PROTOCOL, name, b"", {}, shares, shards=",".join(shards))
         self._shards = shards
         self._base: int | None = None
-        """In a run of tasks: the version whose round the device takes part in, if it does."""
+        """In a run of tasks: the base of the round in which the device takes part, or None."""
         self._pace = pace
         self._crash = crash
         self._tally = tally
@@ -126,7 +126,7 @@ class EmulatedLink:
         return await self._down(model)
 
     async def _its_turn(self) -> None:
-        """In a run where not all take part at a time: wait. Raises RunOver."""
+        """Wait until the device may take part in the round, if the run has turns. Raises RunOver."""
         engine = self._server.engine
         while (turns := engine.turns) is not None:
             if engine.published.complete:
@@ -182,7 +182,7 @@ class EmulatedLink:
         await self._end()
 
     async def _next_shard(self) -> int | None:
-        """The next one in the round in which the device takes part. If that is over, it is told so first."""
+        """Return the next data shard of the device's round. If the round is over, first tell the device."""
         if self._base is None:
             return None
         shard = self._server.hand_out(self._device, self._base)
@@ -204,7 +204,7 @@ class EmulatedLink:
         return Push(self._device, asyncio.get_running_loop().time(), record, kept)
 
     async def _refused(self, refusal: Refused, record: Update) -> None:
-        """Tell the device, which raises what it was refused for. Raises RunOver if the run is."""
+        """Send the refusal to the device. Raises RunOver if the run is over."""
         if isinstance(refusal, RunComplete):
             raise RunOver((await self._down(Stop(str(refusal)))).reason) from None
         self._tally.refused += 1
@@ -212,7 +212,7 @@ class EmulatedLink:
         await self._down(Refusal(refusal.code, str(refusal), record.sequence))
 
     def _settled(self, record: Update, answer: asyncio.Future[Accepted]) -> None:
-        """A round has ended, and with it an update that waited."""
+        """Count an update that was held until its round ended."""
         if answer.cancelled():
             return
         if answer.exception() is None:
@@ -242,7 +242,7 @@ class EmulatedLink:
         self._listener = listener
 
     async def _deliver(self) -> None:
-        """What others have shared by now, before an answer."""
+        """Deliver the samples that others have shared, before an answer."""
         for _, octets in self._server.relay.take(self._device):
             samples = wire.decode(octets)
             assert isinstance(samples, Samples)
@@ -250,7 +250,7 @@ class EmulatedLink:
 
     @property
     def _known(self) -> Device:
-        """What the server knows of it."""
+        """The server's record of this device."""
         return self._server.devices[self._device]
 
     def leave(self, why: str) -> None:
@@ -270,7 +270,7 @@ class EmulatedLink:
         return wire.decode(octets), octets
 
     async def _down(self, record: Down) -> Down:
-        """The record itself: a model is long to copy, and the wire keeps it exactly."""
+        """Return the record itself. A copy of a model takes long, and the wire format keeps it exactly."""
         size = wire.framed_size(wire.size(record), masked=False)
         self._server.traffic.sent[type(record)] += size
         self._server.traffic.total.egress += size

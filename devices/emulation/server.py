@@ -1,4 +1,4 @@
-"""The server of an emulated fleet: the engine by the virtual clock, without sockets."""
+"""The server of an emulated fleet: the engine in virtual time, without sockets."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from edgeflock.shared.settings.config import Config
 
 
 class _Line:
-    """Of a device that is there. Nobody asks anything of it."""
+    """The connection of a device that is present. Its methods do nothing."""
 
     credential = b""
 
@@ -34,8 +34,8 @@ class _Line:
 
 
 class EmulatedServer:
-    """The engine behind made-up links. `committed` is to be called after every receipt, `made` is told of
-    each update that is in the model.
+    """The engine behind emulated links. Links call `committed` after every receipt. The server calls `made`
+    with each update that is in the model.
     """
 
     def __init__(
@@ -55,23 +55,23 @@ class EmulatedServer:
         self.keep_frames = keep_frames
         self.engine = engine
         self.traffic = Traffic()
-        """WebSocket messages, framed. The HTTP request that opens a session is not counted."""
+        """Framed bytes of WebSocket messages. The HTTP request that opens a session is not counted."""
         self.committed = committed
         self.devices: dict[int, Device] = {}
-        """By their numbers: what it knows of them, by the virtual clock."""
+        """The server's records of devices by number, in virtual time."""
         self._made = made
         self.relay = Relay(config.injection, config.limits.samples)
         self.turned = asyncio.Event()
-        """Set, and replaced, when a round ends or who is there changes."""
+        """Set and replaced when a round ends, or when a device joins or leaves."""
         self._held: dict[Push, asyncio.Future[Accepted]] = {}
         self._alarm: asyncio.TimerHandle | None = None
 
     async def push(self, push: Push) -> Accepted:
-        """What comes of one update. Raises what it is refused for."""
+        """Return the result of one update. Raises the refusal of the update."""
         return await self.take(push)
 
     def take(self, push: Push) -> asyncio.Future[Accepted]:
-        """What comes of one update: known by now, or held. Raises what it is refused for at once."""
+        """Return a future of the update's result, which may be held. Raises an immediate refusal."""
         held: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
         answer = self._commit([push]).get(push)
         if isinstance(answer, Refused):
@@ -83,7 +83,7 @@ class EmulatedServer:
         return held
 
     def hand_out(self, device: int, base: int) -> int | None:
-        """In a run of tasks: the device's next shard; None if there is none for now."""
+        """Return the device's next data shard in a run of tasks, or None if there is none now."""
         tasks = self.engine.tasks
         assert tasks is not None, "the Welcome says that there are tasks"
         if self.engine.published.version != base:
@@ -93,7 +93,7 @@ class EmulatedServer:
         return shard
 
     def hear(self, device: int) -> None:
-        """Something came from it."""
+        """Record that the device has sent a message."""
         if (known := self.devices.get(device)) is not None:
             now = asyncio.get_running_loop().time()
             known.connection.last_seen = known.connection.last_heard = now
@@ -118,11 +118,11 @@ class EmulatedServer:
         self._turn()
 
     def look(self) -> None:
-        """What is held may be decided by now: see to it, once what is under way is done."""
+        """Check the held updates again after the current callbacks."""
         asyncio.get_running_loop().call_soon(self._ring)
 
     def _commit(self, pushes: list[Push]) -> dict[Push, Answer]:
-        """What comes of `pushes`. Those that were held until now have their answer."""
+        """Commit `pushes` and return their results. Resolve the futures of held updates that are settled."""
         loop = asyncio.get_running_loop()
         before = self.engine.published.version
         staged = self.engine.stage(pushes, loop.time())

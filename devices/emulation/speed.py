@@ -1,4 +1,4 @@
-"""How fast an emulated device is."""
+"""The speed of an emulated device."""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from edgeflock.devices.emulation.config import DeviceClass, profile
 
 @dataclass(frozen=True, slots=True)
 class DeviceSpeed:
-    """How fast a class of devices is. Seconds and bytes per second; infinite rates take no time."""
+    """The speed of a class of devices, in seconds and bytes per second. Infinite rates take no time."""
 
     step: float
     spread: float
@@ -19,11 +19,11 @@ class DeviceSpeed:
     downlink: float
     latency: float
     sample: float = 0.0
-    """More of the step for each of its samples."""
+    """Additional step time for each sample."""
 
     @classmethod
     def of(cls, kind: DeviceClass, flops: int) -> "DeviceSpeed":
-        """The pace of `kind` at a model whose step takes `flops` floating-point operations."""
+        """Return the speed of `kind` for a model whose step takes `flops` floating-point operations."""
         made = profile(kind.profile) if kind.profile else None
 
         def get(key: str, default: float) -> float:
@@ -47,7 +47,7 @@ class DeviceSpeed:
         )
 
     def draw(self, random: np.random.Generator, samples: float = 0.0) -> float:
-        """The time of one step on so many samples."""
+        """Draw the time of one step on this number of samples."""
         mean = self.step + self.sample * samples
         if self.exponential:
             return float(random.exponential(mean))

@@ -1,7 +1,7 @@
-"""A stream in virtual time: the client's own buffers, rate estimate and batch rule, fed at a rate of its own.
+"""A stream in virtual time: the client's own buffers, rate estimate and batch rule, at a given rate.
 
-What waits in its buffer are the numbers of samples, which are looked up when they are taken: a buffer of
-millions, which is what persistence comes to in the end, takes a few bytes of each.
+The buffer holds indices of samples, and a step looks up the samples that it takes. A buffer of millions of
+samples, as stream persistence produces, therefore takes a few bytes for each sample.
 """
 
 import asyncio
@@ -26,24 +26,24 @@ from edgeflock.shared.protocol.messages import Facts, Welcome
 
 @dataclass(slots=True)
 class StreamTally:
-    """How a device's stream did."""
+    """Totals of a device's stream."""
 
     rate: float
-    """Samples per second: the average over a period of its curve, or over the first hour."""
+    """Samples per second: the average over a period of its curve, or over the first hour at most."""
     samples: int = 0
-    """That were taken: again those of updates that were refused."""
+    """Samples that were taken. Those of refused updates count again."""
     came: int = 0
     drops: int = 0
     depth: int = 0
-    """Samples that waited when a step began, at the last step."""
+    """Samples that waited when the last step began."""
     deepest: int = 0
-    """The same at its highest."""
+    """The largest depth of all steps."""
     gap: float = 0.0
-    """The longest time between two batches, in seconds; before the first, since the stream began."""
+    """The longest time between two batches, in seconds. The first counts from the begin of the stream."""
 
 
 class EmulatedStream:
-    """A device's batches. Use as an async context manager, in a virtual event loop."""
+    """The batches of a device with a stream. Use it as an async context manager in a virtual event loop."""
 
     def __init__(
         self,
@@ -55,9 +55,9 @@ class EmulatedStream:
         *,
         everything: bool,
     ) -> None:
-        """`data` come round for ever, shuffled anew in each pass, at `rate`.
+        """`data` repeat without end at `rate`, shuffled anew in each pass.
 
-        The buffer keeps the last second, or, as stream persistence, `everything`.
+        The buffer keeps the last second, or `everything` (stream persistence).
         """
         self._data = data
         numbers = StreamChunk(np.arange(len(data), dtype=np.float32), np.arange(len(data)))
@@ -71,12 +71,12 @@ class EmulatedStream:
             low,
             high,
             now=lambda: asyncio.get_running_loop().time(),
-            checks=Checks(most=math.inf),  # x are numbers of samples
+            checks=Checks(most=math.inf),  # x are indices of samples
         )
         span = min(rate.period, 3600.0)
         self.tally = StreamTally(rate.arrived(span) / span)
         self._last = 0.0
-        """When the last batch was taken."""
+        """The virtual time of the last batch."""
 
     async def __aenter__(self) -> Self:
         await self._stream.__aenter__()
@@ -91,7 +91,7 @@ class EmulatedStream:
         await self._stream.__aexit__(kind, error, trace)
 
     def begin(self, welcome: Welcome, backend: Backend) -> None:
-        """What streams in is stored data, which the backend takes."""
+        """Do nothing: the stream repeats stored data, which the backend accepts."""
 
     async def ready(self, steps: int) -> None:
         await self._stream.ready(steps)

@@ -1,17 +1,17 @@
-"""What `import edgeflock` hands out: a file for each name, or for a few that belong together.
+"""The objects that `import edgeflock` provides: a module for each, or for a few that belong together.
 
-    server       Server: a run and what serves it, while a context lasts
+    server       Server: a run and its server, in a context
     client       Client: a device in this process
-    fleet        Fleet: an emulated one
+    fleet        Fleet: an emulated fleet
     figure       plot: the curves of runs
-    result       Result: a model that was trained; Evaluated: a run by its evaluations
-    model        Model: what is trained
+    result       Result: a trained model; Evaluated: a run with its evaluations
+    model        Model: a torch module with its loss
     graphs       Graphs: a model in ONNX
-    data         data at hand as a data set, and dealt out
-    ways         AdaComp, Buffered, Adam and the like: ways to coordinate and to step
-    functions, named, opening    what these share: functions to call, objects for names, a context in a thread
+    data         data in memory as a data set, and dealing them out
+    methods      AdaComp, Buffered, Adam and others: methods to coordinate and to step
+    functions, named, opening    helpers: functions to call, objects for names, a context in a thread
 
-The door is library/__init__.py, at the top. Commands host and train through these, too. May import emulation,
-results, server, client and shared. Of the process nothing is changed here: signals, threads, the garbage
-collector and logging are the program's, or the command's. This door opens none: each brings what it needs.
+library/__init__.py exports these names. The commands use them too. The package may import emulation, results,
+server, client and shared. It changes no state of the process: signals, threads, the garbage collector and
+logging belong to the program or the command. This file imports nothing, so each module loads what it needs.
 """

@@ -1,4 +1,4 @@
-"""A device in this program."""
+"""A client in this program."""
 
 import os
 import secrets
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Client:
-    """Trains for a server on data at hand, until the run is over."""
+    """A device that trains on local data for a server until the run is over."""
 
     def __init__(
         self,
@@ -43,13 +43,13 @@ class Client:
         name: str = "",
         **settings: object,
     ) -> None:
-        """`data` is (x, y), a part that `deal` dealt, a data URI as of client.data, Batches of your own, or a
-        stream: a generator, sync or async, of samples (x, y), or a function that makes one.
+        """`data` is (x, y), a part from `deal`, a data URI like client.data, your own Batches, or a stream. A
+        stream is a sync or async generator of samples (x, y), or a function that makes one.
 
-        `token` lets it join, under a `name` that is its own if none is given, anew with each `run`; without
-        it the device is who it joined as (client.identity), and in a run that is open nobody asks. `model`
-        is for backend="torch", if the run's is not of edgeflock.client.zoo: onnx needs none. The other
-        settings are those of [client] by their names. Raises ConfigError.
+        `token` lets the device join under `name`, or under a new name for each `run`. Without a token, it
+        uses the identity of an earlier join (client.identity); an open run needs none. `model` is for
+        backend="torch" if the run's model is not in edgeflock.client.zoo; onnx needs none. Other settings are
+        those of [client] by name. Raises ConfigError.
         """
         self._token = token
         self._model = None if model is None else model_of(model)
@@ -83,7 +83,7 @@ class Client:
 
     @classmethod
     def configured(cls, settings: ClientSettings) -> Self:
-        """A device of settings as a file has them, with a process of its own."""
+        """Return a client with the settings of a file, for a process of its own."""
         client = cls.__new__(cls)
         client._token, client._model, client._batches, client._samples = "", None, None, None
         client._set(settings, threads=True)
@@ -95,10 +95,10 @@ class Client:
         self._threads = threads
         self._gentle = False
         self.account: SampleAccount | None = None
-        """What became of every sample of a stream, once `run` has ended."""
+        """The account of a stream's samples, once `run` has ended."""
 
     async def run(self) -> WorkerProgress:
-        """Train until the run is over. Cancel it to end it before: nothing is left behind.
+        """Train until the run is over. Cancel the coroutine to stop earlier; it then releases everything.
 
         Raises ConfigError, Refused, Diverged, or TrainingFailed.
         """

@@ -1,4 +1,4 @@
-"""Data at hand as a data set, and dealt out among devices."""
+"""Data in memory as a data set, and dealing them out among devices."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,13 +10,13 @@ from edgeflock.shared.data.datasets import Dataset, scaled, targets
 from edgeflock.shared.errors import ConfigError
 
 Data = Dataset | Sequence[Any]
-"""Samples: (x, y), arrays or what becomes one, x [n, ...] and y [n] or [n, ...]; or what `deal` dealt."""
+"""Samples: (x, y), arrays or array-likes, x [n, ...] and y [n] or [n, ...]; or a part from `deal`."""
 
 
 def dataset(data: Data, name: str = "data") -> Dataset:
-    """As stored data are read: uint8 images are scaled to 0..1, y is int64 classes or float32 targets.
+    """Convert data as stored data are read: uint8 images to 0..1, y to int64 classes or float32 targets.
 
-    Raises ConfigError, which calls it `name`.
+    Raises ConfigError, whose message calls the data `name`.
     """
     if isinstance(data, Dataset):
         return data
@@ -33,7 +33,7 @@ def dataset(data: Data, name: str = "data") -> Dataset:
 
 
 def deal(x: Any, y: Any, shares: int) -> list[Dataset]:
-    """(x, y) in `shares` equal random parts: part i is what ?part=i+1/shares names of the same stored data.
+    """Deal (x, y) in `shares` equal random parts. Part i equals ?part=i+1/shares of the same stored data.
 
     >>> [len(part) for part in deal([[0.0], [1.0], [2.0], [3.0], [4.0]], [0, 1, 0, 1, 0], 2)]
     [3, 2]

@@ -1,4 +1,4 @@
-"""The curves of runs, as a figure that a notebook shows."""
+"""The curves of runs as a figure for notebooks."""
 
 from collections.abc import Callable
 from io import BytesIO
@@ -21,7 +21,7 @@ _AXES: dict[str, tuple[str, Callable[[Evaluation, Evaluation], float]]] = {
 
 
 class Curves(Figure):
-    """A figure that notebooks show by themselves."""
+    """A figure that a notebook displays as PNG."""
 
     def _repr_png_(self) -> bytes:
         octets = BytesIO()
@@ -30,9 +30,9 @@ class Curves(Figure):
 
 
 def plot(*runs: Evaluated, against: Against = "updates", **named: Evaluated) -> Curves:
-    """Accuracy of the runs, or their loss if any has none, against updates, bytes both ways, or time.
+    """Plot the runs' accuracy, or their loss if a run has no accuracy, against updates, bytes or time.
 
-    Those that are `named` are called so. Raises ConfigError.
+    Bytes count both ways. Keyword arguments name their runs. Raises ConfigError.
     """
     if against not in _AXES:
         raise ConfigError(f"plot(against={against!r}): must be one of {', '.join(_AXES)}")

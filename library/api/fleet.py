@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _FIFTH = 5
 
 _AT_HAND = "(x, y)"
-"""What data are called that a program has at hand."""
+"""The name of data that the program passes as arrays."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -45,7 +45,7 @@ class Emulated(Evaluated):
 
 
 class Fleet:
-    """Devices that are not there yet, in virtual time: docs/fleet.md."""
+    """An emulated fleet in virtual time: docs/fleet.md."""
 
     def __init__(
         self,
@@ -59,12 +59,12 @@ class Fleet:
         metrics: Metrics = (),
         **settings: object,
     ) -> None:
-        """`data` is (x, y) or a data URI, dealt out evenly among `devices` of a shipped `profile`, or of
-        several `classes`, each a name with settings of [devices.NAME]. Without `evaluate`, a fifth of (x, y)
-        is held out. `metrics` are as of a Server.
+        """`data` is (x, y) or a data URI, dealt evenly among `devices` of a shipped `profile`, or of several
+        `classes`: names with settings of [devices.NAME]. Without `evaluate`, a fifth of (x, y) is held out.
+        `metrics` are like a Server's.
 
-        The other settings are those of a fleet file: of [fleet] and [run] by their names, a section by its
-        name as a dict. Raises ConfigError.
+        Other settings are those of a fleet file: of [fleet] and [run] by name, a section by its name as a
+        dict. Raises ConfigError.
         """
         model = model_of(model)
         train, test, uris = _data(data, evaluate)
@@ -91,7 +91,7 @@ class Fleet:
 
     @classmethod
     def configured(cls, file: FleetFile) -> Self:
-        """A fleet of a file's settings. Raises ConfigError if they cannot work."""
+        """Return a fleet with the settings of a file. Raises ConfigError if they cannot work."""
         fleet = cls.__new__(cls)
         fleet._set(file, FleetObjects())
         return fleet
@@ -100,7 +100,7 @@ class Fleet:
         self.file = file
         arrays = given.train is not None or given.test is not None
         self._at_hand = arrays or given.make is not None or bool(given.metrics)
-        """Whether another process could not find all that it is of."""
+        """Whether the fleet has objects that another process cannot find."""
         with _as_it_was():
             self._prepared = prepare(file, given)
 
@@ -113,11 +113,11 @@ class Fleet:
         on_evaluated: Callable[[Evaluation], object] | None = None,
         on_finding: Callable[[Finding], object] | None = None,
     ) -> Emulated:
-        """One run; the same seed gives the same one, bit for bit. It ends after an evaluation of which `stop`
-        is true. `on_update`, `on_evaluated` and `on_finding` are told as by a Server, the last of
-        devices whose updates are out of line; what they raise ends the run.
+        """Run the fleet once. The same seed gives the same result, bit for bit. The run ends after an
+        evaluation for which `stop` returns true. `on_update`, `on_evaluated` and `on_finding` are called as
+        by a Server, and an exception that they raise ends the run.
 
-        It returns when it is over, also in a notebook, whose event loop waits for it.
+        The call returns when the run is over, also in a notebook, whose event loop waits for it.
         """
         evaluations: list[Evaluation] = []
         told = told_by(on_evaluated, "Fleet.run(on_evaluated")
@@ -149,11 +149,11 @@ class Fleet:
     def sweep(
         self, directory: str | Path, seeds: Sequence[int] = (), *, workers: int | None = None
     ) -> list[Outcome]:
-        """A run for each of `seeds`, or of the file's, `workers` at a time (default: one a core), each in a
-        process of its own and kept in `directory`: one that has ended is read, not run again.
+        """Run each of `seeds` (default: the file's), `workers` at a time (default: one for each core). Each
+        run has its own process and stays in `directory`. A run that has ended is read, not repeated.
 
-        Raises ConfigError if the model or its data are this program's own, which other processes do not
-        find, or if the directory holds runs of other settings.
+        Raises ConfigError if the model or its data are this program's objects, which other processes cannot
+        find, or if the directory holds runs with other settings.
         """
         if self._at_hand:
             raise ConfigError(
@@ -167,7 +167,7 @@ class Fleet:
 
 @contextmanager
 def _as_it_was() -> Iterator[None]:
-    """torch's threads and random numbers are the program's: they are left as they were found."""
+    """Restore torch's number of threads and random state, which belong to the program."""
     threads = torch.get_num_threads()
     try:
         with torch.random.fork_rng(devices=()):
@@ -179,7 +179,7 @@ def _as_it_was() -> Iterator[None]:
 def _data(
     data: Data | str, evaluate: Data | str | None
 ) -> tuple[Dataset | None, Dataset | None, tuple[str, str]]:
-    """(training data at hand, held-out data at hand, what settings call both)."""
+    """Return (training arrays, held-out arrays, the settings' names of both)."""
     uri = os.fspath(data) if isinstance(data, str | os.PathLike) else ""
     train = None if isinstance(data, str | os.PathLike) else dataset(data, "edgeflock.Fleet(data=...)")
     if isinstance(evaluate, str | os.PathLike):

@@ -1,4 +1,4 @@
-"""Functions that a program hands in to be told something, or to score the model."""
+"""Callbacks and metrics that a program passes."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -9,11 +9,11 @@ from edgeflock.shared.errors import ConfigError
 News = TypeVar("News")
 
 Metrics = Sequence[str] | Mapping[str, Callable[..., Any]]
-"""Names, or functions and torchmetrics' metrics by names of the program's own."""
+"""Names of metrics, or the program's own names with functions and torchmetrics' metrics."""
 
 
 def told_by(function: Callable[[News], object] | None, where: str) -> Callable[[News], object] | None:
-    """`function`, which was given to `where`. Raises ConfigError if it is none, or async."""
+    """Return `function`, an argument of `where`. Raises ConfigError if it is not callable, or async."""
     given: object = function
     if given is not None and not callable(given):
         kind = type(given).__name__
@@ -27,7 +27,7 @@ def told_by(function: Callable[[News], object] | None, where: str) -> Callable[[
 
 
 def scored_by(metrics: Metrics, where: str) -> tuple[list[str], dict[str, Callable[..., Any]]]:
-    """(names as of model.metrics, functions by their names) of what `where` was given. Raises ConfigError."""
+    """Return (names for model.metrics, functions by name) of the argument of `where`. Raises ConfigError."""
     given: object = metrics
     if isinstance(metrics, Mapping):
         return [], dict(metrics)

@@ -1,4 +1,4 @@
-"""A model as ONNX graphs, which devices without torch train."""
+"""A model as ONNX graphs, for devices without torch."""
 
 import os
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from edgeflock.shared.model.torch_module import Make
 
 _ROWS = 8
-"""Samples that a trace is given: nothing of it depends on how many they are."""
+"""The number of samples in a trace. The graphs do not depend on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,11 @@ class Graphs:
 
     @property
     def digest(self) -> str:
-        """What a device calls the step by, in client.graph_digest: SHA-256, in hex."""
+        """SHA-256 of the step in hex, the value of client.graph_digest on a device."""
         return sha256(self.step).hexdigest()
 
     def save(self, directory: str | Path) -> list[Path]:
-        """Write step.onnx and evaluation.onnx into `directory`. Raises ConfigError if that cannot be."""
+        """Write step.onnx and evaluation.onnx to `directory`. Raises ConfigError if this fails."""
         folder = Path(directory)
         written = {folder / "step.onnx": self.step, folder / "evaluation.onnx": self.evaluation}
         try:
@@ -49,8 +49,8 @@ class Graphs:
 
 
 def graphs_of(module: str, loss: str, make: "Make | None", data: Data | str) -> Graphs:
-    """Of the module that the import string `module` names, or `make` builds, traced with a few samples of
-    `data`. Raises ConfigError or NotExportable.
+    """Return the graphs of a module, traced with a few samples of `data`. The import string `module` names
+    it, or `make` builds it. Raises ConfigError or NotExportable.
     """
     from edgeflock.server.training_graph.export import export_model
 

@@ -1,8 +1,8 @@
-"""Ways to coordinate and to step, by the names that papers give them: each the settings of its section."""
+"""Methods to coordinate and to step, by their names in papers. Each returns the settings of a section."""
 
 
 def AdaComp(**settings: object) -> dict[str, object]:
-    """Each update at once, each parameter's rate divided by how often others have changed it meanwhile
+    """Apply each update at once. Divide each parameter's rate by how often others have changed it since
     (C. Hardy et al., 2017). `settings` are others of [coordination], such as learning_rate.
 
     >>> AdaComp(learning_rate=0.1)
@@ -12,22 +12,21 @@ def AdaComp(**settings: object) -> dict[str, object]:
 
 
 def ASGD(**settings: object) -> dict[str, object]:
-    """Each update at once, its rate divided by how many versions have passed meanwhile (W. Zhang et al.,
-    2015).
+    """Apply each update at once. Divide its rate by its staleness, the number of versions since its base
+    (W. Zhang et al., 2015).
     """
     return {"mode": "async", "rule": "tau", **settings}
 
 
 def Rounds(**settings: object) -> dict[str, object]:
-    """The updates of all devices together, each by its share of the samples (H. B. McMahan et al., 2017);
-    by `quorum` and `deadline` without those that are late. With `tasks`, of data shards that several devices
-    hold.
+    """Apply the updates of all devices together, weighted by samples (H. B. McMahan et al., 2017). `quorum`
+    and `deadline` end a round without late devices. With `tasks`, several devices hold a data shard.
     """
     return {"mode": "rounds", "rule": "none", **settings}
 
 
 def Buffered(updates: int = 10, **settings: object) -> dict[str, object]:
-    """So many updates make a step, each weighed by its staleness; nobody waits (J. Nguyen et al., 2022).
+    """Apply `updates` updates in one step, weighted by staleness, without waiting (J. Nguyen et al., 2022).
 
     >>> Buffered(4, learning_rate=0.1)
     {'mode': 'buffer', 'buffer': 4, 'rule': 'sqrt', 'learning_rate': 0.1}
@@ -36,12 +35,12 @@ def Buffered(updates: int = 10, **settings: object) -> dict[str, object]:
 
 
 def Elastic(**settings: object) -> dict[str, object]:
-    """Devices keep parameters of their own, of which the model is the centre (S. Zhang et al., 2015)."""
+    """Devices keep their own parameters, and the model is their center (S. Zhang et al., 2015)."""
     return {"mode": "elastic", **settings}
 
 
 def Adam(**settings: object) -> dict[str, object]:
-    """The server steps by Adam (D. Kingma and J. Ba, 2015). `settings` are others of [optimizer].
+    """Step with Adam on the server (D. Kingma and J. Ba, 2015). `settings` are others of [optimizer].
 
     >>> Adam(clip=5.0)
     {'kind': 'adam', 'clip': 5.0}
@@ -50,7 +49,7 @@ def Adam(**settings: object) -> dict[str, object]:
 
 
 def Momentum(beta: float = 0.9, **settings: object) -> dict[str, object]:
-    """The server steps with momentum.
+    """Step with momentum on the server.
 
     >>> Momentum(0.8)
     {'kind': 'momentum', 'beta1': 0.8}

@@ -1,4 +1,4 @@
-"""What is trained: an import string, a class, or a module."""
+"""The model to train: an import string, a class, a function, or a module."""
 
 import sys
 from collections.abc import Callable
@@ -35,19 +35,19 @@ class Model:
         weights: str = "",
     ) -> None:
         """`module` is "package.module:Name", a class or function that builds one without arguments, or a
-        module as it is, which is copied. `loss` is as model.loss, e.g. mse, a plug-in's, or a function of
-        (output, target) or (outputs, batch) to the mean over the batch, in torch tensors; a Loss says what is
-        right, too. `example` is (x, y) or x of a few samples: only its shape counts, and only if there is no
-        data to evaluate on. `weights` is a safetensors file to begin with.
+        module, which is copied. `loss` is a name like model.loss, e.g. mse or a plug-in's. It may also be a
+        Loss, or a function of (output, target) or (outputs, batch) to the batch mean, in torch tensors.
+        `example` is (x, y) or x of a few samples: only its shape counts, and only without data to evaluate
+        on. `weights` is a safetensors file to begin with.
 
         Raises ConfigError.
         """
         self.loss = loss if isinstance(loss, str) else LOSSES.given(loss)
         self.weights = weights
         self.input = _shape_of(example)
-        """The shape of one sample's x; empty if it is not known."""
+        """The shape of one sample's x, or empty if it is unknown."""
         self.make: Callable[[], nn.Module] | None = None
-        """Builds it, where no import string does."""
+        """Builds the module, if no import string does."""
         if isinstance(module, str):
             self.name = module
         elif _is_module(module):
@@ -66,14 +66,14 @@ class Model:
 
     @property
     def settings(self) -> dict[str, object]:
-        """Those of [model]."""
+        """The settings of [model]."""
         return {"module": self.name, "loss": self.loss, "weights": self.weights, "input": self.input}
 
     def graphs(self, data: "Data | str") -> "Graphs":
-        """Its training step and evaluation in ONNX, checked against torch; `data` is (x, y) or a data URI.
+        """Return the training step and the evaluation in ONNX, checked against torch.
 
-        Servers do it by themselves, for devices without torch. Raises ConfigError, or NotExportable, which
-        names what is in the way.
+        `data` is (x, y) or a data URI. Servers export graphs themselves. Raises ConfigError or NotExportable,
+        which names the obstacle.
         """
         from edgeflock.api.graphs import graphs_of
 
@@ -81,7 +81,7 @@ class Model:
 
 
 def model_of(model: "Model | str | Callable[[], nn.Module] | nn.Module") -> Model:
-    """A Model of what may stand for one."""
+    """Return `model` as a Model."""
     return model if isinstance(model, Model) else Model(model)
 
 
@@ -91,7 +91,7 @@ def _is_module(module: object) -> "TypeGuard[nn.Module]":
 
 
 def _can_be_imported(module: object, owner: str, name: str) -> bool:
-    """Whether another process finds it under its name."""
+    """Return whether another process can import the object under its name."""
     if owner == "__main__" or "." in name:
         return False
     try:

@@ -1,4 +1,4 @@
-"""Objects in the place of names: settings, the journal and the wire know entries of tables by name."""
+"""Objects instead of names: settings, the journal and the wire refer to entries of tables by name."""
 
 from collections.abc import Mapping
 
@@ -15,13 +15,13 @@ _TABLES: Tables = {
 }
 
 _ALONE = {"coordination": "rule", "optimizer": "kind", "defence": "mode"}
-"""section -> the key of an object in its place."""
+"""Section -> the key for an object that replaces the section."""
 
 
 def named(sections: Mapping[str, object]) -> dict[str, object]:
-    """`sections` as TOML would have them: each object is an entry of its table from now on, in this process,
-    and stands there by its name. `coordination` may be a weighting rule alone, `optimizer` what steps,
-    `defence` what decides. Raises ConfigError.
+    """Return `sections` with names instead of objects. Each object becomes an entry of its table in this
+    process. A rule may replace `coordination`, an optimizer `optimizer`, and a defence `defence`. Raises
+    ConfigError.
     """
     return {name: _named(name, section) for name, section in sections.items()}
 

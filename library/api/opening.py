@@ -1,4 +1,4 @@
-"""What takes its time to open and to close, in a thread: the event loop goes on meanwhile."""
+"""A slow context in a thread, so that the event loop goes on while it opens and closes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,8 +11,8 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def in_a_thread(context: AbstractContextManager[T]) -> AsyncIterator[T]:
-    """Enter and leave `context` in one thread. Whoever is cancelled meanwhile waits until that is done, so
-    that nothing is left half open.
+    """Enter and leave `context` in one thread. A cancelled caller waits until this is done, so that nothing
+    stays half open.
     """
     thread = ThreadPoolExecutor(1, thread_name_prefix="edgeflock-opening")
     try:
@@ -32,11 +32,11 @@ async def in_a_thread(context: AbstractContextManager[T]) -> AsyncIterator[T]:
 
 
 async def _result(job: "Future[T]") -> T:
-    """Raises CancelledError only once the job is over, one way or another."""
+    """Wait for the job and return its result. Raises CancelledError only after the end of the job."""
     cancelled = False
     while not job.done():
         waiting = asyncio.wrap_future(job)
-        # What it raises is the job's, which is raised below: nobody is to complain that it was not looked at.
+        # Read the exception, so that asyncio does not log it as unread. The last line raises it.
         waiting.add_done_callback(lambda over: over.cancelled() or over.exception())
         try:
             await asyncio.wait([waiting])

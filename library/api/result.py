@@ -1,4 +1,4 @@
-"""What a run came to."""
+"""The result of a run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,29 +19,29 @@ if TYPE_CHECKING:
 
 
 _AT_ONCE = 200
-"""Samples that are predicted together."""
+"""Samples in one prediction batch."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Evaluated:
-    """A run, by its evaluations."""
+    """A run with its evaluations."""
 
     evaluations: Sequence[Evaluation]
 
     @property
     def loss(self) -> float | None:
-        """Of the last evaluation; None if there is none, or it is no number."""
+        """The last loss, or None if there is no evaluation or the loss is not finite."""
         return self.evaluations[-1].loss if self.evaluations else None
 
     @property
     def accuracy(self) -> float | None:
-        """Of the last evaluation, 0 to 1; None if there is none, or the loss has none."""
+        """The last accuracy, 0 to 1, or None if there is no evaluation or the loss has no accuracy."""
         return self.evaluations[-1].accuracy if self.evaluations else None
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Result(Evaluated):
-    """The model of one version, and the evaluations until then: of a run that is complete the last one is of
+    """The model of one version, and the evaluations until then. In a complete run, the last evaluation is of
     this version.
     """
 
@@ -49,16 +49,16 @@ class Result(Evaluated):
     layout: Layout
     run: str
     version: int
-    """How many updates made it."""
+    """The number of updates in the model."""
     theta: NDArray[np.float32]
-    """float32 [P + B]: parameters and running statistics; the average, if the run keeps one."""
+    """float32 [P + B]: parameters and running statistics. It is the averaged model if the run keeps one."""
     beside: Beside = NOTHING
-    """What the module's state has beside these."""
+    """The other entries of the module's state."""
     data: Description | None = None
-    """How samples become what the module takes, and what its outputs stand for; None: as they are."""
+    """How samples become inputs, and what outputs mean. None: no conversion."""
 
     def save(self, path: str | Path) -> None:
-        """Write it as a safetensors file. Raises ConfigError if that cannot be written."""
+        """Write the model as a safetensors file. Raises ConfigError if this fails."""
         from edgeflock.server.http.saved import safetensors_of
 
         named = self.model.name, self.version, self.run
@@ -69,8 +69,8 @@ class Result(Evaluated):
             raise ConfigError(f"save({str(path)!r}): cannot be written: {error.strerror}") from error
 
     def predict(self, data: str) -> NDArray[np.generic]:
-        """What the model says of the samples that a data URI names, read as the run reads them: names of
-        classes if they have some, numbers in their own units, or outputs as they are. Raises ConfigError.
+        """Predict the samples of a data URI, read as the run reads them. Returns class names if there are
+        some, numbers in their own units, or the outputs as they are. Raises ConfigError.
         """
         import torch
 
@@ -94,8 +94,8 @@ class Result(Evaluated):
         return outputs
 
     def module(self) -> "nn.Module":
-        """A torch module of its own with these weights, ready to predict: samples as a data URI of the run's
-        server reads them, and numbers in deviations from their mean, which `data.target` has (`predict`).
+        """Return a new torch module with these weights, in evaluation mode. It takes samples as the run reads
+        them. Regression outputs are in deviations from their mean (`data.target`, see `predict`).
         """
         import torch
 

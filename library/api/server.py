@@ -1,4 +1,4 @@
-"""A server in this program: a run and what serves it, while a context lasts."""
+"""A server in this program: a run and its server, in a context."""
 
 import asyncio
 import os
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from torch import nn
 
 _LOOK = 0.02
-"""Seconds between two looks at a run that somebody waits for."""
+"""Seconds between two checks of a run that a caller waits for."""
 
 _DAY = 86400.0
 
 
 class Server:
-    """Hosts a model and takes updates for it. Use as an async context manager, once:
+    """Hosts a model and applies updates. Use it once, as an async context manager:
 
     async with Server(model, directory="run", updates=8000, evaluate=(x, y)) as server:
         ...
@@ -57,16 +57,17 @@ class Server:
         stop: Callable[[Evaluation], object] | None = None,
         **settings: object,
     ) -> None:
-        """`directory` keeps the run: the same one takes it up again. Port 0 is any free one.
+        """`directory` keeps the run, and a later server with the same one continues it. Port 0 is any free
+        one.
 
-        `evaluate` is held-out data: (x, y) or a data URI, or a function of the module, in the version that
-        there is, to its loss or (loss, accuracy). `metrics` are names as of model.metrics, or functions of
-        (outputs, targets) of all held-out data, and torchmetrics' metrics, by names of your own: they are in
-        Evaluation.metrics. `on_update` is told of every update that is in the model, `on_evaluated` of every
-        evaluation, `on_finding` of what begins to be wrong, in order, in the event loop, and after an
-        evaluation of which `stop` is true the run is over; what they raise ends it. The other settings are
-        those of `edgeflock config`: of [run] by their names, a section by its name as a dict, compression
-        also as a preset's name. Raises ConfigError.
+        `evaluate` is held-out data: (x, y), a data URI, or a function of the current module to its loss or
+        (loss, accuracy). `metrics` are names like model.metrics. They may also be your own names with
+        torchmetrics' metrics or functions of (outputs, targets) of all held-out data. Evaluation.metrics has
+        their values. `on_update` receives every update in the model, `on_evaluated` every evaluation, and
+        `on_finding` every new finding, in order, in the event loop. An evaluation for which `stop` returns
+        true, or an exception of these functions, ends the run. Other settings are those of `edgeflock
+        config`: of [run] by name, a section by its name as a dict, compression also as a preset's name.
+        Raises ConfigError.
         """
         listening = Listening(
             told_by(on_update, "Server(on_update"),
@@ -79,8 +80,8 @@ class Server:
 
     @classmethod
     def configured(cls, config: Config, standby: Standby | None = None) -> Self:
-        """A server of settings as a file has them. It waits for the run as `standby` says: as one of several,
-        or after it has lost its journal.
+        """Return a server with the settings of a file. It waits for the run as `standby` says: as one of
+        several servers, or after the loss of its journal.
         """
         server = cls.__new__(cls)
         server._standby = standby
@@ -96,15 +97,15 @@ class Server:
         self._opened = AsyncExitStack()
         self._token = ""
         self._body: asyncio.Task[Any] | None = None
-        """Who is in the context."""
+        """The task that entered the context."""
         self._cancelling = 0
-        """How often that was cancelled before."""
+        """The number of cancellation requests for that task before the context."""
         self._ended = False
 
     async def __aenter__(self) -> Self:
         """Open the run, which loads torch, and listen. Raises ConfigError or EdgeflockError.
 
-        If the server cannot go on, what is in the context is cancelled, and `__aexit__` says why.
+        If the server cannot go on, it cancels the task in the context. `__aexit__` then raises the cause.
         """
         if self._hosted is not None:
             raise ConfigError("this Server has been used; make another one to serve its run again")
@@ -123,7 +124,7 @@ class Server:
         return self
 
     async def _open(self, opening: AsyncExitStack) -> HostedRun:
-        """The run, once it is this server's."""
+        """Open the run, after this server has become its leader if there are standbys."""
         standby = self._standby
         if standby is not None and standby.waits:
             tls = await asyncio.to_thread(standby.line, self.config)
@@ -137,7 +138,7 @@ class Server:
         return hosted
 
     def _end(self) -> None:
-        """The server cannot go on: nothing in the context may wait for it."""
+        """Cancel the task in the context, because the server cannot go on."""
         if self._serving is not None and self._body is not None:
             self._ended = True
             self._body.cancel()
@@ -145,10 +146,10 @@ class Server:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: object
     ) -> None:
-        """Answer what waits, write the journal's end, let go of everything, however often this is cancelled.
+        """Answer waiting requests, write the journal's end and release all resources, even if cancelled.
 
-        Raises EdgeflockError if the server could not go on, or what a function raised that it was given,
-        unless something else is the matter.
+        Raises EdgeflockError if the server could not go on, or the exception of a function that it was given,
+        unless the context has another exception.
         """
         self._serving = None
         closing = asyncio.ensure_future(self._opened.aclose())
@@ -160,7 +161,7 @@ class Server:
                 cancelled = True
         failure = closing.exception()
         if self._ended and self._body is not None and self._body.uncancel() <= self._cancelling:
-            cancelled = False  # nobody but `_end` has
+            cancelled = False  # only `_end` has cancelled the task
             error = None if isinstance(error, asyncio.CancelledError) else error
         if cancelled:
             raise asyncio.CancelledError
@@ -169,18 +170,18 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The URL of the server."""
         host = self.config.run.host
         reached = socket.gethostname() if host in ("0.0.0.0", "::", "") else host
         return f"{'http' if self._run.tls is None else 'https'}://{reached}:{self._at.port}"
 
     @property
     def token(self) -> str:
-        """Lets devices join, within a day of its first use; empty in a run that is open."""
+        """A token that lets devices join, within a day of its first use. It is empty in an open run."""
         register = self._run.register
         assert register is not None, "every run that is opened has one"
         if not self._token and not self.config.run.open:
-            # Each start makes one: nobody can be told a token again.
+            # Each start makes a new token, because the register keeps only hashes.
             self._token = register.create("device", reusable=True, seconds=_DAY, labels={}).text
         return self._token
 
@@ -191,17 +192,17 @@ class Server:
 
     @property
     def run(self) -> str:
-        """What the run is called."""
+        """The name of the run."""
         return self._run.run
 
     @property
     def version(self) -> int:
-        """How many updates made the model that there is."""
+        """The number of updates in the current model."""
         return self._run.engine.published.version
 
     async def events(self) -> AsyncIterator[Event]:
-        """What has happened and happens, until the run is over or this server stops: who joined and left,
-        evaluations, refusals, warnings. Raises EdgeflockError if the server cannot go on.
+        """Yield past and new events until the run is over or the server stops: joins, leaves, evaluations,
+        refusals, warnings. Raises EdgeflockError if the server cannot go on.
         """
         served, seen = self._at, 0
         events, evaluator = served.app[HOST].hub.events, served.app[EVALUATOR]
@@ -219,11 +220,11 @@ class Server:
     async def until(
         self, updates: int | None = None, *, stop: Callable[[Evaluation], object] | None = None
     ) -> Result:
-        """The model once the run is complete and evaluated; or before, once so many updates made it: then the
-        run goes on until the context ends. After an evaluation of which `stop` is true it is over.
+        """Return the model of the complete, evaluated run, or the model once it has `updates` updates. Then
+        the run goes on until the context ends. An evaluation for which `stop` returns true ends the run.
 
-        Raises Diverged if the model has left the finite numbers, EdgeflockError if the server cannot go on,
-        ConfigError if that never comes, and what `stop` does.
+        Raises Diverged if the model is not finite, EdgeflockError if the server cannot go on, ConfigError if
+        the run has no such end, and what `stop` raises.
         """
         run, evaluator = self.config.run, self._at.app[EVALUATOR]
         target = run.updates
@@ -292,7 +293,7 @@ def _described(
     listening: Listening,
     settings: dict[str, object],
 ) -> tuple[Model, Config, ServerObjects]:
-    """Raises ConfigError."""
+    """Return the model, the settings and the objects of a server. Raises ConfigError."""
     sections = named({name: value for name, value in settings.items() if name in Config.model_fields})
     run = {name: value for name, value in settings.items() if name not in sections}
     if refused := sections.keys() & {"run", "model", "client"}:
@@ -325,7 +326,7 @@ def _described(
 
 
 def _judging(evaluate: "Callable[[nn.Module], Any]") -> "Callable[[nn.Module], tuple[float, float | None]]":
-    """`evaluate`, which may say the loss alone."""
+    """Return `evaluate` as a function of (loss, accuracy). It may return the loss alone."""
 
     def judge(module: "nn.Module") -> tuple[float, float | None]:
         said = evaluate(module)

@@ -1,4 +1,4 @@
-"""The commands put together, and what an error becomes: a line on stderr and an exit code."""
+"""The commands together, and the conversion of an error to a line on stderr and an exit code."""
 
 import sys
 from typing import Annotated, NoReturn
@@ -29,7 +29,7 @@ from edgeflock.cli.top import top
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Refused
 
 FAILED, USAGE, REFUSED, INTERRUPTED = 1, 2, 3, 130
-"""Exit codes: it failed; the settings cannot work; the server refused this device; somebody stopped it."""
+"""Exit codes: failure; invalid settings; the server refused this device; interruption."""
 
 app = typer.Typer(
     cls=Group,
@@ -44,7 +44,7 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the command that sys.argv names. Ends the process: an error is a line on stderr and a code."""
+    """Run the command of sys.argv. Ends the process. An error is a line on stderr and an exit code."""
     try:
         app()
     except ConfigError as error:

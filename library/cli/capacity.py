@@ -1,4 +1,4 @@
-"""`edgeflock capacity`: what a run needs for a fleet, part by part, and where it ends."""
+"""`edgeflock capacity`: what a fleet needs of each part of a run, and where the run ends."""
 
 from enum import StrEnum
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`edgeflock check`: put a project to the test before anything joins."""
+"""`edgeflock check`: test a project before devices join."""
 
 import sys
 from contextlib import redirect_stdout
@@ -68,8 +68,8 @@ def check(
 
 
 def _write(path: Path | None, rate: "RangeTest | None", optimizer: str) -> None:
-    """The proposed rate, into the settings, and the devices' optimizer that it is of: without that a rate is
-    SGD's. Raises ConfigError.
+    """Write the proposed rate into the settings, with the devices' optimizer that it belongs to. Without that
+    setting, a rate is SGD's. Raises ConfigError.
     """
     from edgeflock.projects.settings_file import with_setting
     from edgeflock.server.ledger import write_whole
@@ -81,7 +81,7 @@ def _write(path: Path | None, rate: "RangeTest | None", optimizer: str) -> None:
     text = with_setting(text_of(path), str(path), rate.key, rate.proposed)
     if optimizer != "sgd":
         text = with_setting(text, str(path), "run.local_optimizer", optimizer)
-    path = path.resolve()  # of a link, the file that it names
+    path = path.resolve()  # write the target of a link
     try:
         mode = path.stat().st_mode
         write_whole(path, text.encode())

@@ -30,7 +30,7 @@ from edgeflock.shared.errors import ConfigError
 
 
 class _Training(Group):
-    """`edgeflock client ...` trains, unless it says `join`."""
+    """`edgeflock client ...` trains, unless its next word is `join`."""
 
     def parse_args(self, context: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         asks = bool(args) and args[0] in context.help_option_names
@@ -39,7 +39,7 @@ class _Training(Group):
         return super().parse_args(context, args)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """That of training, and what else there is."""
+        """Write the help of training, and the other commands."""
         train = self.commands["train"]
         with click.Context(train, parent=ctx.parent, info_name=ctx.info_name) as training:
             train.format_help(training, formatter)
@@ -124,7 +124,7 @@ def train(
     async def until_stopped() -> None:
         device = Client.configured(settings.client)
         training = asyncio.create_task(device.run())
-        with suppress(NotImplementedError):  # where there are no such signals
+        with suppress(NotImplementedError):  # on systems without such signals
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, training.cancel, "terminated")
         try:
             async with supervised():

@@ -1,4 +1,4 @@
-"""`edgeflock config`: every setting with its default, and which do not go together."""
+"""`edgeflock config`: every setting with its default, and the settings that exclude each other."""
 
 from typing import Annotated
 

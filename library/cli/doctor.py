@@ -1,4 +1,4 @@
-"""`edgeflock doctor` and `edgeflock report`: what is wrong here, for you, and for whoever is to help."""
+"""`edgeflock doctor` and `edgeflock report`: problems of this machine, as text and as a file for helpers."""
 
 import os
 import sys

@@ -47,7 +47,7 @@ def export(
 
 
 def show(graphs: "Graphs", model: str, loss: str, out: Path, *, as_json: bool) -> None:
-    """Write the graphs into `out` and print what they are. Raises ConfigError."""
+    """Write the graphs to `out` and print their description. Raises ConfigError."""
     import json
 
     paths = graphs.save(out)

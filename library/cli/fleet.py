@@ -1,4 +1,4 @@
-"""`edgeflock fleet FILE.toml`: run the fleet that a file describes, once a seed, and report."""
+"""`edgeflock fleet FILE.toml`: run the fleet of a file once for each seed, and report."""
 
 import sys
 from pathlib import Path

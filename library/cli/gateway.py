@@ -1,4 +1,4 @@
-"""`edgeflock gateway`: hold devices' sockets for a server."""
+"""`edgeflock gateway`: hold devices' connections for a server."""
 
 import gc
 import logging

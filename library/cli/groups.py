@@ -1,4 +1,4 @@
-"""Commands with others below them: their help says of each the whole first sentence, however long."""
+"""Commands with subcommands. Their help shows the whole first sentence of each subcommand."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import typer.core
 
 _ANY_LENGTH = 1 << 20
 
-# With rich at hand typer escapes brackets for it, though no command here is shown by rich.
+# If rich is installed, typer escapes brackets for it, although no command here uses rich.
 typer.core.HAS_RICH = False
 
 _make_argument = typer.core.TyperArgument.__init__
@@ -18,13 +18,13 @@ def _make_argument_with_help(argument: typer.core.TyperArgument, **made: Any) ->
     argument.help = made.get("help")
 
 
-# click 8.5 forgets the help that typer has given an argument, and would list arguments that typer lists.
+# click 8.5 drops the help that typer has given an argument, and lists arguments that typer lists too.
 typer.core.TyperArgument.__init__ = _make_argument_with_help  # type: ignore[method-assign,assignment]
 typer.core.TyperCommand.format_arguments = lambda *_: None  # type: ignore[method-assign]
 
 
 class Group(typer.core.TyperGroup):
-    """One whose help cuts no sentence off."""
+    """A group whose help does not truncate sentences."""
 
     format_arguments = typer.core.TyperCommand.format_arguments
 

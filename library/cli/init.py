@@ -1,4 +1,4 @@
-"""`edgeflock init`: begin a project."""
+"""`edgeflock init`: start a project."""
 
 import shlex
 import sys

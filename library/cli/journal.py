@@ -1,4 +1,4 @@
-"""`edgeflock journal`: is a run's journal as it was written, and what to do if it is not."""
+"""`edgeflock journal`: verify a run's journal, repair it, or move it to another database."""
 
 import time
 from dataclasses import asdict
@@ -119,7 +119,7 @@ def copy(
 
 
 def _place(text: str) -> Path | str:
-    """The file, or the URL of a database."""
+    """Return the path of a file, or the URL of a database."""
     if text.startswith(("postgresql://", "postgres://")):
         return text
     path = Path(text.removeprefix("sqlite:"))

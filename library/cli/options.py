@@ -1,4 +1,4 @@
-"""What commands share: options, the settings that they come to, and what to install for what is missing."""
+"""Shared parts of commands: options, their settings, and what to install if a package is missing."""
 
 import logging
 import os
@@ -45,7 +45,7 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more on stde
 
 
 class Level(StrEnum):
-    """Of what is logged."""
+    """Levels of log messages."""
 
     debug = "debug"
     info = "info"
@@ -54,7 +54,7 @@ class Level(StrEnum):
 
 
 class Format(StrEnum):
-    """Of a line of the log."""
+    """Formats of a line of the log."""
 
     text = "text"
     json = "json"
@@ -66,7 +66,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 PROJECT = Path("edgeflock.toml")
-"""What `edgeflock init` calls a project's settings."""
+"""The name of the settings file that `edgeflock init` writes."""
 
 
 def settings_of(
@@ -75,10 +75,10 @@ def settings_of(
     verbose: bool = False,
     tables: "Tables | None" = None,
 ) -> "Config":
-    """The settings of a file, the environment and --set; sets up logging, unless that was done. Raises
+    """Return the settings of a file, the environment and --set. Set up logging if it is not. Raises
     ConfigError.
 
-    `tables` are what the server knows by name, for whoever needs its settings checked.
+    `tables` are the server's names of choices, for callers that need their settings checked.
     """
     from edgeflock.shared.settings import config
 
@@ -91,13 +91,13 @@ def settings_of(
 
 
 def look_into(folder: Path) -> None:
-    """Find modules in a folder, too: beside settings lie those that they name."""
+    """Add a folder to the module path. Settings name modules in their own folder."""
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
 
 
 def log_to_stderr(level: Level, format: Format = Format.text) -> None:
-    """Log what is of this level, or worse; of other packages, what is a warning or worse."""
+    """Log messages of this level or above, and of other packages warnings or above."""
     handler = logging.StreamHandler()
     handler.setFormatter(_Lines() if format is Format.text else _Objects())
     logging.basicConfig(handlers=[handler], level=max(logging.WARNING, _number(level)))
@@ -109,12 +109,12 @@ def _number(level: Level) -> int:
 
 
 def _moment(record: logging.LogRecord) -> str:
-    """As ISO 8601 has it, with the offset of this place."""
+    """Return the time in ISO 8601, with the local offset."""
     return datetime.fromtimestamp(record.created).astimezone().isoformat(timespec="milliseconds")
 
 
 class _Lines(logging.Formatter):
-    """Lines for people."""
+    """Formats a record as a readable line."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -124,7 +124,7 @@ class _Lines(logging.Formatter):
 
 
 class _Objects(logging.Formatter):
-    """An object of JSON a line: time, level, logger, message, and a traceback if there is one."""
+    """Formats a record as a JSON object: time, level, logger, message, and a traceback if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         import json
@@ -141,7 +141,7 @@ class _Objects(logging.Formatter):
 
 
 def text_of(path: Path) -> str:
-    """What stands in a file of settings. Raises ConfigError."""
+    """Return the text of a settings file. Raises ConfigError."""
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -151,7 +151,7 @@ def text_of(path: Path) -> str:
 def connection_of(
     url: str | None, token: str | None, token_file: Path | None, overrides: list[str] | None
 ) -> tuple[str, str]:
-    """(URL, token) of a server. Raises ConfigError."""
+    """Return (URL, token) of a server. Raises ConfigError."""
     flags = client_flags(server=url, token=token_of(token, token_file))
     client = settings_of(None, [*(overrides or []), *flags]).client
     from edgeflock.shared.identity import pin_in, tls_for
@@ -163,7 +163,7 @@ def connection_of(
 
 
 def token_of(token: str | None, file: Path | None) -> str | None:
-    """The token that --token or --token-file gave; None if neither did. Raises ConfigError."""
+    """Return the token of --token or --token-file, or None without both. Raises ConfigError."""
     if file is None:
         return token
     if token is not None:
@@ -172,9 +172,9 @@ def token_of(token: str | None, file: Path | None) -> str | None:
 
 
 def token_in(file: Path) -> str:
-    """The secret that a file holds; of "-" that of standard input. Raises ConfigError.
+    """Return the secret in a file, or in standard input for "-". Raises ConfigError.
 
-    A file that others may read is told of: whoever reads it is let in.
+    Warn about a file that others may read, because its readers can use the secret.
     """
     if str(file) == "-":
         kept = sys.stdin.readline().strip()
@@ -188,13 +188,13 @@ def token_in(file: Path) -> str:
 
 
 def client_flags(**given: str | None) -> list[str]:
-    """Overrides of [client] for the options that were given."""
+    """Return overrides of [client] for the given options."""
     return [f"client.{key}={value}" for key, value in given.items() if value is not None]
 
 
 @contextmanager
 def needing(extra: str, what: str) -> Iterator[None]:
-    """For imports of what an extra brings: `what` begins the ConfigError that says what to install."""
+    """Import packages of an extra. A ConfigError begins with `what` and names the package to install."""
     try:
         yield
     except ImportError as error:
@@ -203,9 +203,9 @@ def needing(extra: str, what: str) -> Iterator[None]:
 
 @contextmanager
 def register_of(directory: Path) -> Iterator[tuple["Register", Callable[[str], None]]]:
-    """(the identities of a run, what notes in its audit log what was done). Raises ConfigError.
+    """Yield (the identities of a run, a function that writes to its audit log). Raises ConfigError.
 
-    Whoever may write the run's folder may do this; the server need not run, and notices at once if it does.
+    It needs write access to the run's folder. The server need not run; a running one notices changes at once.
     """
     import sqlite3
 
@@ -222,7 +222,7 @@ def register_of(directory: Path) -> Iterator[tuple["Register", Callable[[str], N
 
 
 def labels_of(given: list[str] | None) -> dict[str, str]:
-    """KEY=VALUE, as a table. Raises ConfigError."""
+    """Parse KEY=VALUE texts into a table. Raises ConfigError."""
     labels = {}
     for text in given or []:
         key, equals, value = text.partition("=")
@@ -233,7 +233,7 @@ def labels_of(given: list[str] | None) -> dict[str, str]:
 
 
 def seconds_of(text: str) -> float | None:
-    """90s, 90m, 24h, 7d; None of never. Raises ConfigError."""
+    """Parse 90s, 90m, 24h or 7d. Return None for never. Raises ConfigError."""
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     if text == "never":
         return None

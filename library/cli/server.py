@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PAUSE = 0.5
-"""Seconds between losing a journal and looking whether it is there again."""
+"""Seconds between the loss of a journal and the next attempt to open it."""
 
 
 def server(
@@ -94,7 +94,7 @@ def server(
         return f"run {server.run} at version {server.version} on {server.url}"
 
     async def until_stopped(settings: "Config") -> None:
-        """Lead, or wait for that; and wait again once another server leads, or the journal is lost."""
+        """Lead, or wait to lead. Wait again if another server leads, or if the journal is lost."""
         stop, waiting = asyncio.Event(), Standby(waits=standby)
         leading: list[Server] = []
 
@@ -168,7 +168,7 @@ def server(
 
 
 def _on_signals(told: Callable[[], None]) -> None:
-    """Call `told` where a signal asks the process to end."""
+    """Call `told` when a signal asks the process to end."""
     import asyncio
 
     for name in (signal.SIGINT, signal.SIGTERM):

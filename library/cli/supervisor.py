@@ -1,6 +1,6 @@
-"""What systemd is told, where it started this process (sd_notify(3)): that it is ready, alive, how it does.
+"""Messages to systemd, if it started this process (sd_notify(3)): ready, alive, and the status.
 
-Elsewhere NOTIFY_SOCKET is not set, and nobody is told anything.
+Without systemd, NOTIFY_SOCKET is not set, and no message is sent.
 """
 
 import asyncio
@@ -12,17 +12,17 @@ from contextlib import asynccontextmanager, suppress
 
 
 def is_supervised(environ: Mapping[str, str]) -> bool:
-    """Whether somebody is there to be told."""
+    """Return whether a supervisor receives messages."""
     return environ.get("NOTIFY_SOCKET", "")[:1] in ("/", "@")
 
 
 def tell(environ: Mapping[str, str], **said: object) -> None:
-    """One datagram of e.g. READY=1, STATUS=connected. A supervisor that is gone is no reason to end."""
+    """Send a datagram, e.g. READY=1, STATUS=connected. A missing supervisor is not an error."""
     if not is_supervised(environ):
         return
     place = environ["NOTIFY_SOCKET"]
     address = "\0" + place[1:] if place[0] == "@" else place  # "@": of Linux's abstract names
-    # A line each, so that a text with another one in it cannot say more than it is to.
+    # Write one line for each, so that a line break in a text cannot add a message.
     lines = (f"{key}={' '.join(str(value).split())}" for key, value in said.items())
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
         line.setblocking(False)
@@ -30,7 +30,7 @@ def tell(environ: Mapping[str, str], **said: object) -> None:
 
 
 def watchdog_seconds(environ: Mapping[str, str], pid: int) -> float | None:
-    """How often to say that it is alive: twice in WatchdogSec. None: nobody asks this process."""
+    """Return the seconds between signs of life: half of WatchdogSec, or None without a watchdog."""
     if environ.get("WATCHDOG_PID", str(pid)) != str(pid):
         return None
     try:
@@ -41,7 +41,7 @@ def watchdog_seconds(environ: Mapping[str, str], pid: int) -> float | None:
 
 
 class LastLine(logging.Handler):
-    """Tells what was logged last: for a device that is how its line to the server is."""
+    """Holds the last log message. On a device, it describes the connection to the server."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         super().__init__(logging.INFO)
@@ -53,8 +53,8 @@ class LastLine(logging.Handler):
 
 @asynccontextmanager
 async def supervised(status: Callable[[], str] | None = None) -> AsyncIterator[None]:
-    """Ready from here to the end of the context, and alive as long as the event loop runs; `status` is told
-    as often as that.
+    """Report ready until the end of the context, and alive while the event loop runs. Report `status` as
+    often.
     """
     environ = os.environ
     tell(environ, READY=1, **_status(status))

@@ -1,4 +1,4 @@
-"""`edgeflock token`: what lets machines join a run, and operators look at it or act on it."""
+"""`edgeflock token`: tokens with which machines join a run, and operators watch it or act on it."""
 
 import time
 from pathlib import Path

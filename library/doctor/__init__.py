@@ -1,9 +1,9 @@
-"""What keeps this machine from taking part, or a server from serving, and what to do about it.
+"""Checks of a device's or a server's machine, each with a remedy.
 
-`examined_device` and `examined_server` look at everything once and say a Finding each (finding.py); `bundled`
-puts that, settings, versions, log and audit into one file that holds no secret (report.py). Each check is a
-function of what it is given: machine.py of this machine, files.py of files, packages.py of what is installed,
-line.py of the line to the server. May import projects, server, client and shared.
+`examined_device` and `examined_server` run all checks once and yield a CheckResult for each (finding.py).
+`bundled` puts them, settings, versions, log and audit into one file without secrets (report.py). Each check
+is a function of its arguments: machine.py has those of this machine, files.py of files, packages.py of
+packages, line.py of the connection. May import projects, server, client and shared.
 """
 
 from edgeflock.doctor.finding import CheckResult

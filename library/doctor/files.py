@@ -1,4 +1,4 @@
-"""Files that are to be there, whole, and for their owner's eyes alone."""
+"""Checks of files: present, intact, and readable by their owner only."""
 
 import stat
 from datetime import UTC, datetime, timedelta
@@ -7,13 +7,13 @@ from pathlib import Path
 from edgeflock.doctor.finding import CheckResult
 
 PUBLIC = ("certificate.pem",)
-"""Of a run's directory: what everybody may read."""
+"""Files in a run's directory that everybody may read."""
 
 SOON = timedelta(days=30)
 
 
 def secret(path: Path) -> CheckResult:
-    """A file with a key or a credential."""
+    """Check a file with a key or a credential."""
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError as error:
@@ -28,7 +28,7 @@ def secret(path: Path) -> CheckResult:
 
 
 def directory(path: Path) -> CheckResult:
-    """A run's, with its keys, its tokens and its journal."""
+    """Check a run's directory, with its keys, tokens and journal."""
     if not path.exists():
         return CheckResult("modes", "ok", f"{path} is not there yet; the server makes it")
     if not stat.S_IMODE(path.stat().st_mode) & 0o077:
@@ -45,7 +45,7 @@ def directory(path: Path) -> CheckResult:
 
 
 def certificate(path: Path, now: datetime | None = None) -> CheckResult:
-    """One that a server shows, in PEM."""
+    """Check a server's certificate in PEM."""
     from cryptography import x509
 
     now = now or datetime.now(UTC)

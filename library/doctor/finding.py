@@ -1,23 +1,23 @@
-"""What a check comes to."""
+"""The result of a check."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 State = Literal["ok", "warn", "bad"]
-"""bad: it will not work; warn: it works, and may not for long, or not well."""
+"""bad: it does not work. warn: it works now, but may fail later, or work badly."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """Of one check."""
+    """The result of one check."""
 
     check: str
     state: State
     said: str
     remedy: str = ""
-    """What to do; empty where it is ok."""
+    """What to do. It is empty if the state is ok."""
 
     def lines(self) -> list[str]:
-        """For a person."""
+        """Return the result as readable lines."""
         told = [f"{self.state:<5} {self.check:<9} {self.said}"]
         return [*told, f"{'':<15} {self.remedy}"] if self.remedy else told

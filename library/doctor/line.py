@@ -1,4 +1,4 @@
-"""The line to the server, and whether it knows this device."""
+"""Checks of the connection to the server, and of its answer to this device."""
 
 import asyncio
 import email.utils
@@ -20,24 +20,24 @@ _SECONDS = aiohttp.ClientTimeout(total=20, sock_connect=10)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a request."""
+    """The outcome of a request."""
 
     url: str
     status: int = 0
-    """Of HTTP; 0: there was no answer."""
+    """The HTTP status, 0 without an answer."""
     date: float | None = None
-    """The server's clock."""
+    """The time of the server's clock."""
     error: str = ""
     hopeless: bool = False
-    """Whether waiting will not help."""
+    """Whether another attempt cannot help."""
 
 
 _GOODBYE = 0.25
-"""Seconds that TLS may take to end behind a session that is closed: aiohttp does not wait for it."""
+"""Seconds for TLS to end after the session is closed, because aiohttp does not wait for it."""
 
 
 async def asked(server: str, identity: ClientIdentity | None, *, insecure: bool) -> Answer:
-    """GET /v1/status, with this device's credential; to TLS that shows another key nothing is told."""
+    """GET /v1/status with this device's credential. A server with another TLS key receives nothing."""
     try:
         url = url_of(server)
         pin = b"" if identity is None else identity.pin
@@ -55,7 +55,7 @@ async def asked(server: str, identity: ClientIdentity | None, *, insecure: bool)
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls), timeout=_SECONDS) as http,
             http.get(url / "v1/status", headers=headers, allow_redirects=False) as response,
         ):
-            await response.content.read(1 << 16)  # what is not read keeps the connection open
+            await response.content.read(1 << 16)  # unread data keep the connection open
             return Answer(str(url), response.status, _time(response.headers.get("Date", "")))
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         mend = permanent(str(url), error)
@@ -67,7 +67,7 @@ async def asked(server: str, identity: ClientIdentity | None, *, insecure: bool)
 
 
 def reached(answer: Answer) -> CheckResult:
-    """Whether that is a server which lets this device take part."""
+    """Check whether the answer is of a server that lets this device take part."""
     if answer.error:
         remedy = (
             "mend what the line says"
@@ -94,7 +94,7 @@ def reached(answer: Answer) -> CheckResult:
 
 
 def _time(date: str) -> float | None:
-    """Seconds since 1970 of HTTP's Date."""
+    """Return an HTTP Date in seconds since 1970."""
     try:
         return email.utils.parsedate_to_datetime(date).timestamp()
     except ValueError:

@@ -1,4 +1,4 @@
-"""The machine: interpreter, clock, disk, memory, power, heat, and how many files may be open."""
+"""Checks of the machine: interpreter, clock, disk, memory, power, temperature and open files."""
 
 from pathlib import Path
 
@@ -7,19 +7,19 @@ from edgeflock.shared.numbers import size
 
 OLDEST_PYTHON = (3, 11)
 OLDEST_GLIBC = (2, 28)
-"""Of which onnxruntime's wheels are."""
+"""The glibc of onnxruntime's wheels."""
 
 WARM, HOT = 75.0, 80.0
 """Degrees Celsius; at 80 a Raspberry Pi begins to slow down."""
 
 LITTLE_MEMORY = 256 << 20
-"""Bytes; a device with onnxruntime takes 110 MB, and the system wants some, too."""
+"""Bytes. A device with onnxruntime takes 110 MB, and the system needs some too."""
 
 SKEW = 300.0
-"""Seconds that this machine's clock and the server's may differ by: certificates begin a day early."""
+"""The allowed difference of this clock and the server's, in seconds. Certificates begin a day early."""
 
 STRANGERS = 1024 + 64
-"""Open files beside devices' connections: those at the door, and the server's own."""
+"""Open files besides devices' connections: connections that are not accepted yet, and the server's own."""
 
 
 def python(version: tuple[int, int, int], bits: int, libc: tuple[str, str]) -> CheckResult:
@@ -38,7 +38,7 @@ def python(version: tuple[int, int, int], bits: int, libc: tuple[str, str]) -> C
 
 
 def clock(now: float, installed: float, root: Path) -> CheckResult:
-    """`installed` is when this package was: a clock that is before it is wrong."""
+    """`installed` is the time of this package's installation. A clock before it is wrong."""
     synchronised = root / "run/systemd/timesync"
     if now < installed:
         return CheckResult(
@@ -58,7 +58,7 @@ def clock(now: float, installed: float, root: Path) -> CheckResult:
 
 
 def skew(now: float, server: float | None) -> CheckResult | None:
-    """Against the server's, as its answer said; None if it said none."""
+    """Compare the clock with the server's answer. None if the answer has no time."""
     if server is None:
         return None
     apart = abs(now - server)
@@ -73,7 +73,7 @@ def skew(now: float, server: float | None) -> CheckResult | None:
 
 
 def disk(path: Path, free: int, writable: bool, wanted: int) -> CheckResult:
-    """Of the file system that `path` is on; `wanted` bytes are a comfort."""
+    """Check the file system of `path`. `wanted` is the recommended number of free bytes."""
     if not writable:
         return CheckResult("disk", "bad", f"{path} cannot be written", f"chown it, or mend its disk: {path}")
     if free < wanted // 10:
@@ -84,7 +84,7 @@ def disk(path: Path, free: int, writable: bool, wanted: int) -> CheckResult:
 
 
 def memory(total: int, root: Path) -> CheckResult:
-    """Of the machine, and whether a service's can be bounded."""
+    """Check the machine's memory, and whether a service's can be limited."""
     if total < LITTLE_MEMORY:
         return CheckResult(
             "memory",
@@ -104,7 +104,7 @@ def memory(total: int, root: Path) -> CheckResult:
 
 
 def power(undervoltage: object) -> CheckResult | None:
-    """Of a Raspberry Pi's supply; None if nothing says."""
+    """Check a Raspberry Pi's power supply. None if it is unknown."""
     if undervoltage is None:
         return None
     if undervoltage:
@@ -118,7 +118,7 @@ def power(undervoltage: object) -> CheckResult | None:
 
 
 def heat(degrees: object) -> CheckResult | None:
-    """None if no sensor says."""
+    """Check the temperature. None without a sensor."""
     if not isinstance(degrees, float):
         return None
     said = f"{degrees:.0f} degrees"
@@ -132,7 +132,7 @@ def heat(degrees: object) -> CheckResult | None:
 
 
 def open_files(soft: int, devices: int) -> CheckResult:
-    """`soft` is ulimit -n, -1 of none; each device's connection is a file (limits.devices)."""
+    """`soft` is ulimit -n, -1 if unlimited. Each device's connection is a file (limits.devices)."""
     needed = devices + STRANGERS
     if soft == -1 or soft >= needed:
         return CheckResult("files", "ok", f"{'any number' if soft == -1 else f'{soft:,}'} may be open")

@@ -1,4 +1,4 @@
-"""What is installed, each loaded in a process of its own: a wheel for another processor kills its user."""
+"""Checks of packages, each in its own process: a wheel for another processor crashes the process."""
 
 import signal
 import subprocess
@@ -9,7 +9,7 @@ from importlib import metadata
 from edgeflock.doctor.finding import CheckResult
 
 Load = Callable[[str], tuple[int, str]]
-"""Of a module to (exit code of a process that imports it, the last line of what it said)."""
+"""Module -> (exit code of a process that imports it, the last line of its output)."""
 
 
 def loaded(module: str) -> tuple[int, str]:
@@ -18,7 +18,7 @@ def loaded(module: str) -> tuple[int, str]:
 
 
 def package(module: str, install: str, load: Load = loaded) -> CheckResult:
-    """`install` is the command that brings it."""
+    """`install` is the command that installs the package."""
     code, last = load(module)
     if code == 0:
         return CheckResult("package", "ok", f"{module} {version_of(module)}".rstrip())

@@ -27,11 +27,11 @@ from edgeflock.shared.settings.client import ClientSettings
 from edgeflock.shared.settings.config import Config
 
 DEVICE_DISK, SERVER_DISK = 1 << 30, 10 << 30
-"""Bytes that are a comfort: a journal grows."""
+"""Recommended free bytes, because a journal grows."""
 
 
 def examined_device(settings: ClientSettings) -> Iterator[CheckResult]:
-    """Of a machine that is to train."""
+    """Check a machine that will train."""
     yield from _machine(directory(settings), DEVICE_DISK)
     only_torch = settings.backend == "auto" and find_spec("torch") and not find_spec("onnxruntime")
     if settings.backend == "torch" or only_torch:
@@ -43,7 +43,7 @@ def examined_device(settings: ClientSettings) -> Iterator[CheckResult]:
 
 
 def examined_server(config: Config) -> Iterator[CheckResult]:
-    """Of a machine that is to host what `config` describes."""
+    """Check a machine that will host the run of `config`."""
     place = Path(config.run.directory)
     yield from _machine(place, SERVER_DISK)
     extra = "arrays" if config.model.arrays else "server"
@@ -75,7 +75,7 @@ def _machine(place: Path, comfort: int) -> Iterator[CheckResult]:
 def _open_files() -> int | None:
     try:
         import resource
-    except ImportError:  # where there is no such limit
+    except ImportError:  # on systems without such a limit
         return None
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return -1 if soft == resource.RLIM_INFINITY else soft
@@ -91,7 +91,7 @@ def _joined(settings: ClientSettings) -> Iterator[CheckResult]:
         except ConfigError as error:
             yield CheckResult("identity", "bad", str(error), "mend the file, or remove it and join anew")
             return
-    # Of servers that stand by for each other one answers.
+    # Only one of several servers with standbys answers.
     servers = (identity.server if identity else settings.server).split(",")
     for server in servers:
         answer = asyncio.run(asked(server.strip(), identity, insecure=settings.insecure))
@@ -103,7 +103,7 @@ def _joined(settings: ClientSettings) -> Iterator[CheckResult]:
 
 
 def _data(settings: ClientSettings) -> CheckResult:
-    """What it trains on; whether it fits the run's model, the server's Welcome tells."""
+    """Check the training data. The server's Welcome tells whether they fit the run's model."""
     if settings.flower_app:
         return CheckResult("data", "ok", "a Flower app reads its own")
     named = [entry.partition("=")[2] for entry in settings.shards] or [settings.data]
@@ -125,7 +125,7 @@ def _data(settings: ClientSettings) -> CheckResult:
 
 
 def _environment(uri: str) -> CheckResult:
-    """In which it acts; whether the run's policy fits, the server's Welcome tells."""
+    """Check the environment. The server's Welcome tells whether the run's policy fits."""
     try:
         found = open_environment(uri)
     except ConfigError as error:
@@ -161,7 +161,7 @@ def _journal(place: Path) -> CheckResult:
 
 
 def _project(config: Config) -> Iterator[CheckResult]:
-    """Data against model, a step and the export, as `edgeflock check` has them."""
+    """Check data against model, a step and the export, like `edgeflock check`."""
     if config.model.arrays:
         yield CheckResult("model", "ok", "arrays, which the devices' apps train")
         return

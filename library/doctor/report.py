@@ -1,7 +1,7 @@
-"""One file for whoever is to help: what doctor found, settings, versions, the last lines of log and audit.
+"""A report for helpers in one file: doctor's results, settings, versions, the end of log and audit.
 
-What goes in is made here, a file at a time; nothing is copied. Of a log only lines of ours go in, of an audit
-only its three known fields; keys, tokens, data, models, journals and what a user's code printed stay out.
+Each part is made here, and no file is copied. A log contributes only Edgeflock's lines, and an audit only its
+three known fields. Keys, tokens, data, models, journals and the output of a user's code are left out.
 """
 
 import io
@@ -23,13 +23,13 @@ from edgeflock.doctor.secrets import scrubbed, scrubbed_all, secrets_of, told
 from edgeflock.shared.settings.config import Config
 
 LAST = 2000
-"""Lines of a log, and of an audit, that go in."""
+"""The number of last lines of a log, and of an audit."""
 
 _LINE = re.compile(r"\d{4}-\d\d-\d\dT\S+ (DEBUG|INFO|WARNING|ERROR|CRITICAL) edgeflock[\w.]*: ")
-"""What a line of the log begins with (cli/options.py)."""
+"""The beginning of a line of the log (cli/options.py)."""
 
 _FIELDS = ("time", "level", "logger", "message")
-"""Of a line of the log as JSON."""
+"""Fields of a line of the log as JSON."""
 
 
 def bundled(
@@ -42,7 +42,7 @@ def bundled(
     log: Iterable[str],
     now: float,
 ) -> bytes:
-    """A tar.gz. `directory` is a run's, if there is one here; `identity` what a device joined with."""
+    """Return a tar.gz. `directory` is a run's, if it is here. `identity` is that of a device that joined."""
     secrets = secrets_of(config, environ, identity, directory)
     parts: dict[str, Any] = {
         "doctor.json": [asdict(found) for found in findings],
@@ -64,7 +64,7 @@ def bundled(
 
 
 def versions() -> dict[str, object]:
-    """Of all that runs here."""
+    """Return the versions of the software here."""
     return {
         "python": sys.version,
         "platform": platform.platform(),
@@ -78,19 +78,19 @@ def versions() -> dict[str, object]:
 
 
 def audited(lines: Sequence[str]) -> list[dict[str, object]]:
-    """When, who and what of the last lines of an audit."""
+    """Return time, actor and action of the last lines of an audit."""
     found = []
     for line in lines[-LAST:]:
         try:
             said = json.loads(line)
             found.append({key: said[key] for key in ("time", "who", "did")})
         except (ValueError, KeyError, TypeError):
-            continue  # half a line
+            continue  # an incomplete line
     return found
 
 
 def lines_of(log: Iterable[str]) -> tuple[list[str], int]:
-    """(the last lines that are of our log, text or JSON; how many others there were)."""
+    """Return (the last lines of our log, text or JSON; the number of other lines)."""
     ours, others = [], 0
     for line in log:
         if _LINE.match(line):
@@ -103,7 +103,7 @@ def lines_of(log: Iterable[str]) -> tuple[list[str], int]:
 
 
 def _object(line: str) -> list[str] | None:
-    """The fields of a line of JSON, without its traceback."""
+    """Return the fields of a JSON line, without its traceback."""
     try:
         said = json.loads(line)
         found = [str(said[field]) for field in _FIELDS]
@@ -113,7 +113,7 @@ def _object(line: str) -> list[str] | None:
 
 
 def of_the_service(role: str, run: Callable[..., Any] = subprocess.run) -> list[str]:
-    """What systemd kept of the service's log; nothing where there is none."""
+    """Return systemd's log of the service, or nothing if there is none."""
     command = [
         "journalctl",
         "--unit",

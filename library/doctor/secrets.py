@@ -1,8 +1,8 @@
-"""What is known to be secret on this machine, and texts without it.
+"""The known secrets of this machine, and their removal from texts.
 
-A value is told only if it is known to be harmless: settings that are numbers, or whose texts are names of
-choices. What is known as a secret is then taken out of every other text, and so are words that are tokens, or
-URLs with more in them than where they lead, whoever wrote them there.
+A value is shown only if it is known to be harmless: numbers, and texts that are names of choices. Known
+secrets are then removed from every other text. So are words that are tokens, and the parts of URLs beyond
+their destination, whatever their origin.
 """
 
 import json
@@ -19,22 +19,22 @@ from edgeflock.shared.settings.config import Config
 HIDDEN = "(hidden)"
 
 OPEN_SECTIONS = ("coordination", "optimizer", "compression", "downlink")
-"""Their texts are names of rules, modes and codings."""
+"""Sections whose texts are names of rules, modes and codings."""
 
 OPEN_TEXTS = ("run.directory", "run.host", "run.client_certificates", "run.local_optimizer", "client.backend")
 
 NAMES_OF_CODE = ("model.module", "model.loss", "model.evaluate", "client.model")
-"""Import strings, told without their arguments."""
+"""Import strings, shown without their arguments."""
 
 _VARIABLES = ("TOKEN", "PASSWORD", "PASSWD", "SECRET", "KEY", "CREDENTIAL")
-"""In names of the environment's variables."""
+"""Parts of the names of environment variables with secrets."""
 
 _SHORTEST = 6
-"""Characters of a secret that is looked for in texts; shorter ones are in words that mean something else."""
+"""The shortest secret that is searched for, in characters. Shorter ones are parts of harmless words."""
 
 
 def told(config: Config) -> dict[str, dict[str, object]]:
-    """The settings, as far as anybody may see them."""
+    """Return the settings that everybody may see."""
     return {
         name: {key: _told(f"{name}.{key}", value) for key, value in section.model_dump().items()}
         for name, section in config
@@ -59,8 +59,8 @@ def _told(key: str, value: object) -> object:
 def secrets_of(
     config: Config, environ: Mapping[str, str], identity: Path, directory: Path | None = None
 ) -> set[str]:
-    """Every text here that opens something, as far as it is known: of settings, environment, the identity of
-    a device, and the tokens in a run's directory.
+    """Return all known secrets here: of settings, environment, a device's identity, and the tokens in a run's
+    directory.
     """
     found = {value for name, value in environ.items() if any(part in name.upper() for part in _VARIABLES)}
     for section, values in config:
@@ -87,7 +87,7 @@ def secrets_of(
 
 
 def _texts(value: object) -> set[str]:
-    """All texts in it."""
+    """Return all texts in a value."""
     if isinstance(value, str):
         return {value}
     if isinstance(value, Mapping):
@@ -96,7 +96,7 @@ def _texts(value: object) -> set[str]:
 
 
 def _passwords(text: str) -> set[str]:
-    """That of a URL, and what stands behind its question mark."""
+    """Return the password of a URL, and the text after its question mark."""
     try:
         url = urlsplit(text)
         return {part for part in (url.password, url.query) if part}
@@ -105,8 +105,8 @@ def _passwords(text: str) -> set[str]:
 
 
 def scrubbed(text: str, secrets: Iterable[str]) -> str:
-    """`text` with none of the `secrets` in it, no token, and no URL that says more than where it leads."""
-    for secret in sorted(secrets, key=len, reverse=True):  # the longest first: one may be in another
+    """Return `text` without the `secrets`, tokens, and the parts of URLs beyond their destination."""
+    for secret in sorted(secrets, key=len, reverse=True):  # one secret may contain another
         text = text.replace(secret, HIDDEN)
     return " ".join(_scrubbed_word(word) for word in text.split(" "))
 
@@ -127,7 +127,7 @@ def _scrubbed_word(word: str) -> str:
 
 
 def scrubbed_all(value: Any, secrets: Iterable[str]) -> Any:
-    """The same of all texts in JSON."""
+    """Apply `scrubbed` to all texts in JSON."""
     if isinstance(value, str):
         return scrubbed(value, secrets)
     if isinstance(value, dict):

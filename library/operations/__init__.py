@@ -1,7 +1,6 @@
-"""A run from outside: what `edgeflock status`, `top` and `plot` show of a server, a recording or a journal.
+"""A run from outside: what `edgeflock status`, `top` and `plot` show of a server, recording or journal.
 
-Outside, the commands use status.show_status, text.watch and text.show_device, top.Plan, show and serve_web,
-and plot.plot; who asks a server over HTTP uses status.fetch. They are imported from their files: each
-brings a library of its own (aiohttp, textual, matplotlib), and who wants one shall not pay for the others.
-May import results and what stands below.
+Commands use status.show_status, text.watch and text.show_device, top.show and serve_web, and plot.plot.
+Callers of a server's HTTP interface use status.fetch. They import these modules directly, because each loads
+a different library (aiohttp, textual, matplotlib). May import results and the packages below it.
 """

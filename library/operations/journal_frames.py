@@ -1,7 +1,7 @@
-"""A server's journal as the frames of a feed: the run as if somebody had watched it from the start.
+"""A server's journal as the frames of a feed, as if the run had been watched from the start.
 
-What a journal does not keep, the frames do not have: telemetry, egress of a device, who was connected when. A
-device counts as training while its updates come, and as away 60 seconds after the last one.
+The frames lack what a journal does not keep: telemetry, egress of a device, and connection times. A device
+counts as training while its updates arrive, and as away 60 seconds after the last one.
 """
 
 import sqlite3
@@ -42,7 +42,7 @@ AWAY = 60.0
 """Seconds without an update after which a device is no longer counted as connected."""
 _RATE_SECONDS = 10.0
 _SMOOTHING = 0.05
-"""Weight of an update's loss in the average."""
+"""The weight of an update's loss in the average."""
 _FRAMING = 8
 """Bytes of an update's WebSocket frame: header and mask (RFC 6455, section 5.2)."""
 
@@ -97,7 +97,7 @@ class _Device:
 
 @dataclass(slots=True)
 class _Totals:
-    """The run as a whole, so far."""
+    """Totals of the run so far."""
 
     size: int
     began: float
@@ -142,10 +142,10 @@ class _Totals:
 
 
 def journal_frames(path: Path, most: int = MOST_FRAMES) -> Iterator[Frame]:
-    """At most about `most` frames, a second or more apart.
+    """Yield at most about `most` frames, at least a second apart.
 
-    The journal is only read, not migrated either, and its server may be running: what is read here has been
-    the same since schema 1, but for the columns that `_regimes` finds by their names, for `_COUNT_FIRST` and
+    The journal is only read, and not migrated. Its server may be running. The columns that are read here are
+    the same since schema 1. Exceptions are those that `_regimes` finds by name, `_COUNT_FIRST` and
     `_METRICS_FIRST`.
     Raises ConfigError if `path` cannot be read or holds no update, JournalDamaged if it is no journal,
     JournalTooNew.
@@ -217,7 +217,7 @@ def _frames(db: sqlite3.Connection, path: Path, most: int) -> Iterator[Frame]:
 
     rows = db.execute(
         "SELECT version, device, time, loss, samples, substr(frame, 1, 64), length(frame) "
-        "FROM updates WHERE device > 0 ORDER BY version"  # 0 is the server, when it was rolled back
+        "FROM updates WHERE device > 0 ORDER BY version"  # device 0 is the server, for a rollback
     )
     for version, number, time, loss, samples, head, length in rows:
         while time > now + every:
@@ -272,8 +272,8 @@ def _count(
 
 
 def _base(head: bytes) -> tuple[int, int]:
-    """(base, count) of an Update, from the first bytes of [tag, sequence, base, count, ...]. Before schema 7
-    the index mode is in the place of the count.
+    """Return (base, count) of an Update, from the first bytes of [tag, sequence, base, count, ...]. Before
+    schema 7, the index mode is in the place of the count.
     """
     unpacker = msgpack.Unpacker()
     unpacker.feed(head)
@@ -283,7 +283,7 @@ def _base(head: bytes) -> tuple[int, int]:
 
 
 def _regimes(db: sqlite3.Connection) -> dict[int, str]:
-    """Version -> what changed about how updates count."""
+    """Return version -> the change in how updates count."""
     cursor = db.execute("SELECT * FROM regimes ORDER BY rowid")
     columns = [column[0] for column in cursor.description]
     rows = [dict(zip(columns, row, strict=True)) for row in cursor]
@@ -304,5 +304,5 @@ def _regimes(db: sqlite3.Connection) -> dict[int, str]:
 
 
 def _config(regimes: dict[int, str]) -> dict[str, Any]:
-    """All that the journal knows of the settings."""
+    """Return the settings that the journal has."""
     return {"regimes": {f"from version {version}": text for version, text in regimes.items()}}

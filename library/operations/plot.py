@@ -29,7 +29,7 @@ _LABELS: dict[Against, str] = {
 def plot(source: str, token: str, against: str, out: Path, seconds: float, *, as_json: bool) -> None:
     """Draw `source` (a URL, a recording or a journal) into `out`, a .png or .svg.
 
-    A live server tells its rates only while somebody watches: `seconds` long. Raises EdgeflockError.
+    A live server sends rates only while it is watched, which is `seconds` long. Raises EdgeflockError.
     """
     if against not in curves.AGAINST:
         raise ConfigError(f"--against {against!r} must be one of {', '.join(curves.AGAINST)}")
@@ -51,7 +51,7 @@ def plot(source: str, token: str, against: str, out: Path, seconds: float, *, as
 
 
 async def watched(client: FeedClient, seconds: float) -> MonitorState:
-    """The state after watching a server for so long; after its first frame if that is 0."""
+    """Return the state after watching a server for `seconds`, or after its first frame if 0."""
     state: MonitorState | None = None
     try:
         async with asyncio.timeout(seconds if seconds > 0 else None):
@@ -70,7 +70,7 @@ async def watched(client: FeedClient, seconds: float) -> MonitorState:
 
 
 def draw(state: MonitorState, against: Against, out: Path) -> None:
-    """Six panels: what is learnt above, what it costs below."""
+    """Draw six panels: learning curves above, costs below."""
     matplotlib.use("agg")
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "edgeflock", "font.size": 9})
     figure, grid = pyplot.subplots(2, 3, figsize=(13.0, 7.0))
@@ -90,7 +90,7 @@ def draw(state: MonitorState, against: Against, out: Path) -> None:
     saved = [(name, curves.reduction(state, against, field)) for name, field in _REDUCTIONS]
     _panel(reduction, "Against dense float32", "times less", saved, against)
     rates = [(name, curves.recent(state, field, window)) for name, field in _RATES]
-    rates = [(name, curve) for name, curve in rates if any(curve.y)]  # a journal has none of what was sent
+    rates = [(name, curve) for name, curve in rates if any(curve.y)]  # a journal has no egress rate
     _panel(traffic, "Traffic", "bytes a second", rates, None)
     traffic.yaxis.set_major_formatter(FuncFormatter(_form(numbers.short_size)))
     _panel(speed, "Speed", "updates a second", [("", curves.recent(state, "updates_per_s", window))], None)

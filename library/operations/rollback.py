@@ -1,4 +1,4 @@
-"""A model rolled back, from where an operator sits."""
+"""Rollback of a model by an operator."""
 
 import json
 from typing import Any
@@ -11,12 +11,13 @@ from edgeflock.tui.sources import body_of
 
 
 async def roll_back(server: str, token: str, version: int) -> dict[str, Any]:
-    """{"of", "version"}: the version that the model is of now, and its own. It takes the admin token.
+    """Roll back the model. Return {"of", "version"}: its source version and its new one. Needs the admin
+    token.
 
     Raises EdgeflockError if the server does not do it.
     """
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    timeout = aiohttp.ClientTimeout(total=600)  # updates since a snapshot are replayed
+    timeout = aiohttp.ClientTimeout(total=600)  # the server replays updates since a snapshot
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout) as http,

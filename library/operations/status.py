@@ -1,4 +1,4 @@
-"""A run's state, for people and as JSON."""
+"""A run's state, as text and as JSON."""
 
 import asyncio
 import json
@@ -23,25 +23,25 @@ from edgeflock.tui.pages import summary
 from edgeflock.tui.sources import FeedClient, body_of
 
 _UNBOUNDED = 10_000
-"""Columns: no table is as wide."""
+"""A width in columns that no table has."""
 
 _LONGEST = 60
-"""Characters of a state."""
+"""The most characters of a state."""
 
 NOT_KNOWN = "the server does not know this token, or it has expired (client.token, --token-file)"
 
 Column = Callable[[dict[str, Any]], str | Text]
-"""A device's status -> what stands in its row."""
+"""A device's status -> the text of its cell."""
 
 
 def tls_of(server: str, token: str) -> ssl.SSLContext | bool:
-    """TLS with the key that the token names, if it names one."""
+    """Return TLS settings with the key that the token names, if it names one."""
     url = urlsplit(server)
     return tls_for(url.scheme, url.hostname or "", pin_in(token), insecure=True)
 
 
 async def fetch(http: aiohttp.ClientSession, server: str, path: str, token: str) -> bytes:
-    """The body of GET server/path. Raises EdgeflockError if there is none."""
+    """Return the body of GET server/path. Raises EdgeflockError if there is none."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
         async with http.get(
@@ -62,7 +62,7 @@ async def fetch(http: aiohttp.ClientSession, server: str, path: str, token: str)
 
 
 def complaint(response: aiohttp.ClientResponse, body: bytes) -> str:
-    """What the server says is wrong, or the status if it does not say."""
+    """Return the server's description of an error, or the HTTP status without one."""
     try:
         return shown(str(json.loads(body)["detail"]))
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -70,8 +70,8 @@ def complaint(response: aiohttp.ClientResponse, body: bytes) -> str:
 
 
 async def status(server: str, token: str = "", *, feed: bool = True) -> dict[str, Any]:
-    """The state of the run at the URL `server`, as `edgeflock status --json` has it, with what the feed adds:
-    events, rates, curves. A device's token is told little.
+    """Return the run's state at the URL `server`, like `edgeflock status --json`, with the feed's additions:
+    events, rates, curves. A device's token shows only a part of it.
 
     Raises EdgeflockError if there is no answer, Unauthorized if the token is not known.
     """
@@ -87,12 +87,12 @@ def show_status(server: str, token: str, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(known))
     else:
-        # A line a device for whatever reads them from a pipe.
+        # A pipe gets one line for each device.
         print_status(Console(width=None if sys.stdout.isatty() else _UNBOUNDED), known)
 
 
 def print_status(console: Console, status: dict[str, Any]) -> None:
-    """Print what /v1/status says, for people; to a device's token it says little."""
+    """Print /v1/status as text. A device's token shows only a part of it."""
     if "devices" not in status:
         console.print(f"Run {status['run']}, {status['state']}, version {status['version']:,}")
         console.print("More is for viewers: edgeflock token create --role viewer, on the server's machine")
@@ -183,7 +183,7 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
 def _tables(
     console: Console, columns: Mapping[str, Column], devices: list[dict[str, Any]]
 ) -> Iterator[Table]:
-    """As many as it takes for every column to be as wide as what it holds; each has the devices' names."""
+    """Yield as many tables as full-width columns need. Each has the devices' names."""
     rest = [name for name in columns if name != "device"]
     unbounded = console.options.update(width=_UNBOUNDED)
     while rest:
@@ -205,7 +205,7 @@ def _table(columns: Mapping[str, Column], devices: Iterable[dict[str, Any]]) -> 
 
 
 def _applied(coordination: dict[str, Any]) -> str:
-    """How updates apply: together, or each by a rule; and who waits for whom."""
+    """Return how updates apply, together or each by a rule, and which devices wait."""
     how = "rounds" if coordination["mode"] == "rounds" else str(coordination["rule"])
     if coordination["mode"] == "elastic":
         chunk = coordination["chunk"]
@@ -217,7 +217,7 @@ def _applied(coordination: dict[str, Any]) -> str:
 
 
 def _selected(compression: dict[str, Any]) -> str:
-    """What devices send of a gradient."""
+    """Return which part of a gradient devices send."""
     if compression["selection"] == "largest":
         return f"select {compression['select']}"
     decays = ", decaying" if compression["significance_decay"] else ""
@@ -225,7 +225,7 @@ def _selected(compression: dict[str, Any]) -> str:
 
 
 def _told(key: str, form: str) -> Column:
-    """What devices tell of themselves under `key`, if it is a number: the rest of it is for other eyes."""
+    """Return a column of the telemetry `key`, if it is a number. Other values are not shown."""
 
     def column(device: dict[str, Any]) -> str:
         value = device["telemetry"].get(key)
@@ -235,7 +235,7 @@ def _told(key: str, form: str) -> Column:
 
 
 def _away(device: dict[str, Any]) -> str:
-    """That it is away, and in a word why: killed, timed out, retired, ..."""
+    """Return that a device is away, with a one-word reason: killed, timed out, retired, ..."""
     why = device["why_left"]
     return f"away ({why.partition(':')[0]})" if why else "away"
 
@@ -244,7 +244,7 @@ _STYLES = {"critical": "bold red", "warning": "yellow", "notice": "dim"}
 
 
 def _state(device: dict[str, Any]) -> str | Text:
-    """And why it is paused, which devices and operators say in their own words."""
+    """Return a device's state, with the reason of a pause in the words of its author."""
     if (because := device["paused_because"]) is not None:
         told = f"paused {because}".rstrip()
         return Text("".join(c if c.isprintable() else "?" for c in told[:_LONGEST]))

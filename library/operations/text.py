@@ -1,4 +1,4 @@
-"""`edgeflock status` from the feed that `edgeflock top` reads: what its screen shows, as text or JSON."""
+"""`edgeflock status` from the feed of `edgeflock top`: its screen as text or JSON."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ async def first_state(client: FeedClient) -> MonitorState | None:
 
 
 def watch(server: str, token: str, interval: float, *, as_json: bool) -> None:
-    """Print the run's state every `interval` seconds, until the server ends or somebody interrupts."""
+    """Print the run's state every `interval` seconds, until the server ends or an interrupt."""
 
     async def follow() -> None:
         console, state = Console(), None

@@ -1,4 +1,4 @@
-"""`edgeflock top`: which runs to show, and on what."""
+"""`edgeflock top`: the runs to show, and the screen for them."""
 
 import sys
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ _SQLITE = b"SQLite format 3\0"
 
 @dataclass(frozen=True, slots=True)
 class TopOptions:
-    """What was asked for."""
+    """The options of the command."""
 
     urls: Sequence[str]
     tokens: Sequence[str]
-    """One for all servers, or one for each."""
+    """One token for all servers, or one for each."""
     interval: float
     record: Path | None
     replay: Sequence[Path]
@@ -48,7 +48,7 @@ def show(plan: TopOptions) -> None:
 
 
 def sources(plan: TopOptions, recorder: Recorder | None) -> list[Source]:
-    """A source for each run that was asked for. Raises ConfigError."""
+    """Return a source for each requested run. Raises ConfigError."""
     if plan.replay:
         if recorder is not None:
             raise ConfigError("--record and --replay: a replay is a recording already; leave one out")
@@ -68,7 +68,7 @@ def sources(plan: TopOptions, recorder: Recorder | None) -> list[Source]:
 
 
 def opened(path: Path) -> Recording:
-    """A recording, or a server's journal as one. Raises ConfigError."""
+    """Open a recording, or a server's journal as one. Raises ConfigError."""
     try:
         with open(path, "rb") as file:
             journal = file.read(len(_SQLITE)) == _SQLITE

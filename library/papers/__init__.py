@@ -1,8 +1,8 @@
-"""Papers' evaluations as fleets: what `edgeflock reproduce` runs, a folder a paper.
+"""Papers' evaluations as fleets: `edgeflock reproduce`, with a folder for each paper.
 
-A paper's door is its folder's: adacomp.reproduce_adacomp, scadles.reproduce_scadles,
-scheduling.reproduce_scheduling. This one opens none: they bring matplotlib, and benchmarks come here for
-machine.machine alone. What papers have in common is in reproduce.py: methods, experiments, what was
-measured, and where results are left. May import results and what stands below it.
-A new paper is a folder here and its name in cli/reproduce.py.
+Each folder exports its functions: adacomp.reproduce_adacomp, scadles.reproduce_scadles,
+scheduling.reproduce_scheduling. This file imports none of them, because they load matplotlib, and benchmarks
+use only machine.machine. reproduce.py has the common parts: methods, experiments, measurements, and where
+results are kept. May import results and the packages below it. A new paper is a folder here and its name in
+cli/reproduce.py.
 """

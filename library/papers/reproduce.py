@@ -98,7 +98,7 @@ def by_part(measured: Iterable[Measured]) -> Results:
 
 
 def publish(name: str, summary: dict[str, Any], markdown: str, out: Path, *, as_json: bool) -> None:
-    """Leave `name`.json and .md in `out`, beside the figures that are there, and print one of them."""
+    """Write `name`.json and .md to `out`, next to the figures, and print one of them."""
     (out / f"{name}.json").write_text(json.dumps(summary, indent=1) + "\n")
     (out / f"{name}.md").write_text(markdown)
     if as_json:

@@ -151,7 +151,8 @@ def _curve(
     range_: tuple[float, float],
     steps: int,
 ) -> Iterator[tuple[float, float]]:
-    """(rate, loss of the probe after a step at it), now and then, until the loss is hopeless."""
+    """Yield (rate, the probe's loss after a step at it) at intervals, until the loss is too high to
+    recover."""
     (least, largest), every = range_, max(1, steps // _POINTS)
     for step in range(steps):
         rate = least * (largest / least) ** (step / max(1, steps - 1))

@@ -1,4 +1,4 @@
-"""What a quickstart is asked for, and the settings and the folder that follow from it."""
+"""The options of a quickstart, and its settings and folder."""
 
 import os
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ _DEFAULTS = {
     (1, 8, 8): ("edgeflock.client.zoo:DigitsCNN", 3000),
     (1, 28, 28): ("edgeflock.client.zoo:PaperCNN", 4700),
 }
-"""Input shape -> model and number of updates that suit it."""
+"""Input shape -> a suitable model and number of updates."""
 
 _BACKENDS = ("auto", "onnx", "torch", "mixed")
 
 
 @dataclass(frozen=True, slots=True)
 class QuickstartPlan:
-    """What to train, how, and by how many processes."""
+    """The model, the data, the method and the number of processes."""
 
     data: str
     model: str
@@ -29,7 +29,7 @@ class QuickstartPlan:
     values: str | None
     clients: int
     backend: str
-    """client.backend, or mixed: every other client is onnx, the rest torch."""
+    """client.backend, or mixed: every second client is onnx, the others torch."""
     updates: int
     seed: int
     out: Path
@@ -37,7 +37,7 @@ class QuickstartPlan:
 
 
 def settings_of(plan: QuickstartPlan) -> list[str]:
-    """Overrides for the server, checked here so that a mistake shows before anything starts.
+    """Return overrides for the server. They are checked here, so that a mistake shows before the start.
 
     Raises ConfigError.
     """
@@ -77,14 +77,14 @@ def settings_of(plan: QuickstartPlan) -> list[str]:
 
 
 def backend_of(plan: QuickstartPlan, number: int) -> str:
-    """What client `number`, counted from 1, trains with."""
+    """Return the backend of client `number`, counted from 1."""
     if plan.backend != "mixed":
         return plan.backend
     return "torch" if number % 2 else "onnx"
 
 
 def fresh_folder(out: Path) -> Path:
-    """A new folder out/run-N. Raises ConfigError."""
+    """Make a new folder out/run-N. Raises ConfigError."""
     number = 1
     while True:
         try:

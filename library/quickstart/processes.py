@@ -10,12 +10,12 @@ from pathlib import Path
 from edgeflock.shared.errors import EdgeflockError
 
 _LEAVING = 30.0
-"""Seconds that clients of a run that is over may take to leave."""
+"""Seconds for clients to leave after the end of the run."""
 
 
 async def start(command: str, settings: Sequence[str], *flags: str, log: Path) -> asyncio.subprocess.Process:
-    """Start an edgeflock command with `settings` as --set. It writes to `log`; a server's stdout is piped."""
-    # One thread each: processes that all use every core only get in each other's way.
+    """Start an edgeflock command with `settings` as --set and output to `log`. A server's stdout is piped."""
+    # Each has one thread, because processes that all use every core slow each other down.
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     with log.open("wb") as stderr:
         return await asyncio.create_subprocess_exec(
@@ -33,7 +33,7 @@ async def start(command: str, settings: Sequence[str], *flags: str, log: Path) -
 
 
 async def url_of(server: asyncio.subprocess.Process, directory: Path) -> str:
-    """Where a server listens, once it does. Raises EdgeflockError if it ends instead."""
+    """Return a server's URL as soon as it listens. Raises EdgeflockError if it ends instead."""
     assert server.stdout is not None
     line = await server.stdout.readline()
     if not line:
@@ -43,13 +43,13 @@ async def url_of(server: asyncio.subprocess.Process, directory: Path) -> str:
 
 
 def tail_of(log: Path) -> str:
-    """The last line of a log, which says why a process ended."""
+    """Return the last line of a log, which has the reason of a process's end."""
     lines = log.read_text(errors="replace").strip().splitlines()
     return lines[-1].removeprefix("edgeflock: ") if lines else f"see {log}"
 
 
 async def left(clients: list[asyncio.subprocess.Process]) -> None:
-    """Let those whose run is over leave by themselves, and say what they did; not for ever."""
+    """Wait a limited time for clients of a finished run to leave, and report how they ended."""
     leaving = [asyncio.create_task(client.wait()) for client in clients]
     _, late = await asyncio.wait(leaving, timeout=_LEAVING)
     for one in late:
@@ -57,7 +57,7 @@ async def left(clients: list[asyncio.subprocess.Process]) -> None:
 
 
 async def end(processes: list[asyncio.subprocess.Process]) -> None:
-    """Stop the clients, then the server; kill what does not stop."""
+    """Stop the clients, then the server. Kill processes that do not stop."""
     for process in reversed(processes):
         if process.returncode is None:
             process.terminate()

@@ -1,4 +1,4 @@
-"""The way through a quickstart: start the processes, watch them, take the model, end them."""
+"""The steps of a quickstart: start the processes, watch them, take the model, end them."""
 
 import asyncio
 import json
@@ -97,7 +97,7 @@ async def _run(
 
 
 def _token(directory: Path, role: Role) -> str:
-    """One for a process of this quickstart."""
+    """Return a token for a process of this quickstart."""
     with closing(Register(directory)) as register:
         return register.create(role).text
 
@@ -111,7 +111,7 @@ async def _watch(
     directory: Path,
     narration: Console,
 ) -> Any:
-    """Show progress until the run is finished; its last status."""
+    """Show progress until the run is finished. Return its last status."""
     with progress_bar(narration, config.run.updates) as show:
         while True:
             status = json.loads(await fetch(http, url, "/v1/status", token))

@@ -1,4 +1,4 @@
-"""What a quickstart shows: progress as it trains, and what it came to."""
+"""The output of a quickstart: its progress and its result."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,31 +14,31 @@ from edgeflock.shared.numbers import percent, size, times
 
 @dataclass(frozen=True, slots=True)
 class QuickstartResult:
-    """How it went. Bytes are counted at the server's sockets, over the devices' connections."""
+    """The result. Bytes are counted at the server's sockets, over the devices' connections."""
 
     accuracy: float | None
-    """Of the last evaluation; None for a regression loss, or without held-out data."""
+    """The last evaluation's accuracy. None for a regression loss, or without held-out data."""
     last_five_accuracy: float | None
-    """The mean of the last five evaluations, and"""
+    """The mean accuracy of the last five evaluations."""
     best_accuracy: float | None
-    """the highest of all."""
+    """The highest accuracy of all evaluations."""
     updates: int
     clients: int
     ingress_bytes: int
     egress_bytes: int
     dense_bytes: int
-    """What as many updates take in one direction as float32, without framing."""
+    """Bytes of as many updates as float32, in one direction, without framing."""
     reduction: float | None
-    """dense_bytes over ingress_bytes; and"""
+    """dense_bytes / ingress_bytes."""
     reduction_both_ways: float | None
-    """twice as many over the sum of both directions: a dense update is answered with a dense model."""
+    """2 dense_bytes / (ingress + egress). A dense update has a dense model as its answer."""
     seconds: float
     model_path: str
 
 
 @contextmanager
 def progress_bar(narration: Console, total: int) -> Iterator[Callable[[Any], None]]:
-    """A bar of `total` updates; gives what shows a status of /v1/status on it."""
+    """Show a bar of `total` updates. Yields a function that shows a status of /v1/status on it."""
     columns = (  # 80 characters at most
         BarColumn(10),
         MofNCompleteColumn(),
@@ -88,6 +88,6 @@ def _learnt(result: QuickstartResult) -> str:
 
 
 def accuracy_of(status: Any) -> float | None:
-    """That of the last evaluation which a status tells of."""
+    """Return the accuracy of the last evaluation in a status."""
     accuracy: float | None = (status["evaluation"] or {}).get("accuracy")
     return accuracy

@@ -16,15 +16,15 @@ class Bars:
 
     title: str
     label: str
-    """Of the heights."""
+    """The label of the heights."""
     groups: Sequence[str]
     heights: Mapping[str, Sequence[float]]
-    """method -> the height of its bar in each group; 0 where it was not measured."""
+    """Method -> the height of its bar in each group, 0 if it was not measured."""
 
 
 def draw_bars(panels: Sequence[Bars], path: Path, caption: str, *, log: bool = False) -> None:
-    """The panels side by side, as `path`.png and .svg."""
-    # The text of an SVG stays text, and two runs of equal figures give equal files.
+    """Draw the panels side by side, as `path`.png and .svg."""
+    # Keep the text of an SVG as text. Two runs of equal figures give equal files.
     matplotlib.use("agg")
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "edgeflock", "font.size": 9})
     figure, grid = pyplot.subplots(1, len(panels), figsize=(5.0 * len(panels), 4.0), squeeze=False)

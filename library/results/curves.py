@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter
 from edgeflock.results.outcomes import Setting
 
 COLOURS = ("#0072B2", "#B84A00", "#009E73", "#CC79A7", "#555555", "#E69F00")
-"""After Okabe and Ito: every kind of colour vision tells them apart."""
+"""Colours after Okabe and Ito, distinct for every kind of colour vision."""
 
 _LABELS = {"accuracy": "test accuracy (%)", "loss": "test loss", "return": "mean return of episodes"}
 _STYLES = ("-", "--", ":", "-.", (0, (5, 1)), (0, (1, 1)))
@@ -30,13 +30,13 @@ class Panel:
     label: str
     settings: Sequence[Setting]
     floor: float | None = None
-    """The lowest accuracy shown, if not the lowest there is."""
+    """The lowest accuracy shown. None means the lowest value."""
     log: bool = False
 
 
 def draw(panels: Sequence[Panel], path: Path, caption: str) -> None:
-    """The panels side by side, as `path`.png and .svg: means as lines, minimum to maximum as bands."""
-    # The text of an SVG stays text, and two runs of equal figures give equal files.
+    """Draw the panels side by side, as `path`.png and .svg: means as lines, minimum to maximum as bands."""
+    # Keep the text of an SVG as text. Two runs of equal figures give equal files.
     matplotlib.use("agg")
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "edgeflock", "font.size": 9})
     figure, grid = pyplot.subplots(1, len(panels), figsize=(5.0 * len(panels), 4.3), squeeze=False)

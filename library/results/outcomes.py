@@ -1,4 +1,4 @@
-"""What runs of fleets came to, and the same setting over several seeds."""
+"""Results of runs of fleets, and one setting over several seeds."""
 
 import statistics
 from collections.abc import Sequence
@@ -8,21 +8,21 @@ from typing import Any
 from edgeflock.results.traffic import RunTraffic
 
 LAST = 5
-"""Evaluations at a run's end whose mean says where it stayed, as its best does not."""
+"""Evaluations at a run's end. Their mean shows a collapse, which the best one hides."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A finished run, as read back from its file."""
+    """A finished run, read from its file."""
 
     rows: list[dict[str, Any]]
-    """updates, seconds (virtual), loss, accuracy, ingress, egress; in order."""
+    """Rows of updates, seconds (virtual), loss, accuracy, ingress, egress; in order."""
     end: dict[str, Any]
     """seed, ended, classes, ...: FleetResult."""
 
     @property
     def accuracies(self) -> list[float]:
-        """Of every evaluation; 0 for one that has none."""
+        """The accuracy of every evaluation, 0 without one."""
         return [row["accuracy"] or 0.0 for row in self.rows]
 
     @property
@@ -46,20 +46,21 @@ class Outcome:
         return statistics.fmean(self.accuracies[-LAST:]) if self.rows else 0.0
 
     def until(self, key: str, value: float) -> "Outcome":
-        """The same run as far as evaluations where `key` was `value` at most."""
+        """Return the run up to the evaluations where `key` was at most `value`."""
         return Outcome([row for row in self.rows if value_of(row, key) <= value], self.end)
 
     def traffic(self, row: dict[str, Any]) -> RunTraffic:
-        """Bytes until an evaluation. What is dense is not known of runs whose end does not tell the size."""
+        """Return the bytes until an evaluation. `dense` is None if the run's end has no model size."""
         size = self.end.get("size")
         return RunTraffic(row["ingress"], row["egress"], 4 * size * row["updates"] if size else None)
 
     def first(self, accuracy: float) -> dict[str, Any] | None:
-        """The first evaluation that reached `accuracy`."""
+        """Return the first evaluation that reached `accuracy`."""
         return next((row for row in self.rows if (row["accuracy"] or 0.0) >= accuracy), None)
 
     def crossing(self, accuracy: float, key: str) -> float | None:
-        """`key` where `accuracy` was first reached, on a line between evaluations; None if it never was."""
+        """Interpolate `key` at the first crossing of `accuracy` between evaluations. None if there is
+        none."""
         before: dict[str, Any] | None = None
         for row in self.rows:
             if (row["accuracy"] or 0.0) >= accuracy:
@@ -74,7 +75,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting and its runs, a seed each."""
+    """One setting and its runs, one for each seed."""
 
     label: str
     outcomes: Sequence[Outcome]
@@ -84,7 +85,7 @@ class Setting:
         return [outcome.best for outcome in self.outcomes]
 
     def last(self) -> list[float]:
-        """The accuracy that each run ended with."""
+        """The last accuracy of each run."""
         return [outcome.last for outcome in self.outcomes]
 
     def last_five(self) -> list[float]:
@@ -92,7 +93,8 @@ class Setting:
         return [outcome.last_five for outcome in self.outcomes]
 
     def reaching(self, accuracy: float, key: str) -> list[float] | None:
-        """`key` (updates, seconds, traffic) where each run first reached `accuracy`; None if one did not."""
+        """Return `key` (updates, seconds, traffic) where each run first reached `accuracy`. None if one did
+        not."""
         rows = [outcome.first(accuracy) for outcome in self.outcomes]
         return [value_of(row, key) for row in rows if row] if all(rows) else None
 
@@ -106,25 +108,26 @@ class Setting:
         return _mean([outcome.traffic(outcome.rows[-1]) for outcome in self.outcomes])
 
     def crossing(self, accuracy: float, key: str) -> float | None:
-        """The runs' mean of Outcome.crossing; None if one never came so far."""
+        """Return the mean of Outcome.crossing. None if a run did not reach the accuracy."""
         found = [outcome.crossing(accuracy, key) for outcome in self.outcomes]
         return statistics.fmean(where for where in found if where is not None) if None not in found else None
 
     def until(self, key: str, value: float) -> "Setting | None":
-        """The runs as far as evaluations where `key` was `value` at most; None if one has none by then."""
+        """Return the runs up to the evaluations where `key` was at most `value`. None if one has none by
+        then."""
         cut = [outcome.until(key, value) for outcome in self.outcomes]
         return Setting(self.label, cut) if all(outcome.rows for outcome in cut) else None
 
     @property
     def measure(self) -> str:
-        """return, accuracy, or loss for what has neither."""
+        """The measure: return, accuracy, or loss without both."""
         last = self.outcomes[0].rows[-1]
         if "return" in last.get("metrics", {}):
             return "return"
         return "loss" if last["accuracy"] is None else "accuracy"
 
     def series(self, key: str) -> list[tuple[float, list[float]]]:
-        """(mean of `key`, measures) at each evaluation that all runs came to."""
+        """Return (mean of `key`, measures) at each evaluation that all runs have."""
         columns = zip(*(outcome.rows for outcome in self.outcomes), strict=False)
         return [
             (
@@ -136,7 +139,7 @@ class Setting:
 
 
 def value_of(row: dict[str, Any], key: str) -> float:
-    """`key` of an evaluation's row; `traffic` is both ways together."""
+    """Return `key` of an evaluation's row. `traffic` is the sum of both directions."""
     value: float = row["ingress"] + row["egress"] if key == "traffic" else row[key]
     return value
 

@@ -1,4 +1,4 @@
-"""What a fleet's runs came to, a seed each, as Markdown and as figures."""
+"""The results of a fleet's runs, one for each seed, as Markdown and as figures."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +14,7 @@ _ACCURACIES = (0.90, 0.95, 0.97, 0.98)
 
 
 def draw_accuracy(name: str, file: FleetFile, outcomes: list[Outcome], directory: Path) -> None:
-    """Leave accuracy.png and .svg in `directory`: against updates, traffic and time.
+    """Write accuracy.png and .svg to `directory`: against updates, traffic and time.
 
     Raises ImportError without matplotlib.
     """
@@ -31,7 +31,7 @@ def draw_accuracy(name: str, file: FleetFile, outcomes: list[Outcome], directory
 
 
 def report(name: str, file: FleetFile, outcomes: list[Outcome], *, figures: bool = True) -> str:
-    """Markdown, with `figures` of draw_accuracy or without."""
+    """Return the report in Markdown, with the figures of draw_accuracy if `figures`."""
     fleet, coordination, compression = file.fleet, file.coordination, file.compression
     setting = Setting(name, outcomes)
     lines = [
@@ -89,7 +89,7 @@ def report(name: str, file: FleetFile, outcomes: list[Outcome], *, figures: bool
 
 
 def told(outcome: Outcome) -> dict[str, Any]:
-    """How a run ended, with what it learnt and what it cost, of plain JSON types."""
+    """Return a run's end, its learning results and its costs, as plain JSON types."""
     traffic = outcome.traffic(outcome.rows[-1])
     learnt = outcome.rows[-1]["accuracy"] is not None
     return outcome.end | {

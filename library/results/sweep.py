@@ -1,9 +1,9 @@
-"""Many runs of fleets on the cores of this machine, each kept in a folder, so that what is done stays done.
+"""Many runs of fleets on the cores of this machine, each kept in a folder, so that none is repeated.
 
     DIRECTORY/settings.json    what was run
     DIRECTORY/seed-0.jsonl     an evaluation a line, then how the run ended
 
-A sweep that is begun again skips the runs that have ended.
+A repeated sweep skips the runs that have ended.
 """
 
 import fcntl
@@ -33,25 +33,25 @@ from edgeflock.shared.protocol.frames import Evaluation
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run: a fleet, a seed, and where it is kept. Runs of other kinds override settings and play."""
+    """One run: a fleet, a seed, and its folder. Other kinds of runs override settings and play."""
 
     title: str
     file: FleetFile
     seed: int
     directory: Path
     until: float = math.inf
-    """It ends after an evaluation of this accuracy."""
+    """The run ends after an evaluation with this accuracy."""
 
     @property
     def path(self) -> Path:
         return self.directory / f"seed-{self.seed}.jsonl"
 
     def settings(self) -> dict[str, Any]:
-        """What the runs of one directory have in common."""
+        """The settings that the runs of one directory share."""
         return self.file.model_dump(exclude={"client": True, "fleet": {"seeds"}})
 
     def play(self, progress: Callable[[Evaluation], None]) -> dict[str, Any]:
-        """Run it; how it ended: `ended`, `seed`, and more."""
+        """Run the job. Return how it ended: `ended`, `seed`, and more."""
         from edgeflock.devices.emulation.fleet import prepare, run_fleet
         from edgeflock.server.monitoring.listeners import Listening
 
@@ -65,7 +65,7 @@ class Job:
 
 
 def sweep(jobs: Sequence[Job], workers: int | None = None) -> list[Outcome]:
-    """Run what has not been run yet, `workers` at a time (default: one a core). Shows progress on stderr.
+    """Run the jobs that have not ended, `workers` at a time (default: one a core), with progress on stderr.
 
     Raises ConfigError if a directory holds runs with other settings, and whatever a run raises.
     """
@@ -79,13 +79,13 @@ def sweep(jobs: Sequence[Job], workers: int | None = None) -> list[Outcome]:
 
 
 def outcome(job: Job) -> Outcome | None:
-    """What a job left behind, or None if it has not ended yet."""
+    """Return a job's result, or None if it has not ended."""
     if not job.path.exists():
         return None
     try:
         lines = [json.loads(line) for line in job.path.read_text().splitlines()]
     except ValueError:
-        return None  # cut short in the middle of a line
+        return None  # the file ends in the middle of a line
     return Outcome(lines[:-1], lines[-1]) if lines and "ended" in lines[-1] else None
 
 
@@ -97,7 +97,7 @@ def _finished(job: Job) -> Outcome:
 
 @contextmanager
 def _claim(job: Job) -> Iterator[None]:
-    """Hold the job's directory, with its settings noted; refuse one that holds runs with others."""
+    """Lock the job's directory and write its settings. Refuse a directory of runs with other settings."""
     path = job.directory / "settings.json"
     settings = json.dumps(job.settings(), indent=1, sort_keys=True)
     try:
@@ -139,14 +139,14 @@ def _run_all(jobs: list[Job], workers: int) -> None:
         raise EdgeflockError("a run's process was killed; is the memory enough for one a core?") from broken
     except BaseException:
         for process in list(pool._processes.values()):
-            process.kill()  # a run's journal is whole at any moment
+            process.kill()  # a run's journal is intact at any moment
         raise
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def _begin() -> None:
-    """In each worker: leave interrupts to the parent, and do not outlive it however it ends."""
+    """Set up a worker: it ignores interrupts and ends with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None, "a worker has one"
@@ -159,7 +159,7 @@ def _begin() -> None:
 
 
 def _watch(running: dict[Future[None], tuple[Job, Any]], bars: Progress) -> None:
-    """Follow the runs' files until all have ended. Raises what a run raised."""
+    """Follow the runs' files until all have ended. Raises the exception of a run."""
     while running:
         time.sleep(0.2)
         for future, (job, bar) in list(running.items()):
@@ -178,7 +178,7 @@ def _show(job: Job, bar: Any, bars: Progress) -> None:
         try:
             row = json.loads(rows[-1])
         except ValueError:
-            return  # half written
+            return  # the file is incomplete
         if not bars.tasks[bar].started:
             bars.start_task(bar)
             bars.update(bar, visible=True)
@@ -187,7 +187,7 @@ def _show(job: Job, bar: Any, bars: Progress) -> None:
 
 
 def run(job: Job) -> None:
-    """One job, in a process of its own."""
+    """Run one job in its own process."""
     with open(job.path, "w", buffering=1) as file:
 
         def write(evaluation: Evaluation) -> None:

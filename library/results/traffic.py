@@ -1,4 +1,4 @@
-"""What moved between devices and server, both ways, beside what dense float32 would have taken."""
+"""Bytes between devices and server, both ways, compared with dense float32."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,12 @@ class RunTraffic:
     """Bytes until some moment of a run, or their means over several runs."""
 
     ingress: float
-    """Received by the server: up."""
+    """Bytes up, which the server received."""
     egress: float
-    """Sent by it: down."""
+    """Bytes down, which the server sent."""
     dense: float | None
-    """As many updates as float32, in one direction and without framing: 4 bytes x the model's size x updates.
-    A dense update is answered with a dense model, so both ways it is twice that. None if the size is not
+    """As many updates as float32, in one direction without framing: 4 bytes x the model's size x updates.
+    A dense update has a dense model as its answer, so both ways it is twice that. None if the size is not
     known."""
 
     @property
@@ -25,16 +25,16 @@ class RunTraffic:
 
     @property
     def reduction(self) -> float | None:
-        """How many times less than dense went up."""
+        """The reduction against dense, up."""
         return self.dense / self.ingress if self.dense and self.ingress else None
 
     @property
     def reduction_both_ways(self) -> float | None:
-        """How many times less than dense went up and down together."""
+        """The reduction against dense, up and down together."""
         return 2 * self.dense / self.both if self.dense and self.both else None
 
     def cells(self) -> list[str]:
-        """Received, sent and both ways as a table has them: "12.3 MB (232x)"."""
+        """Return received, sent and both ways as cells of a table: "12.3 MB (232x)"."""
         twice = None if self.dense is None else 2 * self.dense
         return [
             against(self.ingress, self.dense),
@@ -46,4 +46,4 @@ class RunTraffic:
 CELLS = (
     "Bytes received (up), sent (down) and both ways, in brackets how many times less than dense float32 takes"
 )
-"""What `Traffic.cells` are, for above a table."""
+"""The head of a table with `RunTraffic.cells`."""

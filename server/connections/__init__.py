@@ -1,9 +1,9 @@
-"""Limits on connections before anything that they say is believed: time, memory, how many there are.
+"""Limits on connections before authentication: their time, their memory and their number.
 
-`ConnectionLimits` stands between the sockets and aiohttp, with a `GuardedConnection` for each. It hangs up on
-requests and messages that are begun and not finished. It bounds how many connections there are before a token
-is read, how many come from one address, and how many bytes wait in unfinished messages of all together.
-framing.py follows RFC 6455 by the heads of its frames, without I/O. Imports nothing of the server.
+`ConnectionLimits` is between the sockets and aiohttp, with a `GuardedConnection` for each connection. It
+closes connections whose request or message is not complete in time. It limits the connections without a
+token, the connections from one address, and the bytes in unfinished messages of all connections.
+framing.py parses the frame headers of RFC 6455, without I/O. Imports nothing of the server.
 """
 
 from edgeflock.server.connections.connection import GuardedConnection

@@ -1,7 +1,7 @@
-"""One connection's door: an asyncio protocol that hands everything on to aiohttp's, and hangs up in time.
+"""A guarded connection: an asyncio protocol that forwards data to aiohttp's, and closes late connections.
 
-It knows three states: a request's head is awaited, a request is being answered, frames come. While a head is
-awaited or a message is begun, there is a time when it must be there (`due`).
+It has three states: it awaits a request's head, a request is being answered, or frames arrive. While a head
+is awaited or a message is unfinished, `due` is the time by which it must be complete.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Refusal
 
 LEAVE_SECONDS = 4.0
-"""How long a peer may take to read why it is hung up on."""
+"""How long a peer may take to read the reason before the connection is aborted."""
 
 _END_OF_HEAD = b"\r\n\r\n"
 _PING = b"\x89\x00"
@@ -25,26 +25,26 @@ _TOLD = b"HTTP/1.1 %s\r\nConnection: close\r\nContent-Type: application/json\r\n
 
 
 class ConnectionObserver(Protocol):
-    """Whoever is told of all doors (doors.py)."""
+    """Observes all guarded connections; `ConnectionLimits` implements it (limits.py)."""
 
     def enter(self, door: "GuardedConnection") -> str | None:
-        """A connection is made; why it cannot be taken, if it cannot."""
+        """Register a new connection. Return the reason if it is refused, else None."""
 
     def leave(self, door: "GuardedConnection") -> None:
-        """It is lost, or hung up on. Told again, it changes nothing."""
+        """Unregister a lost or closed connection. Idempotent."""
 
     def begin(self, door: "GuardedConnection", *, known: bool) -> None:
-        """A request is being answered, and `known` is whether its token is."""
+        """A request is being answered; `known`: whether its token is valid."""
 
     def watch(self, door: "GuardedConnection") -> None:
-        """Its `due` has changed."""
+        """The connection's `due` has changed."""
 
     def hold(self, door: "GuardedConnection", more: int) -> None:
-        """It holds so many bytes more."""
+        """The connection holds `more` additional bytes (negative: fewer)."""
 
 
 class GuardedConnection(asyncio.Protocol):
-    """An asyncio protocol around aiohttp's."""
+    """An asyncio protocol that wraps aiohttp's."""
 
     def __init__(
         self,
@@ -60,18 +60,18 @@ class GuardedConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._shut = self._inside = False
         self._tail = b""
-        """The last bytes of a head, as far as it is there."""
+        """The last bytes received of a head."""
         self._head_is_in = self._early = False
         self._framing: framing.Framing | None = None
         self._before_hello = True
         self._told: Callable[[Refused], None] = lambda refusal: None
         self._hearing: asyncio.Future[bool] | None = None
         self.due = math.inf
-        """When it must have finished what it has begun, by the event loop's clock."""
+        """When the current head or message must be complete, by the event loop's clock."""
         self.since = 0.0
-        """When the oldest of what it holds began, by the same clock, and"""
+        """When a message last began or ended, by the same clock."""
         self.held = 0
-        """bytes of messages that it has sent and nobody has taken."""
+        """Bytes of received messages that are unfinished or not taken yet."""
         self.address = ""
 
     @property
@@ -79,7 +79,7 @@ class GuardedConnection(asyncio.Protocol):
         assert self._transport is not None, "connected"
         return self._transport
 
-    # What asyncio tells
+    # asyncio's protocol callbacks
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -118,24 +118,24 @@ class GuardedConnection(asyncio.Protocol):
             return
         self._inner.data_received(data)
 
-    # What those who answer say
+    # Calls of the request handlers
 
     def begin(self, *, known: bool) -> None:
-        """A request's head is there, and `known` is whether its token is."""
+        """A request's head is complete; `known`: whether its token is valid."""
         self._expect(math.inf)
         self._doors.begin(self, known=known)
 
     def end(self) -> None:
-        """It is answered; another one may come. How long a connection may rest, aiohttp knows."""
-        if self._early:  # of another request something is there
+        """The request is answered, and another one may follow. aiohttp limits the idle time."""
+        if self._early:  # a part of the next request has arrived
             self._expect(self._request_seconds)
         self._head_is_in, self._early, self._tail = False, False, b""
 
     def upgrade(self, longest: int, told: Callable[[Refused], None]) -> bool:
-        """From now on there are frames, the messages of at most so many bytes until `welcome`.
+        """Expect frames from now on, with messages of at most `longest` bytes until `welcome`.
 
-        False if something has come already before the answer to the request's head, where nothing may.
-        `told` gets the refusal if the door has to hang up.
+        Return False if data has arrived before the request's head is answered, which is not allowed.
+        `told` is called with the refusal if this connection has to close.
         """
         if self._early or not self._head_is_in:
             return False
@@ -144,19 +144,19 @@ class GuardedConnection(asyncio.Protocol):
         return True
 
     def welcome(self, longest: int) -> None:
-        """The device is let in: its messages may have so many bytes."""
+        """The device is admitted: its messages may have up to `longest` bytes."""
         assert self._framing is not None, "upgraded"
         self._framing.longest = longest
         self._before_hello = False
 
     def taken(self) -> None:
-        """A message was taken."""
+        """Record that the next message was taken."""
         assert self._framing is not None, "upgraded"
         self._framing.take()
         self._account(self._framing)
 
     async def answers(self, seconds: float) -> bool:
-        """Whether any byte comes within so many seconds; a ping asks for one."""
+        """Send a ping, and return whether any byte arrives within `seconds`."""
         if self._shut:
             return False
         if self._hearing is None:
@@ -166,14 +166,14 @@ class GuardedConnection(asyncio.Protocol):
         await asyncio.wait([hearing], timeout=seconds)
         return hearing.done() and hearing.result()
 
-    # Hanging up
+    # Closing
 
     def turn_away(self, why: str) -> None:
-        """There is no room for this connection."""
+        """Refuse this connection because there are too many."""
         self._refuse("503 Service Unavailable", "too-many-connections", why)
 
     def overdue(self) -> None:
-        """What was begun was not finished in time."""
+        """Close the connection because its head or message is late."""
         seconds = self._message_seconds
         if self._framing is not None:
             self._end_session(
@@ -185,13 +185,13 @@ class GuardedConnection(asyncio.Protocol):
             self._leave(b"")
 
     def make_room(self) -> None:
-        """All unfinished messages together are too much, and this connection's share is the largest."""
+        """Close the session to free memory: this connection weighs the most of those with held bytes."""
         self._end_session(
             NoRoom("too much is under way to the server at once (limits.inflight_bytes); send it again later")
         )
 
     def _refuse(self, status: str, code: str, detail: str) -> None:
-        """Answer a request that is not there yet, and hang up."""
+        """Answer before the request is complete, and close the connection."""
         body = json.dumps({"code": code, "detail": detail}).encode()
         self._leave(_TOLD % (status.encode(), len(body), body))
 
@@ -207,10 +207,10 @@ class GuardedConnection(asyncio.Protocol):
         self.transport.close()
         asyncio.get_running_loop().call_later(LEAVE_SECONDS, self.transport.abort)
 
-    # Following
+    # Parsing
 
     def _follow_head(self, data: bytes) -> None:
-        """Where a request's head ends: what comes before its answer must not be taken for frames."""
+        """Find the end of a request's head. Data before its answer must not be parsed as frames."""
         if self._head_is_in:
             self._early = True
             return
@@ -223,7 +223,7 @@ class GuardedConnection(asyncio.Protocol):
             self._head_is_in, self._early = True, end + len(_END_OF_HEAD) < len(seen)
 
     def _follow_frames(self, frames: framing.Framing, data: bytes) -> bool:
-        """Whether they may go on to aiohttp."""
+        """Parse frames. Return whether `data` may be forwarded to aiohttp."""
         before, waited = frames.messages, frames.unfinished
         try:
             frames.feed(data)
@@ -239,7 +239,7 @@ class GuardedConnection(asyncio.Protocol):
         return not self._shut
 
     def _expect(self, seconds: float) -> None:
-        """What comes next is to be there in so many seconds."""
+        """Set `due` to `seconds` from now."""
         due = math.inf if seconds == math.inf else asyncio.get_running_loop().time() + seconds
         if due != self.due:
             self.due = due

@@ -1,7 +1,7 @@
-"""The frames of a WebSocket by their heads (RFC 6455, section 5.2): no payload is kept, no mask undone.
+"""Parses WebSocket frame headers (RFC 6455, section 5.2). It keeps no payload and removes no mask.
 
-aiohttp reads the messages. This knows, before it does, how long they will be, how much of them is there, and
-whether one is begun that is not finished. What it lets pass and RFC 6455 does not is aiohttp's to refuse.
+aiohttp reads the messages. Before aiohttp does, this module knows the length of each message, how many of its
+bytes have arrived, and whether it is finished. aiohttp refuses other violations of RFC 6455.
 """
 
 from collections import deque
@@ -12,11 +12,11 @@ _CONTROL = 0x8
 _CLOSE, _BINARY = 0x8, 0x2
 
 _BESIDE = 128
-"""Bytes that even an empty message takes in memory."""
+"""Memory overhead of a message in bytes, even if it is empty."""
 
 
 class Breach(Exception):
-    """The connection must end."""
+    """A violation after which the connection must close."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -25,32 +25,32 @@ class Breach(Exception):
 
 
 class Framing:
-    """What a device has sent of its messages. Control frames are followed, and count for nothing."""
+    """The state of the messages that a device sends. Control frames are parsed, but not counted."""
 
     def __init__(self, longest: int) -> None:
-        """`longest` is the most bytes of a message; it may be set anew between messages."""
+        """`longest` is the maximum message size in bytes. It may be changed between messages."""
         self.longest = longest
         self.messages = 0
-        """How many were finished."""
+        """How many messages are finished."""
         self.held = 0
-        """Bytes of the unfinished one, and of the finished ones that nobody has taken yet."""
+        """Bytes of the unfinished message, and of finished messages that are not taken yet."""
         self._finished: deque[int] = deque()
         self._size = 0
-        """Of the unfinished one, as far as it is there."""
+        """Bytes received of the unfinished message."""
         self._open = False
-        """Whether frames of it are to follow."""
+        """Whether a message is unfinished."""
         self._head = b""
         self._left = 0
-        """Bytes of the frame that are to come."""
+        """Bytes of the current frame that are still to come."""
         self._is_data = self._is_last = False
 
     @property
     def unfinished(self) -> bool:
-        """Whether a frame or a message is begun."""
+        """Whether a frame or a message is incomplete."""
         return bool(self._left or self._head) or self._open
 
     def feed(self, data: bytes) -> None:
-        """Follow what has arrived. Raises Breach."""
+        """Parse received data. Raises Breach."""
         at, end = 0, len(data)
         while at < end:
             if self._left:
@@ -68,7 +68,7 @@ class Framing:
             self._begin(head[:length])
 
     def take(self) -> None:
-        """Somebody has taken the next finished message."""
+        """Record that the next finished message was taken."""
         self.held -= self._finished.popleft()
 
     def _begin(self, head: bytes) -> None:
@@ -85,7 +85,7 @@ class Framing:
         self._take(0)
 
     def _take(self, part: int) -> None:
-        """So many bytes more of the frame are there."""
+        """Count `part` more bytes of the current frame."""
         self._left -= part
         if not self._is_data:
             return
@@ -98,7 +98,7 @@ class Framing:
 
 
 def _length_of(head: bytes) -> int:
-    """How long a frame's head is that begins with these bytes, as far as they tell. Raises Breach."""
+    """Return the length of the frame header that starts with `head`, as far as known. Raises Breach."""
     if len(head) < 2:
         return 2
     if not head[1] & 0x80:
@@ -108,17 +108,17 @@ def _length_of(head: bytes) -> int:
 
 
 def binary(payload: bytes) -> bytes:
-    """A server's message."""
+    """Encode a binary message of the server."""
     return _frame(_BINARY, payload)
 
 
 def close(code: int, reason: str) -> bytes:
-    """A server's close frame."""
+    """Encode a close frame of the server."""
     return _frame(_CLOSE, code.to_bytes(2, "big") + reason.encode())
 
 
 def _frame(opcode: int, payload: bytes) -> bytes:
-    """Of less than 65,536 bytes of payload."""
+    """Encode a frame with a payload of less than 65,536 bytes."""
     size = len(payload)
     length = bytes([size]) if size < 126 else bytes([126]) + size.to_bytes(2, "big")
     return bytes([0x80 | opcode]) + length + payload

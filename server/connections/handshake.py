@@ -1,8 +1,8 @@
-"""A connection whose TLS handshake is under way: a stranger like any other, who may be sent away for it.
+"""A connection during its TLS handshake. It counts as a connection without a token, and can be closed.
 
-asyncio's own listening with TLS tells of a connection only once its handshake is over, and hangs up on who
-speaks plain HTTP, who would then try again for ever. Here the first octet says which it is, and the answer in
-plain HTTP what to do (RFC 2817, section 4.2).
+With TLS, asyncio reports a connection only after its handshake. It closes plain HTTP connections without an
+answer, and such clients would retry forever. Here the first byte tells TLS from plain HTTP. Plain HTTP gets
+an answer that says what to do (RFC 2817, section 4.2).
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 _HANDSHAKE = 22
-"""The content type that TLS begins with (RFC 8446, section 5.1), and no request of HTTP."""
+"""The content type that starts TLS (RFC 8446, section 5.1). No HTTP request starts with it."""
 
 _WHAT = b"this port speaks TLS: write https:// instead of http://"
 _SPEAKS_TLS = (
@@ -21,27 +21,27 @@ _SPEAKS_TLS = (
 )
 
 _BUFFER = 1 << 14
-"""Bytes that asyncio's TLS reads at once, of which it keeps a buffer for each connection: the longest record
-of TLS (RFC 8446, section 5.1), in the place of 256 KiB. A process has one number for all its connections."""
+"""The size of asyncio's TLS read buffer, which each connection has: the longest TLS record (RFC 8446, section
+5.1). asyncio's default is 256 KiB. A process has one value for all its connections."""
 
 
 def with_small_buffers() -> None:
-    """TLS connections from now on take 230 KiB less of memory each."""
+    """Make each later TLS connection take 230 KiB less memory."""
     asyncio.sslproto.SSLProtocol.max_size = _BUFFER
 
 
 class Porch(Protocol):
-    """Whoever counts connections (doors.py)."""
+    """Counts connections; `ConnectionLimits` implements it (limits.py)."""
 
     def knock(self, stranger: "Handshake") -> bool:
-        """A connection is made; whether it may go on."""
+        """Register a new connection. Return whether it may continue."""
 
     def go(self, stranger: "Handshake") -> None:
-        """It is lost, or has got through its handshake. Told again, it changes nothing."""
+        """Unregister a connection that is lost or has completed its handshake. Idempotent."""
 
 
 class Handshake(asyncio.Protocol):
-    """Hands over to another protocol, which then has a transport with TLS and all that came meanwhile."""
+    """Performs the handshake, then passes the TLS transport and any received data to another protocol."""
 
     def __init__(
         self, inner: Callable[[], asyncio.Protocol], porch: Porch, tls: ssl.SSLContext, seconds: float
@@ -65,8 +65,8 @@ class Handshake(asyncio.Protocol):
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """The first are of the handshake. With the end of it, before `_shake` is told of that, there may come
-        what is for the other.
+        """Start the handshake with the first bytes. Bytes that arrive after the handshake, but before
+        `_shake` resumes, are kept for the inner protocol.
         """
         assert self._transport is not None, "connected"
         if self._shaking is not None:
@@ -87,7 +87,7 @@ class Handshake(asyncio.Protocol):
         self._porch.go(self)
 
     def turn_away(self, why: str) -> None:
-        """There is no room for it; it cannot be told why before it speaks TLS."""
+        """Refuse the connection. The peer gets no reason, because TLS is not established yet."""
         self._porch.go(self)
         assert self._transport is not None, "counted once it was made"
         self._transport.abort()
@@ -101,11 +101,11 @@ class Handshake(asyncio.Protocol):
         shaking = loop.create_task(
             loop.start_tls(transport, self, self._tls, server_side=True, ssl_handshake_timeout=self._seconds)
         )
-        await asyncio.sleep(0)  # by now TLS is the transport's protocol, and reading begins after this
+        await asyncio.sleep(0)  # now TLS is the transport's protocol; reading starts after this
         loop.call_soon(_feed, transport.get_protocol(), first)
         try:
             line = await shaking
-        except OSError:  # all that can go wrong with the other end: of TLS, of time, of the line
+        except OSError:  # any failure of the peer: TLS, timeout or connection
             line = None
         self._in_time()
         self._porch.go(self)
@@ -120,7 +120,7 @@ class Handshake(asyncio.Protocol):
 
 
 def _feed(protocol: asyncio.BaseProtocol, data: bytes) -> None:
-    """Hand over what was read before `protocol` was there, as a transport does."""
+    """Pass `data`, which was read before `protocol` was set, to it as a transport does."""
     assert isinstance(protocol, asyncio.BufferedProtocol), "what speaks TLS in asyncio"
     while data:
         buffer = memoryview(protocol.get_buffer(len(data)))

@@ -1,4 +1,4 @@
-"""All connections together: how many there may be, and what they may hold."""
+"""Limits over all connections: their number and the bytes that they may hold."""
 
 import asyncio
 import ipaddress
@@ -13,23 +13,23 @@ from edgeflock.server.connections.handshake import Handshake, with_small_buffers
 from edgeflock.shared.settings.limits import LimitSettings
 
 _LOOK = 0.25
-"""Seconds between looks at the clock for whoever has begun something."""
+"""Seconds between two checks for late connections."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionTerms:
-    """What connections may cost."""
+    """The limits on connections."""
 
     request_seconds: float
-    """From a connection's first moment to the end of its request's head, and for a body."""
+    """The time from the connection's start to the end of its request's head; also the time for a body."""
     message_seconds: float
-    """From a message's first byte to its last."""
+    """The time from a message's first byte to its last."""
     strangers: int
-    """Connections that have shown no token yet."""
+    """The maximum number of connections that have shown no token yet."""
     address_connections: int
-    """Connections from one address."""
+    """The maximum number of connections from one address."""
     inflight_bytes: int
-    """Of messages of all connections that are not finished, or that nobody has taken yet."""
+    """The maximum bytes of unfinished messages and messages not taken yet, over all connections."""
 
     @classmethod
     def of(cls, limits: LimitSettings) -> "ConnectionTerms":
@@ -43,27 +43,27 @@ class ConnectionTerms:
 
 
 class ConnectionLimits:
-    """Of one server."""
+    """Counts and limits the connections of one server."""
 
     def __init__(self, terms: ConnectionTerms) -> None:
         self.terms = terms
         self.held = 0
-        """Bytes of unfinished messages."""
+        """Bytes of messages that are unfinished or not taken yet."""
         self._doors: dict[object, GuardedConnection] = {}
-        """By the meter of the connection (roster/traffic.py), which is what a request knows of it."""
+        """Meter (roster/traffic.py) -> its connection. A request's transport gives the meter."""
         self._strangers: dict[GuardedConnection | Handshake, None] = {}
-        """The oldest first."""
+        """Connections without a token, the oldest first."""
         self._shaking: dict[Handshake, str] = {}
-        """Those with a TLS handshake under way, and from where they are."""
+        """Connections in their TLS handshake -> their source address."""
         self._addresses: Counter[str] = Counter()
         self._counted: dict[GuardedConnection, tuple[str, object]] = {}
         self._pending: set[GuardedConnection] = set()
-        """Those that have a time."""
+        """Connections with a finite `due`."""
         self._holding: set[GuardedConnection] = set()
         self._look: asyncio.TimerHandle | None = None
 
     def protocol(self, inner: Callable[[], asyncio.BaseProtocol]) -> Callable[[], asyncio.Protocol]:
-        """A protocol factory with a door before each of `inner`'s protocols."""
+        """Return a protocol factory that wraps each of `inner`'s protocols in a `GuardedConnection`."""
 
         def factory() -> asyncio.Protocol:
             protocol = inner()
@@ -75,18 +75,18 @@ class ConnectionLimits:
     def behind_tls(
         self, inner: Callable[[], asyncio.Protocol], tls: ssl.SSLContext
     ) -> Callable[[], asyncio.Protocol]:
-        """A protocol factory: `inner`'s protocols are for who gets through a TLS handshake in time."""
+        """Return a protocol factory that creates `inner`'s protocol after a TLS handshake in time."""
         with_small_buffers()
         return lambda: Handshake(inner, self, tls, self.terms.request_seconds)
 
     def of(self, transport: asyncio.BaseTransport | None) -> GuardedConnection | None:
-        """The door of a request's transport; None once the connection is lost."""
+        """Return the guarded connection of a request's transport; None once the connection is lost."""
         return None if transport is None else self._doors.get(transport.get_extra_info("meter"))
 
-    # What a door tells
+    # ConnectionObserver
 
     def enter(self, door: GuardedConnection) -> str | None:
-        """A connection is made; why it cannot be taken, if it cannot."""
+        """Register a new connection. Return the reason if it is refused, else None."""
         source = source_of(door.address)
         if self._addresses[source] >= self.terms.address_connections:
             most = self.terms.address_connections
@@ -99,7 +99,7 @@ class ConnectionLimits:
         return None
 
     def leave(self, door: GuardedConnection) -> None:
-        """It is lost, or hung up on. Told again, it changes nothing."""
+        """Unregister a lost or closed connection. Idempotent."""
         counted = self._counted.pop(door, None)
         if counted is None:
             return
@@ -112,12 +112,12 @@ class ConnectionLimits:
         self.held -= door.held
 
     def begin(self, door: GuardedConnection, *, known: bool) -> None:
-        """A request is being answered, and `known` is whether its token is."""
+        """A request is being answered; `known`: whether its token is valid."""
         if known:
             self._strangers.pop(door, None)
 
     def watch(self, door: GuardedConnection) -> None:
-        """Its `due` has changed."""
+        """The connection's `due` has changed."""
         if door.due == math.inf:
             self._pending.discard(door)
         elif door in self._counted:
@@ -125,7 +125,7 @@ class ConnectionLimits:
             self._start_looking()
 
     def hold(self, door: GuardedConnection, more: int) -> None:
-        """It holds so many bytes more. Whoever has held the most for the longest goes if that is too much."""
+        """Count `more` bytes. Over the limit, close the connections with the largest bytes x holding time."""
         if door not in self._counted:
             return
         self.held += more
@@ -135,10 +135,10 @@ class ConnectionLimits:
             while self.held > self.terms.inflight_bytes and self._holding:
                 max(self._holding, key=lambda one: one.held * (now - one.since + _LOOK)).make_room()
 
-    # What a handshake tells
+    # Porch
 
     def knock(self, stranger: Handshake) -> bool:
-        """A connection is made that is to speak TLS; whether it may go on."""
+        """Register a new TLS connection. Return whether it may continue."""
         source = source_of(stranger.address)
         if self._addresses[source] >= self.terms.address_connections:
             return False
@@ -148,20 +148,20 @@ class ConnectionLimits:
         return True
 
     def go(self, stranger: Handshake) -> None:
-        """It is lost, or has got through its handshake. Told again, it changes nothing."""
+        """Unregister a connection that is lost or has completed its handshake. Idempotent."""
         if (source := self._shaking.pop(stranger, None)) is not None:
             self._leave_address(source)
             self._strangers.pop(stranger, None)
 
     def close(self) -> None:
-        """The server stops: whoever has not got through yet need not."""
+        """The server stops: abort all unfinished handshakes."""
         for stranger in list(self._shaking):
             stranger.turn_away("the server stops")
 
     # Counting and looking
 
     def _count_stranger(self, stranger: GuardedConnection | Handshake) -> None:
-        """One too many costs the oldest its place."""
+        """Count a connection without a token. Over the limit, close the oldest."""
         self._strangers[stranger] = None
         if len(self._strangers) > self.terms.strangers:
             oldest = next(iter(self._strangers))
@@ -186,7 +186,7 @@ class ConnectionLimits:
 
 
 def source_of(address: str) -> str:
-    """Who is counted as one: an IPv4 address, or the 64 bits of an IPv6 one that a site is given."""
+    """Return the source to count by: an IPv4 address, or the 64-bit network prefix of an IPv6 address."""
     if ":" not in address:
         return address
     bare = address.partition("%")[0]

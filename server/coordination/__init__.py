@@ -1,9 +1,9 @@
-"""When updates apply: a file a mode, all of them a `Coordinator`: `offer`, `arrived`, `left`, `tick`.
+"""When updates apply. Each mode is a `Coordinator` in a file: `offer`, `arrived`, `left`, `tick`.
 
-A new one is a file here and its name in modes.py; sessions, fleets and Flower strategies need not know. Of
-one that gathers updates the journal must, too (`Regime.rounds`), so that a replay groups them alike. How far
-devices may run ahead of each other a gate says (gates.py). Pure: time is an argument. Imports descent and
-scheduling.
+A new mode needs a file here and its name in modes.py. Sessions, fleets and Flower strategies do not change.
+If a mode gathers updates, the journal records this (`Regime.rounds`), so that a replay groups them alike. A
+gate limits how far devices may run ahead of each other (gates.py). Pure: time is an argument. Imports descent
+and scheduling.
 """
 
 from edgeflock.server.coordination.coordinator import Apply, Coordinator, Push, Tasks, Turns

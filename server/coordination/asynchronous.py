@@ -1,4 +1,4 @@
-"""Each update applies at once, as a version of its own: nobody waits for anybody."""
+"""Asynchronous mode: each update applies at once and makes its own version. No device waits for another."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -12,7 +12,7 @@ _NONE: Mapping[int, Push] = MappingProxyType({})
 
 
 class Asynchronous:
-    """A coordinator that holds nothing."""
+    """The coordinator of asynchronous mode. It holds no updates."""
 
     held = _NONE
     gathered = None

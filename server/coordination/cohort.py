@@ -1,69 +1,69 @@
-"""Whose turn it is: of many devices that are there a few take part in each round, so that it costs few bytes.
+"""The cohort of a round: few of the present devices take part in each round, which saves bytes.
 
-FedAvg draws them anew each round (H. B. McMahan et al., AISTATS 2017, algorithm 1). Here a device takes part
-in several rounds in a row before it makes room, since it needs little of a model that it had a round ago, and
-much of one that has moved on without it (sticky sampling: S. He et al., "GlueFL", MLSys 2023). Who comes next
-is who has waited longest. Seats become free a few at a time: the first devices have shorter turns.
+FedAvg draws a new cohort each round (H. B. McMahan et al., AISTATS 2017, algorithm 1). Here a device takes
+part in several rounds in a row. A device needs few bytes to follow a model that it had a round ago, and many
+after a pause (sticky sampling: S. He et al., "GlueFL", MLSys 2023). The device that has waited longest is
+next. Seats become free a few at a time, because the first devices have shorter turns.
 
-Pure, and no part of a replay: the journal has the rounds that came of it. A restarted server counts anew.
+Pure, and not part of a replay: the journal has the resulting rounds. A restarted server counts anew.
 """
 
 from collections.abc import Iterable, Set
 
 
 class Cohort:
-    """Who takes part in the open round, and who waits. A device that is not known waits."""
+    """Tracks which devices take part in the open round, and which wait. A new device waits."""
 
     def __init__(self, size: int, turns: int) -> None:
-        """`size` devices at a time, each for so many rounds."""
+        """`size` devices take part at a time, each for `turns` rounds."""
         self._turns = turns
         self._free = [1 + seat % turns for seat in range(size)]
-        """Of each free seat, the rounds that who takes it stays for."""
+        """For each free seat, the number of rounds that its next device stays for."""
         self._left: dict[int, int] = {}
-        """Who takes part -> for how many rounds yet, this one among them."""
+        """Participating device -> the rounds that it has left, the open one included."""
         self._waiting: dict[int, None] = {}
-        """In the order of their coming."""
+        """Waiting devices, in order of arrival."""
         self._called: set[int] | None = None
-        """Whose turn it has been since the last round ended. None before that: those may give, too, whom
-        another server called before this one was started.
+        """Devices that have had a seat since the last round ended. None before the first round ends: then
+        all may contribute, because an earlier server may have selected them.
         """
 
     @property
     def members(self) -> Set[int]:
-        """Who takes part in the open round."""
+        """The devices that take part in the open round."""
         return self._left.keys()
 
     @property
     def waiting(self) -> int:
-        """How many devices are there and take no part."""
+        """How many present devices do not take part."""
         return len(self._waiting)
 
     def may_give(self, device: int) -> bool:
-        """Whether it is, or was, its turn in this round. Who leaves or makes room meanwhile gives late."""
+        """Whether the device has, or had, a seat in this round. It may contribute after it lost its seat."""
         return self._called is None or device in self._called
 
     def arrived(self, device: int) -> None:
-        """Told again, it changes nothing."""
+        """Add a present device. Idempotent."""
         if device not in self._left:
             self._waiting.setdefault(device)
             self._fill()
 
     def left(self, device: int) -> None:
-        """Who comes next takes its place, for as long as it would have stayed."""
+        """Remove a device. The next one takes its seat for the rounds that were left."""
         self._waiting.pop(device, None)
         if (rounds := self._left.pop(device, None)) is not None:
             self._free.append(rounds)
             self._fill()
 
     def went_by(self, late: Iterable[int] = ()) -> None:
-        """A round is over. Who takes part and is too late for it makes room, however long its turn was."""
+        """End a round. The participants in `late` missed it and lose their seats at once."""
         for device in late:
             self._left[device] = 1
         self.make_room()
         self._called = set(self._left)
 
     def make_room(self) -> None:
-        """Each of their turns is shorter by a round, be there one or not."""
+        """Shorten each participant's turn by a round, and seat waiting devices."""
         for device in list(self._left):
             self._left[device] -= 1
             if not self._left[device]:

@@ -1,21 +1,21 @@
-"""When admitted updates apply: the seam between what comes in and what the model makes of it.
+"""The coordinator interface: it decides when admitted updates apply.
 
-A coordinator is told what happens, in order and with the time, and says what applies now. Everything else
-(admission, journal, receipts, sockets) is the same for all of them, and none of it asks which one there is:
+A coordinator receives events in order and with the time, and returns the updates that apply now. Admission,
+journal, receipts and sockets are the same for all coordinators. They do not depend on the mode:
 
-    offer    an update was admitted                  -> it applies now, or it is held
+    offer    an update was admitted                  -> the update applies now, or is held
     arrived  a device takes part from now on
-    left     it does no longer
-    tick     all that came at once was offered, or `due` is over
-                                                  -> what was held applies, or waits on
+    left     a device no longer takes part
+    tick     a batch of updates was offered, or `due` has passed
+                                                  -> held updates apply, or stay held
 
-What is held is in memory only: a device whose update is held has no receipt, and sends it again if need be.
+Held updates are in memory only. A device whose update is held has no receipt, and sends it again if needed.
 
-    asynchronous   each update at once, as a version of its own: nobody waits for anybody (asynchronous.py)
-    rounds         all that were computed from the same version, together (rounds.py)
-    elastic        as asynchronous: updates are differences to the model, not gradients
-    buffer         as asynchronous: each is journaled and answered at once, and several make a step (descent)
-    tasks          as in rounds, one of each data shard, of whichever device has it first (tasks.py)
+    asynchronous   each update applies at once and makes its own version (asynchronous.py)
+    rounds         all updates that were computed from the same version apply together (rounds.py)
+    elastic        as asynchronous; updates are differences to the model, not gradients
+    buffer         as asynchronous; each is journaled and answered at once, and several make a step (descent)
+    tasks          as rounds, with the first update of each data shard (tasks.py)
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -29,9 +29,9 @@ from edgeflock.shared.protocol.messages import Update
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Push:
-    """One update as it arrived: who sent it, when (Unix seconds), the record and its bytes.
+    """One update as it arrived: its device, its time (Unix seconds), the record and its bytes.
 
-    Sent twice, it is two pushes.
+    An update that is sent twice makes two pushes.
     """
 
     device: int
@@ -41,80 +41,80 @@ class Push:
 
 
 class Apply(NamedTuple):
-    """These updates make the next versions, one each, in this order."""
+    """Updates that apply now. Each makes a version, in this order."""
 
     updates: tuple[tuple[Push, Where], ...]
-    """Each with the parameters that it touches."""
+    """Each update with the parameters that it touches."""
     change: Step | Gathered
-    """What they come to."""
+    """The combined change of the updates."""
 
 
 class Tasks(Protocol):
-    """What a coordinator that says who computes what is asked beside."""
+    """Additional methods of a coordinator that assigns tasks to devices."""
 
     def holds(self, device: int, shards: Sequence[str]) -> None:
-        """The device has these data shards from now on, whenever it is there."""
+        """Set the data shards that the device holds from now on."""
 
     def hand_out(self, device: int, now: float) -> int | None:
-        """Which of its shards the device is to compute next, as a position in what it holds; None: none
-        now.
+        """Return the data shard that the device computes next, as a position in the shards that it holds.
+        None: no task now.
         """
 
     def standing(self) -> TaskRoundStatus:
-        """How the open round stands, for whoever watches. At any time, also while updates are taken."""
+        """Return the status of the open round. May be called at any time, also during other calls."""
 
 
 class Turns(Protocol):
-    """What a coordinator that lets devices take part in turn is asked beside. At any time."""
+    """Additional properties of a coordinator with a cohort. May be read at any time."""
 
     @property
     def members(self) -> Set[int]:
-        """Whose turn it is: only they are sent the model."""
+        """The devices of the cohort. Only they are sent the model."""
 
     @property
     def waiting(self) -> int:
-        """How many devices are there, and it is not their turn."""
+        """How many present devices are not in the cohort."""
 
 
 class Coordinator(Protocol):
-    """A way to coordinate. Times are seconds of any one clock. No I/O, no clock, no randomness."""
+    """Decides when updates apply. Times are seconds of any one clock. No I/O, no clock, no randomness."""
 
     @property
     def held(self) -> Mapping[int, Push]:
-        """device -> its update that waits for others."""
+        """device -> its update that is held."""
 
     @property
     def tasks(self) -> Tasks | None:
-        """If it says which data shard each update is of."""
+        """The task methods; None if this coordinator assigns no tasks."""
 
     @property
     def turns(self) -> Turns | None:
-        """If it says who takes part."""
+        """The cohort; None if all devices take part."""
 
     def waiting(self, push: Push) -> Push | None:
-        """The held update that `push` is again, if any. Raises BadSequence if its device has to wait."""
+        """Return the held update that `push` repeats, if any. Raises BadSequence if the device must wait."""
 
     @property
     def gathered(self) -> Gathered | None:
-        """What a step of now would be added to, if anything."""
+        """The sum that the next step would be added to, if any."""
 
     @property
     def due(self) -> float | None:
-        """When `tick` has something to say although nothing came; None: never."""
+        """When `tick` must be called even if no update arrives; None: never."""
 
     def offer(self, push: Push, step: Step, now: float) -> Apply | None:
-        """Take an admitted update that is not `waiting`; None if it is held. Raises Refused if it cannot
-        count.
+        """Take an admitted update that is not `waiting`. Return None if it is held.
+        Raises Refused if it cannot count.
         """
 
     def arrived(self, device: int) -> None:
-        """Told again, it changes nothing."""
+        """A device takes part from now on. Idempotent."""
 
     def left(self, device: int) -> None:
-        """What it has contributed counts. Told again, it changes nothing."""
+        """A device no longer takes part. Its contributions count. Idempotent."""
 
     def give_up(self) -> list[Push]:
-        """Let go of what is held, which will not apply."""
+        """Discard the held updates and return them. They do not apply."""
 
     def tick(self, now: float) -> Apply | None:
-        """What applies by now of what was held."""
+        """Return the held updates that apply at `now`; None if none do."""

@@ -1,15 +1,15 @@
-"""How far devices may run ahead of each other: who gets its answer later.
+"""Gates: they limit how far devices may run ahead of each other, by delaying answers.
 
-An update applies as its coordinator says. A gate holds back the answer, without which a device does not go
-on, and with it the next model: it is as new as the slowest made it when the device may read it.
+A coordinator decides when an update applies. A gate delays the answer, and with it the next model. The device
+does not continue without the answer. The delayed model includes the updates made during the wait.
 
-    ssp   stale synchronous parallel: no device starts an update while it has made more than `bound` updates
-          more than the slowest that is there (Q. Ho et al., NIPS 2013)
-    asp   the mirror clock of approximate synchronous parallel: no device starts an update while another one
-          computes from a model that lacks more than `bound` of those it has made (K. Hsieh et al., "Gaia",
-          NSDI 2017, section 4.3)
+    ssp   stale synchronous parallel (Q. Ho et al., NIPS 2013). A device waits while it has made over `bound`
+          updates more than the slowest device that is present.
+    asp   the mirror clock of approximate synchronous parallel (K. Hsieh et al., "Gaia", NSDI 2017, section
+          4.3). A device waits while another one computes from a model that lacks more than `bound` of the
+          waiting device's updates.
 
-Pure, and no part of a replay: the journal has the order that came of it. A restarted server counts anew.
+Pure, and not part of a replay: the journal has the resulting order. A restarted server counts anew.
 """
 
 from collections import deque
@@ -20,32 +20,32 @@ from edgeflock.shared.settings.coordination import CoordinationSettings
 
 
 class Gate(Protocol):
-    """Told what devices do, in order; asked who may go on. Whoever is not there need not be waited for."""
+    """Receives device events in order, and says which devices may continue. Absent devices do not count."""
 
     def arrived(self, device: int, version: int) -> None:
-        """It takes part from now on, from a model of `version` or later. Told again, it changes nothing."""
+        """The device takes part from now on, from a model of `version` or later. Idempotent."""
 
     def left(self, device: int) -> None:
-        """Told again, it changes nothing."""
+        """The device no longer takes part. Idempotent."""
 
     def made(self, device: int, version: int) -> None:
-        """Its update made `version`."""
+        """The device's update made `version`."""
 
     def waits(self, device: int) -> None:
-        """It has no answer yet, and does nothing until it has."""
+        """The device waits for its answer and is idle until then."""
 
     def answered(self, device: int, version: int) -> None:
-        """It goes on from the model of `version`."""
+        """The device continues from the model of `version`."""
 
     def opens(self, device: int) -> bool:
-        """Whether it may go on."""
+        """Whether the device may continue."""
 
 
 class Ssp:
-    """A gate. The clock of a device is the number of updates that it has made while it was there.
+    """Stale synchronous parallel. A device's clock is the number of updates that it has made.
 
-    One that comes counts as having made as many as the slowest that is there: it never makes others wait for
-    what was before its time, and what it was ahead of them it stays.
+    When a device arrives, its clock becomes at least that of the slowest present device. So it never makes
+    others wait for updates before its arrival. A device that was ahead stays ahead.
     """
 
     def __init__(self, bound: int) -> None:
@@ -66,10 +66,10 @@ class Ssp:
         self._clocks[device] = self._clocks.get(device, 0) + 1
 
     def waits(self, device: int) -> None:
-        """Its clock has moved on already."""
+        """Nothing to do: `made` has advanced the clock."""
 
     def answered(self, device: int, version: int) -> None:
-        """Its clock has moved on already."""
+        """Nothing to do: `made` has advanced the clock."""
 
     def opens(self, device: int) -> bool:
         if device not in self._present:
@@ -78,9 +78,9 @@ class Ssp:
 
 
 class Asp:
-    """A gate. The mirrors of the model are the copies that devices compute from.
+    """Approximate synchronous parallel. The mirrors of the model are the copies that devices compute from.
 
-    One that waits for its answer will get the newest, and is not waited for.
+    A device that waits for its answer will get the newest model, so no device waits for it.
     """
 
     def __init__(self, bound: int) -> None:
@@ -89,7 +89,7 @@ class Asp:
         """device -> the versions that its latest bound + 1 updates made."""
         self._present: set[int] = set()
         self._copies: dict[int, int] = {}
-        """device -> the version that it computes from, of those that are there and at work."""
+        """device -> the version that it computes from. Only devices that are present and not waiting."""
 
     def arrived(self, device: int, version: int) -> None:
         if device not in self._present:
@@ -118,9 +118,9 @@ class Asp:
 
 
 GATES: Mapping[str, Callable[[int], Gate | None]] = {"": lambda bound: None, "ssp": Ssp, "asp": Asp}
-"""By the name that `coordination.gate` gives them."""
+"""Gates by their name in `coordination.gate`."""
 
 
 def gate_of(settings: CoordinationSettings) -> Gate | None:
-    """None: everybody goes on at once."""
+    """Return the gate that the settings name. None: every device continues at once."""
     return GATES[settings.gate](settings.bound)

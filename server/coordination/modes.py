@@ -1,4 +1,4 @@
-"""The ways to coordinate, by the name that `coordination.mode` gives them."""
+"""Coordinators by their name in `coordination.mode`."""
 
 from collections.abc import Callable
 
@@ -17,8 +17,8 @@ MODES: Table[Make] = Table(
     {
         "async": Asynchronous.of,
         "rounds": Rounds.of,
-        "buffer": Asynchronous.of,  # how many make a step is the regime's
-        "elastic": Asynchronous.of,  # what an update is of is between the devices and the rule
+        "buffer": Asynchronous.of,  # the regime has the number of updates a step
+        "elastic": Asynchronous.of,  # the devices and the rule define what an update contains
     },
     lambda found: found if callable(found) else None,
 )

@@ -1,8 +1,8 @@
-"""Rounds: all updates that were computed from the same version apply together: synchronous SGD.
+"""Rounds (synchronous SGD): all updates that were computed from the same version apply together.
 
-A round opens with its first update and ends once every device that takes part has contributed, or a quorum
-of them has, or at a deadline. All take part that are there, or a cohort of them in turn (cohort.py). Whoever
-comes later starts again from the version that it made.
+A round opens with its first update. It ends when all participants have contributed, at a quorum, or at a
+deadline. The participants are all present devices, or a cohort of them (cohort.py). A late device starts
+again from the version that the round made.
 """
 
 from collections.abc import Mapping, Set
@@ -16,7 +16,7 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.settings.coordination import CoordinationSettings
 
 _PATIENCE = 10
-"""Deadlines that a cohort is waited for of which nothing comes: many, since its devices may be slow."""
+"""How many deadlines the server waits for a cohort that sends nothing. Many, as devices may be slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,38 +24,38 @@ class Ending:
     """When a round ends."""
 
     quorum: int
-    """How many updates are enough; 0: one of each device that takes part."""
+    """How many updates are enough; 0: one from each participant."""
     deadline: float
-    """Seconds after its first update when it ends in any case."""
+    """Seconds from a round's first update to its end in any case."""
 
     def is_enough(self, contributed: Set[int], expected: Set[int]) -> bool:
-        """Whether a round need not wait any longer to which these devices have contributed."""
+        """Whether a round with updates from `contributed` may end."""
         return len(contributed) >= self.quorum if self.quorum else expected <= contributed
 
 
 @dataclass(slots=True)
 class _Open:
-    """A round that gathers."""
+    """The open round."""
 
     due: float
-    """When it ends in any case."""
+    """When the round ends in any case."""
     gathered: Gathered
     pushes: dict[int, Push] = field(default_factory=dict)
-    """device -> its update, in the order of their coming."""
+    """device -> its update, in order of arrival."""
     touched: list[Where] = field(default_factory=list)
-    """In the same order."""
+    """The parameters that each update touches, in the same order."""
 
 
 class Rounds:
-    """A coordinator."""
+    """The coordinator of rounds mode."""
 
     tasks = None
 
     def __init__(
         self, ending: Ending, layout: Layout, aggregate: str = MEAN, cohort: Cohort | None = None
     ) -> None:
-        """`aggregate` says how updates come together (descent/aggregates.py), `cohort` who takes part;
-        all, if it is None.
+        """`aggregate` names the function that combines updates (descent/aggregates.py). `cohort` selects the
+        participants; None: all devices take part.
         """
         self._ending = ending
         self._layout = layout
@@ -64,7 +64,7 @@ class Rounds:
         self._open: _Open | None = None
         self._cohort = cohort
         self._since: float | None = None
-        """When the cohort was first seen of which nothing has come yet."""
+        """When the wait for the cohort's first update began; None: there is no such wait."""
 
     @classmethod
     def of(cls, settings: CoordinationSettings, layout: Layout) -> "Rounds":
@@ -90,10 +90,10 @@ class Rounds:
         return None if self._since is None else self._since + _PATIENCE * self._ending.deadline
 
     def offer(self, push: Push, step: Step, now: float) -> Apply | None:
-        """Gathered; `tick` says when the round is over, so that all that came at once is in it.
+        """Gather an update. Only `tick` ends the round, so that all updates of a batch are in it.
 
-        Raises BaseExpired if it is others' turn: by a few in each round that nobody called a handful of
-        devices would outvote the cohort.
+        Raises BaseExpired if the device is not in the cohort. Otherwise a few devices that contribute to
+        every round could outvote the cohort.
         """
         if self._cohort is not None and not self._cohort.may_give(push.device):
             raise BaseExpired("it is others' turn in this round; pull again: the answer comes in yours")
@@ -119,8 +119,8 @@ class Rounds:
             self._cohort.arrived(device)
 
     def left(self, device: int) -> None:
-        """Who has given already makes room with the end of the round: another one in its place would make
-        the round longer, and have one more say in it.
+        """A device that has contributed keeps its seat until the round ends. A replacement would make the
+        round longer and add one more update.
         """
         self._present.discard(device)
         if self._cohort is not None and device not in self.held:
@@ -144,17 +144,17 @@ class Rounds:
         if cohort is not None:
             cohort.went_by(cohort.members - over.pushes.keys() if now >= over.due else ())
             self._make_room(over.pushes)
-            self._look(now)  # nothing else may ever come
+            self._look(now)  # no other event may ever follow
         return Apply(tuple(zip(over.pushes.values(), over.touched, strict=True)), over.gathered)
 
     def _make_room(self, gave: Mapping[int, Push]) -> None:
-        """Who left meanwhile of those who gave does now."""
+        """Remove from the cohort the contributors that left during the round."""
         if self._cohort is not None:
             for device in gave.keys() - self._present:
                 self._cohort.left(device)
 
     def _look(self, now: float) -> None:
-        """Whoever takes part and gives nothing makes room in the end, as it would at the end of a round."""
+        """Shorten all turns, as at the end of a round, if the cohort sends nothing for too long."""
         if (cohort := self._cohort) is None or not cohort.members:
             self._since = None
         elif self._since is None:

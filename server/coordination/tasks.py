@@ -1,8 +1,8 @@
-"""Rounds of tasks: a round has one update of each data shard, of whichever device that holds it has it first.
+"""Rounds of tasks: a round takes one update of each data shard, from the first device that computes it.
 
-Which device computes which of its shards next, server/scheduling says. A round ends with results of k
-distinct shards, or of all that anybody who is there holds; or at its deadline. What comes of a shard that
-already has a result is counted and not applied.
+server/scheduling decides which of its data shards a device computes next. A round ends with results of k
+distinct data shards, or of all data shards that present devices hold, or at its deadline. A later result of
+the same data shard is counted and not applied.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,19 +19,19 @@ from edgeflock.shared.settings.coordination import CoordinationSettings
 
 @dataclass(slots=True)
 class _Open:
-    """A round that gathers."""
+    """The open round."""
 
     due: float
-    """When it ends in any case."""
+    """When the round ends in any case."""
     gathered: Gathered
     pushes: dict[tuple[int, int], Push] = field(default_factory=dict)
-    """(device, sequence number) -> its update, in the order of their coming."""
+    """(device, sequence number) -> the update, in order of arrival."""
     touched: list[Where] = field(default_factory=list)
-    """In the same order."""
+    """The parameters that each update touches, in the same order."""
 
 
 class TaskRounds:
-    """A coordinator."""
+    """The coordinator of rounds with tasks."""
 
     turns = None
 
@@ -43,11 +43,11 @@ class TaskRounds:
         self._layout = layout
         self._aggregate = aggregate
         self._numbers: dict[str, int] = {}
-        """The shards that anybody ever held -> their numbers as tasks, in the order of their coming."""
+        """Each data shard that a device has ever held -> its task number, in order of arrival."""
         self._holds: dict[int, tuple[int, ...]] = {}
         self._duplicates = 0
         self._now = 0.0
-        """When it was last told the time."""
+        """The time of the last `tick`."""
         self._open: _Open | None = None
 
     @classmethod
@@ -74,7 +74,7 @@ class TaskRounds:
 
     @property
     def held(self) -> Mapping[int, Push]:
-        """device -> the last of its updates that wait."""
+        """device -> the last of its updates that are held."""
         return {} if self._open is None else {device: push for (device, _), push in self._open.pushes.items()}
 
     def waiting(self, push: Push) -> Push | None:
@@ -90,7 +90,7 @@ class TaskRounds:
         return min((time for time in times if time is not None), default=None)
 
     def offer(self, push: Push, step: Step, now: float) -> Apply | None:
-        """Gathered, if it is the first of its shard."""
+        """Gather the update if it is the first of its data shard."""
         holds, position = self._holds.get(push.device, ()), push.update.task
         if position is None or position >= len(holds):
             raise NoSuchTask(
@@ -123,7 +123,7 @@ class TaskRounds:
         self._now = now
         look, over = self._assignments.look, self._open
         if look is not None and now >= look:
-            self._assignments.look = None  # whoever waits is woken by its time
+            self._assignments.look = None  # this time has passed and must not wake the server again
         if over is None or (now < over.due and self._assignments.wanted):
             return None
         self._open = None

@@ -1,12 +1,12 @@
-"""What part of an admitted update counts, where some devices may be broken or hostile.
+"""Defences: they decide what part of an admitted update counts if devices may be broken or hostile.
 
     admit -> weigh by samples -> defend -> staleness and learning rate -> optimizer
 
 A defence is a pure function from an `AdmittedUpdate` to the part of it that counts (rules.py, by name in
-`DEFENCES`). `DefenceGuard` remembers what defences need: how large accepted updates are (norms.py), how far
-each device has agreed with what the server trusts (trusted.py, standing.py), and who moved the model lately
-(recent.py). What was decided, and why, is in the journal: a replay needs none of this, and a restart all of
-it. Imports descent; neither asyncio nor aiohttp nor torch.
+`DEFENCES`). `DefenceGuard` keeps the state of defences: the usual update norms (norms.py), each device's
+agreement with trusted gradients (trusted.py, standing.py) and the latest contributors (recent.py). The
+journal has each decision and its reasons. A replay needs no guard; a restart rebuilds it from the journal.
+Imports descent; neither asyncio nor aiohttp nor torch.
 """
 
 from edgeflock.server.defence.guard import Decision, DefenceDecision, DefenceGuard, DefenceRecord

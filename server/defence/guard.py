@@ -1,4 +1,4 @@
-"""What a defence goes by, and what it did."""
+"""The state that a defence decides by, and its decisions."""
 
 import struct
 from collections import Counter
@@ -18,10 +18,10 @@ from edgeflock.server.descent import Step
 from edgeflock.server.descent.steps import norm
 
 _JUMP = 2.0
-"""An update that is so many times as large as its device's were takes away all that speaks for the device."""
+"""An update this many times as large as its device's earlier ones removes the device's positive standing."""
 
 _SLOWLY = 4
-"""Updates in which what is usual of a device's own follows."""
+"""The time constant, in updates, of the average of a device's own norms."""
 
 _NORM = struct.Struct("<d")
 _JUDGED = struct.Struct("<dd3f")
@@ -29,38 +29,38 @@ _JUDGED = struct.Struct("<dd3f")
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """On one update."""
+    """A decision on one update."""
 
     share: float
-    """The part of it that counts, as float32 has it: 1 all, 0 nothing."""
+    """The part of the update that counts, rounded to float32: 1 all, 0 nothing."""
     norm: float
-    """What is `remembered` of its own."""
+    """The norm that is `remembered` of the update."""
     agreement: Cosines | None = None
-    """Of the update with what the server trusts; None: there is nothing."""
+    """Cosines of the update with the trusted directions; None: there are none."""
     standing: float | None = None
-    """The device's, with this update."""
+    """The device's standing, this update included."""
     excused: bool = field(default=False, compare=False)
-    """Nothing of it counts, whatever it is: nothing is usual yet, or there are too many of them."""
+    """No update of the device could count: no usual norm is known yet, or its part was spent."""
 
     def packed(self) -> bytes:
-        """As the journal keeps it beside the share."""
+        """Encode the decision, except its share, for the journal."""
         if self.agreement is None or self.standing is None:
             return _NORM.pack(self.norm)
         return _JUDGED.pack(self.norm, self.standing, *self.agreement)
 
 
 class DefenceDecision(NamedTuple):
-    """What the journal has of a decision."""
+    """A decision as the journal has it."""
 
     version: int
-    """That the update made."""
+    """The version that the update made."""
     device: int
     share: float
     judged: bytes | None
     """`packed`; None: there was no defence."""
 
     def decision(self) -> Decision:
-        """Raises struct.error if it cannot have been one."""
+        """Decode the decision. Raises struct.error if `judged` is invalid."""
         if not self.judged:
             return Decision(self.share, 0.0)
         if len(self.judged) == _NORM.size:
@@ -71,32 +71,32 @@ class DefenceDecision(NamedTuple):
 
 @dataclass(slots=True)
 class DefenceRecord:
-    """What came of a device's updates."""
+    """The decisions on a device's updates, summed up."""
 
     clipped: int = 0
     dropped: int = 0
     standing: float | None = None
-    """What its updates say for it, or against it (standing.py); None: nothing is known."""
+    """The evidence for or against the device (standing.py); None: nothing is known."""
     version: int = 0
-    """That the last of them made that changed it."""
+    """The version of the update that last changed `standing`."""
     size: float = 0.0
-    """How many usual ones its own are as large as, in the long run; 0: nothing is known."""
+    """The average ratio of the device's norms to the usual norm; 0: nothing is known."""
     excused: bool = False
-    """Whether the last one that did not count could not have."""
+    """`Decision.excused` of the last recorded update."""
 
     def document(self) -> dict[str, float | None]:
-        """What operators see."""
+        """Return the fields that operators see."""
         return {"clipped": self.clipped, "dropped": self.dropped, "standing": self.standing}
 
 
 class DefenceGuard:
-    """Decides, and remembers what came of it: a function of what the journal has of its decisions, and of
-    what it trusts. Nothing of it shapes a replay.
+    """Decides on updates and keeps the state of the defence. The state depends only on the journaled
+    decisions and the trusted directions. A replay does not depend on it.
     """
 
     def __init__(self, name: str, past: Iterable[DefenceDecision] = (), held: int = HELD) -> None:
-        """`name` is of DEFENCES. `past` is what it decided before, in order. Of a run's first updates, `held`
-        of them only tell what is usual. Raises ConfigError.
+        """`name` is a key of DEFENCES. `past` are the earlier decisions, in order. A run's first `held`
+        updates do not count: they only determine the usual norm. Raises ConfigError.
         """
         self._kind = DEFENCES.known(name, "defence.mode")
         self._norms = UsualNorms(held)
@@ -104,38 +104,38 @@ class DefenceGuard:
         self._recent = RecentUpdates()
         self._trusted: Trusted | None = None
         self.records: dict[int, DefenceRecord] = {}
-        """device -> what came of its updates, of those with one."""
+        """device -> its record, if it has one."""
         self.counts = Counter[str]()
-        """clipped and dropped."""
+        """The numbers of clipped and of dropped updates."""
         for one in past:
             self.took(one.version, one.device, one.decision())
 
     @property
     def trusts(self) -> bool:
-        """Whether it wants to know what to trust now and then."""
+        """Whether the defence needs trusted directions."""
         return self._kind.trusts
 
     def wants(self, version: int, refresh: int) -> bool:
-        """Whether it wants to know it anew at a version: each `refresh` updates."""
+        """Whether the trusted directions must be computed again at `version`: every `refresh` updates."""
         known = self._trusted
         return self.trusts and (known is None or version // refresh > known.version // refresh)
 
     @property
     def is_anew(self) -> bool:
-        """Whether it trusts nothing yet."""
+        """Whether there are no trusted directions yet."""
         return self._trusted is None
 
     def record(self, device: int) -> DefenceRecord:
-        """What came of a device's updates."""
+        """Return a device's record."""
         return self.records.get(device) or DefenceRecord()
 
     def trust(self, trusted: Trusted) -> None:
-        """Go by this from now on."""
+        """Use these trusted directions from now on."""
         self._trusted = trusted
 
     def decide(self, version: int, device: int, step: Step, weight: float) -> Decision:
-        """What part of the step counts, which weighs so much by its samples and may make the version after
-        this one. Changes nothing.
+        """Decide what part of a step counts. `weight` is its weight by samples. The step may make the version
+        after `version`. Changes no state.
         """
         size = weight * norm(step.delta)
         norms = self._norms
@@ -156,7 +156,7 @@ class DefenceGuard:
         return Decision(share, remembered(share, size, norms.usual), agreement, standing, excused)
 
     def took(self, version: int, device: int, decision: Decision) -> None:
-        """The update that was decided on has made a version."""
+        """Record that the update with this decision has made `version`."""
         new = self._is_new(self._standing(version - 1, device))
         ratio = decision.norm / self._norms.usual if self._norms.usual else 0.0
         self._recent.add(version, device, bool(decision.share), new)
@@ -179,21 +179,21 @@ class DefenceGuard:
             record.dropped += 1
 
     def pardon(self, device: int) -> bool:
-        """Forget what is known of a device; whether anything was."""
+        """Delete a device's record. Return whether there was one."""
         return self.records.pop(device, None) is not None
 
     def _standing(self, version: int, device: int) -> float | None:
-        """A device's at a version, before its next update."""
+        """Return a device's standing at `version`, before its next update; None if nothing is known."""
         known = self.records.get(device)
         if known is None or known.standing is None:
             return None
         return faded(known.standing, max(0, version - known.version))
 
     def _jumps(self, device: int, size: float) -> bool:
-        """Whether an update is much larger than the device's own were, in usual ones."""
+        """Whether an update's norm is much larger than the device's earlier norms."""
         own = self.record(device).size
         return 0 < own * _JUMP * self._norms.usual < size
 
     def _is_new(self, standing: float | None) -> bool:
-        """Where nobody can tell, nobody is."""
+        """Whether the device is new. Without trusted directions, no device is new."""
         return self.trusts and (standing or 0.0) < KNOWN

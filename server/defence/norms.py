@@ -1,24 +1,24 @@
-"""How large updates usually are, and how far they differ from it, of the latest that counted."""
+"""The usual norm of the latest updates, and the spread of their norms."""
 
 from bisect import bisect_left, insort
 from collections import deque
 from math import inf
 
 LATEST = 256
-"""Updates that are remembered."""
+"""How many updates are remembered."""
 
 HELD = 8
-"""So many must be known before anything is usual: the first ones may be anybody's."""
+"""How many norms must be known before there is a usual norm: the first updates may come from any device."""
 
 _FEW = 16
-"""While fewer are known, a quarter of them are no larger than what is usual: few can make that large, and not
-one alone can make it small.
+"""While fewer norms are known, the usual norm is their lower quartile. A few updates can then not make it
+large, and one alone can not make it small.
 """
 
 
 class UsualNorms:
-    """Of the latest updates, as they are `remembered` (rules.py): within what was usual allows, so that few
-    drive the median up or down. Sorted, in O(log n) an update.
+    """The norms of the latest updates, as `remembered` (rules.py) limits them. The limits keep a few updates
+    from moving the median. The norms are sorted; the search for a place is O(log n) an update.
     """
 
     def __init__(self, held: int = HELD) -> None:
@@ -27,7 +27,7 @@ class UsualNorms:
         self._sorted: list[float] = []
 
     def add(self, norm: float) -> None:
-        """One more. What changes nothing does not count."""
+        """Add a norm. A norm of 0 is ignored."""
         if not norm:
             return
         if len(self._latest) == LATEST:
@@ -37,7 +37,7 @@ class UsualNorms:
 
     @property
     def usual(self) -> float:
-        """Their median; 0: too few are known; infinity: none is, nor waited for."""
+        """The median norm, or the lower quartile of few. 0: too few are known. inf: none known or needed."""
         count = len(self._sorted)
         if count < self._held:
             return 0.0
@@ -47,11 +47,11 @@ class UsualNorms:
 
     @property
     def spread(self) -> float:
-        """The smallest r with which more than half of them lie within u / r and u r, u the median: the
-        exponential of the median absolute deviation of their logarithms. 1: while few are known.
+        """The smallest r for which more than half of the norms are between u / r and u r, u the median.
+        It is the exponential of the median absolute deviation of their logarithms. 1 while few are known.
 
-        Of those i are below u and the others above: the more below, the farther the one and the nearer the
-        other end. A search by halves finds the i at which the lower end begins to be farther.
+        i of these norms are below u, the others above. As i grows, the lower end moves away from u and the
+        upper end comes closer. A binary search finds the i at which the lower end becomes the farther one.
         """
         values, count = self._sorted, len(self._sorted)
         if count < _FEW:

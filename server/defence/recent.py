@@ -1,36 +1,36 @@
-"""Who moved the model lately: no device, and not all new ones together, may have too much of that."""
+"""Recent contributors: it limits the share of one device, and of all new devices, in the latest updates."""
 
 from collections import Counter, deque
 
 LATEST = 256
-"""Versions, or updates that counted, that are looked at."""
+"""How many of the latest versions, or of the latest updates that counted, are considered."""
 
 _PART = 4
-"""A device may have so many times its share of them, where all that are known had as much,"""
+"""A device may have this many times the average number of updates of a known device."""
 
 _SOME = 16
-"""and so many in any case. New devices together may have one of _PART, once others have as much."""
+"""A device may have this many in any case. New devices together may have a _PART-th, or as many as others."""
 
 _LONG = 16 * LATEST
-"""Versions after which nobody's updates are remembered."""
+"""Versions after which an update is forgotten in any case."""
 
 KNOWN = 1.0
-"""Who stands as high is no longer new."""
+"""A device with this standing is no longer new."""
 
 
 class RecentUpdates:
-    """The updates that counted lately: whose they were, and whether those were new ones."""
+    """The latest updates that counted: their devices, and whether these were new."""
 
     def __init__(self) -> None:
         self._made: deque[tuple[int, int, bool]] = deque()
         self._all, self._known = Counter[int](), Counter[int]()
-        """device -> its updates that counted, of the latest versions: all, and those of known ones."""
+        """device -> how many of its updates counted lately: all, and those it made while it was known."""
         self._kinds: deque[tuple[int, bool]] = deque()
         self._new = 0
-        """Of new ones, of the latest that counted."""
+        """How many of the latest updates that counted were from new devices."""
 
     def add(self, version: int, device: int, counted: bool, new: bool) -> None:
-        """An update has made a version."""
+        """Record an update that has made `version`."""
         if counted:
             self._made.append((version, device, new))
             self._kinds.append((version, new))
@@ -43,8 +43,8 @@ class RecentUpdates:
             self._new -= self._kinds.popleft()[1]
 
     def may_count(self, device: int, new: bool) -> bool:
-        """Whether one more of a device's may. Names are anybody's to choose: new ones are no measure of what
-        the share of a device is.
+        """Whether one more update of `device` may count. The average share excludes new devices, because
+        anybody can invent device names.
         """
         fair = _PART * len(self._made) / max(1, len(self._known))
         if self._all[device] >= max(_SOME, fair):

@@ -1,4 +1,4 @@
-"""The defences: what part of an update counts, from what is seen of it. Pure."""
+"""The defences: pure functions that return the part of an update that counts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,42 +13,42 @@ from edgeflock.server.descent import Where
 from edgeflock.shared.plugins import Table
 
 LEAST = 3.0
-"""An update may be so many times as large as usual in any fleet,"""
+"""In any fleet, an update may be this many times as large as usual."""
 
 MOST = 5.0
-"""and so many times at most,"""
+"""The largest limit, as a multiple of the usual norm."""
 
 DEVIATIONS = 3.0
-"""and between these by so many deviations of the logarithms of what is usual: where devices hold samples of
-their own kind alone, honest norms differ more than where samples were dealt at random."""
+"""Between LEAST and MOST, the limit is this many standard deviations of the norms' logarithms. Honest norms
+differ more if each device holds only its own kind of samples than if samples are dealt at random."""
 
 _OF_A_SPREAD = 1.4826
-"""Deviations of a normal distribution that its median absolute one is the inverse of."""
+"""The standard deviation of a normal distribution over its median absolute deviation."""
 
 WORST = -1.0
-"""A device that stands lower is not let through."""
+"""Updates of a device with a lower standing do not count."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdmittedUpdate:
-    """An admitted update, and what is known beside it."""
+    """An admitted update, and what is known about it."""
 
     where: Where
     delta: NDArray[np.float32]
     norm: float
-    """|delta| by the samples that it is weighed with: times the learning rate, the most that it changes."""
+    """|delta| times the weight by samples. Times the learning rate, it is the most that theta changes."""
     usual: float
-    """The median norm of those that counted lately; 0: too few are known (norms.HELD);
-    infinity: none is, nor waited for."""
+    """`UsualNorms.usual`, the median norm of the latest updates. 0: too few are known (norms.HELD).
+    Infinity: none is known and none is required."""
     spread: float
-    """More than half of these are no more than so many times larger or smaller than usual."""
+    """More than half of these norms differ from `usual` by at most this factor."""
     agreement: Cosines | None = None
-    """Of the update with what the server trusts; None: there is nothing."""
+    """Cosines of the update with the trusted directions; None: there are none."""
     standing: float | None = None
-    """What its device's updates, this one too, say for the device, or against it (standing.py); of a new one
-    nothing is known, 0."""
+    """The evidence for or against the device, this update included (standing.py). A new device starts at 0.
+    None: nothing is known."""
     spent: bool = False
-    """Whether its device, or all new ones together, had their part of the latest updates (recent.py)."""
+    """Whether the device, or all new devices together, have used up their part of the updates (recent.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,24 +56,24 @@ class DefenceKind:
     """A kind of defence."""
 
     share: Callable[[AdmittedUpdate], float]
-    """The part of the update that counts: 1 all of it, 0 nothing. What is no number is 0."""
+    """Returns the part of the update that counts: 1 all of it, 0 nothing. NaN and infinity mean 0."""
     trusts: bool = False
-    """Whether it goes by a trusted gradient, for which the server sets samples apart."""
+    """Whether it uses trusted gradients, for which the server sets samples apart."""
 
 
 def most(usual: float, spread: float) -> float:
-    """How large an update may be: u exp(DEVIATIONS d), d the deviation of ln |g|; LEAST u to MOST u."""
+    """Return the largest norm allowed: u exp(DEVIATIONS d), d the deviation of ln |g|; LEAST u to MOST u."""
     times = MOST if spread >= MOST else spread ** (DEVIATIONS * _OF_A_SPREAD)
     return usual * min(MOST, max(LEAST, times))
 
 
 def remembered(share: float, norm: float, usual: float) -> float:
-    """What is known from then on of an update with this norm, of which `share` counted, when this was usual.
+    """Return the norm to remember of an update of which `share` counted, at the `usual` norm of that time.
 
-    Of one that was too large at most LEAST usual ones: if only usual ones were known, what is usual could
-    never grow. Of one that is much smaller as much the other way: tiny updates would make what is usual tiny,
-    and all others too large for long. While nothing is usual, all of it, though nothing of it counts; 0:
-    nothing.
+    An update that was too large is remembered as at most LEAST times the usual norm, so that the usual norm
+    can still grow. A much smaller one is remembered as at least usual / LEAST. Otherwise tiny updates would
+    make the usual norm tiny, and all others too large for long. While there is no usual norm, the whole norm
+    is remembered, though the update does not count. 0: it is not remembered.
     """
     if not usual or usual == inf or not norm:
         return norm
@@ -83,11 +83,10 @@ def remembered(share: float, norm: float, usual: float) -> float:
 
 
 def clip(seen: AdmittedUpdate) -> float:
-    """All of an update up to `most`; u / |g| of what is beyond it, which then counts as much as a usual one.
+    """Return 1 for a norm up to `most`, else u / |g|: a larger update counts as much as a usual one.
 
-    Cut to `most` itself, many that are too large would be as many that each move the model three times as
-    far as an honest one: a learning rate that nobody chose. Nothing counts before anything is usual, nor of
-    a device that had its part.
+    If large updates were cut to `most`, each would move the model three times as far as an honest one. Return
+    0 while there is no usual norm, or if the device has used up its part.
     """
     if seen.spent or not seen.usual:
         return 0.0
@@ -95,11 +94,11 @@ def clip(seen: AdmittedUpdate) -> float:
 
 
 def score(seen: AdmittedUpdate) -> float:
-    """0 where the device's updates disagree with the trusted gradient, else as `clip`.
+    """Return 0 if the device's updates disagree with the trusted gradients, else `clip`.
 
-    In the spirit of Zeno++ (C. Xie, S. Koyejo, I. Gupta, ICML 2020, section 4), whose score of one update is
-    put together here over its device's: an honest one of few entries may well disagree, all of a device's do
-    not.
+    It is based on Zeno++ (C. Xie, S. Koyejo, I. Gupta, ICML 2020, section 4), which scores a single update.
+    Here a device's updates are scored together. One honest update with few entries may disagree, but not all
+    updates of an honest device.
     """
     if seen.standing is not None and seen.standing < WORST:
         return 0.0
@@ -107,7 +106,7 @@ def score(seen: AdmittedUpdate) -> float:
 
 
 def kind_of(found: Any) -> DefenceKind | None:
-    """A DefenceKind, or a function of an AdmittedUpdate."""
+    """Return a DefenceKind from a DefenceKind or a function of an AdmittedUpdate; else None."""
     if isinstance(found, DefenceKind):
         return found
     return DefenceKind(found) if callable(found) else None
@@ -122,4 +121,4 @@ DEFENCES: Table[DefenceKind] = Table(
     },
     kind_of,
 )
-"""By the name that `defence.mode` gives them."""
+"""Defences by their name in `defence.mode`."""

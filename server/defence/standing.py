@@ -1,13 +1,13 @@
-"""How a device stands: what its updates say of whether it pulls with the others, or against them.
+"""A device's standing: the evidence from its updates that it pulls with the other devices, or against them.
 
-Wald's sequential test (A. Wald, "Sequential tests of statistical hypotheses", 1945) of two devices: one whose
-agreements a are as the others', N(m, S), and one whose are their mirror image, N(-m, S). They are evidence
-ln p(a | with) / p(a | against) = 2 m' S^-1 a, and a device stands by the sum. Where nobody agrees any more
-than by chance, m = 0, nobody's update says anything, and all stand as they did.
+It is Wald's sequential test (A. Wald, "Sequential tests of statistical hypotheses", 1945) of two hypotheses.
+One device's agreements a are distributed like the others', N(m, S); another's like their mirror image,
+N(-m, S). The evidence is ln p(a | with) / p(a | against) = 2 m' S^-1 a. The standing is its sum. If
+updates agree only by chance, m = 0, there is no evidence and no standing changes.
 
-The sum is held between two bounds, as in a CUSUM (E. S. Page, 1954): who was good for long is found out as
-quickly as anybody, and who was bad may come to count again, the later the longer it was. What speaks for a
-device is forgotten as versions go by; what speaks against it is not.
+The sum stays between two bounds, as in a CUSUM (E. S. Page, 1954). A device that was good for long is
+detected as quickly as any other. A bad device may count again, later if it was bad for longer. Positive
+evidence fades with the versions; negative evidence does not.
 """
 
 from collections import deque
@@ -18,62 +18,61 @@ import numpy as np
 from edgeflock.server.defence.trusted import Cosines
 
 GOOD = 3.0
-"""The most that a device's past speaks for it: so much evidence is as good as 20 to 1."""
+"""The upper bound of the standing: evidence of 20 to 1."""
 
 BAD = -60.0
-"""The most that it speaks against it. Much farther away than GOOD: once a model has learned most of what the
-server holds, gradients say little of who pulls which way, and who was found out before must not come back by
-that. A good device does not get so far."""
+"""The lower bound of the standing. It is much farther from 0 than GOOD. Once a model has learned most of the
+server's samples, gradients give little evidence, and a detected device must not recover by that. A good
+device does not get so far."""
 
 HALF_LIFE = 1024.0
-"""Versions after which half of what speaks for a device is forgotten."""
+"""Versions after which half of a positive standing is forgotten."""
 
 _LATEST = 256
-"""Agreements that what is usual is of,"""
+"""How many agreements the usual agreement is computed from."""
 
 _EVERY = 16
-"""and after so many versions it is computed anew."""
+"""Versions after which the usual agreement is computed again."""
 
 _FEW = 16
-"""While fewer are known, they say nothing."""
+"""With fewer agreements, there is no evidence."""
 
 _RIDGE = 0.05
-"""What the correlations of agreements count as less than they seem to be: they are of few updates, and those
-with the gradients of one group alone are the same ones."""
+"""A ridge term that shrinks the correlations of agreements. They come from few updates, and with a single
+group `extremes` and `mean` are identical."""
 
 _CLEAR = 0.7
-"""The most that an agreement counts as on the average, in deviations: a few that agree well by chance are no
-measure for all."""
+"""The upper limit of the usual agreement, in deviations. A few updates may agree well by chance."""
 
 _FAR = 3.0
-"""The most that one update's counts as, on either side: none decides alone."""
+"""The limit of one update's agreement, in deviations, on either side. No update decides alone."""
 
 
 def faded(standing: float, versions: int) -> float:
-    """How a device stands so many versions later, of which it has made none."""
+    """Return a device's standing after `versions` versions, none of which it made."""
     return standing * 0.5 ** (versions / HALF_LIFE) if standing > 0 else standing
 
 
 class Agreements:
-    """What agreements are like of updates that count. A function of the latest of them and their versions."""
+    """The usual agreement of updates that count. It is a function of the latest ones and their versions."""
 
     def __init__(self) -> None:
         self._latest: deque[Cosines] = deque(maxlen=_LATEST)
         self._due: tuple[Cosines, ...] = ()
-        """Those that what is usual is yet to be computed of; none: it is."""
+        """Agreements to compute the usual agreement from; empty: it is up to date."""
         self._weights: tuple[float, ...] = ()
-        """Of the agreements' sum that is usually `_usual`, with deviation 1; none: it says nothing."""
+        """Weights of the three cosines: their sum has mean `_usual` and deviation 1. Empty: no evidence."""
         self._usual = 0.0
 
     def add(self, version: int, agreement: Cosines | None) -> None:
-        """What the update that made a version came to; None, if it is no measure of what is usual."""
+        """Add the agreement of the update that made `version`; None if it must not change the usual one."""
         if agreement is not None:
             self._latest.append(agreement)
         if version % _EVERY == 0:
             self._due = tuple(self._latest)
 
     def standing(self, before: float, agreement: Cosines) -> float:
-        """Of a device, after an update that agrees so much: float of BAD to GOOD."""
+        """Return a device's standing after an update with this agreement, from BAD to GOOD."""
         return min(GOOD, max(BAD, before + self._evidence(agreement)))
 
     def _evidence(self, agreement: Cosines) -> float:
@@ -85,7 +84,7 @@ class Agreements:
         return 2 * min(_CLEAR, self._usual) * min(_FAR, max(-_FAR, total))
 
     def _settle(self, latest: tuple[Cosines, ...]) -> None:
-        """S^-1 m, as far as it is positive: to agree never speaks against a device."""
+        """Compute the weights: the positive part of S^-1 m, so that agreement is never negative evidence."""
         self._weights, self._due = (), ()
         if len(latest) < _FEW:
             return

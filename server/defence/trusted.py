@@ -1,4 +1,4 @@
-"""Directions that the server trusts, and how far an update agrees with them where the update has entries."""
+"""Trusted directions, and an update's agreement with them at the update's own entries."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,14 +11,14 @@ from edgeflock.server.descent.steps import norm
 
 
 class Cosines(NamedTuple):
-    """Cosines of an update with what the server trusts, each -1 to 1."""
+    """Cosines of an update with the trusted directions, each from -1 to 1."""
 
     extremes: float
-    """Half of the sum of the largest and the smallest of those with the groups' gradients."""
+    """Half the sum of the largest and the smallest cosine with the groups' gradients."""
     mean: float
-    """Of those."""
+    """The mean cosine with the groups' gradients."""
     movement: float
-    """With what the model moved by lately."""
+    """The cosine with the model's latest movement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,23 +26,23 @@ class Trusted:
     """Gradients of samples that the server holds, by groups, and the latest movement of the model."""
 
     version: int
-    """Of the model that it is taken at."""
+    """The version of the model that the gradients are computed at."""
     directions: NDArray[np.float32]
-    """[P, groups + 1]: a row a parameter, so that an update reads one line of memory an entry; each group's
-    gradient, and last theta before less theta now; of length 1, or 0 if it says nothing."""
+    """[P, groups + 1]: one row a parameter, so that an update reads one cache line an entry. The columns are
+    the groups' gradients, then earlier theta minus current theta. Each has length 1, or 0 if unknown."""
 
     def agreement(self, where: Where, delta: NDArray[np.float32]) -> Cosines:
-        """Of an update with entries `delta` at `where`, 0 elsewhere. 0 where all of it is.
+        """Return the cosines of an update with entries `delta` at `where`, 0 elsewhere. 0 for a zero update.
 
-        A device with samples of one class alone pulls towards that one and away from others: what tells an
-        honest one is that its largest cosine is larger than its smallest. Of a device with all classes the
-        mean says more, and of any device whether it goes where the others go. Their errors are not the same
-        ones, so that all three together say more than each (standing.py).
+        A device with samples of one class pulls towards this class and away from others. If it is honest, its
+        largest cosine is larger in magnitude than its smallest. The mean says more about a device with all
+        classes, and the movement about any device. Their errors differ, so the three are used together
+        (standing.py).
         """
         length = norm(delta)
         if not length:
             return Cosines(0.0, 0.0, 0.0)
         there = self.directions if isinstance(where, slice) else self.directions.take(where, 0)
-        unit = (delta / np.float64(length)).astype(np.float32)  # whatever finite numbers were sent
+        unit = (delta / np.float64(length)).astype(np.float32)  # float64, for any finite numbers
         *groups, movement = (unit @ there).tolist()
         return Cosines((max(groups) + min(groups)) / 2, sum(groups) / len(groups), movement)

@@ -1,11 +1,10 @@
 """How updates change theta: weighting, staleness, optimizer, and the average of the versions.
 
-`Parameters` is theta under a `Regime`; a `Step` is one update for it, `Gathered` those of a round. What is
-kept of each parameter is in a `Part`, in this process or wherever a `Place` puts it. A new weighting rule is
-a function in weighting.py and its name in `RULES`, an optimizer one in optimizer.py and its name in `KINDS`,
-an aggregate of rounds one in aggregates.py and its name in `AGGREGATES`. Reads like the papers; every
-operation is one IEEE float32 operation in a fixed order (kernels.py compiles them).
-Imports edgeflock.shared only.
+`Parameters` is theta under a `Regime`. A `Step` is one update; `Gathered` holds the updates of a round. The
+state of each parameter is in a `Part`, in this process or where a `Place` puts it. A new weighting rule is a
+function in weighting.py and a name in `RULES`. Optimizers are in optimizer.py and `KINDS`; aggregates of
+rounds are in aggregates.py and `AGGREGATES`. The code follows the papers' notation. Every operation is one
+IEEE float32 operation in a fixed order (kernels.py compiles them). Imports edgeflock.shared only.
 """
 
 from edgeflock.server.descent.aggregates import AGGREGATES, MEAN

@@ -1,18 +1,17 @@
-"""How the updates of a round come together, where their mean is not to be trusted.
+"""Aggregates: how the updates of a round become one gradient. All but the mean tolerate bad updates.
 
-    mean      sum_i S_i g_i / sum_i S_i: by samples, as devices tell them
-    median    of each parameter the middle one of those that were sent (D. Yin et al., "Byzantine-robust
+    mean      sum_i S_i g_i / sum_i S_i: weighted by the sample counts that devices report
+    median    for each parameter, the median of the sent entries (D. Yin et al., "Byzantine-robust
               distributed learning", ICML 2018, definition 1)
-    trimmed   of each parameter the mean without a fifth at either end (the same, definition 2)
-    krum      the one update that is closest to its n - f - 2 nearest, of f = (n - 3) / 2 bad ones
+    trimmed   for each parameter, the mean without a fifth at either end (the same, definition 2)
+    krum      the update that is closest to its n - f - 2 nearest ones, with f = (n - 3) / 2 bad updates
               (P. Blanchard et al., "Byzantine tolerant gradient descent", NIPS 2017, section 3)
 
-Updates are sparse. What is absent from one says nothing of a parameter to median and trimmed: they are of
-those that sent it, m of n, and m / n of that counts, as much as of a mean in which the others are zero. To
-krum, which compares whole updates, what is absent is zero. But for `mean` all devices count alike, whatever
-samples they tell of.
+Updates are sparse. `median` and `trimmed` use only the m of n updates that have an entry for a parameter.
+The result is multiplied by m / n, as in a mean where the other entries are zero. `krum` compares whole
+updates, so absent entries are zero. With all but `mean`, devices count alike, whatever samples they report.
 
-float32 in a fixed order, so that a replay gives the same bits.
+Operations are in float32 and in a fixed order, so that a replay gives the same bits.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,20 +29,20 @@ Aggregate = Callable[[Sequence[Step], int], Vector]
 """(the steps of a round, in the order of the journal, P) -> the gradient to step with: [P]."""
 
 _TRIMMED = 0.2
-"""Of those that sent a parameter, at either end."""
+"""The fraction of a parameter's entries that is cut at either end."""
 
 MEAN = "mean"
-"""Needs none of the updates to be kept."""
+"""The aggregate that needs no updates to be kept."""
 
 
 def median(steps: Sequence[Step], size: int) -> Vector:
-    """(m_k / n) median_i g_ik, over the m_k updates that hold k; of an even number the mean of two."""
+    """(m_k / n) median_i g_ik, over the m_k updates that hold k. Even m_k: the mean of two."""
     return _between(steps, size, lambda count: (count - 1) // 2)
 
 
 def trimmed(steps: Sequence[Step], size: int) -> Vector:
-    """(m_k / n) mean_i g_ik, over the m_k updates that hold k without the largest and smallest fifth, rounded
-    up, as long as one is left.
+    """(m_k / n) mean_i g_ik, over the m_k updates that hold k, without the largest and smallest fifth.
+    Each fifth is rounded up, as long as one entry is left.
     """
     return _between(
         steps, size, lambda count: np.minimum(np.ceil(_TRIMMED * count).astype(np.int64), (count - 1) // 2)
@@ -51,11 +50,11 @@ def trimmed(steps: Sequence[Step], size: int) -> Vector:
 
 
 def krum(steps: Sequence[Step], size: int) -> Vector:
-    """g_i of the smallest sum of |g_i - g_j|^2 over its n - f - 2 nearest j; of several such the first."""
+    """The g_i with the smallest sum of |g_i - g_j|^2 over its n - f - 2 nearest j; if equal, the first."""
     dense = [_dense(step, size) for step in steps]
     near = len(steps) - max(0, (len(steps) - 3) // 2) - 2
     squares = [[float(np.square(one - other, dtype=np.float64).sum()) for other in dense] for one in dense]
-    # Each is at distance 0 of itself, which comes first.
+    # Each row starts, when sorted, with the distance 0 of an update to itself.
     scores = [sum(sorted(row)[1 : 1 + max(1, near)]) for row in squares]
     return dense[int(np.argmin(scores))]
 
@@ -63,9 +62,7 @@ def krum(steps: Sequence[Step], size: int) -> Vector:
 def _between(
     steps: Sequence[Step], size: int, cut: Callable[[NDArray[np.int64]], NDArray[np.int64]]
 ) -> Vector:
-    """The mean of what is left of each parameter's entries without `cut` of them at either end, by their part
-    of the updates.
-    """
+    """For each parameter, the mean of its entries without `cut(m_k)` at either end, times m_k / n."""
     where = np.concatenate([_indices(step, size) for step in steps])
     values = np.concatenate([step.delta for step in steps])
     order = np.lexsort((values, where))
@@ -91,11 +88,11 @@ def _dense(step: Step, size: int) -> Vector:
 
 
 def aggregate_of(found: Any) -> Aggregate | None:
-    """A function of (steps, size)."""
+    """Return `found` if it is callable as (steps, size), else None."""
     return found if callable(found) else None
 
 
 AGGREGATES: Table[Aggregate | None] = Table(
     "edgeflock.aggregates", {MEAN: None, "median": median, "trimmed": trimmed, "krum": krum}, aggregate_of
 )
-"""By the name that `coordination.aggregate` gives them. None: `Gathered` sums as they come."""
+"""Aggregates by their name in `coordination.aggregate`. None: `Gathered` sums updates as they arrive."""

@@ -1,5 +1,5 @@
-"""What the steps of a round come to: their mean, without any of them being kept (ScaDLES, equations 4a to
-4c), or what an aggregate makes of them all (aggregates.py).
+"""Gathers the steps of a round: their mean, without keeping them (ScaDLES, equations 4a to 4c), or the result
+of another aggregate over all of them (aggregates.py).
 """
 
 import numpy as np
@@ -14,29 +14,29 @@ from edgeflock.shared.model.layout import Layout
 class Gathered:
     """Sums over steps that start at the same version.
 
-    In float32 and in the order of the journal, so that a replay gives the same bits.
+    The sums are in float32 and in the order of the journal, so that a replay gives the same bits.
     """
 
     def __init__(self, layout: Layout, aggregate: str = MEAN) -> None:
-        """Raises ConfigError if there is no such aggregate."""
+        """Raises ConfigError if the aggregate is unknown."""
         self.steps = self.samples = self.measured = 0
-        """How many; of how many samples; and of how many of these there are running statistics."""
+        """The number of steps, of their samples, and of the samples of steps with running statistics."""
         self.began = self.time = 0.0
-        """When the first step and the last one came."""
+        """The times of the first and the last step."""
         self.gradient = np.zeros(layout.parameters.size, np.float32)
         """sum_i S_i g_i: [P]."""
         self.statistics = np.zeros(layout.buffers, np.float32)
         """sum_i S_i s_i: [B]."""
         self._aggregate = AGGREGATES.known(aggregate, "coordination.aggregate")
         self._kept: list[Step] = []
-        """For the aggregate, if there is one."""
+        """The steps, if the aggregate needs them."""
 
     def add(self, step: Step) -> None:
         if not self.steps:
             self.began = step.time
         self.steps += 1
         self.time = step.time
-        if not step.samples:  # a defence let nothing of it count
+        if not step.samples:  # a defence has rejected all of it
             return
         self.samples += step.samples
         descend(self.gradient, step.where, step.delta, -np.float32(step.samples))
@@ -48,7 +48,7 @@ class Gathered:
 
     @property
     def total(self) -> NDArray[np.float32]:
-        """What stands for sum_i S_i g_i at the end of the round: [P]."""
+        """sum_i S_i g_i, or sum_i S_i times the aggregate, at the end of the round: [P]."""
         if self._aggregate is None or not self._kept:
             return self.gradient
         return np.float32(self.samples) * self._aggregate(self._kept, self.gradient.size)

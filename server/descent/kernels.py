@@ -1,9 +1,9 @@
 """The inner loops of the server's hot path, compiled by numba.
 
-Each says as a loop what its caller's docstring says as a formula. They are compiled for fixed types when
-this module is first imported, and kept in numba's cache on disk. They follow IEEE 754 to the letter (no
-fast-math, no fused operations), so that a replay gives the same bits. Where the data decide, they compute
-rather than branch: such a branch is mispredicted every other time.
+Each loop implements the formula in its caller's docstring. They are compiled for fixed types when this module
+is first imported, and kept in numba's cache on disk. They follow IEEE 754 strictly (no fast-math, no fused
+operations), so that a replay gives the same bits. They avoid branches that depend on the data, because about
+half of these would be mispredicted.
 """
 
 import numba as nb
@@ -16,12 +16,12 @@ _FLOATS = nb.types.Array(float32, 1, "C", readonly=True)
 _FLAGS = nb.types.Array(nb.boolean, 1, "C", readonly=True)
 
 _BLOCK = 256
-"""Entries that are seen to together."""
+"""Entries that are processed together."""
 
 _ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, np.newaxis], axis=1)
 _ONES_COUNT = _ONES.sum(axis=1, dtype=np.int64)
 _ONES_AT = np.argsort(-_ONES.astype(np.int64), axis=1, kind="stable")
-"""Of each octet: how many bits are set, and where, most significant first."""
+"""For each octet: the number of set bits and their positions, most significant first."""
 
 
 @nb.njit(uint64(uint64), inline="always")
@@ -79,7 +79,7 @@ def approach(average, theta, weight):
 
 @nb.njit(uint32(_FLOATS), cache=True)
 def largest_bits(delta):
-    """Those of the largest |delta_k|: as whole numbers they are in the same order, infinity and NaN last."""
+    """The bits of the largest |delta_k|. As integers they have the same order; infinity and NaN are last."""
     largest = uint32(0)
     for word in delta.view(np.uint32):  # integers, so that the loop vectorises
         largest = max(largest, word & uint32(0x7FFFFFFF))
@@ -102,8 +102,8 @@ def largest_bits(delta):
 def adacomp(theta, where, delta, rate, now, before, then, below, history, bit, mask):
     """theta_k -= rate / max(1, sigma_k) * delta_k for k = where[i], and touch; sigma_k counts up to `mask`.
 
-    Block by block, theta for itself: one pass over all five arrays takes up to 1.4 times as long where they
-    are not in the cache. Indices are unsigned, which spares a look at the sign of each.
+    It works block by block and updates theta in a separate pass. A single pass over all five arrays takes up
+    to 1.4 times as long if they are not in the cache. Unsigned indices avoid a check of each sign.
     """
     moves = np.empty(_BLOCK, float32)
     for start in range(0, where.size, _BLOCK):
@@ -137,7 +137,7 @@ def decode_golomb(octets, indices):
     if parameter < uint64(1) or parameter > uint64(1 << 31):
         return False
 
-    width = uint64(0)  # of a prefix, one less than of the longest remainder
+    width = uint64(0)  # of a prefix: one bit less than the longest remainder
     while (uint64(2) << width) < parameter:
         width += uint64(1)
     cutoff = (uint64(2) << width) - parameter
@@ -171,7 +171,7 @@ def decode_golomb(octets, indices):
                 indices[i] = int64(prefix + long * (prefix + extra - cutoff))
                 bit += long
 
-    # The i-th one of the unary plane stands at q_0 + ... + q_i + i.
+    # The i-th 1 bit of the unary plane is at position q_0 + ... + q_i + i.
     index, found, following = int64(-1), uint64(0), int64(0)
     for place in range(at, size):
         octet = octets[place]
@@ -193,7 +193,7 @@ def decode_golomb(octets, indices):
 def decode_update(index_octets, value_octets, mode, bounds, where, delta):
     """Fill `where` and `delta` from a Golomb stream and int8 (mode 2), codebook4 (3) or sign (4) values.
 
-    False if anything is wrong with them: an index out of range, another length, NaN or infinity.
+    Return False if they are invalid: an index out of range, a wrong length, NaN or infinity.
     """
     if not decode_golomb(index_octets, where):
         return False
@@ -248,9 +248,9 @@ def decode_update(index_octets, value_octets, mode, bounds, where, delta):
 
 @nb.njit(nb.boolean(_INDICES, _FLAGS, _OCTETS, int64[::1], _FLOATS, float32[::1]), cache=True)
 def spread_scales(where, negative, octets, bounds, steps, delta):
-    """delta[i] = +-steps[e] for k = where[i], e the octet of k's tensor: each has one that has an entry.
+    """delta[i] = +-steps[e] for k = where[i], e the octet of k's tensor.
 
-    False if they are not as many.
+    Each tensor with entries has one octet. Return False if the number of octets is wrong.
     """
     i, at, count = 0, 0, where.size
     for tensor in range(bounds.size - 1):

@@ -1,4 +1,4 @@
-"""What steps to come depend on beside theta. Part of each snapshot."""
+"""The optimizer's state: all that later steps depend on, except theta. Part of each snapshot."""
 
 from dataclasses import dataclass
 
@@ -9,19 +9,19 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class OptimizerMemory:
-    """It says what it is of: whoever goes on otherwise takes of it what is of use."""
+    """The state of an optimizer, with its kind, so that another optimizer can reuse the parts that fit."""
 
     of: str = ""
-    """optimizer.Kind.remembers."""
+    """OptimizerKind.remembers."""
     numbers: NDArray[np.float32] | None = None
-    """What the optimizer remembers: [P, columns]."""
+    """The optimizer's numbers: [P, columns]."""
     gathered: NDArray[np.float32] | None = None
-    """The sum of the updates that make a step together with others to come: [P]."""
+    """The sum of the updates that wait for others to make a step: [P]."""
     waiting: int = 0
-    """How many these are."""
+    """How many updates wait."""
 
     def packed(self) -> bytes | None:
-        """None: there is nothing to remember."""
+        """Encode the state. None: there is none."""
         if self.numbers is None and self.gathered is None:
             return None
         arrays = [
@@ -32,7 +32,7 @@ class OptimizerMemory:
 
     @classmethod
     def unpacked(cls, octets: bytes | None, size: int) -> "OptimizerMemory":
-        """Of `size` parameters. Raises ValueError if it cannot be that."""
+        """Decode the state of `size` parameters. Raises ValueError if it is invalid."""
         if octets is None:
             return cls()
         try:

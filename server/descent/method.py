@@ -1,4 +1,4 @@
-"""How steps are taken: the part of [optimizer] that a replay must know. It is journaled with the regime."""
+"""The step method: the part of [optimizer] that a replay needs. It is journaled with the regime."""
 
 import json
 from dataclasses import asdict, dataclass, fields
@@ -22,22 +22,22 @@ class StepMethod:
     epsilon: float = 1e-8
     weight_decay: float = 0.0
     clip: float = 0.0
-    """The largest norm of an update's gradient, weighed; 0: any."""
+    """The largest norm of an update's weighed gradient; 0: no limit."""
     schedule: str = "constant"
     """A name in rates.SCHEDULES."""
     by: str = "updates"
-    """Or "seconds": what warmup and period count."""
+    """The unit of warmup and period: "updates" or "seconds"."""
     warmup: float = 0.0
     period: float = 0.0
     factor: float = 0.5
     least: float = 0.01
     aggregate: str = MEAN
-    """A name in aggregates.AGGREGATES: how the updates of a round come together."""
+    """A name in aggregates.AGGREGATES: how the updates of a round become one."""
     statistics: str = FREE
-    """Or LIMITED: how far an update's running statistics count (statistics.py)."""
+    """FREE or LIMITED: how far an update's running statistics count (statistics.py)."""
     nodes: int = 1
-    """Nodes that train at a time, each by steps of its own: n. An update counts 1 / n, as in a mean of n, and
-    its staleness is counted in n updates."""
+    """n, the number of nodes that train at a time, each with its own steps. An update counts 1 / n, as in a
+    mean of n. Staleness is counted in units of n updates."""
 
     @classmethod
     def of(cls, config: Config) -> "StepMethod":
@@ -49,17 +49,17 @@ class StepMethod:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a step is theta - rate g, whatever the rate, and nothing else."""
+        """Whether a step is just theta - rate g, at any rate."""
         return self.kind == "sgd" and not self.weight_decay and not self.clip and self.together == 1
 
     def text(self) -> str:
-        """What is not as usual, for the journal; "" if nothing is."""
+        """Encode the fields that differ from the defaults, for the journal; "" if none do."""
         told = {name: value for name, value in asdict(self).items() if value != getattr(_USUAL, name)}
         return json.dumps(told) if told else ""
 
     @classmethod
     def read(cls, text: str) -> "StepMethod":
-        """What `text` came to. Raises ConfigError if it cannot be that."""
+        """Decode what `text()` returned. Raises ConfigError if it is invalid."""
         try:
             return cls(**json.loads(text)) if text else _USUAL
         except (ValueError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""How a step is taken, once an update is weighed: from its gradient g, weighed (and clipped), to theta.
+"""The server optimizers: they turn the weighed (and clipped) gradient g of an update into a step of theta.
 
     sgd        theta_k -= rate g_k
     momentum   v_k <- beta_1 v_k + g_k;  theta_k -= rate v_k
@@ -9,13 +9,12 @@
     adamw      as adam, and theta_k -= rate weight_decay theta_k
     adagrad    s_k <- s_k + g_k^2;  theta_k -= rate g_k / (sqrt(s_k) + epsilon)
 
-Where nothing else is said, weight_decay theta_k is added to g_k before. As in torch, but for one thing. Lazy:
-only the parameters k with g_k != 0 take part, and of nothing else is anything read or written, so that a step
-costs what its entries cost. What is remembered of a parameter does not fade while updates pass it by, and its
-weight does not decay: t_k counts the updates that changed it, beta_1^t_k is of these. m_k and s_k are those
-of Adam with the correction of their bias already made (D. Kingma and J. Ba, ICLR 2015, algorithm 1).
-
-float32 throughout, one rounding an operation, so that a replay gives the same bits.
+All but adamw add weight_decay theta_k to g_k first. The formulas are torch's with one difference: steps are
+lazy. Only parameters k with g_k != 0 are read or written, so that the cost of a step is that of its entries.
+While updates do not touch a parameter, its state does not fade and its weight does not decay. t_k counts the
+updates that changed parameter k. m_k and s_k are those of Adam after bias correction (D. Kingma and J. Ba,
+ICLR 2015, algorithm 1).
+Each operation is in float32 and rounds once, so that a replay gives the same bits.
 """
 
 from collections.abc import Callable
@@ -37,10 +36,10 @@ from edgeflock.shared.plugins import Table
 Vector = NDArray[np.float32]
 Indices = NDArray[np.int64]
 Memory = NDArray[np.float32]
-"""A row a parameter: [P, columns]."""
+"""The state, one row a parameter: [P, columns]."""
 
 _COUNTED = 1 << 16
-"""How far updates of a parameter are counted. 1 - beta^t is 1 by then, or as good."""
+"""The highest count of a parameter's updates. 1 - beta^t is about 1 by then."""
 
 
 def descend(theta: Vector, where: Where, delta: Vector, rate: np.float32) -> None:
@@ -52,14 +51,14 @@ def descend(theta: Vector, where: Where, delta: Vector, rate: np.float32) -> Non
 
 
 def shortening(length: float, most: float) -> np.float32 | None:
-    """min(1, most / |g|), |g| = `length` the norm over the entries of one update, or of one step of several;
-    None: 1.
+    """Return the clipping factor min(1, most / |g|); None: 1.
+    |g| = `length` is the norm over the entries of an update, or of a step of several updates.
     """
     return np.float32(most / length) if length > most else None
 
 
 Take = Callable[["Optimizer", Vector, Memory, Indices, Vector, np.float32], None]
-"""(optimizer, theta, memory, where, gradient, rate): a step of optimizer.how, theta and memory in place."""
+"""(optimizer, theta, memory, where, gradient, rate): a step of optimizer.how. Changes theta and memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +66,23 @@ class OptimizerKind:
     """A kind of optimizer."""
 
     remembers: str
-    """What: kinds that remember the same go on from one another. "": nothing."""
+    """The name of its state. Kinds with the same name can continue from each other's state. "": no state."""
     columns: int
-    """How many numbers of each parameter, zeros at first."""
+    """How many numbers of state each parameter has, initially zeros."""
     step: Take
-    """In place, and of nothing but theta[where] and memory[where]: `tried` hands in these alone. The same
-    float32 operations in the same order wherever it runs: a replay must come to the same bits."""
+    """Works in place and uses only theta[where] and memory[where]; `tried` passes these alone. It must do the
+    same float32 operations in the same order everywhere, so that a replay gives the same bits."""
     reach: Callable[["Foresight", float], float] = lambda of, gradient: inf
-    """(foresight, the largest |g_k|) -> no |theta_k| moves by more than this times the rate, but for decay of
-    weights beside the gradient. inf: not known, and each step is tried before it is taken."""
+    """(foresight, the largest |g_k|) -> the most that any |theta_k| moves, in units of the rate, except by
+    decoupled weight decay. inf: unknown, and each step is tried before it is taken."""
 
 
 class Optimizer:
-    """What is remembered of each of `size` parameters, and the step."""
+    """An optimizer with its state of `size` parameters."""
 
     def __init__(self, how: StepMethod, size: int, memory: Memory | None = None) -> None:
-        """`memory` is changed in place; None: nothing is remembered yet. Raises ConfigError if there is no
-        such kind, or the memory is not of it.
+        """`memory` is the state, changed in place; None: start with zeros.
+        Raises ConfigError if the kind is unknown, or the shape of `memory` is wrong.
         """
         self.how = how
         self.kind = KINDS.known(how.kind, "optimizer.kind")
@@ -96,40 +95,40 @@ class Optimizer:
         self.squares = _corrections(how.beta2) if adam else None
 
     def step(self, theta: Vector, where: Indices, gradient: Vector, rate: np.float32) -> None:
-        """theta and what is remembered after a gradient, of the parameters at `where`, in place."""
+        """Step with a gradient: update theta and the state at `where` in place."""
         self.kind.step(self, theta, self.memory, where, gradient, rate)
 
     def tried(self, theta: Vector, where: Indices, gradient: Vector, rate: np.float32) -> Vector:
-        """The parameters at `where` as `step` would leave them."""
+        """Return the parameters at `where` as `step` would leave them, without changing anything."""
         there, memory = theta[where], self.memory[where]
         self.kind.step(self, there, memory, np.arange(where.size), gradient, rate)
         return there
 
 
 class Foresight:
-    """How far steps can go, known without looking at what is remembered."""
+    """Bounds how far steps can move theta, without reading the optimizer's state."""
 
     def __init__(self, how: StepMethod, memory: Memory | None = None) -> None:
-        """`memory` is what the optimizer goes on from. Raises ConfigError if there is no such kind."""
+        """`memory` is the optimizer's initial state. Raises ConfigError if the kind is unknown."""
         self.how = how
         self.kind = KINDS.known(how.kind, "optimizer.kind")
         self._fastest = 0.0
-        """No velocity is above it."""
+        """An upper bound of all velocities."""
         if memory is not None and self.kind.remembers == "velocity":
             self._fastest = largest(memory.ravel())
 
     def reach(self, gradient: float, rate: float, most: float) -> float:
-        """More than a step moves any parameter that is within `most`, of a gradient that is no larger."""
+        """Return a bound on the move of any |theta_k| <= `most`, for entries |g_k| <= `gradient`."""
         decay = self.how.weight_decay * most
         return rate * (self.kind.reach(self, gradient + decay) + decay)
 
     def took(self, gradient: float) -> None:
-        """A step was taken with a gradient that is no larger."""
+        """Record a step with entries |g_k| <= `gradient`."""
         if self.kind.remembers == "velocity":
             self._fastest = self.velocity(gradient)
 
     def velocity(self, gradient: float) -> float:
-        """The most that any velocity has after a gradient that is no larger."""
+        """Return a bound on all velocities after a step with entries |g_k| <= `gradient`."""
         return max(self._fastest, self.how.beta1 * self._fastest + gradient)
 
 
@@ -170,8 +169,8 @@ def _adagrad(
 
 
 def _reach_of_adam(of: Foresight, gradient: float) -> float:
-    """The most that m_k / sqrt(s_k) can be: both are means of the same numbers, of other weights, and Cauchy
-    and Schwarz bound one by the other where beta_1^2 < beta_2. Twice that, for roundings.
+    """Return a bound on m_k / sqrt(s_k), doubled to cover rounding. m_k and s_k average g_k and g_k^2 with
+    different weights. The Cauchy-Schwarz inequality gives the bound if beta_1^2 < beta_2.
     """
     beta1, beta2 = of.how.beta1, of.how.beta2
     if beta1 * beta1 >= beta2:
@@ -180,13 +179,13 @@ def _reach_of_adam(of: Foresight, gradient: float) -> float:
 
 
 def _corrections(beta: float) -> Vector:
-    """(1 - beta) / (1 - beta^(t + 1)) for t = 0, 1, ... By multiplications only: the same on any machine."""
+    """(1 - beta) / (1 - beta^(t + 1)) for t = 0, 1, ... Powers are products: the same on any machine."""
     powers = np.cumprod(np.full(_COUNTED, beta))
     return ((1 - beta) / (1 - powers)).astype(np.float32)
 
 
 def kind_of(found: object) -> OptimizerKind | None:
-    """An OptimizerKind, or a function that steps and remembers nothing."""
+    """Return an OptimizerKind from an OptimizerKind or a stateless step function; else None."""
     if isinstance(found, OptimizerKind):
         return found
     return OptimizerKind("", 0, found) if isinstance(found, FunctionType) else None
@@ -204,4 +203,4 @@ _OURS = {
 }
 
 KINDS: Table[OptimizerKind] = Table("edgeflock.optimizers", _OURS, kind_of)
-"""By the name that `optimizer.kind` gives them."""
+"""Optimizers by their name in `optimizer.kind`."""

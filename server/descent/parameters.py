@@ -1,4 +1,4 @@
-"""theta, its version and the rule that makes the next one: what a journal's replay reproduces."""
+"""theta, its version, and the rule that makes the next version. A replay of the journal reproduces them."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -19,13 +19,13 @@ from edgeflock.server.descent.ways import Optimized, Plain, Way
 from edgeflock.server.descent.weighting import linear_scaling, rule, stream_share
 
 Place = Callable[[VectorState, Iterable[Step]], Vectors]
-"""Where the vectors are kept: a `Part` of this process, or shards."""
+"""Creates the vectors: a `Part` in this process, or model shards."""
 
 _STRIDE = 16
-"""The average takes in every sixteenth version: as good, and its cost a push is no longer worth a name."""
+"""The average includes every 16th version: it is as good, and the cost an update becomes negligible."""
 
 _LEAST_LAG = 10
-"""Running statistics go at most a tenth of the way to an update's."""
+"""Running statistics move at most a tenth of the way to those of an update."""
 
 
 class Parameters:
@@ -46,25 +46,24 @@ class Parameters:
         began: float | None = None,
         place: Place = Part,
     ) -> None:
-        """theta at `version`, counting by `regime` from here on. Both vectors are changed in place, if
-        `place` keeps them in this process. `memory` is what steps depend on beside them, from
-        `packed_memory`.
+        """theta at `version`, under `regime` from now on. `theta` and `average` are changed in place if
+        `place` keeps them in this process. `memory` is the optimizer's state, from `packed_memory`.
 
-        The last `buffers` entries of theta are running statistics: what steps bring of these is theirs.
-        `norms` says which are whose, as Layout.norms.
-        `recent` are the steps that made the versions after `start`: updates based on versions before it are
-        not admitted. `began` is when the first step of all came.
+        The last `buffers` entries of theta are running statistics. Steps carry values for them.
+        `norms` assigns them to layers, as Layout.norms does.
+        `recent` are the steps that made the versions after `start`. Updates based on versions before `start`
+        are not admitted. `began` is the time of the run's first step.
 
-        Raises ConfigError if there is no such optimizer, ValueError for a memory that cannot be one.
+        Raises ConfigError if the optimizer is unknown, ValueError if `memory` is invalid.
         """
         self.version = version
         self.regime = regime
         self.began = began
-        """When the first step of all came; None: none has."""
+        """The time of the run's first step; None: there is none yet."""
         self.start = start
-        """Updates based on versions before it are not admitted: nothing before it counts any more."""
+        """Updates based on versions before `start` are not admitted."""
         self.kept = RecoverableVectors(theta.size)
-        """All that is kept of each parameter."""
+        """The vectors with the state of each parameter."""
         self._rule = rule(regime.rule)
         SCHEDULES.known(regime.how.schedule, "optimizer.schedule")
         self._buffers, self._norms = buffers, norms
@@ -78,12 +77,12 @@ class Parameters:
         memory: bytes | None,
         recent: Iterable[Step] = (),
     ) -> None:
-        """Go on from this."""
+        """Continue from this model and state."""
         known = OptimizerMemory.unpacked(memory, theta.size - self._buffers)
         state = VectorState(theta, average, known, self._buffers, self.regime, self.start)
         limited = self.regime.how.statistics == LIMITED
         self._running = Running(theta[theta.size - self._buffers :], self._norms) if limited else None
-        """The running statistics, where steps say more of them than counts."""
+        """A copy of the running statistics, if the regime limits those of steps; else None."""
         self._reach = StepBound()
         self._way: Way = (
             Optimized(state, self.kept, self._reach) if optimizes(state) else Plain(self.kept, self._reach)
@@ -97,22 +96,22 @@ class Parameters:
 
     @property
     def average(self) -> NDArray[np.float32] | None:
-        """The versions' polynomial-decay average, if the regime keeps one: the model to use. Devices train
-        on theta."""
+        """The averaged model, if the regime keeps one: the polynomial-decay average of the versions.
+        It is the model to use. Devices train on theta."""
         return self.kept.surely(lambda: self.kept.vectors.average) if self.regime.average else None
 
     def shown(self, version: int) -> int:
-        """The last version of theta that the model to use at `version` tells of."""
+        """Return the last version of theta that the model to use at `version` includes."""
         return version - version % _STRIDE if self.regime.average else version
 
     def packed_memory(self) -> bytes | None:
-        """What steps to come depend on beside theta and its average; None: nothing."""
+        """Encode the optimizer's state; None if there is none."""
         return self._way.packed_memory()
 
     def go_back(
         self, theta: NDArray[np.float32], average: NDArray[np.float32] | None, memory: bytes | None = None
     ) -> None:
-        """The next version is this model. Only updates that start from there on are admitted."""
+        """Make this model the next version. Only updates based on this version or later ones are admitted."""
         self.version += 1
         self.start = self.version
         self._begin(theta, average, memory)
@@ -125,11 +124,11 @@ class Parameters:
         return max(self.start, self.version - self.regime.window + 1)
 
     def fits(self, step: Step, most: float, gathered: Gathered | None = None) -> bool:
-        """Whether all trained parameters are numbers of at most `most` in magnitude after `step`, or, where
-        they were beyond it before, go no further. In rounds: if the round ended with what was `gathered` and
-        `step`. What `step` leaves alone goes no further with more samples.
+        """Whether no trained parameter exceeds `most` in magnitude after `step`. A parameter that was beyond
+        `most` before must not move further away. In rounds, it checks a round that ends with `gathered` and
+        `step`. It skips parameters without an entry in `step`: more samples do not move them further.
 
-        Running statistics travel at half precision, and theirs go no further than what is sent.
+        Running statistics are not checked. They are sent at half precision, and stay within the sent range.
         """
         if not self.regime.rounds:
             return self._way.fits(step, self._weight(step), self.learning_rate(step.time), most)
@@ -141,18 +140,18 @@ class Parameters:
         return not step.samples or self._sum_fits(replace(step, delta=total), samples, most)
 
     def fits_round(self, gathered: Gathered, most: float) -> bool:
-        """The same of a whole round, whose rate may be another one by now."""
+        """`fits` for a whole round, whose learning rate may have changed since."""
         return not gathered.samples or self._sum_fits(self._sum(gathered), gathered.samples, most)
 
     def _sum_fits(self, step: Step, samples: int, most: float) -> bool:
         return self._way.fits(step, self._scale(samples), self.learning_rate(step.time), most, samples)
 
     def _sum(self, gathered: Gathered) -> Step:
-        """A round as a step, of which every parameter has an entry."""
+        """Return a round as one dense step."""
         return Step(self.version, slice(None), gathered.total, time=gathered.time)
 
     def limited(self, step: Step) -> Step:
-        """`step` with running statistics that go no further than may count at this version, by the regime.
+        """Return `step` with its running statistics limited as the regime says for this version.
         Each step is limited before it is applied or gathered.
         """
         if self._running is None or not step.statistics.size:
@@ -161,12 +160,12 @@ class Parameters:
         return replace(step, statistics=statistics, beyond=beyond)
 
     def share(self, nodes: int) -> None:
-        """From now on an update is of one of so many nodes at work."""
+        """Set the number of nodes that train at a time (StepMethod.nodes)."""
         self.regime = replace(self.regime, how=replace(self.regime.how, nodes=nodes))
         self.kept.surely(lambda: self.kept.vectors.share(nodes))
 
     def apply(self, change: Step | Gathered) -> None:
-        """The next version; of what a round has gathered, as many versions as steps."""
+        """Apply a step as the next version, or a round as one version for each of its steps."""
         if self.began is None:
             self.began = change.began if isinstance(change, Gathered) else change.time
         if isinstance(change, Gathered):
@@ -177,46 +176,46 @@ class Parameters:
             self._way = Plain(self.kept, self._reach)
 
     def _descend(self, step: Step) -> None:
-        """Weigh, descend."""
+        """Weigh a step and apply it."""
         self._way.take(step, self._weight(step), self.learning_rate(step.time))
         if step.statistics.size:
             self._follow(step.statistics, self.version - step.base)
         self._made(1)
 
     def told_weight(self, step: Step) -> float:
-        """How much a step counts by the samples that its device tells of. Nothing else that is said of an
-        update makes it count more.
+        """Return the weight of a step by the sample count that its device reports. No other field of an
+        update can increase its weight.
         """
         return step.samples if self.regime.rounds else stream_share(step, self.regime.base_batch)
 
     def changes(self, where: Where) -> Where:
-        """Which parameters the next version changes, whose update touches these."""
+        """Return the parameters that the next version changes, if its update touches `where`."""
         return self._way.changes(where)
 
     def learning_rate(self, time: float) -> float:
-        """Of the next version, made at a time: the regime's, by its schedule."""
+        """Return the learning rate of the next version, made at `time`, by the regime's schedule."""
         how = self.regime.how
         seconds = 0.0 if self.began is None else max(0.0, time - self.began)
         return self.regime.learning_rate * factor_at(how, self.version if how.by == "updates" else seconds)
 
     def _weight(self, step: Step) -> float:
-        """How much a step counts, but for the staleness of each parameter. Of n nodes' own steps each counts
-        1 / n, and n of them are one version to the rule.
+        """Return the weight of a step, without the per-parameter staleness. With n nodes, each step counts
+        1 / n, and the rule counts n steps as one version.
         """
         counted, nodes = self._way.counted(step.base, self.version), self.regime.how.nodes
         turns = -((step.base - counted) // nodes)
         return self._rule.weight(step, step.base + turns) * stream_share(step, self.regime.base_batch) / nodes
 
     def _scale(self, samples: int) -> float:
-        """How the learning rate of a round grows with its samples."""
+        """Return the factor of a round's learning rate for its number of samples."""
         return linear_scaling(samples, self.regime.base_batch)
 
     def _end_round(self, gathered: Gathered) -> None:
         """w <- w - eta_scaled sum_i r_i g_i over what was gathered (ScaDLES, equations 4a to 4c).
 
-        Of the versions that its steps make only the last one exists.
+        Only the last of the versions that its steps make exists.
         """
-        if gathered.samples:  # else a defence let nothing of it count
+        if gathered.samples:  # else a defence has rejected all of it
             rate = self.learning_rate(gathered.time)
             self._way.take(self._sum(gathered), self._scale(gathered.samples), rate, gathered.samples)
         if gathered.measured:
@@ -232,12 +231,12 @@ class Parameters:
     def _follow(self, statistics: NDArray[np.float32], behind: int) -> None:
         """b <- b + (s - b) / max(10, tau), tau = version - base = `behind`, for the running statistics b.
 
-        Whatever the rule and the learning rate. With one device that is BatchNorm at torch's momentum of
-        0.1; in a fleet, where tau is about the number of devices, each has its share in the average.
+        It does not depend on the rule or the learning rate. With one device it is BatchNorm with torch's
+        momentum of 0.1. In a fleet, tau is about the number of devices: each has its share in the average.
 
-        s is what the device's batches came to, not how far the device moved its own statistics: devices that
-        set out from the same old ones would all say the same, and the sum of it would carry the server's
-        past anything that was measured, a variance below zero.
+        s holds the statistics of the device's batches, not the change of the device's own statistics. Devices
+        that start from the same old statistics would send the same change. The sum of the changes could go
+        beyond all measured values, even to a negative variance.
         """
         lag = max(_LEAST_LAG, behind)
         self.kept.vectors.follow(statistics, lag)

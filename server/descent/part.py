@@ -1,7 +1,7 @@
-"""A contiguous slice of theta, or all of it, and what steps need of each of its parameters.
+"""A contiguous slice of theta, or all of it, with the state of each of its parameters.
 
-What is known of steps as a whole (versions, weights, rates, norms) is parameters.py's and its way's (ways/),
-which say what is to be done here: so that a slice may lie in a process of its own (server/shards).
+parameters.py and ways/ handle steps as a whole: versions, weights, rates and norms. They call the methods
+here, so that a slice may be in a process of its own (server/shards).
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ Vector = NDArray[np.float32]
 
 
 class Entries(Protocol):
-    """theta, to be read at some places, or as a whole by [:]."""
+    """Read access to theta at some indices, or as a whole by [:]."""
 
     @property
     def size(self) -> int: ...
@@ -34,21 +34,21 @@ class Entries(Protocol):
 
 
 class ShardStatus(NamedTuple):
-    """A shard, for whoever watches."""
+    """The status of a model shard."""
 
     parameters: int
     """P + B of its slice."""
     nbytes: int
-    """Memory of all that it keeps of them."""
+    """The memory of its parameters and their state."""
     node: str
-    """Ray's name for the machine that it is on; empty: this process is it."""
+    """Ray's name for the shard's machine; empty: the shard is in this process."""
     process: int
 
 
 class Vectors(Protocol):
-    """What `Parameters` keeps of each parameter: float32 [P + B], the last B of them running statistics.
+    """The state of each parameter: float32 [P + B], the last B of them running statistics.
 
-    What changes something returns nothing; it is done in order, at the latest when something is asked.
+    Methods that change state return nothing. They run in order, at the latest before the next read.
     """
 
     @property
@@ -56,46 +56,46 @@ class Vectors(Protocol):
 
     @property
     def entries(self) -> Entries:
-        """theta without going through all of it."""
+        """theta, for access to some entries without a full copy."""
 
     @property
     def average(self) -> Vector | None: ...
 
     @property
     def memory(self) -> OptimizerMemory:
-        """But for how many updates wait."""
+        """The optimizer's state, without the number of waiting updates."""
 
     @property
     def standing(self) -> Sequence[ShardStatus]:
-        """The shards that it is in; none, if it is here."""
+        """The status of each model shard; empty if the vectors are in this process."""
 
     def share(self, nodes: int) -> None:
-        """From now on sigma_k counts by n = `nodes` updates."""
+        """Count sigma_k in units of n = `nodes` updates from now on."""
 
     def descend(self, where: Where, delta: Vector, base: int, rate: np.float32) -> None:
-        """theta_k -= rate / max(1, sigma_k / n) delta_k, in one pass, sigma_k if the rule asks for it. It
-        counts as a version.
+        """theta_k -= rate / max(1, sigma_k / n) delta_k, in one pass. sigma_k is used only if the rule needs
+        it. Counts as a version.
         """
 
     def gather(self, where: Where, delta: Vector, base: int, weight: np.float32) -> None:
-        """weight / max(1, sigma_k / n) delta_k waits for others, and counts as a version."""
+        """Add weight / max(1, sigma_k / n) delta_k to the waiting updates. Counts as a version."""
 
     def prepare(self, where: Where, delta: Vector, base: int, weight: np.float32, waiting: int) -> None:
         """Compute the gradient of the next step: weight / max(1, sigma_k / n) delta_k, or the mean of
-        `waiting` updates, this one included. Of fewer than make a step: at `where` alone. May be repeated.
+        `waiting` updates, this one included. With too few updates for a step, only at `where`. Idempotent.
         """
 
     def squares(self, total: float) -> float:
-        """total + |g|^2 of that gradient, in order, for a norm."""
+        """Return total + |g|^2 of the prepared gradient, summed in order, for a norm."""
 
     def fits(self, rate: np.float32, shortened: np.float32 | None, most: float) -> bool:
-        """Whether `step` would leave all within `most` in magnitude, or what was not no further from it."""
+        """Whether `step` keeps all magnitudes within `most`, and moves none further that are beyond it."""
 
     def step(self, rate: np.float32, shortened: np.float32 | None) -> None:
-        """By the optimizer, with that gradient, all of it times `shortened`. It counts as a version."""
+        """Step with the prepared gradient times `shortened`, by the optimizer. Counts as a version."""
 
     def gather_no_more(self) -> None:
-        """What waited was of a regime before, and has made its step."""
+        """Stop gathering: the updates that waited from an earlier regime have made their step."""
 
     def follow(self, statistics: Vector, lag: int) -> None:
         """b <- b + (s - b) / lag, for the running statistics b."""
@@ -104,28 +104,28 @@ class Vectors(Protocol):
         """average <- average + weight (theta - average)."""
 
     def largest(self) -> float:
-        """The largest |theta_k| of what is trained."""
+        """Return the largest |theta_k| of the trained parameters."""
 
     def gathered_places(self) -> NDArray[np.int64]:
-        """Where what waits for a step is not zero."""
+        """Return the indices at which the sum of the waiting updates is not zero."""
 
     def flush(self) -> None:
-        """See to it that what was told is under way."""
+        """Start all changes that were requested."""
 
 
 class VectorState(NamedTuple):
-    """Where `Vectors` begin."""
+    """The initial state of `Vectors`."""
 
     theta: Vector
     """[P + B], changed in place."""
     average: Vector | None
-    """Of the same shape; None: theta, if the regime keeps one."""
+    """[P + B]; None: start from theta, if the regime keeps an average."""
     memory: OptimizerMemory
     buffers: int
     """B."""
     regime: Regime
     start: int
-    """Nothing was touched before this version."""
+    """Staleness counts from this version on."""
 
     @property
     def trained(self) -> int:
@@ -141,7 +141,7 @@ class Part:
     def __init__(self, state: VectorState, recent: Iterable[Step] = ()) -> None:
         """`recent` are the steps that made the versions after `state.start`.
 
-        Raises ConfigError if there is no such optimizer.
+        Raises ConfigError if the optimizer is unknown.
         """
         theta, average, memory, buffers, regime, start = state
         self.theta = theta
@@ -150,9 +150,9 @@ class Part:
         self._together, self._is_plain = regime.how.together, regime.how.is_plain
         self._nodes = regime.how.nodes
         self._optimizer: Optimizer | None = None
-        """None: theta - rate g, in one pass."""
+        """None: a step is theta - rate g, in one pass."""
         self._gathered: Vector | None = None
-        """The sum of the updates that wait for others to make a step with: [P]."""
+        """The sum of the updates that wait for others to make a step: [P]."""
         size = self._trained.size
         if gathers(state):
             self._gathered = np.zeros(size, np.float32) if memory.gathered is None else memory.gathered
@@ -161,11 +161,11 @@ class Part:
             if memory.of == self._optimizer.kind.remembers:
                 self._optimizer = Optimizer(regime.how, size, memory.numbers)
         self._gradient: tuple[Where, Vector] = slice(None), self._trained[:0]
-        """That of the next step, and"""
+        """The gradient of the next step."""
         self._changes: tuple[Where, Vector] = slice(None), self._trained[:0]
-        """the update that makes it."""
+        """The update that makes the next step."""
         self._everywhere: NDArray[np.int64] | None = None
-        """All indices, once they were asked for."""
+        """All indices, cached on first use."""
         self.staleness: Staleness | None = None
         if rule(regime.rule).per_parameter and not regime.rounds:
             self.staleness = Staleness(size, regime.window, start)
@@ -173,7 +173,7 @@ class Part:
                 self.touch(step.where, step.delta)
 
     def touch(self, where: Where, delta: Vector) -> None:
-        """A version was made by this change."""
+        """Record the change that made a version."""
         if self.staleness is not None:
             self.staleness.touch(where, delta)
 
@@ -182,7 +182,7 @@ class Part:
         return self.theta
 
     def read(self, where: Where) -> Vector:
-        """theta there."""
+        """Return theta at `where`."""
         return self.theta[where]
 
     @property
@@ -195,13 +195,13 @@ class Part:
 
     @property
     def nbytes(self) -> int:
-        """Memory of all that is kept of each parameter."""
+        """The memory of all state of the parameters."""
         optimizer = 0 if self._optimizer is None else self._optimizer.memory.nbytes
         staleness = 0 if self.staleness is None else self.staleness.nbytes
         vectors = (self.theta, self.average, self._gathered)
         return optimizer + staleness + sum(vector.nbytes for vector in vectors if vector is not None)
 
-    # What changes it
+    # Changes
 
     def share(self, nodes: int) -> None:
         self._nodes = nodes
@@ -269,7 +269,7 @@ class Part:
         assert self.average is not None, "the regime keeps one"
         approach(self.average, self.theta, weight)
 
-    # What can be asked
+    # Queries
 
     def largest(self) -> float:
         return largest(self._trained)
@@ -279,7 +279,7 @@ class Part:
         return np.flatnonzero(self._gathered)
 
     def flush(self) -> None:
-        """Everything is done at once."""
+        """Nothing to do: changes are made at once."""
 
     def _weighed(self, where: Where, delta: Vector, base: int, weight: np.float32) -> Vector:
         """weight / max(1, sigma_k / n) delta_k."""
@@ -294,7 +294,7 @@ class Part:
 
     @property
     def _updates(self) -> int:
-        """How many staleness counts as one: those of a step, or one of each node at work."""
+        """How many updates staleness counts as one: those of a step, or one from each node."""
         return max(self._together, self._nodes)
 
     def _indices(self, where: Where) -> NDArray[np.int64]:
@@ -306,10 +306,10 @@ class Part:
 
 
 def gathers(state: VectorState) -> bool:
-    """Whether updates wait for others to make a step with."""
+    """Whether updates wait for others to make a step."""
     return state.regime.how.together > 1 or state.memory.waiting > 0
 
 
 def optimizes(state: VectorState) -> bool:
-    """Whether an optimizer steps."""
+    """Whether steps need an `Optimizer`."""
     return not state.regime.how.is_plain or gathers(state)

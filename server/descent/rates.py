@@ -1,13 +1,13 @@
-"""The learning rate as a function of how far the run is: by updates, or by the time of its updates.
+"""Learning-rate schedules, by the number of updates or by the time of the updates.
 
     constant   1
     step       factor^floor(t / period)
     cosine     (1 + cos(pi min(1, (t - warmup) / (period - warmup)))) / 2
-    plateau    1: the rate itself is lowered, as a regime of its own, once evaluations get no better
+    plateau    1: a new regime lowers the learning rate itself once evaluations do not improve
 
-times the learning rate, t in updates or in seconds since the first one; no less than `least`; and while
-t < warmup times (t + 1) / (warmup + 1). The time of an update is in the journal. Additions, multiplications
-and divisions only, each as IEEE 754 has it: no machine's cos or pow is another one's.
+The learning rate is multiplied by this factor, at least `least`. t is in updates, or in seconds since the
+first update. While t < warmup, the factor is also multiplied by (t + 1) / (warmup + 1). The journal has the
+time of each update. The code uses only IEEE 754 +, * and /, because cos and pow differ between machines.
 """
 
 from collections.abc import Callable
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from edgeflock.server.descent.method import StepMethod
 
 _TERMS = 12
-"""Of sine's series up to pi / 2: what follows is less than a double's last digit."""
+"""Terms of the sine series. Up to pi / 2, further terms are below a double's precision."""
 _HALF_PI = 1.5707963267948966
 
 _MOST_STEPS = 1e18
-"""No factor is told from 0 by then; of the shortest periods there would be infinitely many."""
+"""The highest count of periods: any factor is 0 by then. Very short periods could make the count infinite."""
 
 
 def factor_at(how: "StepMethod", at: float) -> float:
-    """What the learning rate is multiplied with at `at` updates, or seconds."""
+    """Return the factor of the learning rate at `at` updates or seconds."""
     factor = max(how.least, SCHEDULES[how.schedule](how, at))
     return factor * (at + 1) / (how.warmup + 1) if at < how.warmup else factor
 
@@ -70,4 +70,4 @@ SCHEDULES: Table[Callable[["StepMethod", float], float]] = Table(
     {"constant": _constant, "step": _step, "cosine": _cosine, "plateau": _constant},
     lambda found: found if callable(found) else None,
 )
-"""By the name that `optimizer.schedule` gives them."""
+"""Schedules by their name in `optimizer.schedule`."""

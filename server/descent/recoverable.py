@@ -1,4 +1,4 @@
-"""The vectors of a version, wherever they are kept. Where parts of them may get lost, they are made again."""
+"""Access to the vectors, in this process or in model shards. Lost vectors are restored."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -13,29 +13,29 @@ from edgeflock.shared.errors import EdgeflockError
 T = TypeVar("T")
 
 _TRIES = 5
-"""So often something is asked of vectors that get lost each time."""
+"""How often a call is tried if vectors are lost each time."""
 
 
 class VectorsLost(EdgeflockError):
-    """A part of the vectors is lost, wherever it was."""
+    """A part of the vectors is lost."""
 
 
 class RecoverableVectors:
-    """Also theta where one looks (part.Entries), whatever gets lost meanwhile."""
+    """Vectors that are restored if parts are lost. It also implements part.Entries."""
 
     def __init__(self, size: int) -> None:
-        """Of `size` numbers; `begin` says where they are."""
+        """`size` is P + B. `begin` must be called before use."""
         self.size = size
         """P + B."""
         self.vectors: Vectors
-        """All that is kept of each parameter."""
+        """The state of each parameter."""
         self.restore: Callable[[VectorsLost], Vectors] | None = None
-        """Makes the vectors again, if parts of them may get lost."""
+        """Restores the vectors; None: they cannot be restored."""
         self.restored = 0
-        """How often that was needed."""
+        """How often the vectors were restored."""
 
     def begin(self, place: Callable[[], Vectors]) -> None:
-        """Go on from what `place` makes."""
+        """Use the vectors that `place` creates."""
         self.vectors = self.surely(place)
 
     def __getitem__(self, where: Where, /) -> NDArray[np.float32]:
@@ -47,16 +47,16 @@ class RecoverableVectors:
         return isinstance(self.vectors, Part)
 
     def largest(self) -> float:
-        """The largest |theta_k| of what is trained."""
+        """Return the largest |theta_k| of the trained parameters."""
         return self.surely(lambda: self.vectors.largest())
 
     def flush(self) -> None:
-        """See to it that all that was applied is under way to wherever the vectors are."""
+        """Start all applied changes in the processes that hold the vectors."""
         self.surely(lambda: self.vectors.flush())
 
     def surely(self, look: Callable[[], T]) -> T:
-        """What it comes to. Where a part of the vectors is lost, they are made again, and it is tried anew:
-        until then it has changed nothing here. Raises VectorsLost if that helps nothing.
+        """Return `look()`. If a part of the vectors is lost, restore them and try again. `look` must not have
+        changed anything in this process by then. Raises VectorsLost if restoring does not help.
         """
         lost = VectorsLost()
         for again in range(_TRIES):

@@ -1,4 +1,4 @@
-"""How updates count from a version on: the part of the settings that a replay must know."""
+"""The regime: the settings that decide how updates count from a version on. A replay needs them."""
 
 from dataclasses import dataclass, replace
 
@@ -10,17 +10,17 @@ from edgeflock.shared.settings.coordination import ELASTIC
 
 @dataclass(frozen=True, slots=True)
 class Regime:
-    """How updates count from a version on."""
+    """The settings that decide how updates count from a version on."""
 
     rule: str
     learning_rate: float
-    """alpha of elastic averaging."""
+    """The learning rate; alpha in elastic averaging."""
     window: int
     """Updates may be based on any of the latest `window` versions."""
     average: float = 0.0
-    """eta of the averaged model; 0 keeps none."""
+    """eta of the averaged model; 0: there is no averaged model."""
     base_batch: int = 0
-    """B: a step of b samples counts b / B times; 0: all steps alike, or in a round by their share."""
+    """B: a step of b samples has weight b / B. 0: all steps count alike; in a round, by their samples."""
     rounds: bool = False
     """Whether the steps that start at the same version apply together."""
     how: StepMethod = StepMethod()
@@ -28,7 +28,7 @@ class Regime:
 
     @classmethod
     def of(cls, config: Config, norms: bool = False) -> "Regime":
-        """`norms`: whether all running statistics of the model are known means and variances."""
+        """`norms`: whether all of the model's running statistics are known to be means and variances."""
         settings = config.coordination
         return cls(
             settings.rule,

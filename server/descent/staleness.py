@@ -1,22 +1,22 @@
 """Staleness of each parameter, exact and in O(non-zeros) per update.
 
-AdaComp (Hardy, Le Merrer, Sericola, 2017), equation (3): the staleness of parameter k for an update that
-was computed from version j and is applied at version i is the number of updates that changed it between,
+AdaComp (Hardy, Le Merrer, Sericola, 2017), equation (3): an update is computed from version j and applied at
+version i. The staleness of parameter k is the number of updates between that changed it,
 
     sigma_k(i) = sum_{u=j}^{i-1} 1[delta_k(u) != 0].
 
 With T_k(v) = the number of updates before version v that touched k, sigma_k(i) = T_k(i) - T_k(j). T_k(i) is
-a counter. T_k(j) is a look-up in a rank dictionary over time: versions are cut into blocks of B, and for
-each block two planes over the parameters are kept,
+a counter. T_k(j) is a look-up in a rank dictionary over time. Versions are cut into blocks of B. Each block
+has two planes over the parameters,
 
     C_k    T_k at the start of the block, modulo 2^c
     H_k    which of the block's B versions touched k, one bit each
 
     T_k(j) = C_k[block of j] + popcount(H_k[block of j], bits below j)     modulo 2^c
 
-The modulus loses nothing: an update may lag by at most window - 1 versions, which touch a parameter at
-most window - 1 < 2^c times. A push costs one pass over its non-zeros, a pull costs nothing, and every B
-versions one copy of the counters opens the next block.
+The modulus loses nothing: an update may lag by at most window - 1 versions. They touch a parameter at most
+window - 1 < 2^c times. A push costs one pass over its non-zeros; a pull costs nothing. Every B versions, a
+copy of the counters opens the next block.
 
 Memory, bytes a parameter: (ceil(window / B) + 1) (B + c) / 8 + c / 8.
 
@@ -37,7 +37,7 @@ Counts = NDArray[np.unsignedinteger]
 class Staleness:
     """T_k over the last `window` versions of `size` parameters (all, or any contiguous slice).
 
-    Starts at `version` with nothing touched. Not thread-safe: it has one writer.
+    Starts at `version` with all counts zero. Not thread-safe: it has one writer.
     """
 
     def __init__(self, size: int, window: int = 256, version: int = 0) -> None:
@@ -48,7 +48,7 @@ class Staleness:
         self._bits: type[np.unsignedinteger] = bits
         self._mask = (1 << 8 * np.dtype(count).itemsize) - 1
         self._block = 8 * np.dtype(bits).itemsize
-        # One block more than the window spans, so that the oldest admitted version is still whole.
+        # One block more than the window spans, so that the block of the oldest admitted version is complete.
         self._blocks = -(-window // self._block) + 1
         self._touches = np.zeros((self._blocks, size), bits)  # H
         self._before = np.zeros((self._blocks, size), count)  # C
@@ -68,9 +68,9 @@ class Staleness:
         return max(self.start, self.version - self.window + 1)
 
     def sigma(self, where: Where, base: int) -> Counts:
-        """sigma_k(version) for the parameters at `where`, one each.
+        """Return sigma_k(version) for each parameter at `where`.
 
-        Raises ValueError unless oldest <= base <= version; admission refuses such an update before.
+        Raises ValueError unless oldest <= base <= version. Admission refuses such updates earlier.
         """
         self._check(base)
         slot, bit = self._place(base)
@@ -116,7 +116,7 @@ class Staleness:
         weight: np.float32,
         together: int = 1,
     ) -> NDArray[np.float32]:
-        """weight / max(1, sigma_k / together) delta_k, for an optimizer to step with: a new array.
+        """Return weight / max(1, sigma_k / together) delta_k in a new array, as an optimizer's gradient.
 
         `together` updates make a step. Raises ValueError as `sigma` does.
         """
@@ -135,7 +135,7 @@ class Staleness:
         return gradient
 
     def touch(self, where: Where, delta: NDArray[np.float32]) -> None:
-        """Record that this version's update changes the parameters at `where` by `delta`; go to the next.
+        """Record that this version's update changes the parameters at `where` by `delta`, and advance.
 
         An entry of zero changes nothing and does not count.
         """
@@ -154,7 +154,7 @@ class Staleness:
             raise ValueError(f"base {base} is outside {self.oldest}..{self.version}")
 
     def _advance(self) -> None:
-        """Go to the next version; where a block ends, open the next with the counts so far."""
+        """Go to the next version. At the end of a block, open the next one with the current counts."""
         self.version += 1
         if self.version % self._block == 0:
             following, _ = self._place(self.version)

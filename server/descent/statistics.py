@@ -1,4 +1,4 @@
-"""Running statistics: how they follow those of devices' batches, and how far those of one update may be."""
+"""Running statistics: how they follow the statistics of devices' batches, and the limits for one update."""
 
 import math
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ FREE, LIMITED = "free", "limited"
 """`StepMethod.statistics`: an update's statistics count as they are, or as `Running.limited` leaves them."""
 
 _DEVIATIONS = np.float32(2)
-"""A mean counts as at most so many standard deviations away."""
+"""The most standard deviations that an update's mean may be away."""
 
 _TIMES = np.float32(2)
-"""A variance counts as at most so many times as large. By two, what one device in ten adds is less than what
-the other nine take away, however often it comes: so it is while the honest ones are more than half."""
+"""The largest ratio of an update's variance to the current one. With 2, one device in ten adds less than the
+other nine take away, however often it sends. This holds while more than half of them are honest."""
 
 _LEAST = np.float32(1e-5)
 """Added to each variance, as BatchNorm does."""
@@ -28,27 +28,27 @@ def follow(running: Vector, statistics: Vector, lag: int) -> None:
 
 
 class Running:
-    """The running statistics of a version, and of which layers they are."""
+    """The running statistics of a version, and the layers that they belong to."""
 
     def __init__(self, now: Vector, norms: Sequence[tuple[slice, slice]]) -> None:
-        """`now` are float32 [B]; `norms` as Layout.norms."""
+        """`now` is float32 [B]; `norms` is as in Layout.norms."""
         self._now = now.copy()
         self._norms = norms
 
     def follow(self, statistics: Vector, lag: int) -> None:
-        """As theta's own do."""
+        """Update the statistics in the same way as those in theta."""
         follow(self._now, statistics, lag)
 
     def limited(self, statistics: Vector) -> tuple[Vector, float]:
-        """(s', how many times further than may count s went), for the statistics s of an update.
+        """Return (s', how many times beyond the limit s is; 0: within), for the statistics s of an update.
 
-        With a layer's running means m and variances v, and for each channel w = max(v, mean of v) + 1e-5:
+        For a layer's running means m and variances v, and for each channel w = max(v, mean of v) + 1e-5:
 
             s'_mean = s_mean, at least m - 2 sqrt(w), at most m + 2 sqrt(w)
             s'_var  = s_var, at most 2 w
 
-        A channel that is alive in the data of few devices alone has a small v of its own, and w of its layer.
-        In float32, and the mean exact before it is rounded: the same bits on every machine.
+        A channel that is active only in few devices' data has a small v, so w comes from its layer. All is in
+        float32. The mean is exact before it is rounded, so the bits are the same on every machine.
         """
         found, beyond = statistics.copy(), 0.0
         for means, variances in self._norms:

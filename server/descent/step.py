@@ -1,4 +1,4 @@
-"""A step towards the next theta: what an admitted update comes to."""
+"""A step: an admitted update, decoded."""
 
 from dataclasses import dataclass, field, replace
 
@@ -20,17 +20,17 @@ class Step:
     where: Where
     delta: NDArray[np.float32]
     statistics: NDArray[np.float32] = field(default_factory=lambda: _NOTHING)
-    """The running statistics that the device's batches came to: [B]."""
+    """The running statistics of the device's batches: [B]."""
     samples: int = 1
-    """How many samples delta is the mean over, as the device says."""
+    """How many samples delta is the mean over, as the device reports."""
     time: float = 0.0
-    """When it came, as the journal has it: Unix seconds; in a fleet, virtual ones."""
+    """The arrival time in the journal: Unix seconds; in a fleet, virtual seconds."""
     beyond: float = 0.0
-    """How many times further its statistics went than may count; 0: no further (Parameters.limited)."""
+    """How many times beyond the limit its statistics were; 0: within (Parameters.limited)."""
 
     def part(self, share: float) -> "Step":
-        """What of it counts by a defence: share delta_k, and of 0 nothing at all. What is cut short says
-        nothing of running statistics, which no norm of delta is of.
+        """Return the part that a defence lets count: share delta_k; for 0, an empty step. A reduced step has
+        no running statistics, because the norm of delta does not cover them.
         """
         if share == 1:
             return self

@@ -1,4 +1,4 @@
-"""Where a step would lead, looked at before it is taken: a parameter stays a number that a model can have."""
+"""Checks before a step is taken that all parameters stay finite and within a bound."""
 
 import math
 from collections.abc import Callable
@@ -11,39 +11,39 @@ from edgeflock.server.descent.kernels import largest_bits
 Vector = NDArray[np.float32]
 
 _ROUNDING = 1 + 1e-6
-"""More than a step's two roundings add."""
+"""A factor that covers the two roundings of a step."""
 
 
 def within(before: Vector, after: Vector, most: float) -> bool:
-    """Whether nothing goes beyond `most` in magnitude, or, of what is beyond it already, further.
+    """Whether no entry exceeds `most` in magnitude. Entries beyond `most` before must not move further away.
 
-    NaN and infinity are beyond everything.
+    NaN and infinity are beyond every bound.
     """
-    if largest(after) <= most:  # one look at each entry, and nothing is made for it
+    if largest(after) <= most:  # one pass, without a temporary array
         return True
     return bool((np.abs(after) <= np.maximum(np.float32(most), np.abs(before))).all())
 
 
 def largest(vector: Vector) -> float:
-    """The largest magnitude in it."""
+    """Return the largest magnitude in `vector`."""
     return float(np.uint32(largest_bits(vector)).view(np.float32))
 
 
 class StepBound:
-    """How far from zero the parameters can be by now, known without looking at them at every step: no step
-    takes them further than its largest entry.
+    """An upper bound of the parameters' magnitudes, without reading them at every step. A step moves no
+    parameter by more than the step's largest entry.
     """
 
     def __init__(self) -> None:
         self._farthest = self._walked = math.inf
-        """`_walked` is what steps add up to since the parameters were looked at."""
+        """`_walked` is the sum of the moves since the parameters were last read."""
 
     def suffices(self, look: Callable[[], float], move: float, most: float) -> bool:
-        """Whether a step that moves no parameter by more than `move` surely takes none beyond `most`. It
-        counts as taken then.
+        """Whether a step that moves no parameter by more than `move` certainly takes none beyond `most`. If
+        so, the step is recorded as taken.
 
-        `look` finds the largest of them: it is called only once steps add up to a quarter of `most`, whoever
-        sends them.
+        `look` returns the largest magnitude. It is called only after steps add up to a quarter of `most`, so
+        that no device can force frequent calls.
         """
         if not self._farthest + move <= most and self._walked > most / 4:
             self._farthest, self._walked = look(), 0.0
@@ -54,6 +54,6 @@ class StepBound:
         return True
 
     def take(self, move: float, most: float) -> None:
-        """A step was taken that was found to take none beyond `most`, entry by entry."""
+        """Record a step that was checked entry by entry: it takes no parameter beyond `most`."""
         self._farthest = max(self._farthest, most)
         self._walked += move

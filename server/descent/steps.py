@@ -1,8 +1,8 @@
-"""The optimizers' inner loops, compiled by numba as those of kernels.py, as much to the letter of IEEE 754.
+"""The optimizers' inner loops, compiled by numba like those of kernels.py, with strict IEEE 754.
 
-Each goes through the entries of a gradient g that is weighed and clipped; those that are zero are passed
-over, so that a parameter takes part in the updates that change it and in no others. Row k of `memory` is what
-is remembered of parameter k. lambda is the weight decay, beta = beta_1. optimizer.py says what the loops do.
+Each loop reads the entries of a weighed and clipped gradient g. It skips zero entries, so that an update
+affects only the parameters that it changes. Row k of `memory` is the state of parameter k. lambda is the
+weight decay, beta = beta_1. optimizer.py has the formulas.
 """
 
 import numba as nb
@@ -43,7 +43,7 @@ def weigh(where, delta, weight, together, now, before, then, below, mask, gradie
 
 @nb.njit(float64(_FLOATS, float64), cache=True)
 def squares(gradient, total):
-    """total + |g|^2, summed in double precision, in order: slice by slice as of all at once."""
+    """total + |g|^2, summed in order in float64. Slice by slice gives the same result as all at once."""
     for entry in gradient:
         total += float64(entry) * float64(entry)
     return total
@@ -89,7 +89,7 @@ def nesterov(theta, memory, where, gradient, rate, decay, beta):
 
 @nb.njit(error_model="numpy", cache=True)
 def _adam_move(there, mean, square, to_mean, to_square, gradient, rate, coupled, decoupled, epsilon):
-    """The formulas of `adam`, entry by entry of a block: eight at a time, where the machine can."""
+    """The formulas of `adam` for each entry of a block: eight at a time where the machine can."""
     for i in range(there.size):
         decayed = gradient[i] + coupled * there[i]
         mean[i] = mean[i] + to_mean[i] * (decayed - mean[i])
@@ -109,8 +109,8 @@ def adam(theta, memory, where, gradient, rate, coupled, decoupled, epsilon, mean
     """m_k += means[t_k] (g_k - m_k); s_k += squares[t_k] (g_k^2 - s_k); t_k += 1;
     theta_k -= rate (decoupled theta_k + m_k / (sqrt(s_k) + epsilon)), g_k with coupled theta_k added before.
 
-    Block by block, gathered, computed and put back: waiting for memory and for roots are thus one another's.
-    Indices are unsigned, which spares a look at the sign of each.
+    Each block is gathered, computed and written back, so that memory access and square roots overlap.
+    Unsigned indices avoid a check of each sign.
     """
     there, mean, square = np.empty(_BLOCK, float32), np.empty(_BLOCK, float32), np.empty(_BLOCK, float32)
     to_mean, to_square = np.empty(_BLOCK, float32), np.empty(_BLOCK, float32)

@@ -1,7 +1,7 @@
-"""How much an update counts: the rules behind the learning rate.
+"""Weighting rules: they turn what is known of an update, as its staleness, into a learning-rate factor.
 
-A rule weighs a whole update by a number, computed from what is known of it, and may ask for AdaComp's
-division by each parameter's own staleness on top. Rules compose by multiplication.
+A rule computes one weight for a whole update. It may also request AdaComp's division by the per-parameter
+staleness. Rules compose by multiplication.
 """
 
 import math
@@ -17,8 +17,8 @@ class Rule:
     """A weighting rule."""
 
     weight: Callable[[Step, int], float]
-    """(step, version it is applied at) -> factor of the learning rate. Where several updates make a step,
-    versions after its base are counted by steps; where n nodes train by steps of their own, by n updates."""
+    """(step, version it is applied at) -> factor of the learning rate. If several updates make a step,
+    versions after the base are counted in steps. If n nodes train, they are counted in units of n updates."""
     per_parameter: bool = False
     """Whether the learning rate is also divided by max(1, sigma_k)."""
 
@@ -45,17 +45,17 @@ def root(step: Step, version: int) -> float:
 
 
 def stream_share(step: Step, base_batch: int) -> float:
-    """b_i / B, for a step on b_i samples: how a device counts by what streams in (ScaDLES, section IV).
+    """Return b_i / B for a step on b_i samples: the weight of a device by its stream (ScaDLES, section IV).
 
-    Equation (4a) weighs device i by r_i = S_i / sum_j S_j and linear scaling multiplies the learning rate by
-    sum_j S_j / B. The product, S_i / B, needs no other device: so it holds for an update that is applied
-    alone just as in a round. 1 if B is 0.
+    Equation (4a) weighs device i by r_i = S_i / sum_j S_j. Linear scaling multiplies the learning rate by
+    sum_j S_j / B. Their product, S_i / B, does not depend on other devices. So it holds for a single update
+    as in a round. 1 if B is 0.
     """
     return step.samples / base_batch if base_batch else 1.0
 
 
 def linear_scaling(samples: int, base_batch: int) -> float:
-    """gamma_scaled = sum_j S_j / B: how the learning rate grows with a round's samples (ScaDLES, section IV).
+    """gamma_scaled = sum_j S_j / B: the learning rate's factor for a round's samples (ScaDLES, section IV).
 
     1 if B is 0.
     """
@@ -63,7 +63,7 @@ def linear_scaling(samples: int, base_batch: int) -> float:
 
 
 def rule_of(found: object) -> Rule | None:
-    """A Rule, or what has its attributes, or a function (step, version) -> factor alone."""
+    """Return a Rule from a Rule, an object with its attributes, or a function (step, version) -> factor."""
     if isinstance(found, Rule):
         return found
     weight = getattr(found, "weight", found)
@@ -81,9 +81,9 @@ RULES: Table[Rule] = Table(
     },
     rule_of,
 )
-"""By name: the one place that says which there are. Settings and journals name them."""
+"""Rules by their name in settings and journals."""
 
 
 def rule(name: str) -> Rule:
-    """The rule that a regime names. Raises ConfigError if it is unknown, as one in an old journal may be."""
+    """Return the rule that a regime names. Raises ConfigError for an unknown one, as in an old journal."""
     return RULES.known(name, "coordination.rule")

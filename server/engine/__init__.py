@@ -1,9 +1,9 @@
-"""The path of an update, pure: admitted, coordinated, journaled, applied, published. No sockets, no clock.
+"""The path of an update: admit, coordinate, journal, apply, publish. It uses no sockets and no clock.
 
-`Engine` is the only writer of the model. It hands out what came of each update (`Accepted` or a refusal)
-and what everybody may see (`Published`), never ahead of its log. What operators and evaluations do to a run
-is a room of its own, steering. What a device is told of the run is welcome.py's, what it is sent of the model
-publication's. Imports publication, coordination and descent; neither asyncio nor aiohttp.
+`Engine` is the only writer of the model. It returns the result of each update (`Accepted` or a refusal) and
+the public state of the run (`Published`), never ahead of its log. The package `steering` handles what
+operators and evaluations do to a run. welcome.py makes the Welcome of a device; publication makes the models
+that devices receive. Imports publication, coordination and descent; neither asyncio nor aiohttp.
 """
 
 from edgeflock.server.engine.engine import Engine

@@ -1,4 +1,4 @@
-"""What an update must satisfy before it may touch the model."""
+"""The checks that an update must pass before it changes the model."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ COMPILED = {values.CODINGS[name].mode for name in ("int8", "codebook4", "sign")}
 """Value modes that kernels.decode_update knows, together with Golomb-coded indices."""
 
 SCALE = values.CODINGS["scale"].mode
-"""The one that goes with a grid."""
+"""The value mode that belongs to grid-coded indices."""
 
 
 def admit(
@@ -41,10 +41,11 @@ def admit(
     expansion_bytes: int,
     fewest: int = 1,
 ) -> Step:
-    """Decode `update`, or raise the Refused that says what is wrong with it. Cheap checks come first.
+    """Decode `update`, or raise the Refused that names its error. Cheap checks come first.
 
-    oldest..version are the bases that may be admitted. An update is of `fewest` to `samples` samples: it may
-    count by them. `expansion_bytes` bounds what decoding allocates.
+    Bases from `oldest` to `version` are admitted. An update may be computed from `fewest` to `samples`
+    samples, because its weight may depend on them. `expansion_bytes` bounds the memory that decoding
+    allocates.
     """
     if update.base > version:
         raise BaseInFuture(f"base {update.base} is ahead of the model's version {version}; pull first")
@@ -68,7 +69,7 @@ def admit(
 
 
 def _admit_with_statistics(update: Update, layout: Layout) -> Step:
-    """An update of a model with running statistics: they are the end of its values."""
+    """Decode an update of a model with running statistics, which are the end of its values."""
     end = 2 * layout.buffers
     try:
         step = _admit(replace(update, values=update.values[:-end]), layout.parameters)
@@ -84,8 +85,8 @@ def _admit_with_statistics(update: Update, layout: Layout) -> Step:
 
 
 def check_statistics(statistics: NDArray[np.float32], layout: Layout) -> None:
-    """Raise BadStatistics if one, of [B], cannot be what its name says. A replay does not ask: earlier
-    versions took such updates.
+    """Raise BadStatistics if a running variance in `statistics`, of [B], is below 0. A replay does not call
+    this: earlier versions admitted such updates.
     """
     wrong = (statistics < 0) & layout.variances
     if not wrong.any():
@@ -106,8 +107,8 @@ def _admit(update: Update, layout: Layout) -> Step:
 
 
 def decode_compiled(update: Update, layout: Layout) -> Step | None:
-    """The usual update by compiled code; None if it is not of the usual kind, or anything is wrong. Of what
-    is wrong with a grid, it raises the refusal.
+    """Decode a usual update with compiled code. Return None for another kind, or if decoding fails. For a
+    wrong grid, raise its refusal.
     """
     if not update.values or update.count > 8 * len(update.indices):
         return None
@@ -125,7 +126,7 @@ def decode_compiled(update: Update, layout: Layout) -> Step | None:
 
 
 def decode(update: Update, layout: Layout) -> Step:
-    """Any update, step by step: the definition of what is admitted, and the words for what is not."""
+    """Decode any update, step by step. This defines what is admitted, and raises the refusals for the rest."""
     where, delta = entries.decode(
         update.index_mode, update.value_mode, update.count, update.indices, update.values, layout
     )

@@ -2,9 +2,9 @@
 
     admit (decode, check) -> defend -> coordinate -> journal -> apply (weigh, descend) -> commit -> publish
 
-Synchronous and free of sockets and clocks, so that a server, an emulated fleet and a test run the same code.
-Nothing an Engine hands out is ahead of the disk: a group of updates is answered once all of it is durable,
-and a model is published only between groups.
+The engine is synchronous and uses no sockets or clocks. So a server, an emulated fleet and a test run the
+same code. It returns nothing that is ahead of the disk: a group of updates is answered when all of it is
+durable. A model is published only between groups.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -56,10 +56,10 @@ class Engine:
         judge: EvaluationJudge | None = None,
         guard: DefenceGuard | None = None,
     ) -> None:
-        """`parameters` are as the log has them. `publication` says what devices are sent of theta: exactly
-        what it is, if None. `start` makes version 0. `past` has the parameters of an earlier version, or
-        raises ConfigError. `gate` says who is answered later. `judge` knows the evaluations there are.
-        `guard` says what part of an update counts: all of it, if None.
+        """`parameters` has the state of the log. `publication` makes the models that devices receive: exactly
+        theta, if None. `start` makes version 0. `past` returns the parameters of an earlier version, or
+        raises ConfigError. `gate` decides whose answer waits. `judge` has taken the past evaluations. `guard`
+        decides what share of an update counts: all of it, if None.
         """
         self.layout = layout
         self.start = start
@@ -80,31 +80,30 @@ class Engine:
         self._moments = FleetMoments(layout.parameters)
         self._labels = FleetLabels()
         self._decided: dict[Push, Decision] = {}
-        """What the guard has said of updates that are not in the model yet."""
+        """The guard's decisions on updates that are not in the model yet."""
         self._again: dict[Push, Push] = {}
-        """Held updates that were sent again -> the last time."""
+        """Held update that was sent again -> its last copy."""
         self._given_up: list[tuple[Push, Answer]] = []
-        """Held updates that will not apply, until the next `stage`."""
+        """Held updates that will not apply, and their answers, until the next `stage`."""
         self._made: list[tuple[Push, Accepted]] = []
-        """What the present `stage` has put into the model."""
+        """The updates that the current `stage` has put into the model."""
         self._gate = Gatekeeper(gate, self._course.is_open)
         self._abandoned = False
         self.observe: Callable[[Push, Step], None] = _nobody
-        """Sees every update that was admitted, and what it comes to. Nothing depends on it."""
+        """Called with every admitted update and its decoded step. Nothing depends on it."""
 
     # Updates
 
     def commit(self, pushes: Sequence[Push], now: float = 0.0) -> list[tuple[Push, Answer]]:
-        """Take a group of updates: what came of it, and of those that were held, once that is durable.
-
-        `now` is in seconds of any one clock.
+        """Take a group of updates. Return its answers, and those to earlier held updates, once they are
+        durable.
         """
         return self.publish(self.stage(pushes, now))
 
     def stage(self, pushes: Sequence[Push], now: float = 0.0, *, hold: bool = False) -> Staged:
-        """The first half of `commit`, in memory. Without any push it only looks what time it is.
+        """The first half of `commit`, in memory. Without a push it only checks what is due at `now`.
 
-        With `hold` whatever is held stays so.
+        With `hold` no held update is released.
         """
         settled, self._given_up = self._given_up, []
         self._made = []
@@ -127,61 +126,63 @@ class Engine:
         return Staged(settled, together, self._made, answered_later=self._gate.holds)
 
     def publish(self, staged: Staged) -> list[tuple[Push, Answer]]:
-        """The second half: wait for the disk, then put the model into the receipts that asked for it."""
+        """The second half of `commit`: wait for the disk, then add the model to the receipts that asked for
+        it.
+        """
         self._snapshots.take_if_due()
         self._log.commit()
         self._course.publish()
         return [(push, self._with_model(push, answer)) for push, answer in staged.settled]
 
     def is_quick(self, pushes: Sequence[Push]) -> bool:
-        """Whether `stage` takes no more than a few milliseconds for this group."""
-        if not self.parameters.kept.is_here:  # who has them may have to be waited for
+        """Whether `stage` takes at most a few milliseconds for this group."""
+        if not self.parameters.kept.is_here:  # otherwise another process may have to answer
             return False
-        if self.parameters.regime.rounds:  # the end of one goes through all parameters
+        if self.parameters.regime.rounds:  # the end of a round goes through all parameters
             return not pushes and not self.held
         return sum(push.update.count for push in pushes) <= _QUICK and all(
             push.update.sequence >= self.receipts.last_sequence(push.device) for push in pushes
         )
 
     def arrived(self, device: int) -> None:
-        """A device is there: others may have to wait for it. Told again, it changes nothing."""
+        """A device has joined: others may have to wait for it. Idempotent."""
         self._coordinator.arrived(device)
         self._gate.arrived(device, self.parameters.version)
 
     def left(self, device: int) -> None:
-        """It is there no longer; the next `stage` says what comes of that."""
+        """A device has left. The next `stage` returns the answers that follow from it."""
         self._coordinator.left(device)
         self._gate.left(device)
 
     @property
     def held(self) -> Mapping[int, Push]:
-        """device -> its update that waits for others."""
+        """Device -> its update that waits for others."""
         return self._coordinator.held
 
     @property
     def tasks(self) -> Tasks | None:
-        """Who computes what, in a run that says so."""
+        """The assignment of tasks to devices; None in a run without tasks."""
         return self._coordinator.tasks
 
     @property
     def turns(self) -> Turns | None:
-        """Who takes part, in a run where not all do at a time."""
+        """The turns of the devices; None in a run in which all devices take part at a time."""
         return self._coordinator.turns
 
     @property
     def due(self) -> float | None:
-        """When `stage` has something to do although nothing came, by its clock; None: never."""
+        """When `stage` has work although no update came, by its clock; None: never."""
         return self._coordinator.due
 
     def _settle(self, push: Push, now: float, settled: list[tuple[Push, Answer]]) -> None:
-        """`_offer`, and a refusal is an answer as well."""
+        """Call `_offer`, and append a refusal to `settled` as the answer."""
         try:
             self._offer(push, now, settled)
         except Refused as refusal:
             settled.append((push, refusal))
 
     def _offer(self, push: Push, now: float, settled: list[tuple[Push, Answer]]) -> None:
-        """The path of one update, up to the coordinator. Raises Refused; then it has left no trace."""
+        """Take one update up to the coordinator. Raises Refused; then the update has left no trace."""
         update, parameters = push.update, self.parameters
         if not self.receipts.is_next(push.device, update.sequence):
             settled.append((push, self._receipt_again(push)))
@@ -222,10 +223,10 @@ class Engine:
             self._apply(verdict, settled)
 
     def _apply(self, verdict: Apply, settled: list[tuple[Push, Answer]]) -> None:
-        """Into the journal and into the model; `settled` gets the receipts."""
+        """Put updates into the journal and the model. Append their receipts to `settled`."""
         before, most = self.parameters.version, self._bounds.parameter
         if isinstance(verdict.change, Gathered) and not self.parameters.fits_round(verdict.change, most):
-            # Each contribution was looked at, but the learning rate may have been raised since.
+            # Each contribution was checked, but the learning rate may have been raised since.
             refusal = StepTooLarge(
                 f"the round from version {before} would take a parameter beyond {most:g} (limits.parameter)"
             )
@@ -260,7 +261,9 @@ class Engine:
         self.parameters.apply(verdict.change)
 
     def _took(self, version: int, push: Push) -> tuple[float, bytes | None]:
-        """(What part of an update counts that makes a version now, what the journal keeps of why)."""
+        """Return (share of the update that counts, the reason as the journal keeps it) for the update of
+        `version`.
+        """
         decision = self._decided.pop(push, None)
         if self.guard is None or decision is None:
             return 1.0, None
@@ -268,33 +271,36 @@ class Engine:
         return decision.share, decision.packed()
 
     def _receipt_again(self, push: Push) -> Accepted:
-        """A resent update gets the receipt that it got, or would have got, the first time."""
+        """Return the receipt of a resent update: the one that it got, or would have got, the first time."""
         update = push.update
         version = self.receipts.version_of(push.device, update.sequence)
         staleness = 0 if self.parameters.regime.rounds else version - 1 - update.base
         return Accepted(Receipt(update.sequence, version, None), staleness)
 
     def _sent_again(self, held: Push, push: Push) -> Push:
-        """A device that lost its connection sends its held update again, and waits for its answer.
+        """Record that a device sent its held update again, after it lost its connection.
 
-        Whatever it holds now, what was admitted counts. Returns the push that nobody waits for any more.
+        The content that was admitted counts, not the new one. Returns the push that no session waits for any
+        more.
         """
         earlier, self._again[held] = self._again.get(held, held), push
         return earlier
 
-    # What may be seen
+    # Published state
 
     @property
     def published(self) -> Published:
-        """What is durable by now."""
+        """The state of the run that is durable."""
         return self._course.published
 
     def theta(self) -> tuple[int, NDArray[np.float32]]:
-        """(version, a copy of theta), durable."""
+        """Return (version, a copy of theta), durable."""
         return self.parameters.version, self.parameters.theta.copy()
 
     def result(self) -> tuple[int, NDArray[np.float32]]:
-        """(version, a copy of the model to use: the average if the run keeps one, else theta), durable."""
+        """Return (version, a copy of the result), durable: the averaged model if the run keeps one, else
+        theta.
+        """
         average = self.parameters.average
         return self.parameters.version, (self.parameters.theta if average is None else average).copy()
 
@@ -305,20 +311,20 @@ class Engine:
         return Accepted(replace(answer.receipt, model=model), answer.staleness)
 
     def _goes_on(self, device: int) -> bool:
-        """Whether the device may have the model at once; otherwise it asks for it, and waits."""
+        """Whether the device may get the model at once. Otherwise it asks for it, and waits."""
         turns = self.turns
         return turns is None or (device in turns.members and self._course.over is None)
 
-    # What operators and hosts ask for
+    # Requests of operators and hosts
 
     def device_id(self, name: str) -> int:
-        """The number that stands for a device in the journal."""
+        """Return the device's number in the journal."""
         return self._log.device_id(name)
 
     def to_trust(self, refresh: int) -> list[tuple[int, NDArray[np.float32]]]:
-        """(version, a copy of its theta) of the models that the guard wants to know what to trust of, in
-        order: none, or this one. The first time after a restart it is the one that it knew before, and the
-        one before that, as far as the journal has them.
+        """Return (version, a copy of theta) of the models that the guard needs trust for, in order: none, or
+        the current one. The first time after a restart, return the two models before it, at multiples of
+        `refresh`, if the journal has them.
         """
         guard, version = self.guard, self.parameters.version
         if guard is None or not guard.wants(version, refresh):
@@ -328,33 +334,33 @@ class Engine:
         last = version - version % refresh
         try:
             models = [self._past(one) for one in (last - refresh, last) if one >= 0]
-        except ConfigError:  # its updates were not kept
+        except ConfigError:  # the journal lacks the updates of this version
             return [self.theta()]
         return [(model.version, model.theta.copy()) for model in models]
 
     def trust(self, trusted: Trusted) -> None:
-        """The guard goes by this from now on."""
+        """Give the guard new trusted directions, which it uses from now on."""
         assert self.guard is not None, "who has none wants nothing to trust"
         self.guard.trust(trusted)
 
     def pardon(self, device: int) -> bool:
-        """The guard forgets what it knows of a device; whether it knew anything."""
+        """Make the guard forget what it knows of a device. Return whether it knew anything."""
         return self.guard is not None and self.guard.pardon(device)
 
     def _give_up(self, why: Refused) -> None:
-        """What is held will not apply; the next `stage` says so."""
+        """Give up all held updates. The next `stage` returns `why` as their answer."""
         self._given_up += [(self._again.pop(push, push), why) for push in self._coordinator.give_up()]
         self._decided.clear()
 
     def close(self) -> None:
-        """Leave a snapshot behind, so that the next start replays nothing, and close the journal."""
+        """Write a snapshot, so that the next start replays nothing, and close the journal."""
         self.outlet.close()
         if not self._abandoned:
             self._snapshots.take()
             self._log.close()
 
     def abandon(self) -> None:
-        """Let go of the journal, without what was not committed: memory may be ahead of it."""
+        """Close the journal without what was not committed, because memory may be ahead of it."""
         self._abandoned = True
         self.outlet.close()
         self._log.abandon()

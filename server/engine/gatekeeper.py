@@ -1,6 +1,6 @@
-"""Whose answer waits because it is ahead of others, as the run's gate says (coordination/gates.py).
+"""Answers that wait at the run's gate because their device is ahead of others (coordination/gates.py).
 
-An update applies at once; its device is answered, and so goes on, only once the gate opens.
+An update applies at once. Its device is answered, and so continues, only once the gate opens.
 """
 
 from collections.abc import Callable
@@ -13,18 +13,18 @@ Settled = list[tuple[Push, Answer]]
 
 
 class Gatekeeper:
-    """The gate of a run, and who stands before it. Without a gate nobody does."""
+    """The gate of a run, and the devices that wait at it. Without a gate no device waits."""
 
     def __init__(self, gate: Gate | None, is_open: Callable[[], bool]) -> None:
-        """`is_open` says whether the run takes updates: if not, all may go on, to be told so."""
+        """`is_open` returns whether the run takes updates. If not, the gate lets all through, to be refused."""
         self._gate = gate
         self._is_open = is_open
         self._before: dict[int, Push] = {}
-        """device -> its update that is answered later, be it in the model by now or not looked at yet."""
+        """Device -> its update that is answered later, in the model already or not offered yet."""
 
     @property
     def holds(self) -> bool:
-        """Whether anybody waits."""
+        """Whether any device waits."""
         return bool(self._before)
 
     def arrived(self, device: int, version: int) -> None:
@@ -38,7 +38,7 @@ class Gatekeeper:
             self._gate.left(device)
 
     def made(self, device: int, version: int) -> None:
-        """An update of the device made this version."""
+        """Record that an update of the device made this version."""
         if self._gate is not None:
             self._gate.made(device, version)
 
@@ -46,7 +46,7 @@ class Gatekeeper:
         return self._gate is None or not self._is_open() or self._gate.opens(device)
 
     def hold_back(self, push: Push, settled: Settled) -> None:
-        """`push` is answered once the gate opens. Of one that was sent again only the last is."""
+        """Answer `push` once the gate opens. If the device sent it again, only the last copy waits."""
         assert self._gate is not None, "without a gate all may go on"
         self._gate.waits(push.device)
         earlier = self._before.get(push.device)
@@ -62,10 +62,11 @@ class Gatekeeper:
         *,
         hold: bool,
     ) -> Settled:
-        """What of `settled` may be answered, and of what waited; with `hold` nothing of that.
+        """Return the answers that may leave now, of `settled` and of the waiting ones; with `hold`, none of
+        the latter.
 
-        An update that waits is offered again: that of one in the model is known by its number. `version` is
-        the model's.
+        A waiting update is offered again. The engine knows an update in the model by its sequence number.
+        `version` returns the model's version.
         """
         if self._gate is None:
             return settled

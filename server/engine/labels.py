@@ -1,9 +1,9 @@
-"""Which classes the fleet's data hold, and which its updates: so that a slow device's classes count too.
+"""The share of each class in the fleet's data and in its updates, so that a slow device's classes count too.
 
-Each device reports the share of each class in its batches now and then. It is answered with two means over
-the devices. In q all devices count alike. In e each counts by the updates that it sent lately. A class of
-which q is more than e is learned from too few updates. Reports are kept in memory alone: after a restart they
-are collected anew. A false report moves q by one device's part, and e by that device's part of the updates.
+Each device reports the share of each class in its batches now and then. The receipt carries two means over
+the devices. In q all devices count alike. In e each device counts by its recent updates. A class whose q is
+above its e is learned from too few updates. Reports are kept in memory only: after a restart they are
+collected anew. A false report moves q by one device's part, and e by that device's part of the updates.
 """
 
 from collections import Counter, deque
@@ -14,26 +14,27 @@ from edgeflock.shared.codecs import labels
 from edgeflock.shared.codecs.labels import Vector
 
 _DEVICES = 256
-"""Whose reports are kept: the last ones that came, but no more than make"""
+"""Devices whose reports are kept: the most recent ones, and at most"""
 _NUMBERS = 1 << 18
-"""numbers, of which both means take a third of a millisecond."""
+"""this many numbers. Both means of them take a third of a millisecond."""
 
 _UPDATES = 1024
-"""The updates by which a device's part in e is counted."""
+"""Recent updates by which a device's part in e is counted."""
 
 
 class FleetLabels:
-    """The last reports of devices, and what part of the updates each device sent."""
+    """The last reports of devices, and the part of recent updates that each device sent."""
 
     def __init__(self) -> None:
         self._reports: dict[int, Vector] = {}
         self._lately: deque[int] = deque()
         self._counts: Counter[int] = Counter()
         self.overlap = 1.0
-        """sum min(p, q), the mean over the devices whose shares p are known: 1 where all hold the same."""
+        """The mean of sum min(p, q) over the devices with known shares p: 1 where all devices hold the same.
+        """
 
     def count(self, device: int) -> None:
-        """A device's update was applied."""
+        """Count an applied update of a device."""
         self._lately.append(device)
         self._counts[device] += 1
         if len(self._lately) > _UPDATES:
@@ -43,7 +44,7 @@ class FleetLabels:
                 del self._counts[gone]
 
     def report(self, device: int, octets: bytes) -> bytes:
-        """Take a device's shares, as an Update has them. q and e for the Receipt; nothing for nothing.
+        """Take a device's shares, as an Update has them. Return q and e for the Receipt; b"" for no shares.
 
         Raises WrongDtype if they are no shares.
         """

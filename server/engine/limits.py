@@ -1,4 +1,4 @@
-"""What an engine accepts and keeps, and whether a device can send what the run asks it for."""
+"""The limits of an engine, and checks that a device can send what the run asks for."""
 
 import math
 from dataclasses import dataclass, replace
@@ -20,25 +20,26 @@ from edgeflock.shared.settings.coordination import ELASTIC
 
 @dataclass(frozen=True, slots=True)
 class EngineLimits:
-    """What an engine accepts and keeps."""
+    """The limits on what an engine accepts and keeps."""
 
     updates: int = 0
-    """The run is complete after so many; 0 for never."""
+    """Updates after which the run is complete; 0 for never."""
     expansion_bytes: int = 1 << 28
-    """The most that decoding one update may allocate."""
+    """The most bytes that decoding one update may allocate."""
     snapshot_every: int = 1000
     """Updates between snapshots: the most that a restart replays."""
     keep_updates: bool = True
     """Whether update records older than the staleness window stay in the journal."""
     samples: int = 1 << 16
-    """The most that one update may be computed from."""
+    """The most samples that one update may be computed from."""
     learning_rate: float = 0.0
-    """What the settings say, of which an evaluation may make less."""
+    """The configured learning rate, which an evaluation may lower."""
     fewest: int = 1
-    """The fewest: none in elastic averaging, of a chunk that goes with another one."""
+    """The fewest samples of an update. It is 0 in elastic averaging, for a chunk that goes with another one.
+    """
 
     parameter: float = 60_000.0
-    """The most that a step may take a parameter to, in magnitude: whole models may travel at half precision,
+    """The largest magnitude that a step may give a parameter: whole models may travel at half precision,
     which ends at 65,504."""
 
     @classmethod
@@ -56,27 +57,28 @@ class EngineLimits:
         )
 
     def from_first(self, trained: NDArray[np.float32]) -> "EngineLimits":
-        """The same for a run that begins with these parameters, which may be large themselves."""
+        """Return the limits for a run that begins with these parameters, which may be large themselves."""
         return replace(self, parameter=max(self.parameter, 2 * float(np.abs(trained).max())))
 
 
 _BESIDE_STREAMS = 1 << 15
-"""Bytes of an update beside its streams: 32 facts, their names and texts of 100 characters of four bytes."""
+"""Bytes of an update without its streams: 32 facts, their names and texts of 100 characters of four bytes."""
 
 _ROW = 1_000_000_000
-"""Bytes of a row, as SQLite comes (SQLITE_MAX_LENGTH)."""
+"""The most bytes of a row in SQLite by default (SQLITE_MAX_LENGTH)."""
 
 _SHARED = 1 << 24
-"""Bytes of a record of shared samples; of what shape they are, only devices know."""
+"""Bytes of a record of shared samples. Only devices know the shape of samples."""
 
 _SELECT_INTERVAL = 5
-"""Versions between two updates of a device up to which it sends what is usual."""
+"""Versions between two updates of a device up to which it sends the usual fraction."""
 
 
 def frame_bytes(config: Config, layout: Layout) -> int:
-    """The longest message that a device may send: limits.frame_bytes, or as much as an update may take.
+    """Return the longest message that a device may send: limits.frame_bytes, or the largest update if that is
+    0.
 
-    That is eight bytes for each parameter (its index, its value), and the running statistics.
+    An update takes eight bytes for each parameter (its index, its value), and the running statistics.
     """
     if config.limits.frame_bytes:
         return config.limits.frame_bytes
@@ -86,7 +88,9 @@ def frame_bytes(config: Config, layout: Layout) -> int:
 
 
 def part_of(pull: Pull, layout: Layout) -> slice | None:
-    """The parameters that are asked for; None: all of the model. Raises Malformed if there are none such."""
+    """Return the parameters that `pull` asks for; None: all of the model. Raises Malformed if there are none
+    such.
+    """
     if not pull.start and not pull.stop:
         return None
     if not pull.start < pull.stop <= layout.parameters.size:
@@ -98,29 +102,31 @@ def part_of(pull: Pull, layout: Layout) -> slice | None:
 
 
 def snapshot_bytes(config: Config, layout: Layout) -> int:
-    """What the journal keeps of a version: theta, its average, and what steps to come depend on."""
+    """Return the bytes of a snapshot: theta, its average, and the optimizer state that later steps depend on."""
     numbers = KINDS.chosen(config.optimizer.kind).columns + (config.coordination.mode == "buffer")
     vectors = 1 + (config.coordination.average > 0)
     return 4 * (vectors * layout.size + numbers * layout.parameters.size)
 
 
 def select_interval(config: Config) -> int:
-    """Versions between two updates of a device up to which it sends what is usual; 0: it never sends more."""
+    """Return the versions between a device's updates up to which it sends the usual fraction; 0: it never
+    sends more.
+    """
     always = config.compression.select or Regime.of(config).rounds or config.coordination.mode == ELASTIC
     return 0 if always else _SELECT_INTERVAL
 
 
 def usual_fraction(config: Config, layout: Layout) -> float:
-    """The part of a gradient that a device sends, unless it comes rarely. Steps in an environment follow each
-    other: there the size of a batch does not count.
+    """Return the part of a gradient that a device sends, unless it sends rarely. Steps in an environment
+    follow each other: there the batch size does not count.
     """
     counts = select_interval(config) and not is_environment(config.model.data)
     return fraction_of(config.compression.select, layout, config.run.batch if counts else USUAL_BATCH)
 
 
 def check_limits(config: Config, layout: Layout) -> None:
-    """Raises ConfigError if an update of the model, sent as `config` asks, would be refused, or if the model
-    is too large for the journal.
+    """Raise ConfigError if an update, sent as `config` asks, would be refused, or if the model is too large
+    for the journal.
     """
     snapshot = snapshot_bytes(config, layout)
     if snapshot > _ROW and not config.journal.url.startswith("postgres"):

@@ -1,4 +1,4 @@
-"""What an engine needs of whatever makes it durable (ledger/journal.py)."""
+"""The interface through which an engine writes its journal (ledger/journal.py implements it)."""
 
 from typing import NamedTuple, Protocol
 
@@ -10,14 +10,16 @@ from edgeflock.shared.protocol.frames import Evaluation
 
 
 class LastReceipt(NamedTuple):
-    """A device's highest journaled sequence number, and the version that update made."""
+    """A device's highest journaled sequence number, and the version that this update made."""
 
     sequence: int
     version: int
 
 
 class Log(Protocol):
-    """Writes gather until `commit`, which returns only when they are durable. One caller at a time."""
+    """A log whose writes gather until `commit`, which returns only when they are durable. One caller at a
+    time.
+    """
 
     def add_update(
         self,

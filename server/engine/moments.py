@@ -1,11 +1,11 @@
-"""The fleet's second moments: what devices divide their gradients by, so that all of them scale alike.
+"""The fleet's second moments, by which devices divide their gradients, so that all of them scale alike.
 
-Each device reports its own now and then (client/training/adafactor.py), and is answered with the mean over
-the devices that did so lately. They are kept in memory alone: after a restart they are collected anew.
+Each device reports its own moments now and then (client/training/adafactor.py). The receipt carries the mean
+over the most recent reports. They are kept in memory only: after a restart they are collected anew.
 
-A report cannot do much harm. Of each tensor it counts for at most ten times the median of all reports. So a
-false one among ten at most doubles the mean square of a tensor, or takes a tenth of it. It may put all of it
-into one row, which then learns slower.
+A report has bounded influence. Of each tensor it counts for at most ten times the median of all reports. So
+one false report of ten at most doubles the mean square of a tensor, or takes a tenth of it. It may put all of
+that into one row, which then learns more slowly.
 """
 
 import numpy as np
@@ -17,26 +17,27 @@ from edgeflock.shared.model.layout import Layout
 Vector = NDArray[np.float32]
 
 _DEVICES = 64
-"""Whose reports are kept: the last ones that came, but no more than make"""
+"""Devices whose reports are kept: the most recent ones, and at most"""
 _NUMBERS = 1 << 20
-"""numbers, of which a mean takes a few milliseconds."""
+"""this many numbers. Their mean takes a few milliseconds."""
 
 _MOST = 10
-"""How many times the median mean square of a tensor a report counts for, at most."""
+"""A report counts for at most this many times the median mean square of a tensor."""
 
 
 class FleetMoments:
     """The last reports of devices, and their mean."""
 
     def __init__(self, layout: Layout) -> None:
-        """`layout` is that of the P trained parameters, of L rows and columns (Layout.lines)."""
+        """`layout` is the layout of the P trained parameters, with L rows and columns (Layout.lines)."""
         self._layout = layout
         self._most = max(1, min(_DEVICES, _NUMBERS // int(layout.lines[-1])))
         self._reports: dict[int, tuple[Vector, Vector]] = {}
         """Device -> (its means, float32 [L]; the mean square of each tensor, float32 [T])."""
 
     def report(self, device: int, octets: bytes) -> bytes:
-        """Take a device's moments, as an Update has them. The fleet's for the Receipt; nothing for nothing.
+        """Take a device's moments, as an Update has them. Return the fleet's for the Receipt; b"" for no
+        moments.
 
         Raises WrongDtype if they are not of this model.
         """
@@ -50,7 +51,7 @@ class FleetMoments:
         return moments.encode(self._mean())
 
     def _mean(self) -> Vector:
-        """Over the devices, each tensor bounded: float32 [L]."""
+        """Return the mean over the devices, float32 [L]. Each report is bounded for each tensor."""
         means, energies = (np.stack(part) for part in zip(*self._reports.values(), strict=True))
         most = _MOST * np.median(energies, axis=0)
         parts = np.ones_like(energies)

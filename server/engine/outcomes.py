@@ -1,4 +1,4 @@
-"""What an engine hands out: what came of updates, and what everybody may see of the run."""
+"""What an engine returns: the results of updates, and the public state of the run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,30 +14,31 @@ class Accepted(NamedTuple):
 
     receipt: Receipt
     staleness: int
-    """tau: versions between its base and the one that it was applied to."""
+    """tau: versions between the update's base and the version that it was applied to."""
     share: float = 1.0
-    """What part of it counts, as a defence decided."""
+    """The share of the update that counts, as a defence decided."""
 
 
 Answer = Accepted | Refused
 
 
 class Staged(NamedTuple):
-    """What came of a group, in memory only: nothing of it may leave before `Engine.publish`."""
+    """The results of a group, in memory only: none of them may leave before `Engine.publish`."""
 
     settled: list[tuple[Push, Answer]]
-    """Updates of this group, and earlier ones that were held until now. What is not in it is held."""
+    """Updates of this group and earlier ones held until now, with answers. An update that is missing here is
+    held."""
     together: int = 0
-    """How many of them had waited for each other."""
+    """How many updates had waited for each other and applied together."""
     made: Sequence[tuple[Push, Accepted]] = ()
-    """The updates that made versions, in their order, answered or not yet."""
+    """The updates that made versions, in order, answered or not yet."""
     answered_later: bool = False
-    """Whether updates behind a gate may be in the model by now, so that there is something to publish."""
+    """Whether answers wait at a gate. Their updates may be in the model, so there is something to publish."""
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What is durable, for everybody to see. Replaced as a whole."""
+    """The durable public state of a run. Replaced as a whole."""
 
     version: int
     """How many updates have been applied."""
@@ -45,9 +46,9 @@ class Published:
     over: str | None
     """Why the run is complete, if it is."""
     diverged: str | None = None
-    """Why no update is taken any more, and what to do about it, if the model has diverged."""
+    """If the model has diverged: why no update is taken any more, and the remedy."""
 
     @property
     def complete(self) -> bool:
-        """Whether no more updates are wanted."""
+        """Whether the run takes no more updates."""
         return self.over is not None

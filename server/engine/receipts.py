@@ -1,29 +1,29 @@
-"""The number of each accepted update, and the version that it made: so that it counts once, however often it
-is sent.
+"""The sequence number of each accepted update, and the version that it made, so that a resent update counts
+once.
 """
 
 from edgeflock.server.engine.log import LastReceipt, Log
 from edgeflock.shared.errors import BadSequence, SequenceAhead
 
 SEQUENCE_WINDOW = 1 << 16
-"""How far a device's next number may be above the last accepted one. Numbers are spent by refused updates,
-too, of which nobody has as many in a row; but at the largest number a name could never push again."""
+"""How far a device's next number may be above the last accepted one. Refused updates use up numbers too, but
+no device has so many in a row. At the largest number a device name could never push again."""
 
 
 class Receipts:
-    """Of all devices of a run."""
+    """The receipts of all devices of a run."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._last = log.last_receipts()
 
     def last_sequence(self, device: int) -> int:
-        """The highest sequence number accepted from a device, 0 if none was."""
+        """Return the highest sequence number accepted from a device, or 0."""
         last = self._last.get(device)
         return last.sequence if last else 0
 
     def is_next(self, device: int, sequence: int) -> bool:
-        """Whether it is above the last one. Raises SequenceAhead if it is too far above it."""
+        """Whether `sequence` is above the last accepted one. Raises SequenceAhead if it is too far above it."""
         last = self.last_sequence(device)
         if sequence > last + SEQUENCE_WINDOW:
             raise SequenceAhead(
@@ -33,11 +33,13 @@ class Receipts:
         return sequence > last
 
     def add(self, device: int, sequence: int, version: int) -> None:
-        """The device's update of this number makes a version."""
+        """Record that the device's update of this number makes `version`."""
         self._last[device] = LastReceipt(sequence, version)
 
     def version_of(self, device: int, sequence: int) -> int:
-        """Which one an update made that is sent again. Raises BadSequence if none of that number did."""
+        """Return the version that a resent update made. Raises BadSequence if no update of that number was
+        accepted.
+        """
         last = self._last.get(device)
         if last is not None and sequence == last.sequence:
             return last.version

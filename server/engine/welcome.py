@@ -1,4 +1,4 @@
-"""What a device is told of the run when it joins."""
+"""The Welcome that a device gets when it joins."""
 
 from edgeflock.server.descent import Regime
 from edgeflock.server.engine.limits import frame_bytes, select_interval, usual_fraction
@@ -13,7 +13,7 @@ from edgeflock.shared.settings.config import ADAFACTOR, Config
 from edgeflock.shared.settings.coordination import ELASTIC
 
 _SQUARES_DECAY = 0.99
-"""Of Adafactor's mean of squares."""
+"""The decay of Adafactor's mean of squares."""
 
 
 def welcome(
@@ -30,16 +30,16 @@ def welcome(
     app: bytes = b"",
     held_out: Sketch | None = None,
 ) -> Welcome:
-    """The Welcome for a device whose highest accepted sequence number is `sequence`.
+    """Return the Welcome for a device whose highest accepted sequence number is `sequence`.
 
-    `secret` is for it alone; `shape` is that of a sample's x, if it is known, and `described` what else is
-    known of samples; `app` is what devices' own apps are told, and `held_out` of the
-    rows that the run is evaluated on.
+    `secret` is for this device alone. `shape` is the shape of a sample's x, if known; `described` is the rest
+    of the data's description. `app` is for the devices' own apps. `held_out` is a sketch of the held-out
+    rows.
     """
     compression = config.compression
     significance = None
     coordination = config.coordination
-    if compression.selection == "significance":  # of the step that the gradient makes, for a device of itself
+    if compression.selection == "significance":  # a bound on steps becomes one on gradients
         significance = compression.significance / Regime.of(config).learning_rate
     elastic = coordination.mode == ELASTIC
     return Welcome(

@@ -1,10 +1,4 @@
-"""What is wrong with a run, and with whom: health.
-
-`AgreementTracker` compares each device's updates with those of the others, in some microseconds an update.
-`diagnose` is a pure function of a `Picture` of what the server knows, and of the last `Diagnosis`.
-Servers take a picture every few seconds (monitoring/health.py), emulated fleets by virtual time.
-Imports the descent's Step only.
-"""
+"""Findings: what is wrong with a run or with a device."""
 
 from edgeflock.server.findings.agreement import AgreementAverages, AgreementTracker
 from edgeflock.server.findings.course import EvaluationHistory

@@ -1,15 +1,15 @@
-"""How a device's updates go with those of the others, on the entries that they touch.
+"""How a device's updates agree with those of the others, on the entries that they touch.
 
-Each update is a vote of length one for its direction, so that nobody's counts more because it is large. Of
-the votes a decaying sum is kept for each of seven groups of devices. An update of a device of group g, with
-entries w, agrees with the others as
+Each update is a vote of length one for its direction, so that a large update has no more weight. A decaying
+sum of the votes is kept for each of seven groups of devices. An update of a device of group g, with entries
+w, agrees with the others as
 
     cos(delta_w, sum of the votes of all groups but g at w)
 
-and of that each device has a moving average. So it has of its loss and of the logarithm of its norm, against
-what was usual in the fleet when the update came: a slow device, or one that comes back, is not compared with
-those whose model has learned meanwhile. So it has of how often its running statistics are absurd, while those
-of most are not. Nothing of it touches the model.
+Each device has a moving average of this agreement, of its loss and of the logarithm of its norm. Loss and
+norm are relative to the usual values when the update came, so that a slow device is not compared with a later
+model. A fourth average is how often its running statistics are absurd, while those of most are not. None of
+this changes the model.
 """
 
 import math
@@ -23,66 +23,68 @@ from edgeflock.server.descent import Step
 from edgeflock.server.findings.kernels import compare_and_vote
 
 TRACKED = 1 << 18
-"""The last so many parameters have votes, 8 MiB at most. The layers nearest to the labels come last in nearly
-all models, and there those who disagree about labels disagree most."""
+"""Only the last parameters have votes, 8 MiB at most. The layers nearest to the labels come last in nearly
+all models, and devices that disagree about labels disagree most there."""
 
 _TOUCHED, _DENSE = 1 << 9, 1 << 13
-"""At most the last so many entries of an update, or of a whole gradient, are looked at: bounds the time."""
+"""The most entries that are compared, at the end of an update and of a whole gradient: this bounds the time.
+"""
 
 _GROUPS = 7
-"""Up to so many devices are each compared with all others; of more, also those of the own group are left
-out. Their votes and the sum of them are half a line of the processor's cache."""
+"""Up to this many devices are each compared with all others. With more devices, the own group is left out as
+well. The votes of the groups and their sum fill half a cache line."""
 
 _DECAY = 0.99
-"""A vote counts this much less with each one after it: the last hundred say where the others go. Of the
-model's direction older ones know nothing any more."""
+"""The factor by which a vote decays with each later one: the last hundred say where the others go. Older
+votes no longer describe the model's direction."""
 
 _FAINT = 1e-3
-"""Votes that sum up to less than this have decayed or cancelled: there is nothing to agree with."""
+"""A sum of votes below this has decayed or cancelled: there is nothing to agree with."""
 
 _FOLLOW = 0.02
-"""How fast the averages follow: one batch says little, fifty say which way."""
+"""The weight of a new value in the averages: one batch says little, fifty show the direction."""
 
 _PAUSE, _A_SECOND = 0.05, 200
-"""A device's update counts if its last one that did is so many seconds older, and of all devices at most so
-many a second: what is asked of a busy server does not grow with its load."""
+"""The least seconds between two compared updates of a device, and the most compared updates a second of all
+devices. So the cost does not grow with the server's load."""
 
 _ABSURD = 100.0
-"""Running statistics so many times further away than may count are no batch's of this model: honest ones, of
-devices with one label each, were up to 3.3 times as far."""
+"""Running statistics this many times the allowed distance away are absurd: no batch of this model has them.
+Honest devices with one label each were up to 3.3 times as far."""
 _UNSETTLED = 0.5
-"""While such a part of all are, the model begins, or was changed: that is nobody's fault."""
+"""While this part of all updates is absurd, the model begins or was changed: no device is at fault."""
 _RECENT, _FEW = 60.0, 4
-"""What is usual is the median of the devices' last updates, of those of so many seconds; of all devices if
-fewer than so many sent one."""
+"""The usual value is the median of the devices' last updates within this many seconds. It covers all devices
+if fewer than this many sent one."""
 
 _LOOK_EVERY, _THOUSAND = 1.0, 1000
-"""It is found again after a second, and after as many seconds as there are thousands of devices."""
+"""The usual value is computed again after a second, and after as many seconds as there are thousands of
+devices."""
 
 _LARGEST_SCALE = 1e6
-"""Instead of all old votes shrinking, new ones grow; at this size all are made small again."""
+"""New votes grow instead of all old votes shrinking; at this scale all votes are divided by it."""
 
 
 class AgreementAverages(NamedTuple):
     """Averages over the recent updates of a device."""
 
     updates: int
-    """Of them, those that were looked at."""
+    """Updates that were compared."""
     agreement: float | None
-    """-1 to 1; None: there was nothing to compare with."""
+    """From -1 to 1; None: there was nothing to compare with."""
     loss: float | None
     norm: float
-    """Natural logarithm of the updates' norm over the usual one at their time."""
+    """Natural logarithm of the updates' norm divided by the usual norm at their time."""
     excess: float = 0.0
-    """Loss over the usual one at that time, a difference."""
+    """Loss minus the usual loss at that time."""
     peak: float | None = None
     """The highest that `loss` has been."""
     absurd: float = 0.0
-    """Part of them whose running statistics are no batch's, while those of most are."""
+    """Part of the updates whose running statistics are absurd, while those of most are not."""
 
 
 class _Latest(NamedTuple):
-    """An update of a device, or what is usual."""
+    """The figures of a device's last update, or the usual ones."""
 
     time: float
     norm: float
@@ -90,29 +92,30 @@ class _Latest(NamedTuple):
 
 
 class AgreementTracker:
-    """Of all devices of a run. `observe` is for one thread at a time; `of` may be asked from another one."""
+    """The averages of all devices. Call `observe` from one thread at a time; `of` is safe from another one."""
 
     def __init__(self, parameters: int) -> None:
-        """Of a model with so many trained parameters."""
+        """`parameters` is the model's number of trained parameters."""
         size = min(parameters, TRACKED)
         self._first = parameters - size
         self._last = np.arange(parameters - min(_DENSE, size), parameters)
-        """What is looked at of a whole gradient."""
+        """The entries of a whole gradient that are compared."""
         self._votes = _in_lines(size)
         self._scale = 1.0
         self._seen: dict[int, AgreementAverages] = {}
         self._latest: dict[int, _Latest] = {}
         self._usual, self._found = _Latest(0.0, 0.0, None), -math.inf
-        """What is usual, and when that was found."""
+        """The usual values, and when they were computed."""
         self._absurd = 1.0
-        """The part of all devices' updates of late that are absurd. Nothing is known of the first ones."""
+        """The part of all devices' recent updates that are absurd. It starts at 1, so the first ones are not
+        blamed."""
 
     def of(self, device: int) -> AgreementAverages | None:
-        """None of a device that has sent nothing."""
+        """Return the averages of a device; None if it has sent nothing."""
         return self._seen.get(device)
 
     def observe(self, device: int, loss: float, step: Step) -> None:
-        """An update that was admitted; its time is `step`'s, in seconds."""
+        """Observe an admitted update. Its time is `step.time`, in seconds."""
         last = self._latest.get(device)
         if last is not None and 0 <= step.time - last.time < max(_PAUSE, len(self._latest) / _A_SECOND):
             return
@@ -150,7 +153,7 @@ class AgreementTracker:
         self._seen[device] = _followed(self._seen.get(device), now)
 
     def _find_usual(self, now: float) -> None:
-        """Now and then: it takes a look at each device."""
+        """Compute the usual values now and then, since this goes through all devices."""
         if 0 <= now - self._found < _LOOK_EVERY * max(1.0, len(self._latest) / _THOUSAND):
             return
         self._found = now
@@ -162,8 +165,8 @@ class AgreementTracker:
 
 
 def _in_lines(size: int) -> NDArray[np.float32]:
-    """float32 [size, 1 + _GROUPS] of zeros, no row of which is in two lines of the cache: most of what a look
-    costs is to wait for memory.
+    """Return float32 [size, 1 + _GROUPS] of zeros. No row spans two cache lines, because waiting for memory
+    is most of the cost.
     """
     line, row = 16, 1 + _GROUPS
     room = np.zeros(row * size + line, np.float32)

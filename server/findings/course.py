@@ -1,4 +1,4 @@
-"""How the evaluations of a run go, as far as findings need it: in constant space."""
+"""The history of a run's evaluations, as far as findings need it, in constant space."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,22 +7,22 @@ from statistics import fmean
 from edgeflock.shared.protocol.frames import Classes, Evaluation
 
 _LATELY = 5
-"""Evaluations that "lately" means: one alone may be a spike."""
+"""How many evaluations "lately" covers: one alone may be a spike."""
 
 _LOST, _FOUND = 0.1, 0.2
-"""A class is lost if so much of it is right, as a part of the others' mean, until it is more than the second:
-a class that the devices hold in a fair part comes to more within the first few hundred updates."""
+"""A class is lost if its recall is at most the first part of the others' mean, until it is above the second.
+A class that the devices hold in a fair part exceeds this within the first few hundred updates."""
 _LEARNED = 0.5
-"""The others' mean, from which on they are learned: before, the classes are learned one after the other."""
+"""The others' mean recall from which they are learned: before, classes are learned one after the other."""
 _FEW = 10
-"""Predictions in the held-out data: of a class with fewer, chance decides what is right."""
+"""The least predictions of a class in the held-out data: with fewer, chance decides what is right."""
 _COMMON = 0.25
-"""Of the mean number of predictions of a class: of rarer ones little is right in the best of models."""
+"""The least part of the mean number of predictions of a class: rarer classes have low recall in any model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The best of the evaluations so far."""
+    """The best evaluation so far."""
 
     score: float
     """Accuracy, or -loss where there is none."""
@@ -32,7 +32,7 @@ class Best:
 
 @dataclass(frozen=True, slots=True)
 class Lowest:
-    """Where the test loss, averaged over the last few, was lowest."""
+    """The lowest test loss so far, averaged over the last few evaluations."""
 
     loss: float
     training: float
@@ -42,21 +42,21 @@ class Lowest:
 
 @dataclass(frozen=True, slots=True)
 class LostClass:
-    """A class of which nearly nothing is right, while the others are learned."""
+    """A class with a recall near 0, while the others are learned."""
 
     right: float
-    """The part of it that is right lately, and"""
+    """The recall of the class lately, and"""
     others: float
-    """the mean of these parts of the other classes."""
+    """the mean recall of the learned classes."""
     version: int
-    """Since when that is so, and"""
+    """The version since which it is lost, and"""
     evaluations: int = 1
     """in how many evaluations."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationHistory:
-    """What came of all evaluations; `after` is the next one's."""
+    """A summary of all evaluations so far. `after` returns the next summary."""
 
     count: int = 0
     began: float = 0.0
@@ -64,20 +64,22 @@ class EvaluationHistory:
     best: Best | None = None
     lowest: Lowest | None = None
     since_lowest: int = 0
-    """Evaluations after it."""
+    """Evaluations since `lowest`."""
     first: tuple[float | None, float | None] = (None, None)
-    """The first test loss, and the first training loss, that were known."""
+    """The first known test loss, and the first known training loss."""
     losses: tuple[float, ...] = ()
     """The last test losses, and"""
     trainings: tuple[float, ...] = ()
     """the last training losses."""
     classes: tuple[Classes, ...] = ()
-    """What was right of each class in the last evaluations that tell it."""
+    """The right predictions of each class in the last evaluations that report them."""
     lost: Mapping[int, LostClass] = field(default_factory=dict)
-    """By class."""
+    """The lost classes, by number."""
 
     def after(self, evaluation: Evaluation, training: float | None) -> "EvaluationHistory":
-        """One more; `training` is the average training loss at that time, if it is known."""
+        """Return the history with one more evaluation. `training` is the average training loss then, if
+        known.
+        """
         loss = evaluation.loss
         score = evaluation.accuracy if evaluation.accuracy is not None else None if loss is None else -loss
         best = self.best
@@ -125,8 +127,8 @@ class EvaluationHistory:
 def _lost(
     classes: Sequence[Classes], before: Mapping[int, LostClass], version: int
 ) -> Iterator[tuple[int, LostClass]]:
-    """(class, how it is lost) of those that are by the last evaluations together; `before` are those that
-    were.
+    """Yield (class, LostClass) of the classes that are lost by the last evaluations together. `before` has
+    those that were lost before.
     """
     if len(classes) < _LATELY:
         return

@@ -1,4 +1,4 @@
-"""Rules of one device alone."""
+"""Rules about one device alone."""
 
 from collections.abc import Callable, Iterator
 from statistics import median, median_low
@@ -8,7 +8,7 @@ from edgeflock.server.findings.signs import Before, Sign
 from edgeflock.shared.protocol.frames import FindingKind
 
 _SILENT = 30.0
-"""Seconds that one is silent for, and unusually so: shorter ones are lines that stutter."""
+"""Seconds of unusual silence after which a device is reported: shorter ones are a line that stutters."""
 
 _LOST = "look whether it has power and a network, and at its own log"
 _GONE = {
@@ -17,27 +17,28 @@ _GONE = {
     "error": "its own log says what failed: mend that, and start it again",
     "refused": "mend what it was refused for, which its own log and the server's have, and start it again",
 }
-"""What frames.LEFT calls an end that its owner may know nothing of -> what to do."""
+"""The kinds of end, of frames.LEFT, that an owner may not know of -> the remedy."""
 
 _OFTEN, _SELDOM, _LEAST_REFUSED = 0.3, 0.1, 5
-"""Part of its updates that are refused, and how many at least: a restart costs each device one or two."""
+"""Parts of a device's updates that are refused, and their least number: a restart costs a device one or two.
+"""
 
 _LEFT, _STAYED = 4, 2
-"""A device flaps if its session ends so often in ten minutes, until fewer do; and so many times more for each
-time that is usual: where all leave, it is for a common reason."""
+"""A device flaps if its session ends this often in ten minutes, until it ends less often than the second. The
+bound rises by the first for each usual end: where all devices leave, the reason is a common one."""
 
 _UNFIT, _FIT = 0.05, 0.02
-"""Part of the samples that are unfit."""
+"""Parts of the samples that are unfit."""
 
 _HOT, _COOL, _BOILING = 80.0, 75.0, 85.0
 """Degrees Celsius: a Raspberry Pi slows down at 80, and more at 85."""
 
 _WRONG_CLOCK, _RIGHT_CLOCK = 60.0, 30.0
-"""Seconds: what it tells may be five old, and a line as slow again."""
+"""Seconds of clock error. The telemetry may be five seconds old, and a slow line adds as much."""
 
 
 def silent(picture: Picture, before: Before) -> Iterator[Sign]:
-    """It is there, and nothing comes."""
+    """The device is connected, and nothing comes from it."""
     if picture.state != "training":
         return
     for one in picture.devices:
@@ -51,7 +52,7 @@ def silent(picture: Picture, before: Before) -> Iterator[Sign]:
 
 
 def gone(picture: Picture, before: Before) -> Iterator[Sign]:
-    """It left, and not because it was done or its owner wanted it."""
+    """The device left, but not because its work was done or its owner wanted it."""
     if picture.state != "training":
         return
     for one in picture.devices:
@@ -64,7 +65,7 @@ def gone(picture: Picture, before: Before) -> Iterator[Sign]:
 
 
 def refused(picture: Picture, before: Before) -> Iterator[Sign]:
-    """Much of what it sends is not taken; where that is so of most devices, nobody is to blame."""
+    """Many of the device's updates are refused. If this is so for most devices, none of them is blamed."""
     known = [one for one in _here(picture) if one.refused >= _LEAST_REFUSED]
     least = _SELDOM if ("refused", None) in before else _OFTEN
     many = [one for one in known if one.refusing >= least]
@@ -86,7 +87,7 @@ def refused(picture: Picture, before: Before) -> Iterator[Sign]:
 
 
 def flapping(picture: Picture, before: Before) -> Iterator[Sign]:
-    """It comes and goes."""
+    """The device connects and leaves again and again."""
     if picture.state != "training" or not picture.devices:
         return
     usual = median_low(one.left for one in picture.devices) if len(picture.devices) > 1 else 0
@@ -119,7 +120,7 @@ def full(picture: Picture, before: Before) -> Iterator[Sign]:
 
 
 def unfit(picture: Picture, before: Before) -> Iterator[Sign]:
-    """Much of what its stream brings is no sample."""
+    """Much of the device's stream is unfit for training."""
     for one in _here(picture):
         part = one.unfit / one.came if one.came else 0.0
         if part >= (_FIT if ("unfit", one.name) in before else _UNFIT):
@@ -131,7 +132,7 @@ def unfit(picture: Picture, before: Before) -> Iterator[Sign]:
 
 
 def dropping(picture: Picture, before: Before) -> Iterator[Sign]:
-    """Its stream is faster than it is. What a full disk costs is another finding."""
+    """The device's stream is faster than the device. Samples lost to a full disk are another finding."""
     for one in _here(picture):
         if one.dropped > 0:
             yield Sign(
@@ -142,7 +143,7 @@ def dropping(picture: Picture, before: Before) -> Iterator[Sign]:
 
 
 def held_out(picture: Picture, before: Before) -> Iterator[Sign]:
-    """It trains on what the model is judged by."""
+    """The device trains on the held-out data."""
     for one in _here(picture):
         if one.held_out:
             yield Sign(
@@ -153,7 +154,7 @@ def held_out(picture: Picture, before: Before) -> Iterator[Sign]:
 
 
 def hot(picture: Picture, before: Before) -> Iterator[Sign]:
-    """It will slow down."""
+    """The device is hot and will slow down."""
     for one in _here(picture):
         bound = _COOL if ("hot", one.name) in before else _HOT
         if one.temperature is not None and one.temperature >= bound:
@@ -166,7 +167,7 @@ def hot(picture: Picture, before: Before) -> Iterator[Sign]:
 def _flag(
     kind: FindingKind, of: Callable[[Portrait], bool], text: str, remedy: str
 ) -> Callable[[Picture, Before], Iterator[Sign]]:
-    """The rule of what a device says is so."""
+    """Return a rule for a condition that the device itself reports."""
 
     def rule(picture: Picture, before: Before) -> Iterator[Sign]:
         for one in _here(picture):
@@ -192,7 +193,7 @@ undervoltage = _flag(
 
 
 def clock(picture: Picture, before: Before) -> Iterator[Sign]:
-    """Certificates and logs go by it."""
+    """The device's clock is wrong; certificates and logs depend on it."""
     for one in _here(picture):
         bound = _RIGHT_CLOCK if ("clock", one.name) in before else _WRONG_CLOCK
         if one.clock is not None and abs(one.clock) >= bound:

@@ -1,7 +1,7 @@
-"""Rules of a device against the others: how far it is from the median, in median absolute deviations.
+"""Rules that compare a device with the others: its distance from the median, in median absolute deviations.
 
-Neither is moved by the few that are wrong. Of devices that hold one label each, all pull against all others,
-and none more than the rest.
+A few wrong devices move neither the median nor the deviation. If devices hold one label each, all pull
+against all others, and none more than the rest.
 """
 
 import math
@@ -13,50 +13,52 @@ from edgeflock.server.findings.picture import Picture, Portrait
 from edgeflock.server.findings.signs import Before, Sign
 
 _ENOUGH, _MANY = 30, 100
-"""Updates of a device that say something of their size, and of where they go: the loss of who has labels that
-others lack needs some until it falls. And"""
+"""The updates after which a device's norm, and its direction, can be judged: the loss of labels that others
+lack takes some updates to fall. And"""
 OTHERS = 4
-"""devices of which each has as many: with three nobody can tell who of two is wrong."""
+"""devices with this many updates each: with three nobody can decide which of two is wrong."""
 
 _SIGMA = 1.4826
-"""Standard deviations in a median absolute deviation, of normal numbers."""
+"""Standard deviations in a median absolute deviation, for a normal distribution."""
 
 _AGAINST, _WITH = -5.0, -2.5
-"""Deviations below the median agreement. Honest devices with one label each stay above -4 or so."""
+"""Deviations below the median agreement. Honest devices with one label each stay above about -4."""
 
 WORSE, _ALIKE, _FALLEN = 3.0, 1.5, 0.85
-"""Deviations above the median loss, of a loss that has not fallen below this part of its highest: who is
-right about labels that others have, too, soon fits them, and who has labels of its own comes to. Alone it
-says nothing, since data may be hard; with the direction it does."""
+"""Deviations above the median loss, and the part of its highest that a loss has fallen to if the model fits
+it. A device with right labels fits soon if others have them too, and later if not. A high loss alone says
+nothing, since data may be hard. Together with the direction it does."""
 
 _UNITED, _MIRRORED, _USUAL, _AS_LARGE = 0.15, 0.5, 1.0, 0.35
-"""Of those who agree so much at least: who goes against them by this part of it, with a loss that is usual to
-so many deviations and updates as large as usual (a logarithm), fits what all have and sends the opposite."""
+"""A device has mirrored gradients if the median agreement is at least the first, and its own at most minus
+the second part of it. Its loss is within the third of deviations, and its log norm within the fourth of the
+usual."""
 
 _LEAST_AGREEMENT, LEAST_LOSS, _LEAST_NORM = 0.05, 0.25, 0.25
-"""A deviation counts as this at least (of the median loss; of a logarithm): in a fleet whose devices are all
-alike, the smallest difference would be many."""
+"""The least size of a deviation (of the agreement, the median loss, a logarithm). Without it the smallest
+difference counts as many deviations where all devices are alike."""
 
 _FAR, _NEAR = 6.0, 4.0
 """Deviations of the norms' logarithm, and"""
 _TIMES, _STILL, _AT_MOST = 10.0, 5.0, 5.0
-"""so many times as large as the median, or as small; as many times more as its loss is higher, up to so many:
-who has labels that others lack still learns, and others hardly any more."""
+"""the ratio to the median norm. It is multiplied by the ratio of the losses, up to the third: a device with
+labels that others lack still learns, while others hardly do."""
 
 _ABSURD, _SOUND = 0.3, 0.1
-"""Part of a device's updates whose running statistics are no batch's (agreement.py)."""
+"""Parts of a device's updates whose running statistics are absurd (agreement.py)."""
 
 _STALE, _FRESH, _LEAST_LAG = 15.0, 10.0, 20.0
-"""Times the fleet's median tau, and the least tau that is worth a word. A fleet of two makes of devices, one
-of them ten times as fast, is as it should be."""
+"""Multiples of the fleet's median tau, and the least tau that is reported. A fleet of two makes of devices,
+one of them ten times as fast, is normal."""
 
 _COMPUTES = 0.5
-"""Of the time between two updates: a device whose steps take more of it is slow; of others the line is."""
+"""If steps take more than this part of the time between updates, the device is slow; otherwise its line is.
+"""
 
 
 def disagreeing(picture: Picture, before: Before) -> Iterator[Sign]:
-    """Updates that go against the others', of data that the model does not come to fit; or the opposite of
-    the others', of data that it fits as well as theirs.
+    """The device's updates oppose the others', and the model does not fit its data; or they are the opposite
+    of the others', and the model fits its data as well as theirs.
     """
     judged = [(one, seen) for one, seen in known(picture, _MANY) if seen.agreement is not None]
     if len(judged) < OTHERS:
@@ -83,12 +85,12 @@ def disagreeing(picture: Picture, before: Before) -> Iterator[Sign]:
 
 
 def _falls(seen: AgreementAverages) -> bool:
-    """Whether the model comes to fit it."""
+    """Whether the device's loss has fallen well below its peak."""
     return seen.loss is not None and seen.peak is not None and seen.loss < _FALLEN * seen.peak
 
 
 def out_of_line(picture: Picture, before: Before) -> Iterator[Sign]:
-    """Updates much larger, or smaller, than those of the others."""
+    """The device's updates are much larger or smaller than those of the others."""
     judged = known(picture, _ENOUGH)
     if len(judged) < OTHERS:
         return
@@ -108,7 +110,7 @@ def out_of_line(picture: Picture, before: Before) -> Iterator[Sign]:
 
 
 def absurd(picture: Picture, before: Before) -> Iterator[Sign]:
-    """Running statistics that no batch has."""
+    """The device sends running statistics that no batch has."""
     judged = known(picture, _ENOUGH)
     if len(judged) < OTHERS:
         return
@@ -123,7 +125,7 @@ def absurd(picture: Picture, before: Before) -> Iterator[Sign]:
 
 
 def stale(picture: Picture, before: Before) -> Iterator[Sign]:
-    """Updates that are always late."""
+    """The device's updates are always late."""
     judged = [(one, one.lag) for one in picture.devices if one.here and one.lag is not None]
     if len(judged) < OTHERS:
         return
@@ -148,7 +150,7 @@ def _why_late(one: Portrait) -> str:
 
 
 def known(picture: Picture, updates: int) -> list[tuple[Portrait, AgreementAverages]]:
-    """Those that are here and have sent so many."""
+    """Return the connected devices that have sent at least `updates` updates."""
     return [
         (one, one.seen)
         for one in picture.devices
@@ -157,7 +159,7 @@ def known(picture: Picture, updates: int) -> list[tuple[Portrait, AgreementAvera
 
 
 def deviations(numbers: Sequence[float], least: float) -> list[float]:
-    """How far each is from the median, in deviations of `least` at least."""
+    """Return each number's distance from the median, in deviations of at least `least`."""
     middle = median(numbers)
     deviation = max(_SIGMA * median(abs(number - middle) for number in numbers), least)
     return [(number - middle) / deviation for number in numbers]

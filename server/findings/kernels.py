@@ -1,4 +1,4 @@
-"""The inner loop of what is looked at in an update, compiled by numba as those of the descent."""
+"""The inner loop of comparing an update with the votes, compiled by numba as the kernels of the descent."""
 
 import math
 
@@ -15,11 +15,11 @@ _FLOATS = nb.types.Array(float32, 1, "C", readonly=True)
     fastmath={"reassoc", "contract"},
 )
 def compare_and_vote(where, delta, most, first, votes, group, weight):
-    """(|delta|, delta . others, |others|^2, |delta|^2), all but the first at the last `most` entries, and of
-    them at those k = where[i] - first that are not below 0; others_k is votes[k, 0] - votes[k, group]. Then
-    both of these += weight delta / |delta|. `where` and `delta` end together.
+    """Return (|delta|, delta . others, |others|^2, |delta|^2). All but the first are over the last `most`
+    entries with k = where[i] - first >= 0. others_k is votes[k, 0] - votes[k, group]. Then add weight delta /
+    |delta| to both of these votes. `where` and `delta` end together.
 
-    Nothing is voted if |delta| is 0 or no number.
+    Add no votes if |delta| is 0 or no number.
     """
     square = float32(0)
     for i in range(delta.size):

@@ -1,4 +1,4 @@
-"""Rules of classes and devices that the model does not learn, while it learns the others."""
+"""Rules about classes and devices that the model does not learn, while it learns the others."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -9,21 +9,21 @@ from edgeflock.server.findings.picture import Picture
 from edgeflock.server.findings.signs import Before, Sign
 
 _EVALUATIONS, _UPDATES, _EACH = 10, 1000, 10
-"""A class is lost for so many evaluations and updates at least, and so many updates of each device that is
-there: some classes are learned later than others."""
+"""A lost class is reported after at least these evaluations, updates, and updates of each connected device:
+the model learns some classes later than others."""
 _NAMED, _FEW, _SLOWER = 10, 3, 2.0
-"""Classes that are named; updates of a device whose loss says that it holds them; times the usual time
-between two updates, from which on that is worth a word."""
+"""The most classes that are named. The updates after which a device's loss can show that it holds them. The
+multiple of the usual time between updates that is mentioned."""
 
 _BEHIND, _CAUGHT_UP, _LEARNED, _JUDGED = 0.5, 0.6, 0.5, 3
-"""Part of the median accuracy of devices' own evaluations, if that is above the third; and how often a device
-has evaluated: its first evaluation is of a model that knows nothing."""
+"""Parts of the median accuracy of devices' own evaluations, if this is above the third. And the least
+evaluations of a device: its first is of a model that knows nothing."""
 
 _REMEDY = "let more devices have such data; docs/how-to/uneven-data.md says what else to try"
 
 
 def lost_class(picture: Picture, before: Before) -> Iterator[Sign]:
-    """Classes of which nearly nothing is right: who holds them hardly counts."""
+    """The model predicts nearly nothing of these classes rightly: the devices that hold them hardly count."""
     here = sum(one.here for one in picture.devices)
     enough = max(_UPDATES, _EACH * here)
     found = {
@@ -46,7 +46,7 @@ def lost_class(picture: Picture, before: Before) -> Iterator[Sign]:
 
 
 def lost_device(picture: Picture, before: Before) -> Iterator[Sign]:
-    """The model is right about the others' data, and not about a device's own."""
+    """The model is right about the others' data, but not about this device's own."""
     judged = [
         (one, one.accuracy)
         for one in picture.devices
@@ -67,7 +67,7 @@ def lost_device(picture: Picture, before: Before) -> Iterator[Sign]:
 
 
 def _holder(picture: Picture, what: str) -> str:
-    """Who seems to hold what the model does not learn: the device whose loss is far above the others'."""
+    """Return a text on the device that seems to hold the lost classes: its loss is far above the others'."""
     judged = known(picture, _FEW)
     if len(judged) < OTHERS:
         return ""

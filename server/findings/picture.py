@@ -1,4 +1,4 @@
-"""What the server knows at a moment, as far as it may be a sign of something wrong."""
+"""A picture of the run at a moment: the signs that findings are made from."""
 
 from dataclasses import dataclass
 
@@ -13,33 +13,33 @@ EVERY = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Portrait:
-    """A device. None where it tells nothing."""
+    """The state of a device. None: the device does not report it."""
 
     name: str
     here: bool
-    """Whether it is connected, and nobody wants it to wait."""
+    """Whether it is connected and not paused."""
     silent: float = 0.0
     """Seconds since anything came from it."""
     idle: bool = False
-    """Whether that is much longer than usual."""
+    """Whether this is much longer than usual."""
     starved: bool = False
     """Whether it says that it waits for samples."""
     why_left: str | None = None
-    """Of a device that is away: one of frames.LEFT and more; None if nobody knows."""
+    """Why a device that is away left: one of frames.LEFT and more; None if that is unknown."""
     seen: AgreementAverages | None = None
-    """What its updates are like."""
+    """The averages over its updates."""
     lag: float | None = None
-    """tau of its updates of late."""
+    """tau of its recent updates."""
     step: float | None = None
-    """Seconds that it computed for its last update, as it says, of the"""
+    """Seconds of computing for its last update, as it reports, of the"""
     interval: float = 0.0
     """seconds between two of its updates."""
     left: int = 0
     """How often its session ended within the last ten minutes, before its part was done."""
     refused: int = 0
-    """Since the server started, and"""
+    """Its refused updates since the server started, and"""
     refusing: float = 0.0
-    """the part of those it sent of late."""
+    """the refused part of its recent ones."""
     dropped: int = 0
     """Samples that its buffer had no room for, within the last minutes, and"""
     drops: int = 0
@@ -47,7 +47,7 @@ class Portrait:
     unwritten: int = 0
     """Samples that were dropped because its disk was full, within the last minutes."""
     spool_fails: bool = False
-    """Whether it says that it cannot keep the update that is on its way."""
+    """Whether it reports that it cannot keep its pending update."""
     unfit: int = 0
     """Samples that it set aside since they were unfit, within the last minutes, of the"""
     came: int = 0
@@ -60,9 +60,9 @@ class Portrait:
     clock: float | None = None
     """Seconds that its clock is ahead of the server's."""
     accuracy: float | None = None
-    """Of the model on its own data, as it says (run.evaluate_on_devices), and"""
+    """The accuracy of the model on its own data, as it reports (run.evaluate_on_devices), and"""
     evaluations: int = 0
-    """how often it has said so since the server started."""
+    """how often it has reported it since the server started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +71,15 @@ class Divergence:
 
     why: str
     device: str | None
-    """Whose update took the largest step, if anybody's can be told."""
+    """The device whose update took the largest step, if one stands out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A run."""
+    """The state of a run."""
 
     time: float
-    """Unix."""
+    """Unix time."""
     version: int = 0
     state: RunState = "training"
     diverged: Divergence | None = None
@@ -87,11 +87,11 @@ class Picture:
     evaluated: bool = True
     """Whether there are held-out data."""
     free: int | None = None
-    """Bytes of room on the disk of the journal."""
+    """Free bytes on the disk of the journal."""
     commit: float = 0.0
-    """Seconds that it takes of late until a group of updates is durable."""
+    """Recent seconds until a group of updates is durable."""
     devices: tuple[Portrait, ...] = ()
     targets: Targets | None = None
-    """The numbers to predict, if they are not scaled."""
+    """The regression targets, if they are not scaled."""
     labels: tuple[str, ...] = ()
     """The names of the classes, if they have some."""

@@ -1,8 +1,8 @@
-"""What is wrong: a pure function of a picture, and of what the looks before it left.
+"""Diagnosis: a pure function of a picture and of the last diagnosis.
 
-Two things keep a finding from coming and going. A rule has a bound at which its finding begins, and an easier
-one at which the finding is over. And the cause has to last: a finding begins once the rule has said so, at
-each look, for some seconds, and is over once the rule has been silent for longer.
+Two rules keep a finding from coming and going. First, a finding begins at one bound and ends at an easier
+one. Second, the cause must last: a finding begins once its sign has been there for some seconds, at each
+look. It ends once the sign has been absent for longer.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,15 +20,15 @@ RULES: tuple[Rule, ...] = (*run.RULES, *fleet.RULES, *lost_classes.RULES, *devic
 _ORDER = ("critical", "warning", "notice")
 
 _HOLD = (10.0, 60.0)
-"""Seconds that a cause lasts before its finding begins, and that it is gone before the finding is over."""
+"""Seconds that a cause lasts before its finding begins, and is absent before the finding ends."""
 
 _HOLDS: Mapping[FindingKind, tuple[float, float]] = {
-    # Facts that no noise is in: an operator acts on them, and what was done shows at once.
+    # Facts without noise: an operator acts on them, and the effect shows at once.
     "diverged": (0.0, 0.0),
     "targets": (0.0, 0.0),
     "held-out": (0.0, 60.0),
     "disk": (0.0, 60.0),
-    # Devices tell these every ten seconds or so.
+    # Devices report these about every ten seconds.
     "hot": (0.0, 60.0),
     "clock": (0.0, 60.0),
     "undervoltage": (0.0, 60.0),
@@ -38,7 +38,7 @@ _HOLDS: Mapping[FindingKind, tuple[float, float]] = {
     "gone": (0.0, 30.0),
     "stalled": (0.0, 0.0),
     "flapping": (0.0, 0.0),
-    # Somebody who tries something out for half a minute knows it.
+    # Short trial runs need no notice.
     "unevaluated": (30.0, 0.0),
     # Two of its evaluations may be minutes apart.
     "overfitting": (10.0, 120.0),
@@ -47,18 +47,18 @@ _HOLDS: Mapping[FindingKind, tuple[float, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What a look has found, and what the next one has to know of it."""
+    """The findings of a look, and the state that the next look needs."""
 
     findings: tuple[Finding, ...] = ()
-    """What is wrong, the worst first, of those the oldest."""
+    """Current findings, the worst first, then the oldest."""
     pending: Mapping[Subject, float] = field(default_factory=dict)
-    """Signs that have not lasted long enough, and since when there are."""
+    """Signs that have not lasted long enough, and since when they exist."""
     missing: Mapping[Subject, float] = field(default_factory=dict)
-    """Findings whose sign is gone, and since when it is."""
+    """Findings whose sign is gone, and since when it is gone."""
 
 
 def diagnose(picture: Picture, before: Diagnosis = Diagnosis()) -> Diagnosis:
-    """What is wrong now; `before` is what came of the last look. A finding is as old as its first sign."""
+    """Return the present findings. `before` is the last diagnosis. A finding is as old as its first sign."""
     now = picture.time
     begun = {subject_of(one): one for one in before.findings}
     signs = {(sign.kind, sign.device): sign for rule in RULES for sign in rule(picture, begun)}
@@ -84,14 +84,14 @@ def diagnose(picture: Picture, before: Diagnosis = Diagnosis()) -> Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class FindingChanges:
-    """What is new since a look before."""
+    """The difference between two looks."""
 
     began: tuple[Finding, ...]
     over: tuple[Finding, ...]
 
 
 def changes(before: Iterable[Finding], now: Iterable[Finding]) -> FindingChanges:
-    """Which findings begin, and which are over."""
+    """Return which findings begin, and which are over."""
     then, found = ({subject_of(one): one for one in some} for some in (before, now))
     return FindingChanges(
         tuple(one for key, one in found.items() if key not in then),
@@ -100,5 +100,5 @@ def changes(before: Iterable[Finding], now: Iterable[Finding]) -> FindingChanges
 
 
 def subject_of(finding: Finding) -> Subject:
-    """What it is a finding of."""
+    """Return the subject of a finding."""
     return finding.kind, finding.device

@@ -1,4 +1,4 @@
-"""Rules of the run as a whole."""
+"""Rules about the run as a whole."""
 
 from collections.abc import Callable, Iterator
 
@@ -7,31 +7,31 @@ from edgeflock.server.findings.signs import Before, Sign
 from edgeflock.server.findings.targets import REMEDY
 
 _STALLED_SECONDS, _STALLED_PART, _STALLED_UPDATES = 900.0, 0.3, 1000
-"""A model does not improve if its best evaluation is a quarter of an hour, three tenths of the time since the
-first one and a thousand updates ago: runs have plateaus, the longer the longer they take."""
+"""Seconds, part of the time since the first evaluation, and updates. A run stalls if its best evaluation is
+longer ago than all three: longer runs have longer plateaus."""
 
 _RISEN, _RISEN_OVER, _FALLEN, _FALLEN_OVER = 1.1, 1.05, 0.9, 1.0
-"""It overfits if the test loss is a tenth above its lowest, while the training loss is a tenth below what it
-was there: either alone is what noise and new data do."""
+"""The run overfits if the test loss is a tenth above its lowest, while the training loss is a tenth below its
+value then. Noise and new data cause either alone."""
 
 _RISING = 10
-"""And for so many evaluations at least."""
+"""The least evaluations since the lowest test loss."""
 
 _LEARNT, _EVALUATIONS, _UPDATES = 0.95, 20, 500
-"""It hardly learns if after so many evaluations and updates neither the test loss nor the training loss is
-below this part of the first ones."""
+"""The run hardly learns if, after these evaluations and updates, neither the test loss nor the training loss
+is below this part of its first value."""
 
 _LITTLE, _ENOUGH, _NOTHING = 1 << 30, 3 << 29, 128 << 20
-"""Bytes of room on the disk: a journal of small models grows by that in a day; 1.5 times it is enough again;
-with the last, updates are about to stop."""
+"""Free bytes on the disk. A journal of small models grows by the first in a day; the second ends the finding;
+below the third, updates are about to stop."""
 
 _SLOW, _QUICK = 0.25, 0.1
-"""Seconds until updates are durable: every device waits for it at each of its steps. Disks take milliseconds,
-cards and network mounts that fail take this long."""
+"""Seconds until updates are durable: every device waits for this at each step. Disks take milliseconds;
+failing cards and network mounts take this long."""
 
 
 def diverged(picture: Picture, before: Before) -> Iterator[Sign]:
-    """No update is taken any more."""
+    """The model has diverged, and no update is taken any more."""
     if (blamed := picture.diverged) is not None:
         yield Sign(
             "diverged", "critical", blamed.device, blamed.why,
@@ -40,13 +40,13 @@ def diverged(picture: Picture, before: Before) -> Iterator[Sign]:
 
 
 def unscaled(picture: Picture, before: Before) -> Iterator[Sign]:
-    """The targets are of another size than models learn best."""
+    """The targets are not of the scale that models learn best."""
     if picture.state != "finished" and picture.targets is not None and (why := picture.targets.far):
         yield Sign("targets", "warning", None, why, REMEDY)
 
 
 def stalled(picture: Picture, before: Before) -> Iterator[Sign]:
-    """The best model is long ago."""
+    """The best model is old."""
     course = picture.course
     if picture.state != "training" or course.best is None:
         return
@@ -80,7 +80,7 @@ def learning(picture: Picture, before: Before) -> Iterator[Sign]:
 
 
 def unevaluated(picture: Picture, before: Before) -> Iterator[Sign]:
-    """Nobody knows how good the model is."""
+    """The run has no held-out data to evaluate on."""
     if picture.state == "training" and not picture.evaluated:
         yield Sign(
             "unevaluated", "notice", None,
@@ -90,15 +90,15 @@ def unevaluated(picture: Picture, before: Before) -> Iterator[Sign]:
 
 
 def overfitting(picture: Picture, before: Before) -> Iterator[Sign]:
-    """The test loss rises while the training loss falls, of a model that has learned something."""
+    """The test loss rises while the training loss falls, and the model has learned something."""
     course, lowest, lately = picture.course, picture.course.lowest, picture.course.lately
     if lowest is None or lately is None or course.training is None or course.since_lowest < _RISING:
         return
     if course.lost:
-        return  # the test loss rises by what the devices that train most do not have
+        return  # the test loss rises by classes that the most active devices lack
     first, trained = course.first
     if (first is not None and lowest.loss > first) or (trained is not None and course.training > trained):
-        return  # the training loss falls again from where a rate that is too high has thrown it
+        return  # the training loss recovers after a learning rate that was too high
     held = ("overfitting", None) in before
     risen, fallen = (_RISEN_OVER, _FALLEN_OVER) if held else (_RISEN, _FALLEN)
     if lately >= risen * lowest.loss > 0 and course.training <= fallen * lowest.training:
@@ -111,7 +111,7 @@ def overfitting(picture: Picture, before: Before) -> Iterator[Sign]:
 
 
 def disk(picture: Picture, before: Before) -> Iterator[Sign]:
-    """There is little room for the journal."""
+    """The disk of the journal has little room."""
     if picture.free is not None and picture.free < (_ENOUGH if ("disk", None) in before else _LITTLE):
         yield Sign(
             "disk", "critical" if picture.free < _NOTHING else "warning", None,
@@ -121,7 +121,7 @@ def disk(picture: Picture, before: Before) -> Iterator[Sign]:
 
 
 def journal(picture: Picture, before: Before) -> Iterator[Sign]:
-    """Every device waits for the disk."""
+    """The journal's disk is slow, and every device waits for it."""
     if picture.commit >= (_QUICK if ("journal", None) in before else _SLOW):
         yield Sign(
             "journal", "warning", None,

@@ -1,4 +1,4 @@
-"""What a rule hands out."""
+"""The results of rules."""
 
 from collections.abc import Container
 from typing import NamedTuple
@@ -6,14 +6,14 @@ from typing import NamedTuple
 from edgeflock.shared.protocol.frames import FindingKind, Severity
 
 Subject = tuple[FindingKind, str | None]
-"""(kind, device): of each there is one finding at most."""
+"""(kind, device). There is at most one finding for each."""
 
 Before = Container[Subject]
-"""What was found last."""
+"""The subjects of the last findings."""
 
 
 class Sign(NamedTuple):
-    """A finding, but for the time since when."""
+    """A finding without its time."""
 
     kind: FindingKind
     severity: Severity

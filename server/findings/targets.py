@@ -1,4 +1,4 @@
-"""Numbers to predict that are far from what models learn best."""
+"""Regression targets whose scale is far from what models learn best."""
 
 from typing import Any, NamedTuple
 
@@ -13,19 +13,19 @@ REMEDY = (
 
 
 class Targets(NamedTuple):
-    """Of held-out data, as models learn them."""
+    """The mean and deviation of the held-out targets, as models learn them."""
 
     mean: float
     deviation: float
 
     @classmethod
     def of(cls, y: NDArray[Any]) -> "Targets | None":
-        """None of classes."""
+        """Return None for classes."""
         return cls(float(y.mean()), float(y.std())) if y.dtype.kind == "f" and y.size else None
 
     @property
     def far(self) -> str:
-        """Why models do not learn them well; empty if nothing is in the way."""
+        """Why models do not learn the targets well; empty if their scale is fine."""
         if not are_far(self.mean, self.deviation):
             return ""
         return (

@@ -1,8 +1,8 @@
-"""Edgeflock as Flower strategies: `AsyncAdaComp` and `ScaDLES`, which is all that anybody outside uses.
+"""Edgeflock as Flower strategies: `AsyncAdaComp` and `ScaDLES` are the public interface.
 
-A file is a concept: the strategies, what they have in common (strategy), the run behind them (run), messages,
-nodes, options, evaluations. flwr is at home here. Imports ledger, engine and what is below: not sessions nor
-operations, which are for devices of our own.
+Each file holds one concept: the strategies, their base class (strategy), the run, messages, nodes, options,
+evaluations. Only this package uses flwr. Imports ledger, engine and lower layers: not sessions nor
+operations, which serve native devices.
 """
 
 from edgeflock.server.flower.strategies import AsyncAdaComp, ScaDLES

@@ -1,4 +1,4 @@
-"""Federated evaluation beside training: nodes evaluate a round's model while others go on."""
+"""Federated evaluation during training: nodes evaluate a round's model while others continue."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from flwr.app import Message
 
 _MOST = 2
-"""Evaluations under way at a node, at most: a node that trains meanwhile is always a round behind."""
+"""The most pending evaluations of a node: a node that trains meanwhile is always a round behind."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskedEvaluation:
-    """An evaluation that a node was asked for."""
+    """An evaluation that was requested from a node."""
 
     round: int
     node: int
@@ -21,7 +21,7 @@ class AskedEvaluation:
 
 @dataclass(slots=True)
 class Evaluations:
-    """What is under way. Times are seconds of any one clock."""
+    """The pending evaluations. Times are seconds of any one clock."""
 
     asked: dict[str, AskedEvaluation] = field(default_factory=dict)
     """Message id -> an evaluation that has not been answered."""
@@ -32,12 +32,12 @@ class Evaluations:
         self._replies.setdefault(server_round, [])
 
     def behind(self) -> set[int]:
-        """The nodes that have not answered for the last two models: they are not asked for one more."""
+        """Return the nodes that have not answered for the last two models. They get no further request."""
         waiting = Counter(asked.node for asked in self.asked.values())
         return {node for node, models in waiting.items() if models >= _MOST}
 
     def take(self, replies: Iterable[Message]) -> Iterator[tuple[AskedEvaluation, Message]]:
-        """Note replies, and give those that are errors; those to other messages are passed over."""
+        """Store replies, and yield those that are errors. Replies to other messages are ignored."""
         for reply in replies:
             asked = self.asked.pop(reply.metadata.reply_to_message_id, None)
             if asked is not None:
@@ -46,11 +46,11 @@ class Evaluations:
                     yield asked, reply
 
     def expire(self, now: float, timeout: float) -> list[AskedEvaluation]:
-        """Give up what is under way for longer than `timeout`."""
+        """Remove and return the evaluations that are pending for `timeout` or longer."""
         late = [message for message, asked in self.asked.items() if now - asked.at >= timeout]
         return [self.asked.pop(message) for message in late]
 
     def over(self) -> list[tuple[int, list[Message]]]:
-        """The rounds that all answers, or none more, have come for, with these; each is given once."""
+        """Return the rounds without pending answers, with their replies. Each round is returned once."""
         open_rounds = {asked.round for asked in self.asked.values()}
         return [(r, self._replies.pop(r)) for r in sorted(self._replies.keys() - open_rounds)]

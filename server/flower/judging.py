@@ -1,4 +1,4 @@
-"""A user's evaluate_fn beside training: in a thread, one model after the other."""
+"""Runs a user's evaluate_fn during training: in a thread, one model after the other."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -11,7 +11,9 @@ EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 
 
 class FlowerEvaluator:
-    """Evaluations by the ServerApp. A context: what has not begun when it ends never does."""
+    """Evaluations by the ServerApp. A context manager: at its end, evaluations that have not begun are
+    cancelled.
+    """
 
     def __init__(self, function: EvaluateFn | None) -> None:
         self._function = function
@@ -25,13 +27,13 @@ class FlowerEvaluator:
         self._thread.shutdown(cancel_futures=True)
 
     def ask(self, number: int, version: int, arrays: ArrayRecord) -> None:
-        """Have the model of a round judged, if there is a function for that."""
+        """Evaluate the model of a round in the thread, if there is a function."""
         if self._function is not None:
             self._pending.append((number, version, self._thread.submit(self._function, number, arrays)))
 
     def said(self, *, wait: bool = False) -> Iterator[tuple[int, int, MetricRecord | None]]:
-        """(round, version, metrics) of the evaluations that are over, in order; with `wait` of all. Raises
-        what the function raised.
+        """Yield (round, version, metrics) of finished evaluations, in order; with `wait` of all. Raises what
+        the function raised.
         """
         while self._pending and (wait or self._pending[0][2].done()):
             number, version, future = self._pending.popleft()

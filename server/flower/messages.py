@@ -1,4 +1,4 @@
-"""Flower's records <-> ours: a model as an ArrayRecord, a reply as an Update."""
+"""Conversion between Flower's records and Edgeflock's: a model as an ArrayRecord, a reply as an Update."""
 
 import math
 from base64 import b64encode
@@ -38,15 +38,15 @@ from edgeflock.shared.protocol.messages import Update, Welcome
 class Template:
     """The arrays of a model as its users know them: names, order, shapes and types.
 
-    Floating-point arrays are trained, in float32, and travel in their own type. All others (BatchNorm's
-    num_batches_tracked) are sent as they were at first, and what comes back for them is not looked at.
+    Floating-point arrays are trained, in float32, and sent in their own type. All others (BatchNorm's
+    num_batches_tracked) are sent as they were at first, and the replies' values for them are ignored.
     """
 
     def __init__(self, arrays: ArrayRecord, statistics: Iterable[str], *, follow: bool) -> None:
-        """`statistics` are the last parts of the names of running statistics. Either they `follow` what nodes
-        report, or they are averaged as parameters are, and something else only on their way from the mod.
+        """`statistics` are the last parts of the names of running statistics. With `follow` they follow what
+        nodes report; otherwise they are averaged like parameters, and only the mod sends them as statistics.
 
-        Raises ConfigError if there is an array that can be neither trained nor kept.
+        Raises ConfigError if an array can be neither trained nor kept.
         """
         self._arrays = dict(arrays)
         contents = {name: array.numpy() for name, array in arrays.items()}
@@ -57,20 +57,20 @@ class Template:
         self._types = {name: content.dtype for name, content in trained.items()}
         shapes = [(name, content.shape) for name, content in trained.items()]
         self.told = layout_of(shapes, statistics, remains=follow)
-        """The layout as the mod knows it."""
+        """The mod's layout."""
         self.layout = self.told if follow else Layout.of((t.name, t.shape) for t in self.told.tensors)
-        """The engine's: the same numbers in the same places."""
+        """The engine's layout: the same numbers in the same places."""
         self.theta = flatten(trained, self.layout)
         """The arrays' own numbers: float32 [P + B]."""
         if self.layout.buffers:
             self.theta[-1] = 1  # REMAINS
         self.statistics = self.theta[self.layout.parameters.size :]
-        """The first values of the running statistics that follow, and 1: float32 [B]."""
+        """The first values of the running statistics, if they follow the nodes, and 1: float32 [B]."""
         if not np.isfinite(self.theta).all():
             raise ConfigError("initial_arrays hold NaN or infinity")
 
     def record(self, theta: NDArray[np.float32]) -> ArrayRecord:
-        """theta in the arrays' order and types."""
+        """Return theta in the arrays' order and types."""
         theta = self._without_the_first(theta)
         parts = {t.name: theta[t.start : t.stop].reshape(t.shape) for t in self.layout.tensors}
         return ArrayRecord(
@@ -81,11 +81,11 @@ class Template:
         )
 
     def _without_the_first(self, theta: NDArray[np.float32]) -> NDArray[np.float32]:
-        """theta with (b - c b_0) / (1 - c) as its running statistics b, where c is what REMAINS.
+        """Return theta with (b - c b_0) / (1 - c) for its running statistics b, where c is REMAINS.
 
-        The engine lets b follow the nodes' by a tenth at most, whose batches it takes them to be. A Flower
-        node reports what many batches came to, and the untrained b_0 would be in b for as many rounds.
-        What results is an average of what nodes reported.
+        The engine moves b towards the nodes' by a tenth at most, as if they were of one batch. A Flower node
+        reports the result of many batches, so the untrained b_0 would stay in b for as many rounds. The
+        result is an average of what nodes reported.
         """
         if not self.layout.buffers or theta[-1] == 1:
             return theta
@@ -95,7 +95,9 @@ class Template:
         return theta
 
     def as_sent(self, theta: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The parameters as a node sees them, float32 [P] or longer: arrays of half precision round them."""
+        """Return the parameters as a node sees them, float32 [P] or longer: arrays of half precision round
+        them.
+        """
         if all(kind.itemsize >= 4 for kind in self._types.values()):
             return theta
         seen = theta.copy()
@@ -106,7 +108,7 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Under which names records and weights travel, as in Flower's own strategies."""
+    """The names of records and weights in messages, as in Flower's own strategies."""
 
     arrays: str
     config: str
@@ -123,7 +125,7 @@ def training(
     *,
     refused: bool,
 ) -> Message:
-    """The message that asks a node to train, whose last update may have been `refused` for what it held."""
+    """Return the message that asks a node to train. `refused`: its last update was refused for its content."""
     config = ConfigRecord({**config, **({REFUSED_KEY: True} if refused else {})})
     config[CONFIG_KEY] = b64encode(wire.encode(welcome)).decode()
     content = RecordDict({keys.arrays: arrays, keys.config: config})
@@ -131,22 +133,22 @@ def training(
 
 
 def evaluation(node: int, arrays: ArrayRecord, config: ConfigRecord, keys: Keys, ttl: float) -> Message:
-    """The message that asks a node to evaluate."""
+    """Return the message that asks a node to evaluate."""
     return Message(
         RecordDict({keys.arrays: arrays, keys.config: config}), node, MessageType.EVALUATE, ttl=ttl
     )
 
 
 def size(message: Message) -> int:
-    """Bytes of a message's records, without Flower's framing."""
+    """Return the bytes of a message's records, without Flower's framing."""
     return sum(record.count_bytes() for record in message.content.values()) if message.has_content() else 0
 
 
 def read_update(content: RecordDict, sent: SentModel, template: Template, keys: Keys) -> Update:
-    """A reply as an update. Raises Refused.
+    """Convert a reply into an update. Raises Refused.
 
-    A reply by client/flower.py's mod holds one; that of any other app holds the arrays that training came to,
-    and its update is what was sent minus these. Both say in their metrics from how many samples.
+    A reply of client/flower.py's mod holds an update. The reply of any other app holds the trained arrays,
+    and its update is the sent model minus these. The metrics of both have the number of samples.
     """
     if len(content.array_records) != 1:
         raise Malformed(f"a reply has one ArrayRecord, not {len(content.array_records)}")
@@ -177,7 +179,7 @@ def _unpacked(octets: bytes, sent: SentModel, template: Template) -> Update:
 
 
 def _with_statistics_as_parameters(update: Update, sent: SentModel, told: Layout) -> Update:
-    """The update, but for running statistics: how they changed comes after how the parameters did."""
+    """Return the update with the changes of the running statistics after those of the parameters."""
     bound = EXPANSION_PER_ENTRY * told.size
     step = admit(
         update, told, oldest=sent.base, version=sent.base, samples=update.samples, expansion_bytes=bound
@@ -208,7 +210,7 @@ def _difference(contents: dict[str, NDArray[np.generic]], sent: SentModel, templ
     statistics = returned[parameters:]
     if not (np.abs(statistics) <= values.LARGEST_STATISTIC).all():
         raise NonFinite(f"running statistics are beyond {values.LARGEST_STATISTIC:g} or NaN; check the data")
-    with np.errstate(over="ignore", invalid="ignore"):  # admission looks for what is not finite
+    with np.errstate(over="ignore", invalid="ignore"):  # admission checks for non-finite values
         delta = sent.theta[:parameters] - returned[:parameters]
     return Update(
         sequence=sent.sequence,
@@ -225,7 +227,7 @@ def _difference(contents: dict[str, NDArray[np.generic]], sent: SentModel, templ
 
 
 def _contents(record: ArrayRecord) -> dict[str, NDArray[np.generic]]:
-    """The arrays of a record that are numbers."""
+    """Return the arrays of a record. Raises Refused if one is not numeric."""
     contents: dict[str, NDArray[np.generic]] = {}
     for name, array in record.items():
         try:

@@ -1,4 +1,6 @@
-"""Who of a Flower run's nodes is asked, answers, fails, and may be asked again. No flwr, no clock."""
+"""The state of a Flower run's nodes: which are asked, answer, fail, and may be asked again. No flwr, no
+clock.
+"""
 
 import math
 from collections import Counter
@@ -9,18 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 _LONGEST_REST = 60.0
-"""Seconds that a node that keeps failing is left alone, at most."""
+"""The most seconds that a failing node is not asked."""
 
 _OF_THE_LINE = ("vanished", "timed-out", "unsent")
-"""Outcomes that say nothing of what the node's app can do."""
+"""Outcomes that say nothing about the node's app."""
 
 _CONVINCING = 2
-"""Bad answers of a node in a row."""
+"""Bad answers after which a node's app is broken."""
 
 
 @dataclass(frozen=True, slots=True)
 class SentModel:
-    """What a node was sent: the model at version `base`, whose update will be number `sequence`."""
+    """The model that a node was sent, at version `base`. Its update will have the number `sequence`."""
 
     base: int
     sequence: int
@@ -29,27 +31,27 @@ class SentModel:
 
 @dataclass(slots=True)
 class FlowerNode:
-    """One node. Flower numbers it; a SuperNode that starts anew is another one."""
+    """One node. Flower numbers nodes; a restarted SuperNode is a new node."""
 
     device: int
     """Its number in the journal."""
     failures: int = 0
-    """Since its last good answer."""
+    """Failures since its last good answer."""
     broken: int = 0
     """Bad answers since the last good one."""
     refused: bool = False
-    """Whether its last answer was refused for what it held, and not for its age."""
+    """Whether its last answer was refused for its content, and not for its age."""
     rests_until: float = -math.inf
     asked_at: float = -math.inf
     ingress: int = 0
     """Bytes of its replies, and"""
     egress: int = 0
-    """of what it was sent."""
+    """of the messages to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A training message under way."""
+    """A pending training message."""
 
     node: int
     sent: SentModel
@@ -63,22 +65,22 @@ class Nodes:
     online: frozenset[int] = frozenset()
     known: dict[int, FlowerNode] = field(default_factory=dict)
     asked: dict[str, Asked] = field(default_factory=dict)
-    """Message id -> what is under way: one message a node."""
+    """Message id -> the pending message; one for each node."""
     outcomes: Counter[str] = field(default_factory=Counter)
-    """What came of the messages: "applied", the code of a refusal, or how the node failed."""
+    """Counts of results: "applied", the code of a refusal, or how the node failed."""
     failures: int = 0
-    """In a row, of all nodes."""
+    """Failures in a row, over all nodes."""
     said: str = ""
-    """What was said of the last one."""
+    """The description of the last failure."""
 
     def hopeless(self) -> bool:
-        """Whether nothing ever worked, and everybody who is there has shown twice that its app cannot."""
+        """Whether no update was ever applied, and every online node has given two bad answers."""
         broken = [node in self.known and self.known[node].broken >= _CONVINCING for node in self.online]
         return not self.outcomes["applied"] and bool(broken) and all(broken)
 
     def idle(self, now: float, share: float, least: int = 1) -> list[int]:
-        """Whom to ask, the longest unasked first, so that `share` of those online are busy, at least `least`
-        and one.
+        """Return the nodes to ask, the longest unasked first, so that `share` of the online nodes are busy,
+        but at least `least` and one.
         """
         busy = {asked.node for asked in self.asked.values()}
         free = self.capacity(share, least) - len(busy & self.online)
@@ -86,7 +88,7 @@ class Nodes:
         return sorted(ready, key=lambda n: (self._last_asked(n), n))[: max(0, free)]
 
     def capacity(self, share: float, least: int) -> int:
-        """How many nodes may train at a time: `share` of those online, at least `least` of them, and one."""
+        """Return how many nodes may train at a time: `share` of the online nodes, at least `least` and one."""
         return max(1, min(len(self.online), max(least, int(share * len(self.online)))))
 
     def _last_asked(self, node: int) -> float:
@@ -97,11 +99,11 @@ class Nodes:
         self.known[asked.node].asked_at = asked.at
 
     def devices(self) -> set[int]:
-        """The devices whose answers are under way."""
+        """Return the devices with pending answers."""
         return {self.known[asked.node].device for asked in self.asked.values()}
 
     def expire(self, now: float, timeout: float) -> list[Asked]:
-        """Give up what is under way for longer than `timeout`."""
+        """Remove and return the messages that are pending for `timeout` or longer."""
         late = {message: asked for message, asked in self.asked.items() if now - asked.at >= timeout}
         for message, asked in late.items():
             del self.asked[message]
@@ -114,7 +116,7 @@ class Nodes:
         self.known[node].failures = self.known[node].broken = self.failures = 0
 
     def failed(self, node: int, outcome: str, now: float, said: str = "") -> None:
-        """Leave it alone for 0, 1, 2, 4, ... seconds: whatever is wrong with it may be wrong for long."""
+        """Count a failure. Do not ask the node for 0, 1, 2, 4, ... seconds, since its fault may last."""
         self.outcomes[outcome] += 1
         self.failures += 1
         self.said = said or self.said
@@ -124,5 +126,5 @@ class Nodes:
         known.failures += 1
 
     def traffic(self) -> Iterable[tuple[int, int, int]]:
-        """(device, ingress, egress) of each."""
+        """Return the (device, ingress, egress) of each node."""
         return [(node.device, node.ingress, node.egress) for node in self.known.values()]

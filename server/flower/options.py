@@ -1,4 +1,4 @@
-"""The options of the Flower strategies: the native server's names, and those of Flower's FedAvg."""
+"""The options of the Flower strategies: the native server's names, and the arguments of Flower's FedAvg."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ Aggregate = Callable[[list[RecordDict], str], MetricRecord]
 
 
 class Options(TypedDict, total=False):
-    """What both strategies take."""
+    """The options of both strategies."""
 
     checkpoint: str | Path
     statistics: Iterable[str]
@@ -63,19 +63,19 @@ FEDAVG = (
 
 
 COMPRESSION = ("select", "balance", "feedback", "threshold", "indices", "values")
-"""What nodes with the mod go by."""
+"""The compression options, which nodes with the mod use."""
 
 
 def listed(options: Mapping[str, object]) -> str:
-    """Options or counts, for people: name = value, ..."""
+    """Format options or counts for people: name = value, ..."""
     values = {name: f"{value:g}" if isinstance(value, float) else value for name, value in options.items()}
     return ", ".join(f"{name} = {value}" for name, value in values.items()) or "none"
 
 
 def by_name(positional: tuple[Any, ...], options: Options, own: Iterable[str]) -> Options:
-    """FedAvg's arguments, some of them given by their places. Raises TypeError as Python does, and says what
-    may have been meant: names of Flower's earlier strategies (fraction_fit) are near those of today. A
-    strategy has options of its `own`, too, which are not among these.
+    """Return FedAvg's arguments, some of them given by position. Raises TypeError as Python does, with a
+    suggestion: names of Flower's earlier strategies (fraction_fit) are near those of today. `own` are the
+    strategy's further options, which are not among these.
     """
     if len(positional) > len(FEDAVG):
         raise TypeError(f"{len(FEDAVG)} arguments at most have a place, as FedAvg's: {', '.join(FEDAVG)}")
@@ -93,19 +93,19 @@ def by_name(positional: tuple[Any, ...], options: Options, own: Iterable[str]) -
 
 
 def _option(place: Sequence[int | str]) -> str:
-    """The option that a place in the native server's configuration is."""
+    """Return the option for a path in the native server's configuration."""
     inner = place[0] == "optimizer"
     return ".".join(map(str, place if inner else place[-1:]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrategySettings:
-    """The same with their defaults."""
+    """The options with their defaults."""
 
     checkpoint: str | Path = ""
-    """A directory; empty: none."""
+    """A directory; empty: in memory."""
     statistics: Iterable[str] = ("running_mean", "running_var")
-    """What arrays with running statistics are called: the last parts of their names. As in PyTorch."""
+    """The last parts of the names of arrays with running statistics. As in PyTorch."""
     select: float = 0.1
     balance: float = 1.0
     feedback: float = 0.5
@@ -113,9 +113,9 @@ class StrategySettings:
     indices: str = "golomb"
     values: str = "codebook4"
     optimizer: Mapping[str, Any] = field(default_factory=dict)
-    """[optimizer] of the native server: kind, beta1, schedule, ..."""
+    """The native server's [optimizer] section: kind, beta1, schedule, ..."""
     defence: str = "none"
-    """defence.mode of the native server, but for those that go by gradients of the server's own."""
+    """The native server's defence.mode, except the modes that need gradients of the server's own."""
     samples: int = 1 << 32
     snapshot_every: int = 100
     keep_updates: bool = False
@@ -131,7 +131,7 @@ class StrategySettings:
     evaluate_metrics_aggr_fn: Aggregate | None = None
     """None: Flower's mean, weighted by samples."""
     poll: float = 0.2
-    """Seconds between two looks for replies."""
+    """Seconds between two polls for replies."""
 
     def __post_init__(self) -> None:
         for name in ("fraction_train", "fraction_evaluate"):
@@ -152,17 +152,17 @@ class StrategySettings:
             )
 
     def of(self, names: Iterable[str]) -> dict[str, object]:
-        """Some of them."""
+        """Return the options of these names."""
         return {name: getattr(self, name) for name in names}
 
     def config(self, **coordination: Any) -> Config:
-        """The native server's configuration. Raises ConfigError if an option has a value it cannot have."""
+        """Return the native server's configuration. Raises ConfigError if an option has an invalid value."""
         sections = {
             "coordination": coordination,
             "optimizer": dict(self.optimizer),
             "defence": {"mode": self.defence},
             "compression": self.of(COMPRESSION),
-            "downlink": {"mode": "exact"},  # Flower's messages carry models; nothing is to be remembered
+            "downlink": {"mode": "exact"},  # Flower's messages carry whole models
             "limits": {"samples": self.samples},
             "run": {"snapshot_every": self.snapshot_every, "keep_updates": self.keep_updates},
             "model": {"module": "a Flower app's model", "data": ""},

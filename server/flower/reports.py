@@ -1,4 +1,4 @@
-"""What a run tells its user: metrics by round, kept beside the journal for when it is resumed."""
+"""The reports of a run to its user: metrics by round, stored with the journal for a resumed run."""
 
 import json
 import math
@@ -17,10 +17,10 @@ from edgeflock.shared.protocol.frames import Evaluation
 _FILE = "metrics.jsonl"
 
 _CONVINCING = 3
-"""Evaluations in a row that lose a class before it is named: a model learns some classes before others."""
+"""Evaluations in a row that lose a class before a warning: a model learns some classes before others."""
 
 TRAINED, EVALUATED, JUDGED = "train_clientapp", "evaluate_clientapp", "evaluate_serverapp"
-"""Kinds of metrics, as a Result calls them."""
+"""Kinds of metrics, named as in a Result."""
 
 
 class FlowerReports:
@@ -34,10 +34,10 @@ class FlowerReports:
         }
         self._path = Path(checkpoint) / _FILE if checkpoint else None
         self._lost: dict[tuple[str, str], dict[int, int]] = {}
-        """(kind, metric) -> class -> in how many evaluations up to the last one it was lost."""
+        """(kind, metric) -> class -> in how many evaluations in a row it was lost."""
 
     def note(self, kind: str, number: int, metrics: MetricRecord) -> None:
-        """Those of a round."""
+        """Store the metrics of a round."""
         self._of[kind][number] = metrics
         if kind != TRAINED:
             self._warn_of_classes(kind, number, metrics)
@@ -46,7 +46,7 @@ class FlowerReports:
                 file.write(json.dumps({"round": number, "kind": kind, "metrics": dict(metrics)}) + "\n")
 
     def warn_of(self, nodes: Iterable[Short]) -> None:
-        """Of nodes that are short of their share from now on."""
+        """Warn of nodes that are newly short of their share."""
         for node in nodes:
             log.warning(
                 "Node %d: its replies are %.1f%% of what counts, and it has about %.0f%% of the data: what "
@@ -70,7 +70,7 @@ class FlowerReports:
                 )
 
     def recall(self, past: Mapping[int, Evaluation]) -> None:
-        """What was noted up to the last of the rounds that the journal knows, which `past` are."""
+        """Restore the metrics of the rounds that the journal knows, which are `past`."""
         for number, evaluation in past.items():
             known = {"loss": evaluation.loss, "accuracy": evaluation.accuracy}
             metrics = {key: value for key, value in known.items() if value is not None}
@@ -84,7 +84,7 @@ class FlowerReports:
         return number in self._of[kind]
 
     def _kept(self) -> Iterator[tuple[str, int, MetricRecord]]:
-        """Lines as far as they are whole: the last one may be torn."""
+        """Yield the complete lines: the last one may be torn."""
         if self._path is None or not self._path.exists():
             return
         for line in self._path.read_text(errors="replace").splitlines():
@@ -98,23 +98,23 @@ class FlowerReports:
 
 
 def aggregated(function: Aggregate, contents: list[RecordDict], weight: str) -> MetricRecord | None:
-    """What a user's (or Flower's) function makes of replies, whose metrics nodes choose; None if it fails."""
+    """Return the metrics that a function (a user's or Flower's) makes of replies; None if it fails."""
     if not contents:
         return None
     try:
         return function(contents, weight)
-    except Exception as error:  # whatever it raises, training goes on without
+    except Exception as error:  # a user's function may raise anything; training continues
         log.warning("Metrics cannot be aggregated: %s: %s", type(error).__name__, error)
         return None
 
 
 def finite(metrics: MetricRecord | None, key: str) -> float | None:
-    """The number that the metrics have under this key, if it is one."""
+    """Return the finite number under this key; None if there is none."""
     number = metrics.get(key) if metrics else None
     return float(number) if isinstance(number, int | float) and math.isfinite(number) else None
 
 
 def plain(metrics: MetricRecord) -> dict[str, Any]:
-    """Metrics as Python's own numbers: those of NumPy would be shown with the names of their types."""
+    """Return metrics as Python numbers: NumPy's would be shown with the names of their types."""
     numbers: dict[str, Any] = json.loads(json.dumps(dict(metrics)))
     return numbers

@@ -1,7 +1,7 @@
-"""One model trained by Flower nodes: their replies become pushes to the engine, as a device's updates do.
+"""One model trained by Flower nodes: their replies become pushes to the engine, like a device's updates.
 
-All that makes an update count (admission, exactly-once delivery, the journal, weighting, the optimizer) is
-the engine's. A node is a device whose name is the node's id.
+The engine does all that makes an update count: admission, exactly-once delivery, the journal, weighting, the
+optimizer. A node is a device whose name is the node's id.
 """
 
 import logging
@@ -33,7 +33,7 @@ from edgeflock.shared.settings.config import Config
 log = logging.getLogger("flwr")
 
 _SLACK = 0.2
-"""Nodes come and go: replies count by another number of nodes once that is off by so much of it."""
+"""The relative change of the number of nodes from which replies are weighted by the new number."""
 
 _ERRORS = {
     ErrorCode.NODE_UNAVAILABLE: "vanished",
@@ -45,18 +45,18 @@ _ERRORS = {
 _RAISED = re.compile(
     r"<class '(?:[^'()]*\.)?(\w+)'>:<'(.*)'>|<class .*Exception (\w+) occurred\. Message: (.*)'>", re.DOTALL
 )
-"""What Flower says of an app's exception: its class and why; in simulations a traceback comes first."""
+"""Flower's message about an app's exception: its class and reason; simulations put a traceback first."""
 
 _REASONS = {"vanished": "the node is gone", "timed-out": "no answer came in time"}
 
 
 def outcome_of(reply: Message) -> str:
-    """What to count a reply without content as."""
+    """Return the outcome under which a reply without content is counted."""
     return _ERRORS.get(reply.error.code, "error-reply")
 
 
 def reason_of(reply: Message) -> str:
-    """Why a reply has no content, for people."""
+    """Return why a reply has no content, for people."""
     reason = reply.error.reason or _REASONS.get(outcome_of(reply), "Flower says no more")
     if raised := _RAISED.fullmatch(reason):
         reason = ": ".join(part for part in raised.groups() if part is not None)
@@ -64,54 +64,54 @@ def reason_of(reply: Message) -> str:
 
 
 def pushed(grid: Grid, message: Message) -> str | None:
-    """The identifier of a message that is now on its way, None if Flower does not take it.
+    """Send a message and return its identifier; None if Flower does not take it.
 
-    One at a time: of several, some grids leave out what they do not take, others put None or "" in its place.
+    Messages go one at a time: some grids omit messages that they refuse, others return None or "" for them.
     """
     return next(iter(grid.push_messages([message])), None) or None
 
 
 class FlowerRun:
-    """Engine, journal, the arrays as Flower users know them, and the nodes."""
+    """A Flower job: the engine, the journal, the arrays as users know them, and the nodes."""
 
     def __init__(
         self, claim: Claim, template: Template, config: Config, keys: Keys, *, durable: bool
     ) -> None:
-        """Without `durable` the journal keeps no update records: nobody will replay them."""
+        """Without `durable` the journal keeps no update records, since no restart replays them."""
         self.nodes = Nodes()
         self.shares = Shares()
         journal, self.engine = claim.journal, claim.engine
         self.evaluations = journal.evaluations()
-        """Of each round, in order, one or, once it was judged, two of its version; the first round is of the
-        model as it was at first."""
+        """One evaluation for each round, in order, or two of the same version once it was judged. The first
+        round is of the initial model."""
         self._run = claim.run
         self._template = template
         self._config = config
         self._keys = keys
         self._durable = durable
         how = config.coordination
-        self._shares = how.mode == "async" and not how.base_batch  # which says itself how much a reply counts
+        self._shares = how.mode == "async" and not how.base_batch  # else it weighs replies
         template.statistics = journal.snapshot(first=True).theta[template.layout.parameters.size :]
         self._past = {account.name: account for account in journal.accounts()}
         self._current: tuple[int, ArrayRecord, NDArray[np.float32]] | None = None
 
     def arrays(self) -> ArrayRecord:
-        """The current model, for training."""
+        """Return the current model, for training."""
         return self._now()[1]
 
     def result(self) -> ArrayRecord:
-        """The current model, to use: the average if the run keeps one."""
+        """Return the model to use: the averaged model if the run keeps one."""
         return self._template.record(self.engine.result()[1])
 
     def _now(self) -> tuple[int, ArrayRecord, NDArray[np.float32]]:
-        """(version, arrays, theta as nodes see it): built once a version, for all nodes."""
+        """Return (version, arrays, theta as nodes see it), built once a version for all nodes."""
         if self._current is None or self._current[0] != self.engine.published.version:
             version, theta = self.engine.theta()
             self._current = version, self._template.record(theta), self._template.as_sent(theta)
         return self._current
 
     def question(self, node: int, config: ConfigRecord, ttl: float) -> Message:
-        """The message that asks a node to train on the current model."""
+        """Return the message that asks a node to train on the current model."""
         version, arrays, _ = self._now()
         known = self._known(node)
         last = self.engine.receipts.last_sequence(known.device)
@@ -119,7 +119,7 @@ class FlowerRun:
         return training(node, arrays, terms, config, self._keys, ttl, refused=known.refused)
 
     def ask(self, grid: Grid, question: Message, now: float) -> None:
-        """Send what `question` just came to, and take note that it is under way."""
+        """Send `question`, and record that it is pending."""
         version, _, theta = self._now()
         node = question.metadata.dst_node_id
         known = self._known(node)
@@ -133,7 +133,7 @@ class FlowerRun:
         self.shares.ask(node)
 
     def share(self, nodes: int) -> None:
-        """So many nodes train at a time. As in a round of FedAvg each reply counts by its part of them."""
+        """Set the number of nodes that train at a time. As in FedAvg, each reply counts by its part of them."""
         if not self._shares:
             nodes = 1
         before = self.engine.parameters.regime.how.nodes
@@ -151,7 +151,7 @@ class FlowerRun:
         return self.nodes.known[node]
 
     def take(self, replies: Iterable[Message], now: float) -> list[RecordDict]:
-        """Commit replies. Returns those that were accepted, each as it came."""
+        """Commit replies. Returns the contents of those that were accepted."""
         accepted: list[RecordDict] = []
         taken: list[tuple[int, RecordDict]] = []
         pushes: list[Push] = []
@@ -187,7 +187,7 @@ class FlowerRun:
         return accepted
 
     def _weight(self, push: Push, answer: Accepted | None) -> float:
-        """About how much a reply counts beside others."""
+        """Return about how much a reply counts in comparison with others."""
         how = self.engine.parameters.regime
         by_samples = push.update.samples if how.rounds or how.base_batch else 1
         turns = answer.staleness / how.how.nodes if answer and how.rule != "none" else 0
@@ -203,28 +203,28 @@ class FlowerRun:
         self.nodes.failed(node, outcome, now, f"node {node}: {outcome}: {reason:.300}")
 
     def _see(self) -> None:
-        """Whose answers are under way: others wait for these."""
+        """Update the engine on the devices with pending answers: others wait for these."""
         under_way = self.nodes.devices()
         for node in self.nodes.known.values():
             (self.engine.arrived if node.device in under_way else self.engine.left)(node.device)
 
     def look(self, now: float) -> None:
-        """Time has passed, or somebody is not waited for any more: a round may be over."""
+        """Check whether a round is over, because time has passed or a device is gone."""
         self._see()
         self.engine.commit([], now)
 
     def held(self) -> Set[int]:
-        """The nodes whose updates wait for others."""
+        """Return the nodes whose updates wait for others."""
         devices = self.engine.held
         return {number for number, node in self.nodes.known.items() if node.device in devices}
 
     def rounds(self) -> dict[int, Evaluation]:
-        """The rounds that are over, from 0 on, each with the latest that is known of it."""
+        """Return the finished rounds, from 0 on, each with its latest evaluation."""
         latest = {evaluation.version: evaluation for evaluation in self.evaluations}
         return dict(enumerate(latest.values()))
 
     def record(self, version: int, loss: float | None = None, accuracy: float | None = None) -> None:
-        """Into the journal: a round has ended with this model, and what it is found to be."""
+        """Write into the journal that a round has ended with this model, and the result of its evaluation."""
         gone = [past for name, past in self._past.items() if int(name) not in self.nodes.known]
         here = self.nodes.known.values()
         ingress = sum(node.ingress for node in here) + sum(node.ingress for node in gone)
@@ -238,12 +238,12 @@ class FlowerRun:
 def opened(
     checkpoint: str | Path, initial: ArrayRecord, statistics: Iterable[str], config: Config, keys: Keys
 ) -> Iterator[FlowerRun]:
-    """The job in the directory `checkpoint`, begun there if there is none; in memory without a directory.
+    """Open the job in the directory `checkpoint`, or begin it there; in memory without a directory.
 
-    Raises ConfigError if the directory cannot serve or holds another model.
+    Raises ConfigError if the directory is unusable or holds another model.
     """
     how = config.coordination
-    # An average stays between what nodes report, as a variance must. More than an average may not.
+    # A mean stays within the nodes' values, as a variance must. Larger steps may leave them.
     average = how.mode == "rounds" and not how.base_batch and how.learning_rate <= 1
     template = Template(initial, statistics, follow=not average)
     where = Path(checkpoint) if checkpoint else None

@@ -1,23 +1,23 @@
-"""Whose data hardly count: nodes' shares of what counted, beside those of the data. No flwr, no clock."""
+"""Nodes' shares of what counts, compared with their shares of the data. No flwr, no clock."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 _FADING = 0.9
-"""What is left of an update's part after a turn, in which as many updates count as nodes have data."""
+"""The factor of an update's weight after a turn. In a turn as many updates count as there are nodes."""
 
 _SHORT, _ENOUGH = 0.25, 0.5
-"""A node is short of its share below the first part of it, and until it has the second."""
+"""A node is short of its share below the first part of it, until it reaches the second."""
 
 _TURNS = 5.0
-"""Turns after it was asked first until a node is judged: one reply may be late."""
+"""Turns after its first request before a node is judged: one reply may be late."""
 
 _LOST, _LEARNED = 0.02, 0.3
-"""A class is lost if so little of it is right, where so much is on average."""
+"""A class is lost if at most the first part of it is right, while the mean is at least the second."""
 
 _BY_CLASS = ("acc", "recall")
-"""In the name of a list of numbers that are shares of what is right, by class."""
+"""Words in the names of metrics that are lists of accuracies by class."""
 
 
 class Short(NamedTuple):
@@ -25,43 +25,43 @@ class Short(NamedTuple):
 
     node: int
     counted: float
-    """Its share of what counted of late, and"""
+    """Its share of what counted recently, and"""
     data: float
     """of all nodes' samples."""
 
 
 @dataclass(slots=True)
 class Shares:
-    """Of a run's nodes, since this process began."""
+    """The shares of a run's nodes, since this process began."""
 
     _samples: dict[int, int] = field(default_factory=dict)
-    """node -> of how many its last reply was."""
+    """Node -> the samples of its last reply."""
     _counted: dict[int, float] = field(default_factory=dict)
-    """node -> how much its replies counted, of which old ones fade."""
+    """Node -> the decaying sum of its replies' weights."""
     _known: dict[int, float] = field(default_factory=dict)
-    """node -> turns since it was asked first."""
+    """Node -> turns since its first request."""
     _short: set[int] = field(default_factory=set)
 
     def ask(self, node: int) -> None:
-        """A node is asked. Until it answers it is taken to have as much data as others."""
+        """Record a request to a node. Until it answers, it is assumed to have as much data as others."""
         self._known.setdefault(node, 0.0)
 
     def answer(self, node: int, samples: int) -> None:
-        """A reply came that is of so many samples, whatever becomes of it."""
+        """Record the number of samples of a reply, whether or not it counts."""
         self._samples[node] = samples
 
     def count(self, node: int, weight: float) -> None:
-        """A node's reply counts, and so much."""
+        """Record that a node's reply counts with this weight."""
         self._counted[node] = self._counted.get(node, 0.0) + weight
 
     def pass_by(self, updates: int) -> None:
-        """So many updates have counted since the last time."""
+        """Record the number of updates that have counted since the last call."""
         turns = updates / max(1, len(self._samples))
         self._known = {node: known + turns for node, known in self._known.items()}
         self._counted = {node: part * _FADING**turns for node, part in self._counted.items()}
 
     def short(self, online: Set[int]) -> Iterator[Short]:
-        """The nodes of those online that are short of their share, and were not when this was asked last."""
+        """Yield the online nodes that are short of their share, and were not at the last call."""
         counted = sum(part for node, part in self._counted.items() if node in online)
         before, self._short = self._short, set()
         if not counted:
@@ -80,7 +80,7 @@ class Shares:
 
 
 def lost_classes(metrics: Mapping[str, object]) -> dict[str, Sequence[int]]:
-    """metric -> the classes of which nothing is right, of lists of what is right by class."""
+    """Return metric -> the lost classes, from lists of accuracies by class."""
     found: dict[str, Sequence[int]] = {}
     for name, parts in metrics.items():
         if isinstance(parts, list) and len(parts) > 1 and any(word in name.lower() for word in _BY_CLASS):

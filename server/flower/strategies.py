@@ -1,9 +1,9 @@
-"""Edgeflock as Flower strategies: a ServerApp that used FedAvg uses one of these instead.
+"""Flower strategies: a ServerApp that used FedAvg uses one of these instead.
 
     AsyncAdaComp   asynchronous: each reply applies as it comes, weighted by the staleness of each parameter
     ScaDLES        synchronous: the replies of a round apply together, weighted by their samples
 
-What an update comes to is up to server/engine/engine.py, as for devices of our own.
+The engine (server/engine/engine.py) decides what an update does, as for native devices.
 """
 
 from typing import Any, Unpack
@@ -17,10 +17,10 @@ __all__ = ["AsyncAdaComp", "ScaDLES"]
 
 
 class AsyncAdaComp(EdgeflockStrategy):
-    """Every node is kept busy; a reply applies when it comes, at learning_rate / max(1, sigma_k).
+    """Keeps every node busy. A reply applies when it comes, at learning_rate / max(1, sigma_k).
 
-    AdaComp's rule (equation 5): sigma_k updates have changed parameter k since the node was sent the model.
-    A round, in which Flower counts evaluations and metrics, is over after `updates_per_round` updates.
+    AdaComp's rule (equation 5): sigma_k updates have changed parameter k since the node was sent the model. A
+    round, which Flower uses for evaluations and metrics, is over after `updates_per_round` updates.
     """
 
     def __init__(
@@ -35,10 +35,10 @@ class AsyncAdaComp(EdgeflockStrategy):
         updates_per_round: int = 0,
         **options: Unpack[Options],
     ) -> None:
-        """What has a place is FedAvg's. updates_per_round = 0: as many as nodes are online at first. `buffer`
-        replies make a step; FedBuff's rule is "sqrt".
+        """Positional arguments are FedAvg's. updates_per_round = 0: the number of nodes online at first.
+        `buffer` replies make a step; FedBuff's rule is "sqrt".
 
-        Raises ConfigError if an option has a value that it cannot have.
+        Raises ConfigError if an option has an invalid value.
         """
         coordination: dict[str, object] = dict(
             mode="async", rule=rule, learning_rate=learning_rate, window=window, average=average,
@@ -65,11 +65,11 @@ class AsyncAdaComp(EdgeflockStrategy):
 
 
 class ScaDLES(EdgeflockStrategy):
-    """Rounds: w <- w - learning_rate sum_i r_i (w - w_i), r_i node i's share of the samples.
+    """Rounds: w <- w - learning_rate sum_i r_i (w - w_i), where r_i is node i's share of the samples.
 
-    That is FedAvg, but for `base_batch` = B > 0: then times sum_i S_i / B, ScaDLES' linear scaling (equations
-    4a to 4c). `aggregate` may be of another kind than such a mean. A round ends when every node that is there
-    has answered, or `quorum` have, or `deadline` seconds after the first.
+    This is FedAvg. With `base_batch` = B > 0 the step is multiplied by sum_i S_i / B, ScaDLES' linear scaling
+    (equations 4a to 4c). `aggregate` may replace the mean. A round ends when every connected node has
+    answered, or `quorum` have, or `deadline` seconds after the first.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class ScaDLES(EdgeflockStrategy):
         deadline: float = 3600.0,
         **options: Unpack[Options],
     ) -> None:
-        """What has a place is FedAvg's. Raises ConfigError if an option cannot be what it is."""
+        """Positional arguments are FedAvg's. Raises ConfigError if an option has an invalid value."""
         coordination = dict(
             mode="rounds", rule="none", learning_rate=learning_rate, average=average, base_batch=base_batch,
             aggregate=aggregate, quorum=quorum, deadline=deadline,
@@ -92,7 +92,7 @@ class ScaDLES(EdgeflockStrategy):
         super().__init__(coordination, StrategySettings(**by_name(fedavg, options, own)))
 
     def _wants(self, node: int) -> bool:
-        """A node joins a round that gathers already only if it is needed."""
+        """Whether an idle node joins: a round that has begun to gather takes it only if it is needed."""
         held = self._job.held()
         return node not in held and (not held or self.config.coordination.quorum > 0)
 

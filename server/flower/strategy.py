@@ -1,7 +1,7 @@
-"""What Edgeflock's Flower strategies have in common: the exchange with nodes, rounds, evaluation, reports.
+"""The base class of the Flower strategies: the exchange with nodes, rounds, evaluation, reports.
 
-Flower's own start() sends to all and waits for all. This one takes what has come, asks whoever has nothing to
-do, and looks again.
+Flower's own start() sends to all nodes and waits for all. This one takes the replies that have come, asks the
+idle nodes, and looks again.
 """
 
 import math
@@ -33,20 +33,20 @@ from edgeflock.server.flower.run import FlowerRun, log, opened, outcome_of, push
 from edgeflock.shared.errors import ConfigError
 
 _HOPELESS = 10
-"""Failures in a row, per node, after which a run that gets nowhere ends."""
+"""Failures in a row, for each node, after which a run ends."""
 
 _LOOK_AROUND = 1.0
 """Seconds between two looks at which nodes are online."""
 
 
 class EdgeflockStrategy(Strategy):
-    """What the two have in common: everything but when a round is over."""
+    """The base of both strategies. Subclasses decide when a round is over."""
 
     outcomes: Counter[str]
-    """What came of the training messages: how many were "applied", refused (by code), or not answered."""
+    """Counts of training messages: "applied", refused (by code), or not answered."""
 
     def __init__(self, coordination: dict[str, object], settings: StrategySettings) -> None:
-        """Raises ConfigError if an option has a value that it cannot have."""
+        """Raises ConfigError if an option has an invalid value."""
         self.settings = settings
         self._coordination = coordination
         self.config = settings.config(**coordination)
@@ -79,11 +79,10 @@ class EdgeflockStrategy(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: EvaluateFn | None = None,
     ) -> Result:
-        """Train until `num_rounds` rounds are over, those in the checkpoint counted.
+        """Train until `num_rounds` rounds are over, including those in the checkpoint.
 
-        `timeout` seconds after it was asked a node that has not answered is asked anew. Otherwise as in
-        Flower's own strategies. Raises ConfigError if the checkpoint cannot serve or nothing but failures
-        comes back.
+        A node that has not answered after `timeout` seconds is asked anew. Otherwise as in Flower's own
+        strategies. Raises ConfigError if the checkpoint is unusable or nothing but failures comes back.
         """
         log.info("Starting %s strategy:", type(self).__name__)
         self.summary()
@@ -124,7 +123,7 @@ class EdgeflockStrategy(Strategy):
         self._aggregated_at, self._configured = -1, 0
         self._evaluations = Evaluations()
         self._surplus: list[Message] = []
-        """Replies that have come, and are of the next round."""
+        """Replies that have come, but belong to the next round."""
         self._looked = -math.inf
         self._last = num_rounds
         self._rounds, self._ended_at = 0, job.engine.published.version
@@ -149,7 +148,7 @@ class EdgeflockStrategy(Strategy):
         self._round_began = time.monotonic()
 
     def _look_around(self, grid: Grid) -> None:
-        """See who is online; the first time wait until there are enough."""
+        """Update the online nodes; the first time, wait until there are enough."""
         nodes, enough = self._job.nodes, self.settings.min_available_nodes
         if time.monotonic() - self._looked < _LOOK_AROUND:
             return
@@ -170,7 +169,7 @@ class EdgeflockStrategy(Strategy):
         self._job.share(nodes.capacity(settings.fraction_train, settings.min_train_nodes))
 
     def _exchange(self, grid: Grid, last: bool) -> bool:
-        """Take what has come, ask who is idle; whether that ended the round, the `last` one perhaps."""
+        """Take replies and ask idle nodes. Return whether the round is over. `last`: it is the last round."""
         job, now = self._job, time.monotonic()
         replies = self._pull(grid)
         current = self._rounds + 1
@@ -203,11 +202,11 @@ class EdgeflockStrategy(Strategy):
             )
 
     def _questions(self, number: int, grid: Grid) -> Iterable[Message]:
-        """configure_train's messages, if there is anybody to ask.
+        """Return configure_train's messages, if there are nodes to ask.
 
-        It may change the config that it gets, as Flower's examples do to lower a learning rate in some round.
-        As with FedAvg that happens once in every round and lasts: it is called for rounds in which nobody was
-        asked, too, and those of a run that is resumed, and all messages of one begin with the same copy.
+        It may change its config, as Flower's examples do to lower a learning rate in some round. As with
+        FedAvg, such a change happens once a round and lasts. So it is also called for rounds without requests
+        and for those of a resumed run. All messages of a round begin with the same copy.
         """
         if not self._to_ask():
             return []
@@ -224,14 +223,14 @@ class EdgeflockStrategy(Strategy):
         return self.configure_train(number, self._job.arrays(), config, grid)
 
     def _to_ask(self) -> list[int]:
-        """The nodes that have nothing to do, and are to train now."""
+        """Return the idle nodes that are to train now."""
         settings = self.settings
         idle = self._job.nodes.idle(time.monotonic(), settings.fraction_train, settings.min_train_nodes)
         return [node for node in idle if self._wants(node)]
 
     def _pull(self, grid: Grid) -> list[Message]:
-        """Replies to training messages, as many as the round has room for; more wait for the next one. Those
-        to evaluations are put aside.
+        """Return as many training replies as the round has room for; the rest wait for the next one. Replies
+        to evaluations are stored.
         """
         asked, here = self._job.nodes.asked, {_question_of(reply) for reply in self._surplus}
         under_way = [*(asked.keys() - here), *self._evaluations.asked]
@@ -243,7 +242,7 @@ class EdgeflockStrategy(Strategy):
         return replies[:room]
 
     def _room(self) -> int | None:
-        """How many replies more the round may take; None: any number."""
+        """Return how many more replies the round may take; None: any number."""
         return None
 
     def _round_is_over(self, now: float) -> bool:
@@ -252,7 +251,7 @@ class EdgeflockStrategy(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Messages to the nodes that have nothing to do; the model is the current one."""
+        """Return messages to the idle nodes, with the current model."""
         config = ConfigRecord({**config, "server-round": server_round})
         return [self._job.question(node, config, self._timeout) for node in self._to_ask()]
 
@@ -263,13 +262,15 @@ class EdgeflockStrategy(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Apply replies: (the model then, the metrics of the round if they end it)."""
+        """Apply replies. Return (the model, the metrics of the round if it is over)."""
         self._accepted += self._job.take(replies, time.monotonic())
         over = self._round_is_over(time.monotonic())
         return self._job.arrays(), self._aggregate() if over else None
 
     def _aggregate(self) -> MetricRecord | None:
-        """The metrics of the round so far; once a round, for a user's function may do more than look."""
+        """Return the metrics of the round so far, once a round, since a user's function may have side
+        effects.
+        """
         if self._aggregated_at == self._rounds:
             return None
         self._aggregated_at = self._rounds
@@ -277,7 +278,7 @@ class EdgeflockStrategy(Strategy):
         return aggregated(function, self._accepted, self._keys.weight)
 
     def _end_round(self, grid: Grid, config: ConfigRecord, result: Result) -> None:
-        """Report a round, and have what it came to evaluated."""
+        """Report a round, and start the evaluation of its model."""
         metrics = self._metrics or self._aggregate()
         job, version = self._job, self._job.engine.published.version
         now, updates = time.monotonic(), version - self._ended_at
@@ -300,7 +301,7 @@ class EdgeflockStrategy(Strategy):
         self._report_judged()
 
     def _report_judged(self, *, wait: bool = False) -> None:
-        """What evaluate_fn has said meanwhile."""
+        """Report the finished results of evaluate_fn."""
         for number, version, metrics in self._judge.said(wait=wait):
             if metrics is not None:
                 self._reports.note(JUDGED, number, metrics)
@@ -308,7 +309,7 @@ class EdgeflockStrategy(Strategy):
                 log.info("Global evaluation after round %d: %s", number, plain(metrics))
 
     def _evaluate_there(self, number: int, grid: Grid, config: ConfigRecord) -> None:
-        """Ask nodes to evaluate. Training goes on; what they say is reported when it is there."""
+        """Ask nodes to evaluate. Training continues; results are reported when they arrive."""
         now = time.monotonic()
         for question in self.configure_evaluate(number, self._job.result(), config, grid):
             message = pushed(grid, question)
@@ -318,7 +319,7 @@ class EdgeflockStrategy(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Messages to a random `fraction_evaluate` of the nodes, but for those that are behind."""
+        """Return messages to a random `fraction_evaluate` of the nodes, without those that are behind."""
         online = self._job.nodes.online
         free = sorted(online - self._evaluations.behind())
         share = self.settings.fraction_evaluate
@@ -328,7 +329,7 @@ class EdgeflockStrategy(Strategy):
         return [evaluation(n, arrays, config, self._keys, self._timeout) for n in random.sample(free, count)]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """The nodes' metrics, weighted by their samples; None if there are none."""
+        """Return the nodes' metrics, weighted by their samples; None if there are none."""
         own, weight, contents = self.settings.evaluate_metrics_aggr_fn, self._keys.weight, []
         for reply in replies:
             if reply.has_error():
@@ -361,7 +362,7 @@ class EdgeflockStrategy(Strategy):
                 log.info("Federated evaluation after round %d: %s", number, plain(metrics))
 
     def _drain(self, grid: Grid) -> None:
-        """Wait for the evaluations that are still under way."""
+        """Wait for the pending evaluations."""
         if waiting := sorted({asked.node for asked in self._evaluations.asked.values()}):
             nodes = ", ".join(map(str, waiting))
             log.info("Waiting for evaluations of node %s, for %g s at most", nodes, self._timeout)

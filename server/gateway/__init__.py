@@ -1,10 +1,10 @@
-"""A process that holds devices' sockets for a leader, and the model that they ask for (docs/gateways.md).
+"""A gateway: a process that holds devices' sockets for a leader, and a copy of the model (docs/gateways.md).
 
-`Gateway` is one process's. Its sessions are a server's own (sessions/session.py): where that has a desk, a
-writer and an engine, here are desk.py, which asks the leader who may come in, upstream.py, which hands on
-their updates, and mirror.py, which follows its model. Of the devices that upstream.py stands for, present.py
-knows the lines, and waiting.py what they wait for. Nothing here is truth: a gateway that is lost costs
-its devices a whole model each.
+`Gateway` is the class of one process. Its sessions are a server's own (sessions/session.py). In place of a
+server's desk, writer and engine they use admission.py, which asks the leader to admit devices, upstream.py,
+which forwards updates, and mirror.py, which follows the model. present.py holds the devices' lines,
+waiting.py their pending requests. A gateway holds no state of record: if it is lost, each device pulls a
+whole model.
 """
 
 from edgeflock.server.gateway.app import Gateway, GatewayAddress

@@ -1,4 +1,4 @@
-"""The desk of a gateway's session: it asks the leader's."""
+"""The admission desk of a gateway's session: it asks the leader's."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
@@ -19,7 +19,7 @@ R = TypeVar("R", bound=Refused)
 
 
 class GatewayAdmission:
-    """Of one session. Use as a context manager: at its end the leader is told that the session has ended."""
+    """The desk of one session. A context manager: at its end it sends the end of the session to the leader."""
 
     def __init__(self, upstream: "Upstream", front: "GatewayContext", known: gateway.Known) -> None:
         self._upstream, self._front, self._known = upstream, front, known
@@ -47,7 +47,7 @@ class GatewayAdmission:
         return AdmittedDevice(device, entered.sequence, entered.secret)
 
     def greeted(self, device: Device, version: int) -> None:
-        """The leader knows."""
+        """Do nothing: the leader knows."""
 
     async def turn(self, device: Device) -> None:
         await self._upstream.tell(gateway.Ready(self._known.ticket, None, True))
@@ -65,10 +65,10 @@ class GatewayAdmission:
         self._why = why
 
     def refuse(self, device: Device | None, refusal: Refused, *, update: bool = False) -> None:
-        if not update:  # of which the leader knows
+        if not update:  # the leader knows of refused updates
             number = 0 if device is None else device.id
             self._upstream.send(gateway.DeviceRefused(number, refusal.code, str(refusal)))
 
     async def judge(self, device: Device, refusal: R) -> R | Quarantined:
-        """The leader counts what a device is refused, over all its sessions, and ends this one."""
+        """Return the refusal: the leader counts a device's refusals over all its sessions, and ends this one."""
         return refusal

@@ -1,4 +1,4 @@
-"""A gateway's HTTP: the device protocol, and nothing for operators."""
+"""A gateway's HTTP application: the device protocol, without the routes of operators."""
 
 import asyncio
 import hashlib
@@ -30,14 +30,14 @@ from edgeflock.shared.settings.config import Config
 from edgeflock.shared.settings.limits import LimitSettings
 
 _LONGEST_BODY = 1 << 16
-"""Bytes of what a device says to join."""
+"""The most bytes of a device's request to join."""
 
 _BEARER = "bearer "
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayAddress:
-    """Where a gateway listens, and as whom."""
+    """The address that a gateway listens at, and its certificate."""
 
     host: str = "127.0.0.1"
     port: int = 8470
@@ -46,7 +46,7 @@ class GatewayAddress:
     insecure: bool = False
 
     def line(self) -> tuple[ssl.SSLContext | None, bytes]:
-        """(TLS to listen with, pin of the public key that devices see). Raises ConfigError."""
+        """Return (TLS to listen with, pin of the public key that devices see). Raises ConfigError."""
         if self.certificate is not None and self.key is not None:
             return server_tls(Certificate(self.certificate, self.key))
         if self.key is not None:
@@ -60,7 +60,7 @@ class GatewayAddress:
 
 
 class Gateway:
-    """One process's. Use `serving`."""
+    """The gateway of one process. Use `serving`."""
 
     def __init__(
         self,
@@ -72,22 +72,22 @@ class Gateway:
         *,
         insecure: bool = False,
     ) -> None:
-        """Raises ConfigError if it cannot be."""
+        """Raises ConfigError if the certificate or the leaders' URLs are unusable."""
         self.place, self.name = place, name
         self._tls, self._pin = place.line()
         self._trusts = ""
-        """Whose certificates devices may show, in PEM."""
+        """The authority whose certificates devices may show, in PEM."""
         self.leaders = Leaders(leaders, token, shown, insecure=insecure)
         self.upstream = Upstream(self.leaders, name, self._fits)
         self.traffic = Traffic()
         self._front: GatewayContext | None = None
         self._doors = ConnectionLimits(ConnectionTerms.of(LimitSettings()))
-        """By the leader's limits, once they are known."""
+        """The leader's limits apply once they are known."""
         self._following: asyncio.Task[None] | None = None
 
     def _fits(self, sync: gateway.Sync, config: Config) -> None:
-        """Raises ConfigError if devices would take it for somebody else, or it can demand less of them than
-        its leader.
+        """Raise ConfigError if devices would take the gateway for another server, or if it can demand less of
+        them than its leader.
         """
         shown = self.place.certificate
         if shown is not None and sync.pin and sync.pin != self._pin:
@@ -120,7 +120,7 @@ class Gateway:
 
     @property
     def front(self) -> GatewayContext:
-        """What sessions find. Raises Unavailable while there is no leader."""
+        """The context of sessions. Raises Unavailable while there is no leader."""
         mirror, relay = self.upstream.mirror, self.upstream.relay
         if mirror is None or relay is None:
             raise Unavailable("this gateway has no leader; try again, or elsewhere")
@@ -146,7 +146,7 @@ class Gateway:
                 await asyncio.wait([following])
 
     async def until(self, event: asyncio.Event) -> None:
-        """Wait for `event`. Raises ConfigError as soon as no leader will have this gateway."""
+        """Wait for `event`. Raises ConfigError as soon as no leader accepts this gateway."""
         assert self._following is not None, "it serves"
         waiting = asyncio.create_task(event.wait())
         try:
@@ -158,7 +158,7 @@ class Gateway:
 
     @property
     def status(self) -> str:
-        """How it does, for its supervisor."""
+        """The gateway's status, for its supervisor."""
         front = self._front
         if self.upstream.mirror is None or front is None:
             return "waits for its leader"
@@ -197,7 +197,7 @@ class Gateway:
                 return problem(
                     403, Forbidden.code, "run.client_certificates: TLS begins with a certificate here"
                 )
-            if "Origin" in request.headers:  # which browsers send, and no device
+            if "Origin" in request.headers:  # browsers send it, devices do not
                 return problem(403, "forbidden", "a gateway is for devices, and not for pages")
             return await handler(request)
         except Refused as error:
@@ -210,7 +210,7 @@ class Gateway:
             door.end()
 
     def _has_shown(self, request: web.Request) -> bool:
-        """Whether TLS began with a certificate, if it must: it may have begun before there was a leader."""
+        """Whether TLS began with a certificate, if required: TLS may have begun before there was a leader."""
         mirror = self.upstream.mirror
         if mirror is None or mirror.config.run.client_certificates != "everybody":
             return True
@@ -228,8 +228,8 @@ class Gateway:
             return await Session(front, self.upstream, request, door, desk).serve()
 
     async def _known(self, request: web.Request) -> gateway.Known:
-        """Who asks. Raises Unauthorized or Forbidden. The leader remembers until it is told that it is
-        over.
+        """Identify the requester. Raises Unauthorized or Forbidden. The leader remembers the ticket until
+        `leave`.
         """
         upstream, ticket = self.upstream, self.upstream.ticket()
         shown = certificate_shown(request.get_extra_info("ssl_object"))
@@ -241,14 +241,14 @@ class Gateway:
         return known
 
     async def _look(self, request: web.Request) -> GatewayContext:
-        """What whoever asks may see. Raises Unauthorized or Forbidden."""
+        """Authenticate a request and return the context. Raises Unauthorized or Forbidden."""
         front = self.front
         known = await self._known(request)
         self.upstream.leave(known.ticket, None, "")
         return front
 
     async def _status(self, request: web.Request) -> web.Response:
-        """The run, as devices may know it."""
+        """Return the public state of the run."""
         front = await self._look(request)
         published = front.published
         state = "diverged" if published.diverged else "finished" if published.complete else "training"
@@ -265,7 +265,7 @@ class Gateway:
         )
 
     async def _start(self, request: web.Request) -> web.StreamResponse:
-        """The file that devices load the first model from. It counts as the traffic of ?device=NAME."""
+        """Return the file of the first model. The bytes count as traffic of ?device=NAME."""
         front, sync = await self._look(request), self.upstream.sync
         if sync is None or not sync.first:
             return problem(404, "no-start", "devices make the first model of this run: the Welcome says how")
@@ -278,7 +278,7 @@ class Gateway:
         return _octets(sync.first[start:stop], status, headers)
 
     async def _graph(self, request: web.Request) -> web.StreamResponse:
-        """A graph, of which the leader is asked once."""
+        """Return a training graph, which is requested from the leader once."""
         await self._look(request)
         kind, upstream = request.match_info["kind"], self.upstream
         status, headers, octets = await upstream.while_led(self.leaders.graph(upstream.http, kind))
@@ -291,7 +291,7 @@ class Gateway:
         return response
 
     async def _join(self, request: web.Request) -> web.StreamResponse:
-        """The leader's to decide."""
+        """Forward a request to join to the leader, which decides."""
         async with asyncio.timeout(self.front.config.limits.request_seconds):
             said = await request.read()
         url, headers = (

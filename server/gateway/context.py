@@ -1,4 +1,4 @@
-"""What a gateway's sessions use of its leader's run."""
+"""The leader's run as a gateway's sessions see it."""
 
 import logging
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class GatewayCounter:
-    """What the leader does not have to be told, since it knows."""
+    """A counter of what the leader already knows."""
 
     updates = 0
 
@@ -22,7 +22,7 @@ class GatewayCounter:
         self.updates += 1
 
     def duplicate(self, device: Device) -> None:
-        """In a run of tasks."""
+        """Do nothing. Called in a run of tasks."""
 
     def note(self, kind: EventKind, device: Device | None, text: str) -> None:
         log.info("%s %s: %s", kind, "" if device is None else device.name, text)
@@ -30,12 +30,12 @@ class GatewayCounter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayContext(SessionContext):
-    """As long as one leader is followed."""
+    """The context of sessions while one leader is followed."""
 
     engine: Mirror
     relay: GatewayRelay
     devices: dict[str, Device] = field(default_factory=dict)
-    """Those that are connected, by name."""
+    """The connected devices, by name."""
 
     @classmethod
     def of(cls, mirror: Mirror, traffic: Traffic, relay: GatewayRelay) -> "GatewayContext":

@@ -1,4 +1,4 @@
-"""Where a gateway's leader is, and with which credential it is asked."""
+"""The addresses of a gateway's leader, and the credential for it."""
 
 import asyncio
 import json
@@ -24,23 +24,25 @@ _LONGEST_GRAPH, _LONGEST_ANSWER = 1 << 28, 1 << 16
 _UNREADABLE = (
     OSError, aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError, RecursionError
 )  # fmt: skip
-"""What comes of an answer that is none."""
+"""The errors of an unreadable answer."""
 
 
 class Shown(NamedTuple):
-    """What a gateway shows in TLS where everybody must show something: it has joined as a device."""
+    """The certificate that a gateway shows in TLS where all clients must show one: it has joined as a device."""
 
     key: bytes
-    """Private, of Ed25519."""
+    """The private Ed25519 key."""
     certificate: str
     """In PEM."""
 
 
 class Leaders:
-    """Servers that stand by for each other: the first is asked."""
+    """A leader and its standbys: the first URL is asked."""
 
     def __init__(self, urls: str, token: str, shown: Shown | None = None, *, insecure: bool = False) -> None:
-        """`urls` have commas between. Raises ConfigError if one is none, or the token may not go there."""
+        """`urls` are separated by commas. Raises ConfigError if one is invalid, or the token may not go
+        there.
+        """
         self._urls = _urls(urls)
         pin = pin_in(token)
         for url in self._urls:
@@ -52,23 +54,23 @@ class Leaders:
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._graphs: dict[str, tuple[str, bytes]] = {}
         self._patience = HANG
-        """Seconds that the next attempt may take: a leader that is slow gets more each time."""
+        """Seconds that the next attempt may take: each attempt gives a slow leader more."""
 
     @property
     def url(self) -> URL:
-        """Of the one that is asked."""
+        """The URL of the server that is asked."""
         return self._urls[0]
 
     def next(self) -> None:
-        """Ask the next one; what the last one has said holds no longer."""
+        """Move to the next server. Graphs of the last one are dropped."""
         self._urls = [*self._urls[1:], self._urls[0]]
         self._graphs.clear()
 
     async def connected(self, http: aiohttp.ClientSession, asked: URL) -> aiohttp.ClientWebSocketResponse:
-        """A line, which is given up once nothing has come of the leader for HANG seconds."""
+        """Open a line. It fails once nothing has come from the leader for HANG seconds."""
         try:
             async with asyncio.timeout(self._patience):
-                # aiohttp pings after so long without a byte, and gives up after half of it again.
+                # aiohttp pings after this time without a byte, and gives up after half of it more.
                 beat, headers = HANG * 2 / 3, self.headers
                 line = await http.ws_connect(
                     asked, headers=headers, heartbeat=beat, max_msg_size=0, compress=0
@@ -81,7 +83,7 @@ class Leaders:
         return line
 
     async def hopeless(self, http: aiohttp.ClientSession, asked: URL, error: Exception) -> ConfigError | None:
-        """What to tell a person if it is no use to ask for `asked` again after `error`."""
+        """Return the error to raise if asking for `asked` again is useless after `error`; else None."""
         status = error.status if isinstance(error, aiohttp.WSServerHandshakeError) else None
         if status is None or may_pass(status):
             return permanent(str(self.url), error)
@@ -93,7 +95,7 @@ class Leaders:
         return ConfigError(f"{self.url.origin()} takes no gateway: {detail}")
 
     async def graph(self, http: aiohttp.ClientSession, kind: str) -> tuple[int, Mapping[str, str], bytes]:
-        """(status, headers, body) of a graph, asked for once."""
+        """Return (status, headers, body) of a training graph, requested once."""
         if kind in self._graphs:
             etag, octets = self._graphs[kind]
             return 200, {"ETag": etag}, octets
@@ -107,7 +109,7 @@ class Leaders:
 
 
 async def body(answer: aiohttp.ClientResponse, most: int = _LONGEST_ANSWER) -> bytes:
-    """That of an answer. Raises Unavailable if it has more bytes than that."""
+    """Return the body of an answer. Raises Unavailable if it has more than `most` bytes."""
     try:
         await answer.content.readexactly(most + 1)
     except asyncio.IncompleteReadError as whole:

@@ -1,4 +1,4 @@
-"""A gateway's copy of the model: it follows its leader, and knows what each of its devices holds."""
+"""A gateway's copy of the model: it follows its leader, and remembers the replica of each of its devices."""
 
 import json
 from hashlib import sha256
@@ -21,12 +21,12 @@ from edgeflock.shared.settings.config import Config
 
 
 class Mirror:
-    """As a session asks an engine. One caller at a time."""
+    """The model with the interface that a session needs of an engine. One caller at a time."""
 
     def __init__(self, sync: gateway.Sync, directory: Path | None = None) -> None:
-        """What devices hold lies in `directory` where memory is short of room, or where temporary files go.
+        """Replicas are kept in `directory`, or where temporary files go, if memory is short.
 
-        Raises Malformed if the leader is of another version, or says what cannot be.
+        Raises Malformed if the leader's protocol version differs, or its Sync is inconsistent.
         """
         if sync.gateway != gateway.GATEWAY:
             raise Malformed(
@@ -49,7 +49,7 @@ class Mirror:
         self.published = Published(terms.version, sync.learning_rate, sync.over, sync.diverged)
 
     def follow(self, change: gateway.Change) -> None:
-        """The leader's model has come to another version. Raises Malformed if it cannot have."""
+        """Follow the leader's model to another version. Raises Malformed if the change is invalid."""
         now = self.published.version
         if change.version < now:
             raise Malformed(f"the leader goes from version {now} back to {change.version}")
@@ -72,9 +72,7 @@ class Mirror:
         self.published = Published(change.version, change.learning_rate, change.over, change.diverged)
 
     def resume(self, resumed: gateway.Resumed) -> None:
-        """Follow what happened while the line was broken. Raises Malformed if that does not lead to the
-        leader's model.
-        """
+        """Apply the changes since the line broke. Raises Malformed if they do not lead to the leader's model."""
         for octets in resumed.changes:
             change = gateway.item(octets, (gateway.Change,))
             assert isinstance(change, gateway.Change), "nothing else is taken"
@@ -98,7 +96,7 @@ class Mirror:
         part[:] = given
 
     def _record_of(self, file: bytes, weights: Weights) -> Model:
-        """The first model, as devices that load it hold it."""
+        """Return the first model, as devices that load it hold it."""
         size = values.size_of(weights.mode, self.layout.counts(None))
         octets = packed.unpack(file, weights.mode, size)
         exact = weights.mode == values.CODINGS["f32"].mode

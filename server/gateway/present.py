@@ -1,4 +1,4 @@
-"""The devices that a leader has let in at its gateway: their lines, and what it says to them."""
+"""The devices that a leader has admitted at its gateway: their lines, and the leader's messages to them."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator
@@ -11,27 +11,27 @@ from edgeflock.shared.protocol import gateway, wire
 from edgeflock.shared.protocol.messages import Hello, Over, Record, Stop, Task
 
 _TALK: Collection[type[Record]] = (Task, Over, Stop)
-"""What devices are told in a run of tasks without having asked."""
+"""The records that devices receive in a run of tasks without a request."""
 
 
 class Present:
-    """Those of one leader."""
+    """The devices of one leader."""
 
     def __init__(self) -> None:
         self._devices: dict[int, Device] = {}
-        """By their numbers, each with its line."""
+        """Device number -> the device, with its line."""
         self._entering: dict[int, tuple[Hello, Line]] = {}
-        """By their tickets."""
+        """Ticket -> the Hello and line of an entering device."""
         self._listeners: dict[int, Callable[[Record], None]] = {}
-        """By their tickets: who tells a device what it is to compute."""
+        """Ticket -> the function that sends a device its tasks."""
 
     def __getitem__(self, number: int) -> Device:
-        """Raises KeyError if it is not here."""
+        """Return a device by its number. Raises KeyError if it is not here."""
         return self._devices[number]
 
     @contextmanager
     def entering(self, ticket: int, hello: Hello, line: Line) -> Iterator[None]:
-        """Meanwhile the leader may let in who has sent this."""
+        """While the context lasts, the leader may admit the sender of this Hello."""
         self._entering[ticket] = hello, line
         try:
             yield
@@ -39,7 +39,7 @@ class Present:
             self._entering.pop(ticket, None)
 
     def entered(self, entered: gateway.Entered) -> bool:
-        """Whether a device is let in that shares samples."""
+        """Record an admitted device. Return whether it shares samples."""
         if (entering := self._entering.get(entered.ticket)) is None:
             return False
         hello, line = entering
@@ -50,23 +50,23 @@ class Present:
         return hello.shares
 
     def listen(self, ticket: int, tell: Callable[[Record], None]) -> None:
-        """`tell` gets what the leader says to this session's device, until it leaves."""
+        """Call `tell` with the leader's records for this session's device, until it leaves."""
         self._listeners[ticket] = tell
 
     def leave(self, ticket: int, device: Device | None) -> Device | None:
-        """The device of this ticket, if it was here until now."""
+        """Remove and return the device of this ticket; None if it was not here."""
         self._listeners.pop(ticket, None)
         if device is None or self._devices.get(device.id) is not device:
             return None
         return self._devices.pop(device.id)
 
     def traffic(self, number: int) -> tuple[int, int]:
-        """Bytes from a device in this session by now, and to it."""
+        """Return the bytes from a device in this session so far, and to it."""
         line = self._line(number)
         return (0, 0) if line is None else (line.meter.ingress, line.meter.egress)
 
     def said(self, said: gateway.Said) -> None:
-        """Raises Malformed if a device can be told nothing of the kind."""
+        """Pass on a record from the leader. Raises Malformed if its kind is not sent to devices."""
         record = wire.decode(said.record, _TALK)
         if (tell := self._listeners.get(said.ticket)) is not None:
             tell(record)
@@ -95,12 +95,12 @@ class Present:
             await line.drop(because)
 
     async def lives(self, number: int) -> bool:
-        """Whether anything comes of a device."""
+        """Whether the device's line is alive."""
         line = self._line(number)
         return line is not None and await line.is_alive()
 
     async def lose(self) -> None:
-        """The leader is gone: so are the sessions."""
+        """End all sessions, because the leader is lost."""
         lines = [self._line(number) for number in self._devices]
         self._devices, self._entering, self._listeners = {}, {}, {}
         await asyncio.gather(*(line.leave() for line in lines if line is not None), return_exceptions=True)

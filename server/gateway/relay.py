@@ -1,4 +1,4 @@
-"""Samples that devices share, at a gateway: its leader deals them out over all devices, wherever they are."""
+"""Relay of shared samples at a gateway: its leader distributes them over all devices."""
 
 from collections.abc import Callable
 
@@ -8,31 +8,31 @@ from edgeflock.shared.protocol.messages import Samples
 
 
 class GatewayRelay:
-    """What waits for this gateway's devices, as it would at a server."""
+    """The shared samples that wait for this gateway's devices, as at a server."""
 
     def __init__(self, relay: Relay, send: Callable[[gateway.Item], None]) -> None:
         self._relay, self._send = relay, send
 
     def join(self, device: int) -> None:
-        """A device that shares is let in."""
+        """Add a device that shares samples."""
         self._relay.join(device)
 
     def leave(self, device: int) -> None:
-        """It is gone, or never shared."""
+        """Remove a device. It may never have shared samples."""
         self._spill(device, sum(count for count, _ in self._relay.take(device)))
         self._relay.leave(device)
 
     def share(self, device: int, samples: Samples, octets: bytes) -> None:
-        """As a server's."""
+        """Check a record of shared samples and send it to the leader."""
         self._relay.check(device, samples)
         self._send(gateway.Shared(device, octets))
 
     def take(self, device: int) -> list[Parcel]:
-        """As a server's."""
+        """Take the samples that wait for a device."""
         return self._relay.take(device)
 
     def dealt(self, dealt: gateway.Dealt) -> None:
-        """Something for one of the devices. Raises Malformed if it is none."""
+        """Queue samples for one of the devices. Raises Malformed if the record is invalid."""
         samples = wire.decode(dealt.samples, (Samples,))
         assert isinstance(samples, Samples), "nothing else is taken"
         self._spill(dealt.device, self._relay.hand(dealt.device, (samples.count, dealt.samples)))

@@ -1,4 +1,4 @@
-"""What a device is told in a run of tasks, at a gateway: its leader says all of it, in its order."""
+"""The task feed of a gateway's session: the leader's records, passed on in order."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class GatewayTaskFeed:
-    """Of one session."""
+    """The feed of one session."""
 
     def __init__(self, upstream: "Upstream", ticket: int, send: Send) -> None:
         self._upstream, self._ticket, self._send = upstream, ticket, send

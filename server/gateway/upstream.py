@@ -1,7 +1,7 @@
 """A gateway's line to its leader: the model comes down, updates go up, many in a message.
 
-What the leader has not answered when the line breaks is not answered at all: the sessions end, and devices
-send again what they have no receipt for, here or through another gateway. The leader counts it once.
+When the line breaks, requests without an answer stay unanswered and the sessions end. Devices send updates
+without a receipt again, here or through another gateway. The leader counts each once.
 """
 
 import asyncio
@@ -38,33 +38,33 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _QUICK = 1 << 20
-"""Parameters of a model that is looked through in about a millisecond, on the event loop's own thread."""
+"""The most parameters of a model that is processed on the event loop's thread: about a millisecond."""
 
 _REFUSED = 4000
-"""What a leader adds to a refusal's status when it closes the line."""
+"""A leader closes the line with this number plus the refusal's status."""
 
 _LONGEST_WAIT = 5.0
-"""Seconds between two attempts to reach the leader: many devices wait for one gateway."""
+"""The most seconds between two attempts to reach the leader: many devices wait for one gateway."""
 
 
 class Upstream:
-    """Also the queue of its sessions (sessions.Queue)."""
+    """The line to the leader, and the queue of the gateway's sessions (sessions.Queue)."""
 
     def __init__(self, leaders: Leaders, name: str, fits: Callable[[gateway.Sync, Config], None]) -> None:
-        """`fits` raises ConfigError if this gateway cannot stand before the leader of a Sync."""
+        """`fits` raises ConfigError if this gateway cannot serve the leader that sent a Sync."""
         self.leaders, self._name, self._fits = leaders, name, fits
         self.mirror: Mirror | None = None
-        """While there is a leader."""
+        """None while there is no leader."""
         self._before: Mirror | None = None
         """What the last leader was followed with, should it be there again in a moment."""
         self._mark = b""
-        """Up to where; empty: that is not known."""
+        """The position in the leader's changes; empty: unknown."""
         self.relay: GatewayRelay | None = None
-        """Made with it."""
+        """Made with the mirror."""
         self.sync: gateway.Sync | None = None
-        """What it began with, without theta."""
+        """The Sync that the mirror began with, without theta."""
         self.ready = asyncio.Event()
-        """Set while there is a leader, and the other one while there is none."""
+        """Set while there is a leader; `_lost` is set while there is none."""
         self._lost = asyncio.Event()
         self._at_rest = asyncio.Lock()
         self._http: aiohttp.ClientSession | None = None
@@ -92,10 +92,12 @@ class Upstream:
         assert self._http is not None, "it runs"
         return self._http
 
-    # Its life
+    # Connection
 
     async def run(self) -> None:
-        """Follow a leader, and the next one, until cancelled. Raises ConfigError if it never can."""
+        """Follow a leader, and the next one, until cancelled. Raises ConfigError if no leader accepts this
+        gateway.
+        """
         delays = back_off(Random(), longest=_LONGEST_WAIT)
         connector = aiohttp.TCPConnector(ssl=self.leaders.tls)
         async with AsyncExitStack() as stack:
@@ -111,7 +113,7 @@ class Upstream:
                 except (OSError, aiohttp.ClientError, TimeoutError, Malformed) as error:
                     why = error
                     if isinstance(error, Malformed):
-                        self._mark = b""  # nobody knows what of it was taken
+                        self._mark = b""  # the applied part is unknown
                     if (hopeless := await self.leaders.hopeless(http, self._url, error)) is not None:
                         raise hopeless from error
                 finally:
@@ -124,7 +126,7 @@ class Upstream:
                 await asyncio.sleep(delay)
 
     async def _follow(self, http: aiohttp.ClientSession) -> None:
-        """One leader, until it hangs up."""
+        """Follow one leader until it hangs up."""
         async with await self.leaders.connected(http, self._url) as socket:
             self._socket = socket
             beside = [
@@ -151,7 +153,7 @@ class Upstream:
         return self.leaders.url / "v1/gateway" % {"name": self._name, **mark}
 
     async def _lose(self) -> None:
-        """The leader is gone: so are the sessions, and what they have under way."""
+        """End the sessions and their pending requests, because the leader is lost."""
         self.ready.clear()
         self._lost.set()
         self._socket = None
@@ -167,19 +169,19 @@ class Upstream:
         if before is not None:
             before.close()
 
-    # What its sessions ask
+    # Requests of sessions
 
     def ticket(self) -> int:
         return next(self._tickets)
 
     async def knock(self, knock: gateway.Knock) -> gateway.Known:
-        """Who shows this secret. Raises the refusal it meets."""
+        """Identify the sender of a secret. Raises the refusal of the leader."""
         return await self._ask(knock.ticket, knock, gateway.Known)
 
     async def enter(
         self, ticket: int, hello: Hello, frame: bytes, line: Line
     ) -> tuple[Device, gateway.Entered]:
-        """Let in who has knocked. Raises the refusal it meets."""
+        """Admit the device of a ticket that has knocked. Raises the refusal of the leader."""
         with self._present.entering(ticket, hello, line):
             answer = await self._ask(ticket, gateway.Enter(ticket, frame), gateway.Entered)
         try:
@@ -188,7 +190,7 @@ class Upstream:
             raise Unavailable(LOST) from None
 
     async def while_led(self, awaited: Awaitable[T]) -> T:
-        """What `awaited` of the leader comes to. Raises Unavailable once that is lost: it may hang."""
+        """Return the result of `awaited`. Raises Unavailable once the leader is lost, because it may hang."""
         both = asyncio.ensure_future(awaited), asyncio.create_task(self._lost.wait())
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -201,15 +203,15 @@ class Upstream:
             await asyncio.wait(both)
 
     def listen(self, ticket: int, tell: Callable[[Record], None]) -> None:
-        """`tell` gets what the leader says to this session's device, until it leaves."""
+        """Call `tell` with the leader's records for this session's device, until it leaves."""
         self._present.listen(ticket, tell)
 
     async def tell(self, ready: gateway.Ready) -> None:
-        """What a device is to compute, or whether it may; all of it is told by the end. Raises Refused."""
+        """Send that a device is ready. When this returns, all answers have been passed on. Raises Refused."""
         await self._ask(ready.ticket, ready, gateway.Done)
 
     def leave(self, ticket: int, device: Device | None, why: str) -> None:
-        """Nothing of this ticket is under way any more."""
+        """End a ticket: nothing of it is pending any more."""
         ingress, egress = (0, 0) if device is None else device.connection.traffic
         was_here = self._present.leave(ticket, device)
         if was_here is not None and self.relay is not None:
@@ -217,7 +219,7 @@ class Upstream:
         self.send(gateway.Gone(ticket, why, ingress, egress))
 
     async def push(self, push: Push) -> Accepted | PendingUpdate:
-        """What comes of one update, durable at the leader. Raises the Refused that it meets."""
+        """Send one update. Return its result, durable at the leader. Raises the Refused of the leader."""
         future = self._waiting.pushing(push.device)
         self.send(gateway.DeviceUpdate(push.device, *self._present.traffic(push.device), push.frame))
         outcome = await future
@@ -238,7 +240,7 @@ class Upstream:
         if mirror is None:
             raise Unavailable(LOST)
         if mirror.config.coordination.cohort:
-            return accepted  # the leader knows whose turn it is: the device asks
+            return accepted  # the leader knows the cohort: the device asks for the model
         model = await self.call(lambda: mirror.outlet.model(update.base, update.held, push.device))
         return accepted._replace(receipt=replace(accepted.receipt, model=model))
 
@@ -252,7 +254,7 @@ class Upstream:
             return await asyncio.to_thread(function)
 
     def send(self, item: gateway.Item) -> None:
-        """With the next message; not at all if there is no leader."""
+        """Send `item` with the next message; drop it if there is no leader."""
         if self._socket is not None:
             self._outbox.add(gateway.packed(item))
             self._outbox.wake()
@@ -271,7 +273,7 @@ class Upstream:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # What the leader says
+    # Items of the leader
 
     async def _take(self, item: gateway.Item) -> None:
         if isinstance(item, gateway.Sync):

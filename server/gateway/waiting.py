@@ -1,4 +1,6 @@
-"""What a leader has not yet answered its gateway: a question of each ticket, an update of each device."""
+"""A gateway's requests without an answer from its leader: a question of each ticket, an update of each
+device.
+"""
 
 import asyncio
 from collections.abc import Iterator
@@ -17,17 +19,17 @@ Answer = gateway.Known | gateway.Entered | gateway.Done
 
 
 class Waiting:
-    """Futures, and the items that settle them."""
+    """Pending futures, and the methods that settle them."""
 
     def __init__(self) -> None:
         self._asked: dict[int, asyncio.Future[Answer]] = {}
-        """By their tickets."""
+        """Ticket -> the pending answer."""
         self._pushes: dict[int, asyncio.Future[Accepted | PendingUpdate] | asyncio.Future[Accepted]] = {}
-        """By their devices, each of which has one under way."""
+        """Device -> the result of its one pending update."""
 
     @contextmanager
     def asking(self, ticket: int) -> Iterator[asyncio.Future[Answer]]:
-        """The answer to what is asked meanwhile, or the refusal that it meets."""
+        """Yield a future of the answer, or the refusal, to a question of this ticket."""
         future = self._asked[ticket] = asyncio.get_running_loop().create_future()
         try:
             yield future
@@ -35,7 +37,7 @@ class Waiting:
             self._asked.pop(ticket, None)
 
     def pushing(self, device: int) -> asyncio.Future[Accepted | PendingUpdate]:
-        """What comes of a device's update, or the refusal that it meets."""
+        """Return a future of the result, or the refusal, of a device's update."""
         future: asyncio.Future[Accepted | PendingUpdate] = asyncio.get_running_loop().create_future()
         self._pushes[device] = future
         return future
@@ -67,7 +69,7 @@ class Waiting:
             future.set_exception(refusal)
 
     def lose(self) -> None:
-        """The leader is gone: nothing of this is answered any more."""
+        """Fail all requests, because the leader is lost."""
         waiting = [*self._asked.values(), *self._pushes.values()]
         self._asked, self._pushes = {}, {}
         for future in waiting:
@@ -76,7 +78,7 @@ class Waiting:
 
 
 def unheeded(answer: asyncio.Future[Accepted]) -> asyncio.Future[Accepted]:
-    """asyncio complains of a failure that nobody looks at: whoever waited for this one may be gone."""
+    """Mark a future's failure as seen: its waiter may be gone, and asyncio warns of unseen failures."""
     answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
     return answer
 

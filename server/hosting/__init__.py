@@ -1,11 +1,11 @@
-"""The run in its directory: model, data, identities, and the engine as it was left.
+"""Hosting: the run in its directory, with model, data, identities, and the restored engine.
 
-    run                  opens it, or takes it up, and says all that the application needs of it
-    model                what it trains and how its server judges it: a torch module, or a file of arrays
-    line                 what devices meet when they connect
-    given                what a program has at hand that settings cannot name
+    run               opens or resumes the run, and has all that the application needs
+    model             the model and its evaluation: a torch module, or a file of arrays
+    line              TLS and certificates for devices' connections
+    program_objects   objects of a program that settings cannot name
 
-`line` is also a standby's (standby.py), who has no run yet. Only model imports torch, when it needs it.
+A standby (standby.py), which has no run yet, also uses `line`. Only model imports torch, when it needs it.
 """
 
 from edgeflock.server.hosting.program_objects import ServerObjects

@@ -1,6 +1,4 @@
-"""The episodes of an evaluation, in a process of its own: they take seconds of computing, and an environment
-may hang.
-"""
+"""Plays the episodes of an evaluation in a separate process: they take seconds, and an environment may hang."""
 
 import os
 import struct
@@ -20,24 +18,24 @@ from edgeflock.shared.protocol.frames import Classes
 from edgeflock.shared.settings.model import ModelSettings
 
 LONGEST = 900.0
-"""Seconds that an evaluation may take."""
+"""The most seconds of an evaluation."""
 
 _LENGTH = struct.Struct("<Q")
 
 
 class EpisodeProcess:
-    """Judges policies in another process, which begins with the first one and ends with this one."""
+    """Judges policies in another process. It starts with the first policy and ends with this process."""
 
     def __init__(self, model: ModelSettings, longest: float = LONGEST) -> None:
-        """An evaluation may take `longest` seconds."""
+        """`longest` is the most seconds of an evaluation."""
         self._model = model
         self._longest = longest
         self._process: subprocess.Popen[bytes] | None = None
         self._metrics: Mapping[str, float | None] = {}
 
     def evaluate(self, theta: NDArray[np.float32]) -> tuple[float, float | None]:
-        """(the mean return with its sign changed, None). Raises RuntimeError if the process fails or hangs;
-        the next evaluation begins another one.
+        """Return (the negated mean return, None). Raises RuntimeError if the process fails or hangs. The next
+        evaluation then starts a new process.
         """
         process = self._running()
         assert process.stdin is not None, "it is a pipe"
@@ -61,7 +59,7 @@ class EpisodeProcess:
         return answer["loss"], None
 
     def details(self) -> tuple[Mapping[str, float | None], Classes]:
-        """(metrics, nothing of classes) of the last evaluation."""
+        """Return (metrics, no class counts) of the last evaluation."""
         return self._metrics, ()
 
     def _running(self) -> "subprocess.Popen[bytes]":
@@ -77,7 +75,7 @@ class EpisodeProcess:
             )
             weakref.finalize(self, _end, self._process)
             assert self._process.stdin is not None, "it is a pipe"
-            with suppress(OSError):  # it has ended: whoever reads of it says so
+            with suppress(OSError):  # it has ended: the next read raises
                 _write(self._process.stdin, self._model.model_dump_json().encode())
         return self._process
 
@@ -106,7 +104,7 @@ def _read(stream: IO[bytes]) -> bytes:
 
 
 def serve() -> None:
-    """Settings, then models on stdin -> what each came to on stdout, until stdin ends."""
+    """Read settings, then models from stdin, and write each result to stdout, until stdin ends."""
     results = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # an environment may print
     import torch
@@ -127,6 +125,6 @@ def serve() -> None:
         try:
             loss, _ = scores.evaluate(np.frombuffer(octets, "<f4").astype(np.float32))
             answer = {"loss": loss, "metrics": dict(scores.details()[0])}
-        except Exception as error:  # somebody's own environment may raise anything
+        except Exception as error:  # a user's environment may raise anything
             answer = {"error": f"{type(error).__name__}: {error}"}
         _write(results, msgpack.packb(answer))

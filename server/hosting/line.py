@@ -1,4 +1,4 @@
-"""What devices meet when they connect: TLS and its key, and who certifies theirs."""
+"""The server's side of devices' connections: TLS and its key, and the authority for devices' certificates."""
 
 import ssl
 from pathlib import Path
@@ -20,7 +20,7 @@ from edgeflock.shared.settings.config import Config
 
 
 def line_of(config: Config, directory: Path) -> tuple[ssl.SSLContext | None, bytes]:
-    """(TLS to listen with, pin of the public key that devices see). Raises ConfigError."""
+    """Return (TLS to listen with, pin of the public key that devices see). Raises ConfigError."""
     run = config.run
     plain = run.insecure or is_loopback(run.host)
     if is_shared(config.journal.url):
@@ -47,7 +47,9 @@ def line_of(config: Config, directory: Path) -> tuple[ssl.SSLContext | None, byt
 
 
 def authority_of(config: Config, directory: Path, tls: ssl.SSLContext | None) -> Authority | None:
-    """What gives devices certificates; `tls` asks for them if the settings say so. Raises ConfigError."""
+    """Return the authority for devices' certificates. `tls` asks for them if so configured. Raises
+    ConfigError.
+    """
     who = config.run.client_certificates
     if tls is None:
         if who:

@@ -1,4 +1,4 @@
-"""What a run trains, and how its server judges it: a torch module, or a file of arrays."""
+"""The model of a run, and its evaluation on the server: a torch module, or a file of arrays."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HostedModel:
-    """What a run trains, and how its server judges it."""
+    """The model that a run trains, and its evaluation on the server."""
 
     layout: Layout
     theta: NDArray[np.float32]
-    """The first: float32 [P + B]."""
+    """The first model: float32 [P + B]."""
     evaluate: Evaluate | None
     start: Start | None = None
     input: tuple[int, ...] | None = None
@@ -50,24 +50,24 @@ class HostedModel:
     beside: Beside = NOTHING
     described: Description | None = None
     tried: Trial | None = None
-    """What a first step came to."""
+    """The result of a trial step."""
     details: Details = lambda: ({}, ())
     look: Look | None = None
     held_out: Dataset | Stored | None = None
-    """What it is evaluated on."""
+    """The data that it is evaluated on."""
     targets: Targets | None = None
-    """Of the numbers to predict, if they are not scaled."""
+    """The regression targets, if they are not scaled."""
 
 
 def model_of(config: Config, given: ServerObjects, data: Description | None = None) -> HostedModel:
-    """`data` is what the run's samples are, if it began before. Raises ConfigError if the model cannot be
-    built, or not be judged as the settings want.
+    """Build the model. `data` describes the run's samples if the run is resumed. Raises ConfigError if the
+    model cannot be built, or not be judged as the settings require.
     """
     return _of_arrays(config) if config.model.arrays else _of_a_module(config, given, data)
 
 
 def _of_arrays(config: Config) -> HostedModel:
-    """Without torch."""
+    """Build a model of arrays, without torch."""
     from edgeflock.server import arrays as files
 
     arrays, theta = files.read(config.model)
@@ -140,7 +140,7 @@ def _of_a_module(config: Config, given: ServerObjects, data: Description | None)
 def _of_a_policy(
     config: Config, given: ServerObjects, flat: "FlatModule", theta: NDArray[np.float32], start: Start | None
 ) -> HostedModel:
-    """Of devices that act in an environment."""
+    """Build the model of devices that act in an environment."""
     if given.judge is not None or given.metrics or trusting.is_wanted(config.defence.mode):
         raise ConfigError(
             f"model.data = {config.model.data!r} is an environment, whose episodes judge the model: leave "
@@ -158,7 +158,7 @@ def _of_a_policy(
 
 
 def _looking(config: Config, given: ServerObjects, held_out: Dataset | Stored | None) -> tuple[Look, Dataset]:
-    """(What computes the gradient that the defence trusts, the samples that are left to evaluate on)."""
+    """Return (the function for the gradient that the defence trusts, the remaining samples for evaluation)."""
     from edgeflock.shared.model.torch_module import FlatModule
 
     if held_out is None:
@@ -173,12 +173,12 @@ def _looking(config: Config, given: ServerObjects, held_out: Dataset | Stored | 
 
 
 def _told(config: Config, arrays: Arrays) -> bytes:
-    """What devices' own apps are told."""
+    """Encode the settings for the devices' own apps."""
     return encode(App(dict(config.client_config.model_extra or {}), config.run.evaluate_on_devices, arrays))
 
 
 def _check_watched(config: Config, *, evaluated: bool) -> None:
-    """Raises ConfigError if something waits for evaluations, and there are none."""
+    """Raise ConfigError if a setting needs evaluations, and there are none."""
     if evaluated:
         return
     waiting = {
@@ -201,8 +201,8 @@ def _evaluation(
     held_out: Dataset | Stored,
     scores: "Scores",
 ) -> tuple[Evaluate, Trial]:
-    """(how to evaluate on the held-out data, what a first step on some of them came to). Raises ConfigError
-    if the module cannot train on data like them, or one of `scores` has no use for them.
+    """Return (the evaluation on the held-out data, the result of a trial step). Raises ConfigError if the
+    module cannot train on such data, or one of `scores` cannot use them.
     """
     evaluate = flat.evaluate
     x, y = rows(held_out.x, slice(SAMPLES)), held_out.y[:SAMPLES]
@@ -223,7 +223,7 @@ def _evaluation(
 def _scored(
     flat: "FlatModule", scores: "Scores", held_out: Dataset | Stored, theta: NDArray[np.float32]
 ) -> tuple[float, float | None]:
-    """(loss, accuracy) at theta; the `scores` have then seen all of it, whatever became of the last time."""
+    """Return (loss, accuracy) at theta. `scores` then cover exactly this evaluation."""
     scores.forget()
     return flat.evaluate(theta, held_out.x, held_out.y, seen=scores.see)
 
@@ -233,14 +233,14 @@ def _judged(
     judge: "Callable[[nn.Module], tuple[float, float | None]]",
     theta: NDArray[np.float32],
 ) -> tuple[float, float | None]:
-    """What `judge` says of the module at theta."""
+    """Return the result of `judge` for the module at theta."""
     return judge(flat.at(theta))
 
 
 def _input(
     config: Config, example: Callable[[tuple[int, ...]], object], held_out: Dataset | Stored | None
 ) -> tuple[int, ...] | None:
-    """The shape of a sample's x, of which the model can make an `example`; None if it is not known."""
+    """Return the shape of a sample's x; None if unknown. `example` raises if the model cannot take it."""
     model = config.model
     if held_out is None:
         if model.input:

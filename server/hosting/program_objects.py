@@ -1,4 +1,4 @@
-"""What a program has at hand that settings cannot name."""
+"""Objects of a program that settings cannot name."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ServerObjects:
-    """In the place of what settings say, or beside it."""
+    """Objects that replace settings, or add to them."""
 
     make: "Make | None" = None
     """Builds the module that model.module names."""
     held_out: Dataset | None = None
-    """In the place of model.data."""
+    """Replaces model.data."""
     judge: "Callable[[nn.Module], tuple[float, float | None]] | None" = None
-    """(loss, accuracy) of a module, in the place of both."""
+    """Returns (loss, accuracy) of a module; replaces the evaluation on held-out data."""
     listening: Listening = Listening()
     metrics: "Mapping[str, Own]" = field(default_factory=dict)
-    """Beside those that model.metrics names."""
+    """Added to the metrics of model.metrics."""
 
 
 NOTHING_AT_HAND = ServerObjects()
-"""The settings say all of it."""
+"""The settings name everything."""

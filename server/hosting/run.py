@@ -1,4 +1,4 @@
-"""The run in its directory: model, data, identities, and the engine as it was left."""
+"""The run in its directory: model, data, identities, and the restored engine."""
 
 import logging
 import ssl
@@ -58,11 +58,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class HostedRun:
-    """What create_app needs of a run."""
+    """The parts of a run that create_app needs."""
 
     run: str
     register: Register | None
-    """None: everybody may take part and look, and nobody act."""
+    """None: everybody may take part and look, and nobody may act."""
     engine: Engine
     evaluate: Evaluate | None
     history: list[Evaluation]
@@ -71,39 +71,39 @@ class HostedRun:
     offered: Path | None = None
     """The file that devices load the first model from, if they cannot make it."""
     tls: ssl.SSLContext | None = None
-    """To listen with; None: plain HTTP."""
+    """TLS to listen with; None: plain HTTP."""
     pin: bytes = b""
-    """Of the public key that devices are shown; empty: they compare none."""
+    """The pin of the public key that devices see; empty: they compare none."""
     audit: Audit | None = None
     input: tuple[int, ...] | None = None
     """The shape of a sample's x, if it is known."""
     described: Description | None = None
-    """What its numbers are, if they have names or units."""
+    """The description of samples, if they have names or units."""
     held_out: Sketch | None = None
-    """Of the rows that it is evaluated on."""
+    """A sketch of the rows that the model is evaluated on."""
     targets: Targets | None = None
-    """Of the numbers to predict, if they are not scaled."""
+    """The regression targets, if they are not scaled."""
     authority: Authority | None = None
-    """That signs devices' certificates, over TLS."""
+    """Signs devices' certificates, over TLS."""
     make: "Make | None" = None
     """Builds the model, if no import string does."""
     keep: Keep = lambda theta, evaluation: None
-    """Gets each model that is better than all before it."""
+    """Called with each model that is better than all before it."""
     listening: Listening = Listening()
     beside: Beside = NOTHING
-    """What a saved model has beside theta."""
+    """The parts of a saved model that are not in theta."""
     app: bytes = b""
-    """What devices' own apps are told (protocol/app.py)."""
+    """The settings for devices' own apps (protocol/app.py)."""
     details: Details = lambda: ({}, ())
-    """What the last `evaluate` came to besides."""
+    """Further results of the last `evaluate`."""
     look: Look | None = None
-    """The gradient that the guard trusts, if it wants one."""
+    """Computes the gradient that the guard trusts, if it needs one."""
     lost: Callable[[], str] = str
-    """Why the run is no longer this server's; empty while it is."""
+    """Returns why the run is no longer this server's; empty while it is."""
 
 
 def _optimizer(config: Config, rates: list[float]) -> str:
-    """By what devices step, for the log; `rates` are the run's learning rates so far."""
+    """Return a text on the devices' optimizer, for the log. `rates` are the run's learning rates so far."""
     before = f", until now {rates[-2]:g}" if len(rates) > 1 and rates[-2] != rates[-1] else ""
     return (
         f"devices go by {config.run.local_optimizer} (run.local_optimizer); coordination.learning_rate is "
@@ -118,12 +118,12 @@ def open_run(
     wait: Waiting | None = None,
     place: Place | None = None,
 ) -> Iterator[HostedRun]:
-    """Begin the run that `config` describes, or take it up where it was left. While another server hosts it,
-    `wait` is called again and again, as `Waiting` says; it raises to give up. Without it that is an error.
-    What is kept of parameters lies where `place` puts it, or where config.scale says (ledger/claim.py).
+    """Begin the run that `config` describes, or resume it. While another server hosts it, `wait` is called
+    repeatedly, as `Waiting` says; it raises to give up. Without `wait` this is an error. `place` decides
+    where state of parameters is kept; otherwise config.scale does (ledger/claim.py).
 
-    The run is this process's while the context lasts; then it may be opened again, also after a failure.
-    Raises ConfigError if the model, the data or the directory cannot serve.
+    The run belongs to this process while the context lasts. Afterwards it may be opened again, also after a
+    failure. Raises ConfigError if the model, the data or the directory is unusable.
     """
     trackers.check(config.run.trackers)
     listening = given.listening.beside(config.run)
@@ -199,7 +199,7 @@ def _sketch(model: HostedModel, run: str) -> Sketch | None:
 
 
 def _offer(claim: Claim, directory: Path, first: NDArray[np.float32]) -> Path:
-    """The file that devices may load `first` from, the model at version 0."""
+    """Return the file that devices may load `first` from, the model at version 0."""
     try:
         claim.engine.outlet.offer(first, partial(keep_offered, directory))
     except OSError as error:
@@ -210,8 +210,8 @@ def _offer(claim: Claim, directory: Path, first: NDArray[np.float32]) -> Path:
 
 
 def _operators(register: Register, directory: Path) -> None:
-    """A token for the run's own operator, in a file that only its owner can read; made anew if it is lost,
-    or if the server has another key.
+    """Write a token for the run's operator into a file that only its owner can read. It is made anew if it is
+    lost or if the server has another key.
     """
     path = directory / ADMIN_TOKEN
     kept = path.read_text().strip() if path.exists() else ""

@@ -1,5 +1,5 @@
-"""What operators ask a run and do to it: routes, roles, metrics, the page.
+"""Operators' HTTP: the routes, roles, metrics and page with which they watch and change a run.
 
-Handlers find what they need in the application (keys.py). Reading takes a sessions.Host, acting the writer.
-Who comes here wants a single file, so nothing is handed out: settings are read without Prometheus.
+Handlers read the application's keys (keys.py). Reading needs a sessions.Host, acting needs the writer.
+The package exports no names: a module is imported by itself, so that settings load without Prometheus.
 """

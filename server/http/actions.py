@@ -1,4 +1,4 @@
-"""What an admin may do to a run: POST, with a JSON body where there is something to say."""
+"""The routes with which an admin changes a run: POST, with a JSON body if the action has arguments."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ from edgeflock.shared.settings.coordination import ELASTIC, LARGEST_RATE, LEAST_
 routes = web.RouteTableDef()
 
 _LONGEST = 200
-"""Characters of a reason."""
+"""The most characters of a reason."""
 
 
 @routes.post("/v1/devices/{name:[^/]+}/pause")
@@ -130,13 +130,13 @@ async def roll_back(request: web.Request) -> web.Response:
 
 
 async def _keep(request: web.Request, device: Device, order: Ordered | None) -> None:
-    """So that the next server does as this one; return when that is durable."""
+    """Store the order for the next server. It returns when the order is durable."""
     if (register := request.app.get(REGISTER)) is not None:
         await asyncio.to_thread(register.order, device.name, order)
 
 
 def _told(request: web.Request, kind: EventKind, device: Device, because: str = "") -> None:
-    """Something has happened to a device: others wait for it no longer, or again."""
+    """Record a change of a device: the writer updates whether others wait for it."""
     request.app[WRITER].see(device.id, device.present)
     _note(request, kind, device, f"by an admin: {because}" if because else "by an admin")
 
@@ -178,7 +178,7 @@ def _rate(value: object) -> float:
 
 
 async def _body(request: web.Request) -> dict[str, Any]:
-    """The JSON object of a request; an empty one stands for {}."""
+    """The JSON object of a request. An empty body means {}."""
     try:
         body = json.loads(await request.read() or "{}")
     except (ValueError, RecursionError) as error:  # also of a number of thousands of digits

@@ -1,4 +1,4 @@
-"""Operators' HTTP: what the run does, and its model. Reading only: actions.py acts."""
+"""Operators' HTTP for reading the run's state and its model. actions.py has the routes that act."""
 
 import asyncio
 import hashlib
@@ -86,7 +86,7 @@ async def get_feed(request: web.Request) -> web.StreamResponse:
 
 
 def _may_look(request: web.Request) -> bool:
-    """Whether the secret or the login of a monitor still opens something."""
+    """Whether the secret or the login of a monitor is still valid."""
     with suppress(Unauthorized):
         return bool(find_caller(request))
     return False
@@ -151,14 +151,14 @@ async def get_graph(request: web.Request) -> web.StreamResponse:
 
 
 async def _result(request: web.Request) -> tuple[int, NDArray[np.float32]]:
-    """(version, the model to use)."""
+    """(version, the model that is served)."""
     version, theta = await request.app[WRITER].call(request.app[HOST].engine.result)
     pay(request, theta.nbytes)
     return version, theta
 
 
 def run_status(host: RunHost, evaluator: Evaluator) -> dict[str, Any]:
-    """What anybody who takes part may know."""
+    """The part of the status that every participant may read."""
     return {
         "run": host.run,
         "state": evaluator.state,
@@ -171,7 +171,7 @@ def run_status(host: RunHost, evaluator: Evaluator) -> dict[str, Any]:
 
 
 def shards(host: RunHost) -> dict[str, Any] | None:
-    """Where the model is; None: in this process."""
+    """The processes that hold the model shards. None: the model is in this process."""
     parameters = host.engine.parameters
     if parameters.kept.is_here:
         return None
@@ -186,7 +186,7 @@ def status(
     lines: Sequence[GatewayLine],
     now: float,
 ) -> dict[str, Any]:
-    """The whole state of a run, of plain JSON types."""
+    """The whole state of a run, in plain JSON types."""
     config, traffic = host.config, host.traffic
     devices = [
         _device(device, host.paces, host.engine.guard, now) for device in host.registry.devices.values()
@@ -285,13 +285,13 @@ def _device(device: Device, paces: RateLimiters, guard: DefenceGuard | None, now
 
 
 def _cnc(compressed: int, uncompressed: int) -> float | None:
-    """The compression-to-no-compression ratio of a run's updates (ScaDLES, section V G); None without any."""
+    """A run's compression-to-no-compression ratio (ScaDLES, section V G); None without updates."""
     total = compressed + uncompressed
     return compressed / total if total else None
 
 
 def _octets(octets: bytes, code: int, headers: dict[str, str]) -> web.Response:
-    """aiohttp warns of large bytes bodies that it would have to copy; a payload of its own does not."""
+    """Wrap the bytes in a payload, since aiohttp warns of a large bytes body that it would copy."""
     return web.Response(
         body=BytesIO(octets),
         status=code,

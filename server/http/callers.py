@@ -1,4 +1,4 @@
-"""Who sends a request, and who may show which certificate."""
+"""Find who sends a request, and check the certificate that the caller has shown."""
 
 from contextlib import suppress
 
@@ -19,21 +19,21 @@ _SCHEME = "bearer "
 
 
 def find_caller(request: web.Request) -> Caller:
-    """Who sends this request, by its secret, or, if it shows none, by the login of a browser. Raises
-    Unauthorized where the run is not open and nobody has this secret.
-    """
+    """Return who sends this request, by its secret, or else by a browser's login.
+
+    Raises Unauthorized where the run is not open and the secret is unknown."""
     secret, login = secret_of(request), login_of(request)
     return caller_by(request.app, secret, "" if secret else login)
 
 
 def remember_caller(request: web.Request) -> None:
-    """Find the caller, for `caller_of`."""
+    """Find the caller and store it for `caller_of`."""
     with suppress(Unauthorized):
         request[_CALLER] = find_caller(request)
 
 
 def caller_of(request: web.Request) -> Caller:
-    """Who sent this request, as was found when it came. Raises Unauthorized as `find_caller`."""
+    """Return the stored caller of this request. Raises Unauthorized as `find_caller` does."""
     return request[_CALLER] if _CALLER in request else find_caller(request)
 
 
@@ -43,28 +43,28 @@ def is_known(request: web.Request) -> bool:
 
 
 def secret_of(request: web.Request) -> str:
-    """What its Authorization header shows; the scheme's case says nothing (RFC 9110, section 11.1)."""
+    """The secret of the Authorization header. The scheme ignores case (RFC 9110, section 11.1)."""
     header = request.headers.get("Authorization", "")
     return header[len(_SCHEME) :].strip(" ") if header[: len(_SCHEME)].lower() == _SCHEME else ""
 
 
 def login_of(request: web.Request) -> str:
-    """The number that a browser's cookie shows, which is empty without one and may be of no login."""
+    """The login number in a browser's cookie. It is empty without a cookie, and may be invalid."""
     return request.cookies.get(cookie_of(request), "")
 
 
 def cookie_of(request: web.Request) -> str:
-    """Its name: of the run, since a browser sends cookies to all ports of a host."""
+    """The cookie's name. It contains the run, since a browser sends cookies to all ports of a host."""
     return f"edgeflock-{request.app[HOST].run}"
 
 
 def is_open(app: web.Application) -> bool:
-    """Whether everybody may take part and look."""
+    """Whether everybody may take part in the run and watch it."""
     return REGISTER not in app or app[HOST].config.run.open
 
 
 def caller_by(app: web.Application, secret: str, login: str = "") -> Caller:
-    """Whose secret, or login, it is. Raises Unauthorized where the run is not open."""
+    """Return the owner of a secret or a login. Raises Unauthorized where the run is not open."""
     register = app.get(REGISTER)
     try:
         if register is None:
@@ -77,9 +77,9 @@ def caller_by(app: web.Application, secret: str, login: str = "") -> Caller:
 
 
 def caller_behind_gateway(app: web.Application, bearer: str, path: str, certificate: bytes) -> Caller:
-    """Who asks a gateway for `path`, and has shown this certificate there, in DER. Raises Unauthorized
-    unless devices may, and it is one, and Forbidden without the certificate that the run demands.
-    """
+    """Return the caller that asks a gateway for `path` and has shown it this certificate, in DER.
+
+    Raises Unauthorized if it may not, Forbidden without the certificate that the run demands."""
     caller = caller_by(app, bearer)
     may = caller.role == "device" or (is_open(app) and caller is NOBODY)
     if not may or not path.startswith(paths_of_devices(app)):
@@ -91,9 +91,9 @@ def caller_behind_gateway(app: web.Application, bearer: str, path: str, certific
 
 
 def may_show(app: web.Application, caller: Caller, shown: bytes | None) -> bool:
-    """Whether `shown`, the key of the certificate that the caller has shown (None: it has shown none), goes
-    with who it is.
-    """
+    """Whether `shown` fits the caller.
+
+    It is the key of the certificate that the caller has shown, or None if it has shown none."""
     if not app[HOST].config.run.client_certificates:
         return True
     register = app[REGISTER]
@@ -104,6 +104,6 @@ def may_show(app: web.Application, caller: Caller, shown: bytes | None) -> bool:
 
 
 def note(request: web.Request, name: str, what: str, address: str | None) -> None:
-    """Write into the audit log, if there is one, what a caller of this name did."""
+    """Write to the audit log, if there is one, what a caller of this name did."""
     if (audit := request.app.get(AUDIT)) is not None:
         audit.note(name, what, address=address)

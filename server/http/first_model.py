@@ -1,4 +1,4 @@
-"""GET /v1/start: the file that devices load the first model from. docs/protocol.md is the reference."""
+"""GET /v1/start: the file from which devices load the first model. docs/protocol.md is the reference."""
 
 import asyncio
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ async def get_start(request: web.Request) -> web.StreamResponse:
 
 @contextmanager
 def _counting(request: web.Request) -> Iterator[None]:
-    """What leaves meanwhile is the device's, as if it had come in its session."""
+    """Count the bytes sent inside the block as the device's traffic."""
     device = request.app[HOST].registry.devices.get(request.query.get("device", ""))
     meter = Meter() if request.transport is None else request.transport.get_extra_info("meter", Meter())
     before = meter.egress

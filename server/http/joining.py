@@ -1,4 +1,4 @@
-"""POST /v1/join: a device shows a token, or its credential, and gets a credential for its key.
+"""POST /v1/join: a device shows a token or its credential, and gets a credential for its key.
 
 docs/protocol.md is the reference.
 """
@@ -44,7 +44,7 @@ async def join(request: web.Request) -> web.Response:
 
 
 def _asked(octets: bytes) -> tuple[str, bytes, bytes, bytes]:
-    """Name, key and proofs. Raises ValueError that says what is wrong."""
+    """Name, key and proofs. Raises ValueError with the reason."""
     try:
         body = json.loads(octets)
     except (ValueError, RecursionError) as error:

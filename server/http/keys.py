@@ -1,4 +1,4 @@
-"""What the handlers of HTTP requests find in the application."""
+"""The application keys under which handlers find the server's parts."""
 
 from pathlib import Path
 
@@ -28,14 +28,14 @@ GATEWAYS = web.AppKey("gateways", Gateways)
 GRAPHS = web.AppKey("graphs", GraphStore)
 LISTENERS = web.AppKey("listeners", Listeners)
 LOGINS = web.AppKey("logins", Logins)
-"""There only if there is a register."""
+"""It exists only with a register."""
 OFFERED = web.AppKey("offered", Path)
-"""There only if devices load the first model."""
+"""It exists only if devices load the first model."""
 HEALTH = web.AppKey("health", RunHealth)
 ORIGINS = web.AppKey("origins", Origins)
 HOST = web.AppKey("host", RunHost)
 PIN = web.AppKey("pin", bytes)
-"""Of the public key that devices are shown; empty: they compare none."""
+"""The pin of the server's public key. If it is empty, devices compare none."""
 REGISTER = web.AppKey("register", Register)
 TRAIL = web.AppKey("trail", Trail)
 WATCHERS = web.AppKey("watchers", Watchers)

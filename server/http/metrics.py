@@ -1,4 +1,4 @@
-"""The run in Prometheus' text format: read from the server's counts when it is asked for."""
+"""The run's metrics in Prometheus' text format, read from the server's counts on each request."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
@@ -25,7 +25,7 @@ from edgeflock.shared.protocol.frames import BINS, LEFT, DeviceRow, DeviceState,
 routes = web.RouteTableDef()
 
 _MOST_CLASSES = 100
-"""With more, classes have no series of their own."""
+"""The most classes that have a series each."""
 
 STATES: tuple[DeviceState, ...] = ("training", "waiting", "starved", "idle", "paused", "away")
 
@@ -43,13 +43,13 @@ async def get_metrics(request: web.Request) -> web.Response:
     of_all = list(of_run(host, overview, rows, newest, findings, ready=ready))
     of_all += of_gateways(request.app[GATEWAYS].lines)
     few = rows[:most]
-    # Text of thousands of numbers takes as long as hundreds of pushes, which go on meanwhile.
+    # Formatting thousands of numbers takes as long as hundreds of pushes, so a thread does it.
     octets = await asyncio.to_thread(lambda: _text([*of_all, *of_devices(few)]))
     return web.Response(body=octets, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 class _Collected(Collector):
-    """Metrics that are there already."""
+    """A collector of metrics that exist already."""
 
     def __init__(self, metrics: list[Metric]) -> None:
         self._metrics = metrics
@@ -74,7 +74,7 @@ def of_run(
     *,
     ready: bool,
 ) -> Iterator[Metric]:
-    """The run as a whole."""
+    """Metrics of the run as a whole."""
     tally, relay = host.hub.tally, host.relay
     yield InfoMetricFamily(
         "edgeflock_run", "The run.", value={"run": host.run, "model": host.config.model.module}
@@ -96,7 +96,7 @@ def of_run(
     refusals = CounterMetricFamily(
         "edgeflock_refusals", "What was refused since the server started, by code.", labels=["code"]
     )
-    for code in REFUSALS:  # also those that never came: a rate needs a value before
+    for code in REFUSALS:  # all codes: a rate needs an earlier value
         refusals.add_metric([code], tally.refusals[code])
     yield refusals
     if host.engine.guard is not None:
@@ -177,7 +177,7 @@ def of_run(
 
 
 def of_shards(host: RunHost) -> Iterator[Metric]:
-    """A series of each shard; while they are made again, none."""
+    """A series for each model shard; none while the shards are restored."""
     parameters = host.engine.parameters
     size = GaugeMetricFamily("edgeflock_shard_bytes", "What a shard keeps of the model.", labels=["shard"])
     for number, shard in enumerate(parameters.kept.vectors.standing):
@@ -191,7 +191,7 @@ def of_shards(host: RunHost) -> Iterator[Metric]:
 
 
 def of_gateways(lines: Iterable[GatewayLine]) -> Iterator[Metric]:
-    """A series of each gateway that is connected."""
+    """Series for each connected gateway."""
     for family, name, text, value in _OF_A_GATEWAY:
         metric = family(f"edgeflock_gateway_{name}", text, labels=["gateway"])
         for line in lines:
@@ -211,7 +211,7 @@ _OF_A_GATEWAY: tuple[
 
 
 def found_by(findings: Iterable[Finding]) -> Metric:
-    """A series for each finding; those of the run have no device."""
+    """A series for each finding. A finding of the run has an empty device."""
     family = GaugeMetricFamily(
         "edgeflock_finding", "1 while it is so.", labels=["kind", "device", "severity"]
     )
@@ -221,7 +221,7 @@ def found_by(findings: Iterable[Finding]) -> Metric:
 
 
 def of_devices(rows: tuple[DeviceRow, ...]) -> Iterator[Metric]:
-    """A series of each of `rows`, for everything that is known of it."""
+    """Series for each device of `rows`, with the values that are known."""
     for family, name, text, value in _OF_A_DEVICE:
         metric = family(f"edgeflock_device_{name}", text, labels=["device"])
         for row in rows:

@@ -1,4 +1,4 @@
-"""What each request passes before its route answers it, in this order: MIDDLEWARES."""
+"""The middlewares that each request passes before its handler, in the order of MIDDLEWARES."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -28,14 +28,14 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @web.middleware
 async def identify(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Find the caller, once."""
+    """Find the caller once per request."""
     remember_caller(request)
     return await handler(request)
 
 
 @web.middleware
 async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """A connection whose caller is known is no stranger's, and has longer time."""
+    """Count the request at its connection, which has longer time limits once its caller is known."""
     door = request.app[DOORS].of(request.transport)
     if door is None:
         return _lost()
@@ -52,16 +52,16 @@ async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 @web.middleware
 async def check_origin(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """A page of another site may neither act nor open a WebSocket. Browsers say where they come from, nobody
-    else does.
-    """
+    """Refuse an action or a WebSocket from a page of another site.
+
+    Only browsers send the Origin that this checks."""
     why = _foreign(request)
     return _refused(403, "forbidden", why) if why else await handler(request)
 
 
 @web.middleware
 async def check_role(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The caller has a role that its route allows, and the certificate that the run demands."""
+    """Check that the caller has a role that the route allows, and the certificate that the run demands."""
     access, app = access_of(request), request.app
     if access is EVERYBODY:
         return await handler(request)
@@ -77,7 +77,7 @@ async def check_role(request: web.Request, handler: Handler) -> web.StreamRespon
 
 @web.middleware
 async def read_body(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The body of an action comes in time, and is read."""
+    """Read the body of an action, within limits.request_seconds."""
     if request.method not in READING:
         seconds = request.app[HOST].config.limits.request_seconds
         try:
@@ -91,7 +91,7 @@ async def read_body(request: web.Request, handler: Handler) -> web.StreamRespons
 
 @web.middleware
 async def pace(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The answer, once a device has paid for what came before; then it owes this."""
+    """Delay a device's answer until its rate limit allows it, then charge the answer to the limit."""
     clock = asyncio.get_running_loop().time
     if (limit := _pace_of(request)) is not None and (wait := limit.wait(began := clock())) > 0:
         try:
@@ -109,7 +109,7 @@ async def pace(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 @web.middleware
 async def audit(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """What an admin does is kept. Joining and logging in are noted with names (joining.py, page.py)."""
+    """Note each admin action in the audit log. joining.py and page.py note joins and logins, with names."""
     door = request.app[DOORS].of(request.transport)
     response = await handler(request)
     if access_of(request) is ADMIN and door is not None and response.status < 400:
@@ -121,13 +121,13 @@ MIDDLEWARES = (identify, count, check_origin, check_role, read_body, pace, audit
 
 
 def pay(request: web.Request, octets: int) -> None:
-    """A device that asks owes so many bytes, as in its session."""
+    """Charge these bytes to the device's rate limit, as its session does."""
     if (limit := _pace_of(request)) is not None:
         limit.spend(octets, asyncio.get_running_loop().time())
 
 
 def _pace_of(request: web.Request) -> RateLimiter | None:
-    """None of operators, and of a session, which looks after itself."""
+    """The caller's rate limit. None for operators, and for a session, which limits itself."""
     if not is_known(request) or access_of(request) is SESSION:
         return None
     caller = caller_of(request)
@@ -135,24 +135,24 @@ def _pace_of(request: web.Request) -> RateLimiter | None:
 
 
 def _refused(status: int, code: str, why: str) -> web.Response:
-    """What else the caller may send is not worth reading."""
+    """A refusal that closes the connection, so that the rest of the request is not read."""
     response = problem(status, code, why)
     response.force_close()
     return response
 
 
 def _lost() -> web.Response:
-    """For a line that has dropped: nobody reads it, and it is no error of the server to be logged."""
+    """The answer on a lost connection. Nobody reads it, and it keeps the loss out of the error log."""
     return problem(Unavailable.status, Unavailable.code, "the connection is lost")
 
 
 def _foreign(request: web.Request) -> str:
-    """Why a browser may not send this for the page that it shows; empty: it may, or this is no browser."""
+    """Why a browser may not send this request for its page. Empty: it may, or this is no browser."""
     if request.method in READING and request.headers.get("Upgrade", "").lower() != "websocket":
         return "" if request.headers.get("Authorization") else _foreign_name(request)
     origin = request.headers.get("Origin")
     if origin is None:
-        # A cookie is a browser's, and a browser says where it comes from.
+        # Only a browser sends a cookie, and a browser sends its Origin.
         without = login_of(request) and not request.headers.get("Authorization")
         return "a login goes with an Origin" if without else ""
     if request.app[ORIGINS].takes(origin, request.scheme, request.host):
@@ -164,9 +164,9 @@ def _foreign(request: web.Request) -> str:
 
 
 def _foreign_name(request: web.Request) -> str:
-    """The same of a request without a secret, to an open run on this machine, by a name that is not this
-    machine's: a page elsewhere, whose name now points here.
-    """
+    """Why a request without a secret may not use this host name; empty: it may.
+
+    This stops a page elsewhere whose name now points to this machine (DNS rebinding), in an open run."""
     run = request.app[HOST].config.run
     if not is_open(request.app) or not is_loopback(run.host) or access_of(request) is EVERYBODY:
         return ""

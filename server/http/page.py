@@ -1,7 +1,7 @@
-"""The page in the browser: its files, and the login that stands in for a token there.
+"""The browser page: its files, and the login that replaces a token there.
 
-A login is a cookie that scripts cannot read and that goes along with requests of the page only. access.py
-looks at it, and at where requests come from.
+A login is a cookie that scripts cannot read and that only the page's own requests send. middleware.py
+checks it, and the origin of requests.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from edgeflock.shared.errors import Unauthorized
 routes = web.RouteTableDef()
 
 _LONGEST = 4096
-"""Bytes of a login's body."""
+"""The most bytes of a login's body."""
 
 
 @routes.get("/")
@@ -73,7 +73,7 @@ async def log_in(request: web.Request) -> web.Response:
         await asyncio.to_thread(request.app[LOGINS].begin, caller),  # it waits for the disk
         max_age=int(SECONDS),
         path="/",
-        # Behind a proxy with TLS the request itself does not tell.
+        # Behind a proxy with TLS the request itself does not show it.
         secure=request.secure or request.headers.get("Origin", "").lower().startswith("https:"),
         httponly=True,
         samesite="Strict",
@@ -103,7 +103,7 @@ async def get_history(request: web.Request) -> web.Response:
 
 
 def _failed(request: web.Request, token: str, address: str, error: Unauthorized) -> web.Response:
-    """The answer to a login with a token that opens nothing. A right one is taken meanwhile."""
+    """The answer to a login with an invalid token. Valid tokens are accepted in the meantime."""
     account = request.app[REGISTER].account(token) if REGISTER in request.app else ""
     if (wait := request.app[ATTEMPTS].fail(address, account)) > 0:
         refusal = problem(
@@ -129,7 +129,7 @@ def _asset(request: web.Request, name: str) -> web.Response:
 
 
 def _token(octets: bytes) -> str:
-    """Raises ValueError that says what is wrong."""
+    """The token of a login's body. Raises ValueError with the reason."""
     if len(octets) > _LONGEST:
         raise ValueError(f"the body has at most {_LONGEST} bytes")
     try:

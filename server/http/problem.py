@@ -4,5 +4,5 @@ from aiohttp import web
 
 
 def problem(status: int, code: str, detail: str) -> web.Response:
-    """A response of that status."""
+    """A JSON response of that status."""
     return web.json_response({"code": code, "detail": detail}, status=status)

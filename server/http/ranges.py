@@ -1,13 +1,13 @@
-"""Octets that have a digest, all of them or the rest of an earlier answer (RFC 9110, sections 13 and 14)."""
+"""Conditional and partial answers of bytes that have a digest (RFC 9110, sections 13 and 14)."""
 
 from aiohttp import web
 
 
 def asked(request: web.Request, digest: str, size: int, headers: dict[str, str]) -> tuple[int, int, int]:
-    """(first, end, status): which of `size` octets to answer with; `headers` gets what is to be said of them.
+    """(first, end, status): which of `size` bytes to answer with. `headers` gets their headers.
 
-    ETag, If-None-Match, If-Range and Range are honoured. Raises HTTPNotModified if whoever asks has them all,
-    HTTPRequestRangeNotSatisfiable if there are none of those that it wants.
+    ETag, If-None-Match, If-Range and Range are honoured. Raises HTTPNotModified if the client has them all,
+    HTTPRequestRangeNotSatisfiable if no byte of the range exists.
     """
     headers |= {"ETag": f'"{digest}"', "Accept-Ranges": "bytes"}
     if has(request, digest):
@@ -17,7 +17,7 @@ def asked(request: web.Request, digest: str, size: int, headers: dict[str, str])
         wanted = request.http_range
     except ValueError as error:
         raise web.HTTPRequestRangeNotSatisfiable(headers=beyond) from error
-    # A part of something else would be no part of this.
+    # A range of another representation does not apply to this one.
     same = request.headers.get("If-Range", headers["ETag"]) == headers["ETag"]
     if wanted == slice(None, None, 1) or not same:
         return 0, size, 200
@@ -29,5 +29,5 @@ def asked(request: web.Request, digest: str, size: int, headers: dict[str, str])
 
 
 def has(request: web.Request, digest: str) -> bool:
-    """Whether whoever asks has it already."""
+    """Whether the client has these bytes already."""
     return any(tag.value in (digest, "*") for tag in request.if_none_match or ())

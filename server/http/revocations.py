@@ -1,4 +1,4 @@
-"""What commands write to the register while the server runs holds at once: who may no longer stay goes."""
+"""Apply revocations that commands write to the register while the server runs: end those sessions."""
 
 import asyncio
 
@@ -9,11 +9,11 @@ from edgeflock.server.sessions import Gateways
 from edgeflock.shared.errors import Unauthorized
 
 LOOK = 0.25
-"""Seconds between two looks, each of which is microseconds while nothing was written."""
+"""Seconds between two checks. A check takes microseconds if nothing was written."""
 
 
 async def turn_out(register: Register, registry: Registry, watchers: Watchers, gateways: Gateways) -> None:
-    """Look for as long as the server lives."""
+    """Check the register for as long as the server lives."""
     seen = register.changes
     _tell_quarantines(register, registry)
     while True:
@@ -29,7 +29,7 @@ async def turn_out(register: Register, registry: Registry, watchers: Watchers, g
 
 
 def _tell_quarantines(register: Register, registry: Registry) -> None:
-    """They may have been ended, or be of before a restart: for those who watch."""
+    """Copy the register's quarantines to the devices, for monitors. They may be older than a restart."""
     for name, device in registry.devices.items():
         quarantine = register.quarantines.get(name)
         device.conduct.quarantined_until = 0.0 if quarantine is None else quarantine.until
@@ -42,4 +42,4 @@ async def _look(register: Register, name: str, registry: Registry) -> None:
     if not register.holds(name, line.credential):
         await line.drop(Unauthorized(f"the credential of {name!r} was revoked; join anew with a new token"))
     elif register.is_to_rotate(name, line.credential):
-        await line.leave()  # it comes back, and is told so
+        await line.leave()  # on its return the server asks it to rotate its key

@@ -1,10 +1,10 @@
-"""Which roles may use a route. Each route says so beside its path:
+"""Which roles may use a route. A decorator below the route's path says so:
 
     @routes.get("/v1/status")
     @allows(DEVICE)
     async def get_status(request): ...
 
-A route that says nothing is for viewers to read and for admins to act.
+A route without the decorator allows viewers to read and admins to act.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from edgeflock.server.identity import Who
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 READING = ("GET", "HEAD")
-"""Methods that change nothing."""
+"""Methods that do not change anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,12 @@ class Access:
 
     roles: frozenset[Who]
     otherwise: str
-    """What others are told."""
+    """The refusal's reason for other roles."""
     if_open: frozenset[Who] = frozenset()
-    """Roles that may use it as well where everybody may take part (run.open)."""
+    """Roles that may also use it where everybody may take part (run.open)."""
 
     def refusal(self, role: Who, is_open: bool) -> str:
-        """Why `role` may not use it; empty: it may."""
+        """Why `role` may not use it. Empty: it may."""
         if role in self.roles or (is_open and role in self.if_open):
             return ""
         return self.otherwise if self in (JOIN, GATEWAY) else _SINGLE_PURPOSE.get(role, self.otherwise)
@@ -44,7 +44,7 @@ _SINGLE_PURPOSE: dict[Who, str] = {
 }
 
 EVERYBODY = Access(frozenset(), "")
-"""Nobody has to show who it is."""
+"""Callers need no identity."""
 
 _NO_ROUTE = Access(frozenset(("joining", "gateway", "device", "viewer", "admin")), "")
 
@@ -59,7 +59,7 @@ VIEWER = Access(
 )
 
 DEVICE = Access(frozenset(("device", "viewer", "admin")), VIEWER.otherwise)
-"""The run and its model, and nothing of other devices."""
+"""The run and its model, without other devices."""
 
 GRAPH = Access(frozenset(("gateway", "device", "viewer", "admin")), VIEWER.otherwise)
 
@@ -79,7 +79,7 @@ GATEWAY = Access(
 
 
 def allows(access: Access) -> Callable[[Handler], Handler]:
-    """Decorate the handler of a route with who may use it."""
+    """Decorate the handler of a route with the roles that may use it."""
 
     def decorate(handler: Handler) -> Handler:
         handler.access = access  # type: ignore[attr-defined]
@@ -89,7 +89,7 @@ def allows(access: Access) -> Callable[[Handler], Handler]:
 
 
 def access_of(request: web.Request) -> Access:
-    """Who may use the route that a request is for."""
+    """The roles that may use the route of a request."""
     if request.match_info.http_exception is not None:
         return _NO_ROUTE
     usual = VIEWER if request.method in READING else ADMIN
@@ -98,7 +98,7 @@ def access_of(request: web.Request) -> Access:
 
 
 def paths_of_devices(app: web.Application) -> tuple[str, ...]:
-    """What the paths begin with that devices use once they have joined."""
+    """The prefixes of the paths that devices use after they have joined."""
     return tuple(
         route.resource.canonical.partition("{")[0]
         for route in app.router.routes()

@@ -1,4 +1,4 @@
-"""A model as the file that people take along."""
+"""A model as a file to download or keep."""
 
 import json
 import logging
@@ -16,7 +16,7 @@ from edgeflock.shared.protocol.frames import Evaluation
 log = logging.getLogger(__name__)
 
 BEST = "best.safetensors"
-"""The model that had the best evaluation, beside the journal."""
+"""The file in the journal's directory with the model that had the best evaluation."""
 
 
 def safetensors_of(
@@ -28,10 +28,10 @@ def safetensors_of(
     beside: Beside = NOTHING,
     data: Description | None = None,
 ) -> bytes:
-    """theta, float32 [P + B], of a version of a run, as a safetensors file that says so.
+    """A version's theta, float32 [P + B], as a safetensors file whose metadata name the run and version.
 
-    With all that is `beside` it, load_state_dict takes it as it is. Its metadata say how samples become what
-    the model takes, and its outputs what they stand for: `data`, in JSON, by its fields' names.
+    With `beside`, load_state_dict takes the file as it is. `data` goes into the metadata as JSON, by field
+    names: how samples become the model's inputs, and what its outputs mean.
     """
     tensors: dict[str, NDArray[np.generic]] = {
         t.name: theta[t.start : t.stop].reshape(t.shape) for t in layout.tensors
@@ -54,7 +54,7 @@ def keep_best(
     theta: NDArray[np.float32],
     evaluation: Evaluation,
 ) -> None:
-    """Put the model into best.safetensors, whole or not at all. A disk that has no room stops no run."""
+    """Write the model to best.safetensors atomically. A write error is logged and stops no run."""
     octets = safetensors_of(theta, layout, model, evaluation.version, run, beside, data)
     try:
         write_whole(directory / BEST, octets)

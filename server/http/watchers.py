@@ -1,4 +1,4 @@
-"""Whoever watches the run: one WebSocket each, `GET /v1/feed`, and never more than its socket takes."""
+"""Monitors of the run: a WebSocket each, `GET /v1/feed`. A slow socket gets fewer frames."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,16 +13,16 @@ from edgeflock.shared.protocol.feed import encode
 from edgeflock.shared.protocol.frames import Role
 
 HEARTBEAT = 20.0
-"""Seconds of silence after which a watcher is pinged; one that does not answer within ten is gone."""
+"""Seconds of silence before a watcher is pinged. One that does not answer within ten is disconnected."""
 
 _CLOSE_SECONDS = 2.0
 
 _LONGEST = 1024
-"""Bytes of a message from a watcher, who has nothing to say."""
+"""The most bytes of a watcher's message. Watchers have nothing to send."""
 
 
 class Watchers:
-    """At most `limit` at a time."""
+    """At most `limit` monitors at a time."""
 
     def __init__(self, hub: Hub, feed: Feed, limit: int) -> None:
         self.limit = limit
@@ -37,15 +37,15 @@ class Watchers:
     async def serve(
         self, request: web.Request, role: Role, interval: float, may_look: Callable[[], bool]
     ) -> web.WebSocketResponse:
-        """Send a snapshot, then what has changed every `interval` seconds, until either side ends it, or
-        `may_look` says that this one may no longer.
-        """
+        """Send a snapshot, then the changes every `interval` seconds.
+
+        It ends when either side closes, or when `may_look` returns False."""
         socket = web.WebSocketResponse(
             heartbeat=HEARTBEAT, compress=False, max_msg_size=_LONGEST, timeout=_CLOSE_SECONDS
         )
         transport = request.transport
         assert transport is not None, "a request that is being handled has one"
-        self._sockets[socket] = transport, may_look  # before anything waits: nobody slips in between
+        self._sockets[socket] = transport, may_look  # before the first await, so that `limit` holds
         self._hub.watched = len(self._sockets)
         sending: asyncio.Task[None] | None = None
         try:
@@ -60,17 +60,17 @@ class Watchers:
                 sending.cancel()
                 with suppress(asyncio.CancelledError, ConnectionError):
                     await sending
-            if unsent(transport):  # it may never take the rest, which would be kept for it
+            if unsent(transport):  # the peer may never read the rest, which would stay in memory
                 transport.abort()
         return socket
 
     async def close(self) -> None:
-        """The server stops."""
+        """Close all sockets, because the server stops."""
         sockets = list(self._sockets.items())
         await asyncio.gather(*(self._close(one, line, WSCloseCode.GOING_AWAY) for one, (line, _) in sockets))
 
     async def turn_out(self) -> None:
-        """End what is watched by those who may no longer look."""
+        """Close the sockets of monitors that may no longer watch."""
         gone = [(one, line) for one, (line, may_look) in self._sockets.items() if not may_look()]
         await asyncio.gather(*(self._close(*one, 4000 + Unauthorized.status) for one in gone))
 
@@ -92,7 +92,7 @@ class Watchers:
 
 
 async def _in_time(transport: asyncio.Transport, interval: float) -> None:
-    """Until the next frame is due: not while the last one is on its way. What was skipped is in the next."""
+    """Wait until the next frame is due and the last one is sent. The next frame has what was skipped."""
     while True:
         await asyncio.sleep(interval)
         if not unsent(transport):
@@ -100,7 +100,7 @@ async def _in_time(transport: asyncio.Transport, interval: float) -> None:
 
 
 def unsent(transport: asyncio.Transport) -> bool:
-    """Whether something waits in it. One of TLS that was closed twice keeps nothing, and cannot be asked."""
+    """Whether unsent bytes wait in it. A TLS transport that was closed twice has no buffer to ask for."""
     try:
         return transport.get_write_buffer_size() > 0
     except AttributeError:

@@ -1,12 +1,12 @@
-"""Who may do what: tokens, devices and their keys, in a file of their own beside the journal, or, where
-servers stand by for each other, in tables of their own in the database that they share.
+"""Tokens, devices, their keys and roles. They are in a file of their own in the journal's directory, or,
+with standbys, in tables of their own in the database that the servers share.
 
-`Register` is what the server asks and the commands write, store.py and databases.py where it lies; audit.py
-keeps who did what; logins.py which browsers have shown a token; certificate.py has the server's own TLS,
-authority.py certificates of devices. The file is not the journal: commands write it while a server has that,
-copies of a journal go from hand to hand and must hold no secrets, and an old copy of a run must not bring
-back a revoked device, nor end a quarantine. No event loop, no network but to that database. Imports ledger,
-for its connections.
+`Register` answers the server and takes what commands write. store.py and databases.py keep it. audit.py logs
+who did what. logins.py knows which browsers have shown a token. certificate.py has the server's TLS, and
+authority.py the devices' certificates. The file is separate from the journal for three reasons: commands
+write it while a server holds the journal; copies of a journal must not contain secrets; an old copy of a
+run must not restore a revoked device or end a quarantine. No event loop; no network but that database's.
+It imports ledger, for its connections.
 """
 
 from edgeflock.server.identity.audit import Audit

@@ -1,4 +1,4 @@
-"""Who did what and when, a line of JSON each. It is only ever added to, by the server and by commands."""
+"""The audit log: who did what and when, one line of JSON each. The server and commands append to it."""
 
 import json
 import os
@@ -10,14 +10,14 @@ AUDIT = "audit.jsonl"
 
 
 class Audit:
-    """The file of one run, for its owner's eyes (mode 0600)."""
+    """The audit file of one run. Only its owner may read it (mode 0600)."""
 
     def __init__(self, directory: Path, now: Callable[[], float] = time.time) -> None:
         self.path = directory / AUDIT
         self._now = now
 
     def note(self, who: str, did: str, **what: object) -> None:
-        """A line; whole, also where two processes write at once. Raises OSError."""
+        """Append a line in one write, so that two processes do not mix lines. Raises OSError."""
         line = json.dumps({"time": round(self._now(), 3), "who": who, "did": did, **what})
         file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:

@@ -1,7 +1,7 @@
 """Certificates of devices, for TLS in which both ends prove who they are.
 
-A device gets one when it joins, of its own Ed25519 key, signed by a key that the server makes for nothing
-else. It is proved in the handshake; whether the key is still a device's, the register knows (access.py).
+A device gets one when it joins, for its own Ed25519 key. The server signs it with a key for this use only.
+The TLS handshake proves it. The register knows whether the key is still a device's (middleware.py).
 """
 
 import ssl
@@ -22,11 +22,11 @@ from edgeflock.server.identity.certificate import Certificate, self_signed
 CERTIFICATE, KEY = "device-authority.pem", "device-authority-key.pem"
 
 _DAYS = 3650
-"""Who is to be kept out before that is revoked."""
+"""A device to be kept out before that is revoked."""
 
 
 def keys_of(directory: Path) -> tuple[Certificate, Certificate]:
-    """The server's own, and that which devices' certificates are signed with."""
+    """The server's own certificate, and the one that signs devices' certificates."""
     return (
         Certificate(directory / OWN_CERTIFICATE, directory / OWN_KEY),
         Certificate(directory / CERTIFICATE, directory / KEY),
@@ -34,7 +34,7 @@ def keys_of(directory: Path) -> tuple[Certificate, Certificate]:
 
 
 class Authority:
-    """Of one run, made if there is none in its directory."""
+    """The authority of one run. It is made if its directory has none."""
 
     def __init__(self, directory: Path) -> None:
         own = self_signed(Certificate(directory / CERTIFICATE, directory / KEY), "edgeflock devices", ())
@@ -44,7 +44,7 @@ class Authority:
         self._own = x509.load_pem_x509_certificate(self.pem.encode())
 
     def certificate(self, public: bytes) -> str:
-        """One in PEM, of the device that has this Ed25519 key."""
+        """A certificate in PEM for the device that has this Ed25519 key."""
         now = datetime.now(UTC)
         builder = (
             x509.CertificateBuilder()
@@ -59,9 +59,9 @@ class Authority:
         return builder.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM).decode()
 
     def key_in(self, shown: bytes) -> bytes | None:
-        """The Ed25519 key in a certificate, in DER, that a gateway was shown; None if it was shown none,
-        empty if that one is not good.
-        """
+        """The Ed25519 key of a certificate, in DER, that a gateway was shown.
+
+        None if it was shown none; empty if the certificate is not valid."""
         if not shown:
             return None
         try:
@@ -74,25 +74,25 @@ class Authority:
 
 
 def demand(tls: ssl.SSLContext, authority: str, *, of_everybody: bool) -> None:
-    """Let `tls` ask clients for a certificate of this authority, in PEM. One that is shown must be good; if
-    it is demanded of everybody, the handshake ends without one.
+    """Let `tls` ask clients for a certificate of this authority, in PEM. A certificate that is shown must be
+    valid. With `of_everybody`, the handshake fails without one.
     """
     tls.verify_mode = ssl.CERT_REQUIRED if of_everybody else ssl.CERT_OPTIONAL
     tls.load_verify_locations(cadata=authority)
 
 
 def certificate_shown(line: ssl.SSLObject | None) -> bytes:
-    """The certificate, in DER, that the other end has shown and proved; empty if it showed none."""
+    """The certificate, in DER, that the peer has shown and proved. Empty if it showed none."""
     return (None if line is None else line.getpeercert(binary_form=True)) or b""
 
 
 def key_shown(line: ssl.SSLObject | None) -> bytes | None:
-    """The Ed25519 key of the certificate that the other end has shown and proved; None if it showed none."""
+    """The Ed25519 key of the certificate that the peer has shown and proved. None if it showed none."""
     shown = certificate_shown(line)
     return _key_of(x509.load_der_x509_certificate(shown)) if shown else None
 
 
 def _key_of(certificate: x509.Certificate) -> bytes:
-    """Empty if it is none of Ed25519."""
+    """The certificate's raw public key. Empty if it is not an Ed25519 key."""
     public = certificate.public_key()
     return public.public_bytes_raw() if isinstance(public, Ed25519PublicKey) else b""

@@ -1,7 +1,7 @@
-"""The server's TLS: a key and a certificate that it made itself at its first start, or its operator's.
+"""The server's TLS key and certificate: made at its first start, or given by its operator.
 
-Devices compare the public key (shared/identity/pins.py), so that nobody's signature is needed. The
-certificate is its own authority, for tools that want one: `curl --cacert certificate.pem`.
+Devices compare the public key (shared/identity/pins.py), so no authority has to sign it. The certificate is
+its own authority, for tools that need one: `curl --cacert certificate.pem`.
 """
 
 import ipaddress
@@ -30,25 +30,25 @@ from edgeflock.shared.identity import pin_of
 CERTIFICATE, KEY = "certificate.pem", "certificate-key.pem"
 
 _DAYS, _LEFT = 3650, 90
-"""For how long it holds, and how many of these days may be left before the same key gets another one."""
+"""Days that a certificate is valid, and the days left when a new one is made of the same key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """In PEM."""
+    """The files of a certificate and its key, in PEM."""
 
     certificate: Path
     key: Path
 
 
 def own_certificate(directory: Path, host: str) -> Certificate:
-    """That of `directory`, made if there is none. A certificate that is old is made anew, of the same key."""
+    """The certificate in `directory`. It is made if there is none, and renewed with the same key if old."""
     names = ("localhost", "127.0.0.1", "::1", socket.gethostname()[:63], host)
     return self_signed(Certificate(directory / CERTIFICATE, directory / KEY), "edgeflock", names)
 
 
 def self_signed(own: Certificate, subject: str, names: Iterable[str]) -> Certificate:
-    """The same, in these files."""
+    """The self-signed certificate in these files. It is made or renewed as needed."""
     if own.key.exists():
         key = load_pem_private_key(own.key.read_bytes(), None)
         assert isinstance(key, ec.EllipticCurvePrivateKey), "made here"
@@ -67,13 +67,13 @@ def self_signed(own: Certificate, subject: str, names: Iterable[str]) -> Certifi
 
 
 def new_key() -> bytes:
-    """In PEM."""
+    """A new private key in PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 def share(url: str, own: Certificate) -> None:
-    """Let the key in this file be the one that all servers have whose journal is the database `url`."""
+    """Make all servers whose journal is the database `url` use one key, this one if it is the first."""
     had = own.key.read_bytes() if own.key.exists() else b""
     shared = shared_file(url, own.key.name, had or new_key())
     if shared != had:
@@ -96,7 +96,7 @@ def server_tls(own: Certificate) -> tuple[ssl.SSLContext, bytes]:
 
 
 def pin_of_file(certificate: Path) -> bytes:
-    """Of the first certificate in a PEM file. Raises ConfigError."""
+    """The pin of the first certificate in a PEM file. Raises ConfigError."""
     try:
         text = certificate.read_text("ascii")
         end = "-----END CERTIFICATE-----"
@@ -134,7 +134,7 @@ def _name(name: str) -> x509.GeneralName:
 
 
 def _keep(path: Path, pem: bytes, mode: int) -> None:
-    """Whole or not at all."""
+    """Write the file atomically."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
         file.write(pem)

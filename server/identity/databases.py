@@ -1,5 +1,5 @@
-"""What a register lies in: a file beside the run, or the database that servers share who stand by for each
-other (journal.url). Statements are the register's own, in words that both have.
+"""The databases of a register: a file in the run's directory, or the database that a leader and its
+standbys share (journal.url). Statements are valid in both SQLite and PostgreSQL.
 """
 
 import os
@@ -11,10 +11,10 @@ from typing import Any, Protocol
 from edgeflock.server.ledger import PATIENCE, connected, in_postgres, kept, named, shown, shut
 
 IDENTITIES = "identities.sqlite"
-"""In the run's directory."""
+"""The file's name in the run's directory."""
 
 ELSEWHERE = "identities.url"
-"""Beside it, or in its place: of the database that holds them."""
+"""A file in the run's directory with the URL of the database that holds the identities instead."""
 
 _PREFIX = "register_"
 
@@ -22,24 +22,24 @@ _LOCK = "pg_advisory_xact_lock(hashtextextended('edgeflock register ' || current
 
 
 class IdentityDatabase(Protocol):
-    """Raises OSError or sqlite3.Error if it does not do as it is told."""
+    """A register's database. Methods raise OSError or sqlite3.Error if it fails."""
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> Any: ...
 
     def begin(self) -> None:
-        """A transaction, which nobody else writes in meanwhile."""
+        """Begin a transaction in which nobody else writes."""
 
     def changes(self) -> int:
-        """Another number once others have written something."""
+        """A number that changes once others have written something."""
 
     def shut(self) -> None:
-        """Whoever waits for it, in another thread, waits no more."""
+        """End waits for the database in other threads."""
 
     def close(self) -> None: ...
 
 
 def database(directory: Path, tables: str) -> IdentityDatabase:
-    """That of a run's directory, set up."""
+    """Open and set up the register's database of a run's directory."""
     elsewhere = directory / ELSEWHERE
     if elsewhere.exists():
         return _Shared(elsewhere.read_text().strip(), tables)
@@ -47,7 +47,7 @@ def database(directory: Path, tables: str) -> IdentityDatabase:
 
 
 class _File:
-    """For its owner's eyes only."""
+    """A SQLite file that only its owner may read."""
 
     def __init__(self, path: Path, tables: str) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite's other files follow its mode
@@ -67,20 +67,20 @@ class _File:
         return int(self._db.execute("PRAGMA data_version").fetchone()[0])
 
     def shut(self) -> None:
-        """It is not waited for."""
+        """Do nothing: nobody waits for a file."""
 
     def close(self) -> None:
         self._db.close()
 
 
 class _Shared:
-    """Tables beside the journal's, under names of their own; `meta` counts what is written."""
+    """Tables in the journal's database, with a prefix of their own. `meta` counts what is written."""
 
     def __init__(self, url: str, tables: str) -> None:
         self._path = shown(url)
         self._connection = connected(url, "edgeflock register")
         self._own = 0
-        with named(self._path):  # whoever stops in the middle keeps nobody waiting
+        with named(self._path):  # a process that stops in the middle blocks no other
             self._connection.execute(f"SET idle_in_transaction_session_timeout = {1000 * PATIENCE}")
         for statement in (f"BEGIN; SELECT {_LOCK}", tables, "COMMIT"):
             with named(self._path):
@@ -115,7 +115,7 @@ class _Shared:
 
 
 def shared_file(url: str, name: str, octets: bytes) -> bytes:
-    """What the servers that share a database have under a name: `octets`, if nobody had any before."""
+    """The content of a file that the servers of a database share: `octets`, unless one is stored already."""
     path = shown(url)
     connection = connected(url, "edgeflock keys")
     try:

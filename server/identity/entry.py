@@ -1,4 +1,4 @@
-"""What a session of a device that has joined must prove, and with what it was begun."""
+"""The challenge and the proof with which a joined device authenticates its session."""
 
 import os
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from edgeflock.shared.identity import CHALLENGE, CHALLENGE_BYTES, ROTATE, text_o
 
 @dataclass(frozen=True, slots=True)
 class SessionAuthenticator:
-    """Of one session. Its challenge is answered once: each session has its own."""
+    """The authenticator of one session. Each session has a challenge of its own, to be answered once."""
 
     register: Register
     caller: Caller
@@ -23,21 +23,21 @@ class SessionAuthenticator:
 
     @property
     def credential(self) -> bytes:
-        """Digest of what was shown."""
+        """Digest of the credential that was shown."""
         return self.caller.digest
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Those of the answer that begins the session."""
+        """Headers of the answer that begins the session."""
         asked = {CHALLENGE: text_of(self.challenge)}
         return asked | {ROTATE: "1"} if self.register.devices[self.caller.name].rotate else asked
 
     def check(self, name: str, proof: bytes) -> None:
-        """Raises Unauthorized if the device is not who it says, Quarantined if it is not to come yet."""
+        """Raises Unauthorized if the proof does not hold, Quarantined during a quarantine."""
         self.register.check(self.caller, name, self.challenge, self.pin, proof)
 
     def quarantine(self, because: str) -> Quarantined:
-        """Keep the device out for a time; what it is told."""
+        """Quarantine the device; return the refusal for it."""
         told = self.register.quarantine(self.caller.name, because)
         if self.audit is not None:
             self.audit.note(

@@ -1,6 +1,5 @@
-"""Browsers that have shown a token: each has a number, in a cookie, that stands for the token.
-
-Logins are in the register, so they outlive the server, and whoever takes over from it knows them.
+"""Browsers that have shown a token. Each has a number in a cookie, which stands for the token.
+Logins are in the register, so they outlive the server, and a standby that takes over knows them.
 """
 
 import secrets
@@ -11,20 +10,20 @@ from edgeflock.shared.errors import Unauthorized
 from edgeflock.shared.identity import digest_of
 
 SECONDS = 8 * 3600.0
-"""A login's life."""
+"""Seconds that a login lasts."""
 
 MOST = 100
-"""Logins of a token at a time; its oldest go."""
+"""The most logins of a token at a time. The oldest end first."""
 
 
 class Logins:
-    """Those of one register. Methods raise OSError or sqlite3.Error if the disk does."""
+    """The logins of one register. Methods raise OSError or sqlite3.Error if the database fails."""
 
     def __init__(self, register: Register) -> None:
         self._register = register
 
     def begin(self, caller: Caller) -> str:
-        """A new login's number, of 256 bits, which nobody guesses."""
+        """Begin a login and return its number, of 256 random bits."""
         number, until = secrets.token_urlsafe(32), self._register.now() + SECONDS
         with self._register.writing(logins=True):
             self._register.db.execute("DELETE FROM logins WHERE until <= ?", (until - SECONDS,))
@@ -39,7 +38,7 @@ class Logins:
         return number
 
     def who(self, number: str) -> Caller:
-        """Who began the login. Raises Unauthorized if it is over, or its token opens nothing any more."""
+        """Who began the login. Raises Unauthorized if it is over or its token is not valid any more."""
         digest = digest_of(number)
         if digest not in self._register.logins:
             self._register.refresh()  # another server may have begun it
@@ -49,7 +48,7 @@ class Logins:
         return self._register.whose(login.token)
 
     def end(self, number: str) -> None:
-        """The number opens nothing any more."""
+        """End the login of this number."""
         if (digest := digest_of(number)) in self._register.logins:
             with self._register.writing(logins=True):
                 self._register.db.execute("DELETE FROM logins WHERE number = ?", (digest,))

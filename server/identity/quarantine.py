@@ -1,4 +1,4 @@
-"""For how long a device that is refused again and again stays out: twice as long each time, up to an hour."""
+"""How long a device that is refused repeatedly stays out: twice as long each time, up to an hour."""
 
 from dataclasses import dataclass
 
@@ -6,12 +6,12 @@ FIRST, LONGEST = 60.0, 3600.0
 """Seconds."""
 
 FORGOTTEN = 86_400.0
-"""Seconds after the end of the last time when the next one is the first again."""
+"""Seconds after the end of a quarantine until the next one is as short as the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuarantineTerm:
-    """The last one of a device; it may be over."""
+    """A device's latest quarantine, which may be over."""
 
     until: float
     """Unix time."""
@@ -20,7 +20,7 @@ class QuarantineTerm:
 
 
 def sentence(before: QuarantineTerm | None, because: str, now: float) -> QuarantineTerm:
-    """What follows on the one `before`."""
+    """The quarantine that follows `before`."""
     if before is None or now > before.until + FORGOTTEN:
         seconds = FIRST
     else:

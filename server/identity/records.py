@@ -1,4 +1,4 @@
-"""What the register keeps of tokens and devices, and who a caller is found to be."""
+"""The register's records of tokens and devices, and the caller that it identifies."""
 
 import json
 from collections.abc import Mapping
@@ -7,14 +7,14 @@ from typing import Any, Literal
 
 Role = Literal["device", "viewer", "admin", "gateway"]
 Who = Literal["joining", "device", "viewer", "admin", "gateway"]
-"""What a caller may be. Who comes with a device's token may join, and nothing else."""
+"""A caller's role. A caller with a device's token may join, and nothing else."""
 
 Labels = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class StoredToken:
-    """A token, as far as it is kept."""
+    """A token as the register stores it."""
 
     digest: bytes
     role: Role
@@ -28,7 +28,7 @@ class StoredToken:
 
     @property
     def id(self) -> str:
-        """What people call it by."""
+        """The identifier that people use."""
         return self.digest.hex()[:12]
 
 
@@ -45,10 +45,10 @@ class Enrolled:
     """Digest of the token that it joined with."""
     revoked: float | None
     rotate: bool
-    """Whether it is to get another key and credential."""
+    """Whether the device is to get another key and credential."""
     next_key: bytes | None
     next_digest: bytes | None
-    """Those that it was given, and has not come with yet."""
+    """The new key and credential's digest, which the device has not used yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,30 +63,30 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """What an operator wants of a device until it is resumed."""
+    """An operator's order to a device. It holds until the device is resumed."""
 
     dropped: bool
-    """It may not come back; else it waits for its answers."""
+    """Whether the device may not come back. Otherwise it waits for its answers."""
     because: str
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whoever asks something of the server."""
+    """The sender of a request to the server."""
 
     role: Who
     name: str
-    """A device's own, or of a token its id."""
+    """A device's name, or a token's id."""
     digest: bytes = b""
 
 
 NOBODY = Caller("viewer", "anybody")
-"""In a run that is open."""
+"""The caller without a secret, in an open run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """What a device is told once, when it joins."""
+    """The answer to a device that joins. It is given once."""
 
     credential: str
     realm: bytes

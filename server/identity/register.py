@@ -1,6 +1,6 @@
-"""The tokens and the devices of a run: who a caller is, who may join, and what operators say of them.
+"""The register of a run's tokens and devices: who a caller is, who may join, and operators' orders.
 
-Secrets are random numbers of 192 bits, which no table of guesses has: one SHA-256 hides them well enough.
+Secrets are random numbers of 192 bits, which cannot be guessed, so one SHA-256 hides them well enough.
 """
 
 import json
@@ -35,27 +35,27 @@ from edgeflock.shared.identity import (
 )
 
 ADMIN_TOKEN = "admin-token"
-"""A file in the run's directory."""
+"""The file's name in the run's directory."""
 
 CREDENTIAL = "efd1."
-"""What the text of a credential begins with."""
+"""The prefix of a credential's text."""
 
 
 class Register(IdentityStore):
-    """One run's. Methods raise OSError or sqlite3.Error if the disk does."""
+    """The register of one run. Methods raise OSError or sqlite3.Error if the database fails."""
 
-    # What the server asks
+    # What the server calls
 
     def who(self, bearer: str) -> Caller:
-        """Whose secret this is. Raises Unauthorized that says why it opens nothing."""
+        """Return the owner of a secret. Raises Unauthorized with the reason if it is not valid."""
         if not bearer:
             raise Unauthorized("this run has tokens, and the request shows none: Authorization: Bearer TOKEN")
         return self.whose(digest_of(bearer))
 
     def whose(self, digest: bytes) -> Caller:
-        """The same, by the secret's digest."""
+        """Return the owner of a secret, by its digest. Raises as `who` does."""
         if digest not in self.tokens and digest not in self.credentials:
-            self.refresh()  # it may be just made
+            self.refresh()  # it may be new
         token = self.tokens.get(digest)
         if token is not None:
             if token.expires is not None and token.expires <= self.now():
@@ -72,13 +72,13 @@ class Register(IdentityStore):
         return Caller("device", device.name, digest)
 
     def account(self, bearer: str) -> str:
-        """Of whom this secret is or was, as far as the register knows; empty: of nobody."""
+        """The present or past owner of this secret, as far as the register knows. Empty: none."""
         digest = digest_of(bearer)
         token = self.tokens.get(digest)
         return self.credentials.get(digest, "") if token is None else f"token {token.id}"
 
     def quarantined(self, name: str) -> QuarantineTerm | None:
-        """That of a device, while it lasts."""
+        """A device's quarantine, while it lasts."""
         quarantine = self.quarantines.get(name)
         return quarantine if quarantine is not None and quarantine.until > self.now() else None
 
@@ -107,7 +107,7 @@ class Register(IdentityStore):
             raise self._out(name, quarantine)
 
     def quarantine(self, name: str, because: str) -> Quarantined:
-        """Keep a device out for a time; what it is told."""
+        """Quarantine a device; return the refusal for it."""
         with self.writing(device=name):
             quarantine = sentence(self.quarantines.get(name), because, self.now())
             self.db.execute(
@@ -128,31 +128,31 @@ class Register(IdentityStore):
         return refusal
 
     def holds(self, name: str, digest: bytes) -> bool:
-        """Whether the credential of this digest opens anything still."""
+        """Whether the credential of this digest is still valid."""
         device = self.devices.get(name)
         return device is not None and device.revoked is None and digest in digests(device)
 
     def opens(self, digest: bytes) -> bool:
-        """Whether the token of this digest opens anything still."""
+        """Whether the token of this digest is still valid."""
         token = self.tokens.get(digest)
         return token is not None and (token.expires is None or token.expires > self.now())
 
     def has_key(self, public: bytes) -> bool:
-        """Whether it is the key of a device that was not revoked."""
+        """Whether it is the key of a device that is not revoked."""
         return any(one.revoked is None and public in (one.key, one.next_key) for one in self.devices.values())
 
     def is_to_rotate(self, name: str, digest: bytes) -> bool:
-        """Whether a device that came with it is to get another one."""
+        """Whether a device with this credential is to get another one."""
         device = self.devices[name]
         return device.rotate and digest == device.digest
 
     def join(
         self, bearer: str, name: str, key: bytes, proof: bytes, pin: bytes, before: bytes, limit: int
     ) -> Joined:
-        """Let a device in that shows a token, or give one another credential that shows its own.
+        """Enrol a device that shows a token, or renew the credential of one that shows its own.
 
-        `proof` signs the joining with its new key; `before`, of one that has joined, with its old one. Raises
-        Unauthorized, NameInUse if another device has the name, TooManyDevices beyond `limit`.
+        `proof` signs the join with the new key. `before` signs it with the old key, if the device has joined.
+        Raises Unauthorized, NameInUse if another device has the name, TooManyDevices beyond `limit`.
         """
         words = join_words(bearer, pin or NO_PIN, key, name)
         if not is_owned(key):
@@ -161,7 +161,7 @@ class Register(IdentityStore):
             raise Unauthorized("the proof of the new key does not fit")
         credential = CREDENTIAL + text_of(os.urandom(24))
         with self.writing(device=name, token=digest_of(bearer)):
-            self.refresh()  # nobody else writes now: what was revoked this moment is
+            self.refresh()  # nobody else writes now, so that all revocations are known
             if (of := self._revoked_as(key)) is not None:
                 raise Unauthorized(f"this key was revoked, as that of {of!r}; join with a new key")
             if any(key in (one.key, one.next_key) for one in self.devices.values() if one.name != name):
@@ -217,17 +217,17 @@ class Register(IdentityStore):
         self.db.execute("UPDATE tokens SET used_by = ? WHERE digest = ?", (name, token.digest))
 
     def _revoked_as(self, key: bytes) -> str | None:
-        """Whose key it was, if that was revoked."""
+        """The device whose revoked key this is; None if there is none."""
         for device in self.devices.values():
             if device.revoked is not None and key in (device.key, device.next_key):
                 return device.name
         found = self.db.execute("SELECT name FROM revoked WHERE key = ?", (key,)).fetchone()
         return None if found is None else str(found[0])
 
-    # What operators say
+    # What operators call
 
     def listens(self, url: str, pin: bytes) -> None:
-        """Where the server is, and with which public key: tokens tell it."""
+        """Store the server's URL and its public key's pin, which tokens contain."""
         with self.writing():
             for key, value in (("url", url.encode()), ("pin", pin)):
                 self.db.execute(
@@ -244,7 +244,7 @@ class Register(IdentityStore):
         labels: Labels | None = None,
         graph: bytes = b"",
     ) -> Token:
-        """A new token, which nobody can be told again. Tokens that have expired are forgotten."""
+        """Create a token. Its text is not stored, only its digest. Expired tokens are deleted."""
         token = Token.new(self.pin, graph)
         self.keep(token.text, role, reusable=reusable, seconds=seconds, labels=labels)
         return token
@@ -258,7 +258,7 @@ class Register(IdentityStore):
         seconds: float | None = None,
         labels: Labels | None = None,
     ) -> None:
-        """Let `text` be a token."""
+        """Store the digest of `text` as a token."""
         now = self.now()
         row = (
             digest_of(text),
@@ -274,7 +274,7 @@ class Register(IdentityStore):
             self.db.execute("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, NULL)", row)
 
     def forget(self, id_: str) -> StoredToken:
-        """A token opens nothing any more. Raises ConfigError if there is none of this id."""
+        """Delete a token. Raises ConfigError if there is none of this id."""
         found = [token for token in self.tokens.values() if token.id == id_]
         if not found:
             raise ConfigError(f"this run has no token {id_!r:.80}; edgeflock token list shows them")
@@ -283,17 +283,17 @@ class Register(IdentityStore):
         return found[0]
 
     def revoke(self, name: str) -> None:
-        """The device's credential opens nothing any more. Raises ConfigError if there is no such device."""
+        """Revoke a device's credential. Raises ConfigError if there is no such device."""
         self._change(name, "revoked = COALESCE(revoked, ?)", self.now())
 
     def release(self, name: str) -> None:
-        """End a device's quarantine, and forget it. Raises ConfigError if there is no such device."""
+        """End and delete a device's quarantine. Raises ConfigError if there is no such device."""
         self._device(name)
         with self.writing():
             self.db.execute("DELETE FROM quarantines WHERE name = ?", (name,))
 
     def order(self, name: str, order: Ordered | None) -> None:
-        """What an operator wants of a device, whether it has joined or not; None: nothing any more."""
+        """Store an operator's order to a device, joined or not. None deletes it."""
         with self.writing():
             self.db.execute("DELETE FROM orders WHERE name = ?", (name,))
             if order is not None:
@@ -302,11 +302,11 @@ class Register(IdentityStore):
                 )
 
     def rotate(self, name: str) -> None:
-        """The device is to get another key and credential when it next comes. Raises ConfigError."""
+        """Have the device get another key and credential at its next session. Raises ConfigError."""
         self._change(name, "rotate = ?", 1)
 
     def label(self, name: str, labels: Labels) -> None:
-        """Set labels; an empty value takes one away. Raises ConfigError if there is no such device."""
+        """Set labels. An empty value removes one. Raises ConfigError if there is no such device."""
         kept = {**self._device(name).labels, **labels}
         self._change(name, "labels = ?", json.dumps({key: value for key, value in kept.items() if value}))
 

@@ -1,15 +1,15 @@
-"""The register's tables, and all of them in memory, too. Of secrets it has the SHA-256 only.
+"""The register's tables, with a copy in memory. Of secrets it holds only the SHA-256.
 
-    meta     the realm: what keeps one register's proofs apart from another's; the server's URL and pin
-    tokens   digest, role, whether it may be used again, until when, labels, the device that used it up
-    devices  name, public key, digest of its credential, labels, when it joined and was revoked; the key and
-             the digest that it was given when it was last rotated, until it has shown that it has them
-    revoked  public keys that devices had when they were revoked, and whose names others have since
-    orders   devices that an operator has paused or dropped, and why
-    quarantines  the last one of each device that has had one
-    logins   digests of the number in a browser's cookie and of the token that it stands for, until when
+    meta     the realm, which separates one register's proofs from another's; the server's URL and pin
+    tokens   digest, role, whether it may be used again, expiry, labels, the device that used it up
+    devices  name, public key, digest of the credential, labels, times of joining and revocation; and the
+             key and digest of the latest rotation, until the device proves that it has them
+    revoked  revoked public keys of devices whose names other devices have since
+    orders   devices that an operator has paused or dropped, and the reason
+    quarantines  each device's latest quarantine
+    logins   digests of the number in a browser's cookie and of its token, and expiry
 
-What another process wrote is read when `refresh` notices.
+`refresh` reads what another process wrote.
 """
 
 import os
@@ -51,24 +51,24 @@ CREATE TABLE IF NOT EXISTS logins (
 
 
 class IdentityStore:
-    """One run's. Methods raise OSError or sqlite3.Error if the disk does."""
+    """The tables of one run's register. Methods raise OSError or sqlite3.Error if the database fails."""
 
     def __init__(self, directory: Path, now: Callable[[], float] = time.time) -> None:
-        """Open that of `directory`, or set it up."""
+        """Open the tables of `directory`, or set them up."""
         self.now = now
         self._lock = threading.RLock()
         self.db = database(directory, _TABLES)
         self.db.execute("INSERT INTO meta VALUES ('realm', ?) ON CONFLICT DO NOTHING", (os.urandom(16),))
         self._version = -1
         self.changes = 0
-        """How often others have been found to have written something."""
+        """How often `refresh` found that others had written."""
         self.tokens: dict[bytes, StoredToken] = {}
         self.devices: dict[str, Enrolled] = {}
         self.orders: dict[str, Ordered] = {}
         self.quarantines: dict[str, QuarantineTerm] = {}
         self.logins: dict[bytes, Login] = {}
         self.credentials: dict[bytes, str] = {}
-        """Digest -> the device that it is of."""
+        """Digest -> the name of its device."""
         self.realm: bytes = b""
         self.url, self.pin = "", b""
         self.refresh()
@@ -77,7 +77,7 @@ class IdentityStore:
         self.db.close()
 
     def refresh(self) -> None:
-        """Read what another process has written, if any has."""
+        """Read what another process has written, if anything."""
         with self._lock:
             version = self.db.changes()
             if version != self._version:
@@ -89,9 +89,9 @@ class IdentityStore:
     def writing(
         self, *, device: str | None = None, token: bytes | None = None, logins: bool = False
     ) -> Iterator[None]:
-        """One transaction, durable when it is over; then memory is as the tables.
+        """One transaction, which is durable at its end. Then memory matches the tables.
 
-        Only this device and this token, or the `logins`, are read anew, if they are named.
+        If a device and a token, or the `logins`, are named, only those are read again.
         """
         with self._lock:
             self.db.begin()
@@ -123,7 +123,7 @@ class IdentityStore:
         self.quarantines = {name: QuarantineTerm(*of_it) for name, *of_it in rows}
         self.logins = self._logins()
         devices = {device.name: device for device in self._devices()}
-        # Another thread may ask meanwhile: it finds what was, or what is.
+        # Another thread may ask in the meantime. It finds the old state or the new one.
         self.credentials = {digest: one.name for one in devices.values() for digest in digests(one)}
         self.tokens, self.devices = {token.digest: token for token in self._tokens()}, devices
 

@@ -1,10 +1,10 @@
-"""What is durable: the journal, its schemas, and the way back from it to an engine, bit for bit.
+"""Durable state: the journal, its schemas, and the recovery of an engine from it, bit for bit.
 
-`claimed` is a run's directory as one process's own; `open_engine` makes the engine of a journal, and is the
-one way to do so. `Journal` implements what the engine wants of a log (engine/log.py). What changes theta must
-be in the journal or a function of it, and in its chain of checksums. Where rows lie, and their schema, is a
-room of its own, stores, below all others here. `verify` and `repair` are for people whose disk failed, and
-another, damage, above all others but backup.py. Imports engine and below.
+`claimed` holds a run's directory for one process. `open_engine` is the one way to make an engine of a
+journal. `Journal` implements the engine's log (engine/log.py). What changes theta is in the journal, or is a
+function of it, and is in its chain of checksums. The package `stores`, below all other modules here, has the
+stores of rows and their schema. The package `damage`, above all others but backup.py, has `verify` and
+`repair` for journals on a failed disk. Imports engine and below.
 """
 
 from edgeflock.server.ledger.backup import Copied, back_up, restore

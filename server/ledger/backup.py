@@ -1,12 +1,12 @@
-"""A run's directory in one file, while its server goes on, and the way back.
+"""Back up a run's directory to one file while its server runs, and restore it.
 
-Databases are copied by SQLite's online backup, whole as of one moment; the mark is copied before the journal,
-which then knows at least as much as the mark says. What was copied is verified before the file gets its name.
-The file holds the run's keys and tokens, and is its owner's alone, as the directory is.
+SQLite's online backup copies each database as of one moment. The mark is copied before the journal, which
+then has at least the versions that the mark names. The copy is verified before the file gets its name.
+The file contains the run's keys and tokens. Only its owner may read it, as the directory.
 
-A backup is older than what devices have seen since. The run that is restored therefore is another one
-(`repair`), so that devices begin with the restored model; unless its server is known to have done nothing
-since.
+A backup is older than what devices have seen since. So a restored run gets a new name (`repair`), and devices
+begin with the restored model. It keeps its name only if its server is known to have done nothing since the
+backup.
 """
 
 import gzip
@@ -30,12 +30,12 @@ from edgeflock.shared.errors import ConfigError, JournalDamaged
 
 _JOURNAL = "journal.sqlite"
 _ENDS = ("-wal", "-shm", "-journal")
-"""Of the files that SQLite keeps beside a database: what they hold is in its copy."""
+"""Suffixes of the files that SQLite keeps with a database. The database's copy has their content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What a backup holds, or what was restored."""
+    """The content of a backup, or of a restored run."""
 
     run: str
     version: int
@@ -45,10 +45,10 @@ class Copied:
 
 
 def back_up(directory: Path, file: Path) -> Copied:
-    """Write the run in `directory` to the new file `file`. Its server may go on.
+    """Write the run in `directory` to the new file `file`. Its server may keep running.
 
-    Raises ConfigError if there is no run or `file` is there already or cannot be written, JournalDamaged if
-    the journal is not whole.
+    Raises ConfigError if there is no run, or if `file` exists already or cannot be written. Raises
+    JournalDamaged if the journal is damaged.
     """
     if not (directory / _JOURNAL).is_file():
         raise ConfigError(
@@ -82,12 +82,11 @@ def back_up(directory: Path, file: Path) -> Copied:
 
 
 def restore(file: Path, directory: Path, *, same_run: bool = False) -> Copied:
-    """Unpack a backup into `directory`, which must not be there or be empty. With `same_run` devices go on as
-    if nothing had been; else the run gets another name. A journal of an earlier schema is migrated.
+    """Unpack a backup into `directory`, which must be empty or absent.
 
-    Raises ConfigError if `file` is no backup or the directory is not empty, JournalDamaged if what it holds
-    is not whole. Then nothing is left behind.
-    """
+    With `same_run` devices continue as before; otherwise the run gets a new name. An older schema is
+    migrated. Raises ConfigError if `file` is no backup or the directory is not empty, JournalDamaged if the
+    backup's journal is damaged. After an error nothing is left behind."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise ConfigError(f"{directory} is not empty; restore into a new directory")
     made = not directory.exists()
@@ -117,7 +116,7 @@ def restore(file: Path, directory: Path, *, same_run: bool = False) -> Copied:
 
 
 def _migrate(path: Path) -> None:
-    """A backup may be of an earlier version."""
+    """Migrate a journal of an earlier version's schema."""
     with reading(path) as db:
         older = 0 < schema_of(db, path) < SCHEMA
     if older:
@@ -125,7 +124,7 @@ def _migrate(path: Path) -> None:
 
 
 def _copy(directory: Path, copies: Path) -> tuple[str, ...]:
-    """The directory's files to `copies`; its folders, which are not copied."""
+    """Copy the directory's files to `copies`. Return its folders, which are not copied."""
     noted = mark.marked(directory / _JOURNAL)
     left = tuple(sorted(path.name for path in directory.iterdir() if path.is_dir()))
     files = [path for path in directory.iterdir() if path.is_file() and path.name != "lock"]
@@ -143,7 +142,7 @@ def _copy(directory: Path, copies: Path) -> tuple[str, ...]:
 
 
 def _unpack(file: Path, directory: Path) -> tuple[str, ...]:
-    """The names of the files. Plain files with plain names only, whatever the archive says."""
+    """Unpack the archive and return the files' names. It may hold plain files with plain names only."""
     try:
         with gzip.open(file) as octets:
             while octets.read(1 << 20):  # its checksum is at its end, where tarfile does not look

@@ -1,4 +1,4 @@
-"""A run's directory, which belongs to one process at a time: the lock, the journal in it, and its engine."""
+"""Hold a run's directory for one process: its lock, its journal, and its engine."""
 
 import fcntl
 import os
@@ -29,18 +29,18 @@ from edgeflock.shared.model.start import Start
 from edgeflock.shared.settings.config import Config
 
 Waiting = Callable[[str, int | None], None]
-"""(why this process waits for the run, the version up to which it follows it; None: it does not)."""
+"""(why this process waits for the run, the version up to which it follows it; None: it follows none)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A run that is this process's."""
+    """A run that this process holds."""
 
     run: str
     journal: Journal
     engine: Engine
     data: Description | None = None
-    """What its samples are."""
+    """What the run's samples are."""
 
 
 @contextmanager
@@ -55,17 +55,16 @@ def claimed(
     place: Place | None = None,
     data: Description | None = None,
 ) -> Iterator[Claim]:
-    """The run in the directory that `setting` names, or where journal.url says, begun with theta, which
-    `start` makes, if there is none; without either one in memory. A run that begins is of samples as `data`
-    says; one that began before keeps what it began with, and targets stay as they are where an older journal
-    does not say. `wait` is called as of `lease_of`, with the
-    version up to which the run, led by another server, was followed meanwhile, if there is a `place` for what
-    is kept of its parameters; without one that lies where config.scale says, from when the run is this
-    process's.
+    """Claim the run in the directory that `setting` names, or at journal.url; without both, in memory.
 
-    It ends with a snapshot, so that the next start replays nothing; with an exception, as if it were killed.
-    Raises ConfigError if the directory cannot hold a run, or holds one of another layout. Whatever fails,
-    nothing stays open.
+    A new run begins with theta, which `start` makes if it is not None, and with samples as in `data`. An
+    older run keeps its samples' description, and targets stay as they are where its journal has none. `wait`
+    is called as in `lease_of`, with the version up to which this process follows another server's run.
+    Following needs a `place` for the parameters. Without one, config.scale places them after the claim.
+
+    The context ends with a snapshot, so that the next start replays nothing; with an exception, it ends as
+    if it were killed. Raises ConfigError if the directory cannot hold a run, or holds one of another layout.
+    After any error nothing stays open.
     """
     with ExitStack() as opened:
         try:
@@ -133,7 +132,7 @@ def _saying_what_to_run(url: str) -> Iterator[None]:
 
 
 def lock(directory: Path, setting: str) -> IO[str]:
-    """Claim the directory for this process; the claim ends with it, however it ends."""
+    """Claim the directory for this process. The claim ends with the process, however that ends."""
     file = open(os.open(directory / "lock", os.O_WRONLY | os.O_CREAT, 0o600), "w")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""What a journal gives back: nothing of it before its checksum has been looked at."""
+"""Reads a journal, and checks the checksum of a row before it returns it."""
 
 import json
 from collections.abc import Iterator
@@ -31,38 +31,38 @@ from edgeflock.shared.protocol.frames import Evaluation
 
 
 class Contents:
-    """The half of a journal (journal.py) that reads."""
+    """The part of a journal (journal.py) that reads."""
 
     path: object
-    """Where it lies, for messages."""
+    """The journal's location, for messages."""
     _store: JournalSource
     _updates: list[tuple[Any, ...]]
-    """Those that wait for the next commit."""
+    """The rows that wait for the next commit."""
     _heads: Heads
     _turns: dict[int, int]
-    """Version at which a regime began -> the chain of versions behind it."""
+    """Version at which a regime began -> the chain of the rows up to it."""
 
     @property
     def version(self) -> int:
-        """That of the last update, committed or not; 0 if there is none."""
+        """The version of the last update, committed or not; 0 if there is none."""
         return self._heads["updates"].row
 
     @property
     def heads(self) -> Heads:
-        """Where each table ends, once what was written is committed."""
+        """The end of each table after the next commit."""
         return dict(self._heads)
 
     def run(self) -> BegunRun | None:
-        """Whose journal it is, or None if it is new."""
+        """The run of this journal, or None if it is new."""
         if not self._heads:
             return None
         return begun(self.path, *self._one("SELECT run, model, layout, start, data FROM meta", "run"))
 
     def receipt(self, device: int, sequence: int) -> int | None:
-        """The version that this update made, or None if it is not in the journal. Reads all of it.
+        """The version that this update made, or None if it is not in the journal. It scans all updates.
 
-        There is no index: it would scatter every commit over a page per device, for a question that only a
-        device asks which resends an update older than its last.
+        There is no index, since it would spread every commit over a page per device. Only a device that
+        resends an update older than its last one needs this.
         """
         for version, *of in self._updates:
             if of[:2] == [device, sequence]:
@@ -73,7 +73,7 @@ class Contents:
         return next((int(version) for (version,) in rows), None)
 
     def frames(self) -> dict[tuple[int, int], Journaled]:
-        """(device, sequence) -> what became of it, of every update whose record is still there."""
+        """(device, sequence) -> version and time, for every update whose record is still in the journal."""
         rows = self._store.rows("SELECT device, sequence, version, time FROM updates WHERE length(frame) > 0")
         return {(device, sequence): Journaled(version, time) for device, sequence, version, time in rows}
 
@@ -88,7 +88,7 @@ class Contents:
     def snapshot(self, *, first: bool = False, until: int = 1 << 62) -> ModelSnapshot:
         """The newest snapshot up to a version, or that of version 0.
 
-        Raises JournalDamaged if it is not as it was written.
+        Raises JournalDamaged if its checksum does not match.
         """
         order = "ASC" if first else "DESC"
         version, theta, average, memory, record, chain = self._one(
@@ -103,7 +103,7 @@ class Contents:
             raise JournalDamaged(
                 f"{self.path}: the snapshot of version {version} is not as it was written, or of another run"
             )
-        # Compiled code that gets it takes its size for granted.
+        # The compiled code that gets it does not check its size.
         run = self.run()
         needed = 4 * run.layout.size if run else 0
         for octets in (theta, average):
@@ -115,10 +115,10 @@ class Contents:
         return ModelSnapshot(version, _vector(theta), None if average is None else _vector(average), memory)
 
     def updates(self, after: int, until: int | None = None) -> Iterator[JournaledUpdate]:
-        """The updates that made the versions after `after`, up to and with `until`, in order.
+        """The updates that made the versions after `after`, up to and including `until`, in order.
 
-        Raises JournalDamaged at one that is missing or not as it was written, ConfigError if its record was
-        dropped.
+        Raises JournalDamaged at an update that is missing or whose checksum does not match, ConfigError if
+        its record was dropped.
         """
         rows = self._store.stream(
             f"SELECT {COVERED['updates']}, chain, frame FROM updates "
@@ -136,7 +136,7 @@ class Contents:
             raise missing(self.path, version + 1)
 
     def decided(self) -> Iterator[DefenceDecision]:
-        """What defences decided on devices' updates, in order."""
+        """The defence decisions on devices' updates, in order."""
         rows = self._store.stream(f"SELECT {COVERED['updates']}, chain, NULL FROM updates ORDER BY version")
         for (version, device, *_, share, judged, _), _, _ in walk(
             rows, self._chain(0), self._turns, 0, self.path
@@ -145,7 +145,7 @@ class Contents:
                 yield DefenceDecision(version, device, share, judged)
 
     def _chain(self, version: int) -> int:
-        """As its update left it. Raises JournalDamaged if that is missing."""
+        """The chain after the update of that version. Raises JournalDamaged if it is missing."""
         if version == 0:
             return self._heads["meta"].chain
         for (chain,) in self._store.rows("SELECT chain FROM updates WHERE version = ?", version):
@@ -153,14 +153,14 @@ class Contents:
         raise missing(self.path, version)
 
     def first_kept(self) -> int | None:
-        """The oldest version whose update record is still there."""
+        """The oldest version whose update record is still in the journal."""
         rows = self._store.rows(
             "SELECT version FROM updates WHERE frame IS NOT NULL ORDER BY version LIMIT 1"
         )
         return next((int(version) for (version,) in rows), None)
 
     def regimes(self) -> list[RegimeStart]:
-        """How updates counted, in order."""
+        """The regimes under which updates counted, in order."""
         rows = self._store.rows(f"SELECT {COVERED['regimes']} FROM regimes ORDER BY rowid")
         try:
             return [RegimeStart.of(row) for row in rows]
@@ -168,11 +168,11 @@ class Contents:
             raise JournalDamaged(f"{self.path}: {error}") from error
 
     def last_rollback(self) -> int:
-        """The version that the last one made; 0 if there was none."""
+        """The version that the last rollback made; 0 if there was none."""
         return max((turn.version for turn in self.regimes() if turn.back_to is not None), default=0)
 
     def began(self) -> float | None:
-        """When a device's first update came; None: none has."""
+        """When a device's first update came; None if none has come."""
         first = "SELECT time FROM updates WHERE device > 0 ORDER BY version LIMIT 1"
         return next((float(time) for (time,) in self._store.rows(first)), None)
 
@@ -193,7 +193,7 @@ class Contents:
         return next((Adjustment(*row) for row in rows), None)
 
     def accounts(self) -> list[DeviceTotals]:
-        """What is known of every device."""
+        """The number, name, updates and traffic of every device."""
         rows = self._store.rows(
             "SELECT id, name, coalesce(updates, 0), ingress, egress FROM devices LEFT JOIN "
             "(SELECT device, count(*) AS updates FROM updates GROUP BY device) AS made ON device = id"
@@ -209,18 +209,18 @@ class Contents:
         return [evaluation_of(row) for row in rows]
 
     def table(self, name: str) -> Iterator[tuple[Any, ...]]:
-        """All that a table keeps, in order, its rows' numbers first where SQLite gives them unasked."""
+        """All rows of a table, in order. They begin with the row number where SQLite assigns it."""
         return self._store.stream(f"SELECT {', '.join(whole_row(name))} FROM {name} ORDER BY 1")
 
     def _one(self, statement: str, what: str, *values: object) -> tuple[Any, ...]:
-        """The first row of what every journal has."""
+        """The first row of a query that has one in every journal. Raises JournalDamaged without one."""
         for row in self._store.rows(statement, *values):
             return row
         raise JournalDamaged(f"{self.path} is damaged: it holds no {what}")
 
 
 def begun(path: object, run: str, model: str, shapes: bytes, made: bytes | None, data: str = "") -> BegunRun:
-    """A row of meta. Raises JournalDamaged if it cannot be one."""
+    """Decode a row of meta. Raises JournalDamaged if it is invalid."""
     try:
         layout = Layout.of(msgpack.unpackb(shapes))
         start = None if made is None else Start.of(msgpack.unpackb(made))

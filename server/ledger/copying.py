@@ -1,4 +1,4 @@
-"""A run's journal at another place: all of it, row by row, and compared with what it was copied of."""
+"""Copy a run's journal to another place, row by row, and compare the copy with the source."""
 
 import hashlib
 from contextlib import ExitStack
@@ -14,12 +14,12 @@ from edgeflock.server.ledger.stores.store import columns
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 
 _LEASE = 60.0
-"""Seconds: nobody waits for this one to end."""
+"""Seconds. No other process waits for this lease."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What was copied."""
+    """The result of a copy."""
 
     run: str
     version: int
@@ -29,11 +29,10 @@ class Moved:
 
 
 def copy(source: str, target: str) -> Moved:
-    """Copy the run at one place to another, where there is none, and compare all rows, and the models that
-    both replay to.
+    """Copy a run to a place that holds none. Compare all rows, and the models that both journals replay to.
 
-    Raises ConfigError if a server hosts one of them, there is no run, or one already; JournalDamaged if what
-    was read back differs: then nothing is to be done with the copy.
+    Raises ConfigError if a server hosts one of them, the source has no run, or the target has one. Raises
+    JournalDamaged if the copy differs; it must not be used then.
     """
     with ExitStack() as opened:
         for folder in {path.resolve().parent for path in map(file_of, (source, target)) if path is not None}:

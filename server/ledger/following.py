@@ -1,6 +1,6 @@
-"""A run that another server leads, replayed as far as it is journaled, so that taking over takes no time.
+"""Follow a run that another server leads: replay its journal, so that a takeover takes no time.
 
-Who follows reads a database as of one moment, again and again, and writes nothing.
+A follower reads the database as of one moment, repeatedly, and writes nothing.
 """
 
 import logging
@@ -19,11 +19,11 @@ from edgeflock.shared.model.layout import Layout
 log = logging.getLogger(__name__)
 
 _EVERY = 2.0
-"""Seconds between two looks: each reads who the devices are and all evaluations, besides what is new."""
+"""Seconds between two reads. Each reads all devices and evaluations, and the rows that are new."""
 
 
 class FollowedJournal(Contents):
-    """A journal that others write, as of one moment."""
+    """A journal that another process writes, as of one moment."""
 
     def __init__(self, database: PostgresReader) -> None:
         """Raises JournalDamaged."""
@@ -35,10 +35,10 @@ class FollowedJournal(Contents):
 
 
 class Follower:
-    """Of the run in a database, whose model has this layout."""
+    """Follows the run in a database whose model has this layout."""
 
     def __init__(self, url: str, layout: Layout, place: Place = Part) -> None:
-        """What is kept of parameters lies where `place` puts it."""
+        """`place` makes the store of the parameters."""
         self._url = url
         self._layout = layout
         self._place = place
@@ -47,9 +47,9 @@ class Follower:
         """None: there is nothing to follow yet, or it could not be read."""
 
     def look(self) -> int | None:
-        """Catch up, if it is time. The version by then; None: none is known.
+        """Catch up, if it is time. Return the version after that; None if none is known.
 
-        What cannot be followed is left for whoever takes over, who says what is wrong with it.
+        An error is only logged: the server that takes over reports it.
         """
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + _EVERY

@@ -1,18 +1,18 @@
-"""The journal: every acknowledged update, in order. What it holds survives `kill -9`.
+"""The journal: every acknowledged update, in order. Its content survives `kill -9`.
 
-    meta         the run: identity, model, layout, how its first model is made, what samples are
-    devices      name <-> number, and the traffic of each at the last account
-    updates      version it made, device, sequence number, facts, the Update record as received, what part
-                 of it counts, and why
-    regimes      how updates count, from a version on, and why: settings, or an operator
-    snapshots    theta, its average and what the optimizer remembers, at a version: the first, the newest two
+    meta         the run: identity, model, layout, how its first model is made, what its samples are
+    devices      name <-> number, and each device's traffic at the last account
+    updates      version it made, device, sequence number, facts, the Update record as received, the share
+                 of it that counts, and why
+    regimes      how updates count from a version on, and why: settings, or an operator
+    snapshots    theta, its average and the optimizer's memory, at a version: the first, the newest two
     evaluations  loss and accuracy of a version, and the traffic until then
-    adjustments  the learning rates that operators chose while the run went on; the last one holds
-    repairs      what was given up to mend it, and which run it was until then
+    adjustments  the learning rates that operators chose during the run; the last one holds
+    repairs      the versions that a repair dropped, and the run's name before it
 
-(device, sequence) is unique for ever. Writes gather in one transaction until `commit`, which returns only
-when they are durable, as its store says (stores/store.py): a file of SQLite, or a database of PostgreSQL. One
-caller at a time: see sessions/writer.py. Rows carry checksums (stores/chain.py).
+(device, sequence) is unique. Writes gather in one transaction until `commit`, which returns only when they
+are durable. The store defines that (stores/store.py): a SQLite file, or a PostgreSQL database. Calls must not
+overlap: see sessions/writer.py. Rows carry checksums (stores/chain.py).
 """
 
 import json
@@ -48,23 +48,23 @@ from edgeflock.shared.model.start import Start
 from edgeflock.shared.protocol.frames import Evaluation
 
 _AT_ONCE = 64
-"""Updates that are copied together."""
+"""Updates that are copied at a time."""
 
 SERVER = 0
-"""Stands for the server itself, which makes a version when the model is rolled back; devices count from 1."""
+"""The number of the server itself, which makes a version at a rollback. Devices count from 1."""
 
 
 class Journal(Contents):
-    """One run's journal.
+    """The journal of one run.
 
-    Raises OSError or sqlite3.Error if its store does, JournalDamaged if it is not as it was written.
+    Methods raise OSError or sqlite3.Error if the store fails, JournalDamaged if a checksum does not match.
     """
 
     def __init__(self, place: Path | JournalStore, *, durable: bool = True) -> None:
-        """Open or set up the file at a path, or what lies in a store that is open.
+        """Open or set up the file at a path, or use a store that is open.
 
-        Without `durable` a commit does not wait for the disk. Raises JournalTooNew if a newer version wrote
-        the file.
+        Without `durable` a commit does not wait for the disk. Raises JournalTooNew if a newer version of
+        the software wrote the file.
         """
         self._store: JournalStore = SqliteStore(place, durable=durable) if isinstance(place, Path) else place
         self.path = self._store.path
@@ -85,10 +85,10 @@ class Journal(Contents):
         start: Start | None = None,
         data: Description | None = None,
     ) -> None:
-        """Set up an empty journal with theta as version 0, which `start` makes, too, if there is one. `data`
-        is what samples are, for as long as the run lasts.
-        """
-        # One transaction: a journal is whole or was never begun.
+        """Set up an empty journal with theta as version 0.
+
+        `start` says how devices make theta, if they do. `data` describes the run's samples for good."""
+        # In one transaction: a journal is set up completely, or not at all.
         self._store.lay_out()
         made = None if start is None else msgpack.packb(start)
         shapes = msgpack.packb(layout.shapes())
@@ -104,7 +104,7 @@ class Journal(Contents):
         self.commit()
 
     def begin_as(self, other: "Journal") -> None:
-        """Set up an empty journal as another one is, which nobody writes: its rows, in one transaction."""
+        """Copy the rows of another journal, which nobody writes, into this empty one in one transaction."""
         self._store.lay_out()
         for table in columns():
             rows = other.table(table)
@@ -130,11 +130,11 @@ class Journal(Contents):
         share: float = 1.0,
         judged: bytes | None = None,
     ) -> None:
-        """Note one update for the next commit. Touches no disk."""
+        """Add one update to the next commit. It does not touch the disk."""
         self.add_kept((version, device, sequence, time, loss, samples, share, judged, of_frame(frame)), frame)
 
     def add_kept(self, facts: Facts, frame: bytes | None) -> None:
-        """The same for one of another journal, whose record may have been dropped."""
+        """Add an update of another journal, whose record may have been dropped."""
         head = self._heads["updates"]
         chain = of_update(self._turns.get(head.row, head.chain), facts)
         self._heads["updates"] = Head(facts[0], chain)
@@ -148,9 +148,9 @@ class Journal(Contents):
         average: NDArray[np.float32] | None = None,
         memory: bytes | None = None,
     ) -> None:
-        """Keep theta, its average and what the optimizer remembers; drop all snapshots but the first and the
-        newest two.
-        """
+        """Store theta, its average and the optimizer's memory.
+
+        Drop all snapshots but the first and the newest two."""
         octets = theta.astype("<f4").tobytes()
         more = None if average is None else average.astype("<f4").tobytes()
         chain = self._heads["updates"].chain
@@ -176,37 +176,37 @@ class Journal(Contents):
         memory: bytes | None,
         now: float,
     ) -> None:
-        """`version`, the next one, is the model of version `to` again."""
+        """Make `version`, the next one, the model of version `to` again."""
         self.add_update(version, SERVER, version, now, math.nan, 0, b"")
         self.add_snapshot(version, theta, average, memory)
         self.add_regime(version, regime, rolled_back(to))
 
     def add_regime(self, version: int, regime: Regime, kind: str = "settings") -> None:
-        """From `version`, the current one, on; `kind` says why."""
+        """Begin a regime at `version`, the current one. `kind` says why."""
         before = self._turns.get(version, self._heads["updates"].chain)
         self._turns[version] = self._append("regimes", before, *RegimeStart(version, regime, kind).row())
 
     def add_adjustment(self, version: int, configured: float, chosen: float) -> None:
-        """From `version` on the learning rate is `chosen`, while the settings say `configured`."""
+        """Record that from `version` on the learning rate is `chosen`, with `configured` in the settings."""
         self._append("adjustments", None, version, configured, chosen)
 
     def add_evaluation(self, evaluation: Evaluation) -> None:
         self._append("evaluations", None, *row_of(evaluation))
 
     def add_repair(self, version: int, given_up: int, run: str, now: float) -> None:
-        """Of what was the run `run` until now, the versions after `version` up to `given_up` are lost."""
+        """Record a repair of the run `run`: the versions after `version` up to `given_up` are lost."""
         self._append("repairs", None, version, given_up, run, now)
 
     def forget_frames(self, before: int) -> None:
-        """Drop the records, not the facts, of updates that made a version up to `before`."""
+        """Drop the records, but not the facts, of updates that made the versions up to `before`."""
         self._store.write("UPDATE updates SET frame = NULL WHERE version <= ? AND frame IS NOT NULL", before)
 
     def add_account(self, device: int, ingress: int, egress: int) -> None:
-        """A device's traffic until now, in bytes."""
+        """Record a device's traffic until now, in bytes."""
         self._store.write("UPDATE devices SET ingress = ?, egress = ? WHERE id = ?", ingress, egress, device)
 
     def device_id(self, name: str) -> int:
-        """The device's number, given on first sight."""
+        """The device's number. A new device gets one."""
         row = next(self._store.rows("SELECT id FROM devices WHERE name = ?", name), None)
         if row is None:
             self._append("devices", None, self._heads["devices"].row + 1, name)
@@ -215,18 +215,18 @@ class Journal(Contents):
         return int(row[0])
 
     def commit(self) -> None:
-        """Return when everything written is on disk."""
+        """Make all writes durable, then return."""
         if self._updates:
             self._store.add_updates(self._updates)
             self._updates.clear()
         self._store.commit(self._heads)
 
     def lost(self) -> str:
-        """Why this process may write no more, though nothing that it wrote has failed; empty: it may."""
+        """Why this process may not write any more, without a failed write. Empty: it may."""
         return self._store.lost()
 
     def when_lost(self, call: Callable[[], None]) -> None:
-        """Call it then, from another thread."""
+        """Register a callback for that moment. Another thread calls it."""
         self._store.when_lost(call)
 
     def close(self) -> None:
@@ -234,16 +234,16 @@ class Journal(Contents):
         self.abandon()
 
     def abandon(self) -> None:
-        """Close without writing: what was not committed is rolled back."""
+        """Close without writing. Uncommitted writes are rolled back."""
         self._store.close()
 
     def _append(self, table: str, before: int | None, *values: object) -> int:
-        """Add a row to one of the tables that only grow, linked to the one before it. Returns the chain."""
+        """Append a row to a table that only grows, linked to the row before it. Returns the chain."""
         names, head, key = COVERED[table].split(", "), self._heads[table], key_of(table)
         number = head.row + 1
         numbered = {} if key in names else {key: number}
         self._store.write(inserting(table, [*numbered, *names]), *numbered.values(), *map(kept, values))
-        # As it is kept: of integers in columns of REAL databases make real numbers.
+        # Read the row back as stored: a database turns integers in REAL columns into real numbers.
         row = self._one(f"SELECT {COVERED[table]} FROM {table} WHERE {key} = {number}", table)
         chain = of_row(head.chain if before is None else before, row)
         self._store.write(f"UPDATE {table} SET chain = ? WHERE {key} = ?", chain, number)

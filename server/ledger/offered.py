@@ -1,4 +1,4 @@
-"""The file beside the journal that devices load the first model from, where they cannot make it."""
+"""The file in the journal's directory from which devices load a first model that they cannot make."""
 
 import hashlib
 import os
@@ -10,13 +10,13 @@ from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import Model
 
 OFFERED = "first-model"
-"""Its name."""
+"""The file's name."""
 
 
 def keep_offered(directory: Path, model: Model) -> Weights:
-    """What the file in `directory` is. It is written if it is not there, or does not hold `model`, whole.
+    """Describe the file in `directory`. It is written if it is absent or does not hold all of `model`.
 
-    It stays the same for as long as it holds that: devices have loaded a part of it. Raises OSError.
+    An intact file is not rewritten, since devices may have loaded a part of it. Raises OSError.
     """
     path, mode = directory / OFFERED, model.value_mode
     octets = path.read_bytes() if path.exists() else b""
@@ -27,7 +27,7 @@ def keep_offered(directory: Path, model: Model) -> Weights:
 
 
 def write_whole(path: Path, octets: bytes) -> None:
-    """The file is as it was, or holds these, whatever happens meanwhile. Its owner alone reads it."""
+    """Write the file atomically. Only its owner may read it."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(octets)

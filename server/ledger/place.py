@@ -1,4 +1,4 @@
-"""Where a journal lies, as journal.url has it: a file of SQLite, or a database of PostgreSQL."""
+"""The place of a journal, as in journal.url: a SQLite file, or a PostgreSQL database."""
 
 import errno
 import os
@@ -14,39 +14,38 @@ from edgeflock.server.ledger.stores.links import JournalLost, Unreachable
 from edgeflock.server.ledger.stores.postgres import PostgresStore
 
 FILE = "journal.sqlite"
-"""In the run's directory."""
+"""The file's name in the run's directory."""
 
 _SQLITE = "sqlite:"
 
 _PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 
 _ROOM = 1 << 20
-"""Bytes that a disk must take before a journal goes on that was lost because it took nothing."""
+"""Bytes that a full disk must accept before the journal is opened again."""
 
 
 def default_place(directory: Path | None) -> str:
-    """That of a run in a directory; without one in memory."""
+    """The place of a run in a directory. Without a directory it is in memory."""
     return _SQLITE + (":memory:" if directory is None else str(directory / FILE))
 
 
 def file_of(place: str) -> Path | None:
-    """The file; None: it is a database."""
+    """The file of a place. None: it is a database."""
     return Path(place.removeprefix(_SQLITE)) if place.startswith(_SQLITE) else None
 
 
 def is_shared(place: str) -> bool:
-    """Whether it is a database, which several machines reach."""
+    """Whether the place is a database, which several machines can reach."""
     return bool(place) and file_of(place) is None
 
 
 def open_journal(
     place: str, lease: float, wait: Callable[[str], None] | None = None, holder: str = ""
 ) -> Journal:
-    """The journal at a place, new if there is none. A database is this process's alone until it is closed:
-    `lease`, `wait` and `holder` are as of `lease_of`; who writes a file is its caller's to see to, and `wait`
-    is called while its disk takes nothing.
+    """Open the journal at a place, or create it. A database belongs to this process until it is closed.
 
-    Raises ConfigError, JournalDamaged, JournalTooNew, and OSError or sqlite3.Error if it cannot be written.
+    `lease`, `wait` and `holder` are as in `lease_of`. The caller locks a file; `wait` is called while its
+    disk is full. Raises ConfigError, JournalDamaged, JournalTooNew; OSError, sqlite3.Error if writing fails.
     """
     path = file_of(place)
     if path is not None:
@@ -57,7 +56,7 @@ def open_journal(
 
 
 def passes(error: BaseException | None) -> bool:
-    """Whether what a journal failed with may pass by itself: no database answers, or the disk is full."""
+    """Whether a journal's error may pass by itself: the database does not answer, or the disk is full."""
     while error is not None:
         if isinstance(error, JournalLost | Unreachable):
             return True
@@ -70,7 +69,7 @@ def passes(error: BaseException | None) -> bool:
 
 
 def _until_written(folder: Path, wait: Callable[[str], None]) -> None:
-    """Return once the folder's disk takes _ROOM bytes; until then `wait` is told why it does not."""
+    """Return once the folder's disk takes _ROOM bytes. Until then call `wait` with the reason."""
     probe = folder / ".edgeflock-room"
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What a journal takes and gives back, as records."""
+"""The records that a journal stores and returns."""
 
 import json
 from collections.abc import Sequence
@@ -18,15 +18,15 @@ from edgeflock.shared.protocol.frames import Evaluation
 
 @dataclass(frozen=True, slots=True)
 class BegunRun:
-    """Whose journal it is."""
+    """The run that a journal belongs to."""
 
     run: str
     model: str
     layout: Layout
     start: Start | None = None
-    """How devices make version 0; None: it must be sent."""
+    """How devices make version 0. None: it must be sent."""
     data: Description | None = None
-    """What its samples are; None: nobody said so as it began."""
+    """What the run's samples are. None: it was not known when the run began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,29 +37,29 @@ class ModelSnapshot:
     theta: NDArray[np.float32]
     average: NDArray[np.float32] | None
     memory: bytes | None = None
-    """What the optimizer remembers (descent/memory.py), if it does."""
+    """The optimizer's memory (descent/memory.py), if it has any."""
 
 
 @dataclass(frozen=True, slots=True)
 class JournaledUpdate:
-    """The version that an update made, its Update record as received, and when that was."""
+    """An update from the journal: the version that it made, and its Update record as received."""
 
     version: int
     frame: bytes
     time: float
     """When it came."""
     share: float = 1.0
-    """What part of it counts."""
+    """The share of it that counts."""
 
 
 def row_of(evaluation: Evaluation) -> tuple[object, ...]:
-    """As its table has it: metrics as JSON, "" if there are none; a journal knows no classes."""
+    """An evaluation as a row: metrics as JSON, "" without any. Classes are not stored."""
     *told, metrics, _ = evaluation
     return *told, json.dumps(dict(metrics)) if metrics else ""
 
 
 def evaluation_of(row: Sequence[Any]) -> Evaluation:
-    """What `row_of` made a row of. Raises JournalDamaged if it cannot have."""
+    """The evaluation of a row of `row_of`. Raises JournalDamaged if it is invalid."""
     *told, metrics = row
     try:
         return Evaluation._make([*told, json.loads(metrics) if metrics else {}, ()])
@@ -69,7 +69,7 @@ def evaluation_of(row: Sequence[Any]) -> Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Journaled:
-    """The version that an update made, and when (Unix seconds; in a fleet, virtual ones)."""
+    """The version that an update made, and when (Unix seconds; virtual seconds in an emulated fleet)."""
 
     version: int
     time: float
@@ -77,15 +77,15 @@ class Journaled:
 
 @dataclass(frozen=True, slots=True)
 class RegimeStart:
-    """From `version` on updates count by `regime`."""
+    """The regime by which updates count from `version` on."""
 
     version: int
     regime: Regime
     kind: str = "settings"
-    """Why: settings, an `operator`, other `nodes` at work, or it is a rollback (`rolled_back`)."""
+    """The reason: settings, an `operator`, another number of `nodes`, or a rollback (`rolled_back`)."""
 
     def row(self) -> tuple[object, ...]:
-        """As the journal keeps it."""
+        """The row in the journal."""
         of = self.regime
         return (
             self.version, of.rule, of.learning_rate, of.window, of.average, of.base_batch, of.rounds,
@@ -94,13 +94,13 @@ class RegimeStart:
 
     @classmethod
     def of(cls, row: Sequence[Any]) -> "RegimeStart":
-        """What a row came of. Raises ConfigError if it is of nothing."""
+        """Decode a row. Raises ConfigError if it is invalid."""
         version, *counts, kind, how = row
         return cls(version, replace(Regime(*counts), how=StepMethod.read(how)), kind)
 
     @property
     def back_to(self) -> int | None:
-        """Of a rollback: the version of which the model is."""
+        """The version that a rollback restored. None without a rollback."""
         return int(self.kind.removeprefix(_ROLLBACK)) if self.kind.startswith(_ROLLBACK) else None
 
 
@@ -114,12 +114,12 @@ def rolled_back(to: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Adjustment:
-    """A learning rate that an operator chose, and the one that the settings had then."""
+    """A learning rate that an operator chose, and the configured one at that time."""
 
     configured: float
     chosen: float
     version: int
-    """From which on it holds."""
+    """The version from which it holds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""From the journal back to the parameters, bit for bit.
+"""Recover the parameters from the journal, bit for bit.
 
-A journal holds what was admitted, in order. What cannot be replayed all the same is damage, and is never
-passed over: JournalDamaged names the version.
+A journal holds what was admitted, in order. What cannot be replayed is damage, and is never skipped:
+JournalDamaged names the version.
 """
 
 import logging
@@ -42,11 +42,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """How far a run was replayed while another server led it."""
+    """The state of a run that was replayed while another server led it."""
 
     run: str
     turns: int
-    """How many regimes there were. With the next one it begins anew, from the snapshot that comes with it."""
+    """The number of regimes. A new regime restarts the replay from the regime's own snapshot."""
     parameters: Parameters
 
 
@@ -58,12 +58,12 @@ def open_engine(
     followed: Followed | None = None,
     place: Place = Part,
 ) -> Engine:
-    """The engine of the run in `journal`, as it was left, with the settings that hold from here on. What
-    devices hold may lie in `directory`, where memory is short of room. Nothing of what was `followed` is
-    replayed again. What is kept of parameters lies where `place` puts it, and is made again from the journal
-    if it gets lost there.
+    """The engine of the run in `journal`, as it was left, with the settings that hold from here on.
 
-    Raises JournalDamaged, and Lost if that is so at once.
+    Data for devices may be in `directory`, to save memory. What was `followed` is not replayed again.
+    `place` makes the store of the parameters, which are restored from the journal if it loses them.
+
+    Raises JournalDamaged, and VectorsLost if the store is lost at once.
     """
     parameters = recover(journal, layout, Regime.of(config, bool(layout.norms)), followed, place)
     parameters.kept.restore = lambda lost: restored(journal, layout, place, parameters.version, lost)
@@ -79,7 +79,7 @@ def open_engine(
     judge = EvaluationJudge(Criteria.of(config), journal.evaluations(), adjusted.version if adjusted else 0)
     guard = None
     if config.defence.mode != "none":
-        held = 0 if parameters.regime.rounds else HELD  # a round may be all there is
+        held = 0 if parameters.regime.rounds else HELD  # devices may not get beyond one round
         try:
             guard = DefenceGuard(config.defence.mode, journal.decided(), held)
         except struct.error as error:
@@ -90,9 +90,9 @@ def open_engine(
 
 
 def restored(journal: Journal, layout: Layout, place: Place, version: int, lost: VectorsLost) -> Vectors:
-    """What is kept of parameters at a version, made again from the newest snapshot and what follows it.
+    """The parameters' vectors at a version, restored from the newest snapshot and the updates after it.
 
-    What the journal was told so far it has on disk then. Raises VectorsLost if `place` loses it once more.
+    The journal is committed first. Raises VectorsLost if `place` loses them again.
     """
     log.warning("%s; version %d is made again from the journal", lost, version)
     journal.commit()
@@ -109,11 +109,11 @@ def recover(
     followed: Followed | None = None,
     place: Place = Part,
 ) -> Parameters:
-    """The parameters as they were after the last journaled update, counting by `regime` from here on.
+    """The parameters after the last journaled update, counting by `regime` from here on.
 
-    A learning rate that an operator chose holds on, unless `regime` has another one than it had then.
-    Replays what follows the newest snapshot under the regime that held then; a change of regime begins with
-    a snapshot of its own, so that a replay from the newest snapshot never crosses one. Raises JournalDamaged.
+    A learning rate that an operator chose stays, unless `regime` has another one than at that time.
+    The updates after the newest snapshot are replayed under their own regime. A new regime begins with a
+    snapshot, so a replay from the newest snapshot stays within one regime. Raises JournalDamaged.
     """
     snapshot, regimes, regime = journal.snapshot(), journal.regimes(), _adjusted(regime, journal)
     if regimes:
@@ -122,7 +122,7 @@ def recover(
                 f"{journal.path}: the snapshot of version {regimes[-1].version} is missing, from which on "
                 "updates count otherwise"
             )
-        # A snapshot with nothing after it stands for itself: names that held before may be known no more.
+        # A snapshot without later updates needs no replay: its regime's names may be unknown by now.
         stopped = regimes[-1].version < snapshot.version == journal.version
         if regimes[-1].regime == regime or not stopped:
             parameters = follow(journal, layout, followed, place).parameters
@@ -136,11 +136,10 @@ def recover(
 
 
 def follow(journal: Contents, layout: Layout, known: Followed | None = None, place: Place = Part) -> Followed:
-    """The parameters as of the last journaled update: those that are `known` go on, in place, while they are
-    of the same run and regime, and whole; others begin at the newest snapshot, where `place` puts them.
+    """The parameters as of the last journaled update. `known` ones are updated in place.
 
-    Raises JournalDamaged, also of a run that has no regime yet, and Lost if what `place` keeps is lost at
-    once.
+    They begin anew at the newest snapshot, in `place`, if the run or regime has changed or they are lost.
+    Raises JournalDamaged, also of a run without a regime, and VectorsLost if `place` loses them at once.
     """
     begun, regimes = journal.run(), journal.regimes()
     if begun is None or not regimes:
@@ -159,10 +158,9 @@ def follow(journal: Contents, layout: Layout, known: Followed | None = None, pla
 
 
 def replay(journal: Journal, layout: Layout, *, newest: bool = False) -> Parameters:
-    """The parameters computed from version 0 and every journaled update that still counts, later snapshots
-    unread; or, if the `newest` snapshot is to be believed, from that one on.
+    """The parameters computed from version 0 and every journaled update that still counts.
 
-    Raises JournalDamaged, and ConfigError if the updates were not kept.
+    With `newest`, from the newest snapshot. Raises JournalDamaged, ConfigError if updates were not kept.
     """
     regimes = journal.regimes()
     if not regimes:
@@ -171,10 +169,9 @@ def replay(journal: Journal, layout: Layout, *, newest: bool = False) -> Paramet
 
 
 def model_at(journal: Journal, layout: Layout, version: int) -> Parameters:
-    """The parameters as they were at a version, from the newest snapshot that leads there; in the middle of a
-    round, where there are none, those that the round started from.
+    """The parameters at a version, from the newest snapshot that leads there.
 
-    Raises ConfigError if there is no such version, or its updates were not kept.
+    Inside a round, those that it started from. Raises ConfigError for an unknown or dropped version.
     """
     if not 0 <= version <= journal.version:
         raise ConfigError(f"version {version}: the run has versions 0 to {journal.version}")
@@ -185,7 +182,7 @@ def model_at(journal: Journal, layout: Layout, version: int) -> Parameters:
 
 
 def _whole_rounds(journal: Journal, layout: Layout, version: int) -> int:
-    """The last version up to this one that exists: of those that a round makes only the last does."""
+    """The last version up to this one that has a model: in a round, only its last version has one."""
     for following in journal.updates(version, version + 1) if version < journal.version else ():
         if following.frame:
             return min(version, decoded(following, layout)[1].base)
@@ -201,10 +198,10 @@ def _made(
     newest: bool,
     place: Place = Part,
 ) -> Parameters:
-    """The parameters at a version, made under these regimes, all of which began by then.
+    """The parameters at a version, under these regimes, all of which began by then.
 
-    Where one begins with a rollback, by way of the version that it went back to: what lies between counts for
-    nothing.
+    If a regime begins with a rollback, the path leads through the version that it restored: updates between
+    do not count.
     """
     ahead: list[tuple[Sequence[RegimeStart], int]] = []
     while True:
@@ -230,13 +227,13 @@ def _made(
 
 
 def _adjusted(regime: Regime, journal: Journal) -> Regime:
-    """`regime`, with the learning rate that an operator chose since the settings said the same, and with as
-    many nodes at work as there were.
-    """
+    """`regime` with the same number of working nodes as before.
+
+    An operator's learning rate replaces its own if the settings have not changed since."""
     if regimes := journal.regimes():
         regime = replace(regime, how=replace(regime.how, nodes=regimes[-1].regime.how.nodes))
     adjustment = journal.adjustment()
-    if adjustment is None or regime.rule == ELASTIC:  # whose rate is no learning rate
+    if adjustment is None or regime.rule == ELASTIC:  # elastic averaging has no learning rate
         return regime
     if adjustment.configured == regime.learning_rate:
         return replace(regime, learning_rate=adjustment.chosen)
@@ -281,8 +278,8 @@ def _under(
 ) -> Parameters:
     """The parameters of a snapshot, counting by the last of `regimes`.
 
-    Who touched what over the window is learned from what the journal still holds of it since the last
-    rollback.
+    `recent` updates are read for the per-parameter staleness: those in the window since the last rollback
+    that the journal still holds.
     """
     regime = regimes[-1].regime
     if not RULES.may_be_chosen(regime.rule):
@@ -312,7 +309,7 @@ def _under(
 
 
 def steps(journal: Contents, layout: Layout, after: int, until: int | None = None) -> Iterator[Step]:
-    """The journaled updates after a version, decoded again, as far as they count."""
+    """The counting shares of the journaled updates after a version, decoded again."""
     for _, step in _decoded(journal, layout, after, until):
         yield step
 
@@ -333,13 +330,13 @@ def _damaged(journal: Contents, version: int, why: Exception) -> JournalDamaged:
 
 
 def decoded(journaled: JournaledUpdate, layout: Layout) -> tuple[Update, Step]:
-    """An update that was admitted once, and what it comes to. Raises the Refused that says what is wrong with
-    it now.
-    """
+    """Decode an admitted update again, as the record and its step.
+
+    Raises the Refused that says what is wrong with it now."""
     update = wire.decode(journaled.frame)
     if not isinstance(update, Update):
         raise UnexpectedRecord(f"it is a {type(update).__name__}")
-    # Versions that wrote schema 3 and older took updates of no samples, which count by nothing else.
+    # Schema 3 and older took updates of no samples, which count only as one.
     step = admit(
         replace(update, samples=update.samples or 1),
         layout,

@@ -1,4 +1,4 @@
-"""Which update may have broken the model: the one with the largest step, of those that the journal has."""
+"""Find the update that may have broken the model: the one with the largest step in the journal."""
 
 from dataclasses import dataclass
 from statistics import median
@@ -15,25 +15,25 @@ class Suspect:
     """An update in the journal."""
 
     version: int
-    """The one that it made."""
+    """The version that it made."""
     device: str
     sequence: int
     stands_out: bool = True
-    """Whether it is much larger than those of the others then, as far as there are enough to tell."""
+    """Whether it is much larger than the others' steps at that time, as far as there are enough."""
     is_outlier: bool = True
-    """Whether it certainly is."""
+    """Whether it is certainly much larger."""
 
 
 _OTHERS, _TIMES = 3, 30.0
-"""So many others, and so many times the median of their last steps. With a rate too high all steps grow,
-each by less: then no device is to blame."""
+"""The least number of other devices, and the factor over the median of their last steps. If the learning rate
+is too high, all steps grow, each by less than that, and no device is to blame."""
 
 
 def largest_step(journal: Journal, layout: Layout, after: int, until: int) -> Suspect | None:
-    """Of the versions after `after` up to `until` the first one whose largest entry, samples counted if the
-    run counts them, stands out; else the one with the largest. None if no record of these is kept.
+    """Find the first version after `after` up to `until` with an outlier, else the largest step.
 
-    Between two rates or of different staleness it compares what is not quite alike: a hint, no proof.
+    A step's size is its largest entry, times its samples if the run counts them. None without kept records.
+    Steps of two learning rates or stalenesses are not quite comparable: the result is a hint, not a proof.
     """
     kept = journal.first_kept()
     begin = max(after, journal.last_rollback(), (kept or until + 1) - 1)

@@ -1,1 +1,1 @@
-"""What is known of a run while it goes on: evaluations, health, the feed, trackers, listeners."""
+"""Monitoring of a live run: evaluations, health, the feed, trackers, listeners."""

@@ -1,4 +1,4 @@
-"""How many predictions of each class are right, batch by batch."""
+"""Counts of right predictions for each class, batch by batch."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,20 +7,20 @@ from edgeflock.shared.protocol.frames import MOST_CLASSES, Classes
 
 
 class ClassCounts:
-    """Over all batches since the last `reset`."""
+    """The counts over all batches since the last `reset`."""
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Clear all counts."""
         self._classes = True
         """Whether all targets so far are classes, and not too many of them."""
         self._right, self._all = np.zeros((2, MOST_CLASSES), np.int64)
 
     def see(self, target: NDArray[np.generic], right: NDArray[np.bool_] | None) -> None:
-        """A batch, and of each of its targets whether the model predicts it. A target below 0 is ignored; one
-        number a sample, 0 or 1, is a class.
+        """Count a batch. `right` says for each target whether the model predicts it. Targets below 0 are
+        ignored. One number a sample, 0 or 1, is a class.
         """
         if right is None or right.shape != target.shape:
             self._classes = False
@@ -38,7 +38,7 @@ class ClassCounts:
 
     @property
     def counts(self) -> Classes:
-        """Up to the last class that there is; empty of targets that are no classes, or of more classes."""
+        """(right, all) of each class up to the last one seen; empty if targets are no classes, or too many."""
         known = np.flatnonzero(self._all) if self._classes else self._all[:0]
         end = int(known[-1]) + 1 if known.size else 0
         return tuple(zip(self._right[:end].tolist(), self._all[:end].tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""Whether a model is no good any more, by its evaluations, and what to tell people then."""
+"""Whether a model has diverged, by its evaluations, and the messages for people."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,20 +7,20 @@ from edgeflock.server.ledger import Suspect
 from edgeflock.shared.protocol.frames import Evaluation
 
 Suspecting = Callable[[int, int], Suspect | None]
-"""(after, until) -> which of the updates that made these versions may be to blame."""
+"""(after, until) -> the update that may be to blame, of those that made these versions."""
 
 
 def has_diverged(history: Sequence[Evaluation]) -> bool:
-    """Whether the last evaluation says so: its loss is no number, or more than EXPLODED times the first one,
-    and 1.
+    """Whether the model has diverged by its last evaluation: its loss is no number, or more than EXPLODED
+    times max(1, first loss).
     """
     return bool(history) and not is_sound(history[-1], _first_loss(history))
 
 
 def reason(history: Sequence[Evaluation], shown: Callable[[int], int]) -> tuple[int, str]:
-    """(The version to go back to, why no update is taken after an evaluation that says so and what to do.)
+    """Return (the version to go back to, the reason why no update is taken and the remedy).
 
-    `shown` has the version that the evaluation of another one tells of.
+    `shown` maps a version to the version whose model its evaluation describes.
     """
     last, first = history[-1], _first_loss(history)
     good = shown(next((e.version for e in reversed(history) if is_sound(e, first)), 0))
@@ -32,7 +32,7 @@ def reason(history: Sequence[Evaluation], shown: Callable[[int], int]) -> tuple[
 
 
 def blame(suspect: Suspect | None) -> str:
-    """What to add for operators: devices are told nothing of each other."""
+    """Return a text for operators only, since devices get no news of each other."""
     if suspect is None:
         return ""
     if not suspect.stands_out:

@@ -1,4 +1,4 @@
-"""How a policy is judged: by the mean return of episodes with fixed seeds, on model.data = "gym:NAME"."""
+"""Evaluation of a policy: the mean return of episodes with fixed seeds, on model.data = "gym:NAME"."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ LENGTH = "length"
 
 
 class EpisodeScores:
-    """Plays the episodes of an evaluation. `details` tells what the last one came to."""
+    """Plays the episodes of an evaluation. `details` returns the metrics of the last one."""
 
     def __init__(self, flat: "FlatModule", environment: Environment) -> None:
         """Raises ConfigError if the module is no policy for the environment."""
@@ -42,19 +42,19 @@ class EpisodeScores:
         return self._flat.predictor(theta)
 
     def evaluate(self, theta: NDArray[np.float32]) -> tuple[float, None]:
-        """(the mean return with its sign changed, None): less is better, as of any loss."""
+        """Return (the negated mean return, None): less is better, as for any loss."""
         done = play(self._environment, self._policy(theta))
         mean = float(np.mean(done.returns))
         self._metrics = {RETURN: mean, LENGTH: float(np.mean(done.lengths))}
         return -mean, None
 
     def details(self) -> tuple[Mapping[str, float | None], Classes]:
-        """(metrics, nothing of classes) of the last evaluation."""
+        """Return (metrics, no class counts) of the last evaluation."""
         return self._metrics, ()
 
 
 def check(config: Config, *, acts: bool) -> None:
-    """Raises ConfigError if settings need data, and there is an environment; or the other way round."""
+    """Raise ConfigError if settings need data but there is an environment, or the reverse."""
     loss = chosen(config.model.loss)[0]
     name = config.model.loss
     if loss.acts and not acts:

@@ -1,4 +1,4 @@
-"""How good the model is on held-out data: measured at an interval, off the event loop."""
+"""Evaluation of the model on held-out data, at an interval, off the event loop."""
 
 import asyncio
 import logging
@@ -24,7 +24,8 @@ Evaluate = Callable[[NDArray[np.float32]], tuple[float, float | None]]
 """theta -> (loss, accuracy or None)."""
 
 Details = Callable[[], tuple[Mapping[str, float | None], Classes]]
-"""What the last one came to besides: metrics by name, and what is right of each class."""
+"""Returns further results of the last evaluation: metrics by name, and the right predictions of each class.
+"""
 
 Keep = Callable[[NDArray[np.float32], Evaluation], None]
 
@@ -50,12 +51,12 @@ class Evaluator:
         details: Details = lambda: ({}, ()),
         recovered: Callable[[Recovery], None] = lambda recovery: None,
     ) -> None:
-        """`told` gets each evaluation, None for one that failed. `suspecting` is called at rest. `keep` gets
-        each model that is better than all before it. `details` is called after `evaluate`, in its thread.
-        `recovered` gets each recovery of the model.
+        """`told` is called with each evaluation, None for one that failed. `suspecting` is called while the
+        engine is at rest. `keep` is called with each model that is better than all before it. `details` is
+        called after `evaluate`, in its thread. `recovered` is called with each recovery.
         """
         self.history = history
-        """Every evaluation so far, in order; the last one alone tells classes."""
+        """Every evaluation so far, in order. Only the last one has class counts."""
         self.failed_at: int | None = None
         """The version whose evaluation failed, if the last one did."""
         self._engine = engine
@@ -70,9 +71,9 @@ class Evaluator:
         self._details = details
         self._recovered = recovered
         self._measured: NDArray[np.float32] = np.zeros(0, np.float32)
-        """What the last evaluation is of."""
+        """The theta of the last evaluation."""
         self.suspect: Suspect | None = None
-        """Whose update may be to blame, of a model that has diverged."""
+        """The update that may be to blame, if the model has diverged."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="edgeflock-evaluation")
         self._judge()
 
@@ -89,13 +90,13 @@ class Evaluator:
 
     @property
     def diverged(self) -> str | None:
-        """Why no update is taken any more, and what to do, if the model is no good."""
+        """Why no update is taken any more, and the remedy, if the model has diverged."""
         why = self._engine.published.diverged
         return None if why is None else why + blame(self.suspect)
 
     @property
     def why(self) -> str | None:
-        """Why no more updates are taken: the model is no good, or the run is complete."""
+        """Why no more updates are taken: the model has diverged, or the run is complete."""
         return self.diverged or self._engine.published.over
 
     @property
@@ -105,7 +106,7 @@ class Evaluator:
         return published.complete and (self._evaluate is None or published.version in (seen, self.failed_at))
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Evaluate at the interval, until cancelled."""
         while True:
             evaluation = await self._measure()
             if evaluation is not None:
@@ -123,11 +124,11 @@ class Evaluator:
             await asyncio.sleep(0 if last else self._every)
 
     async def close(self) -> None:
-        """Wait until an evaluation that is under way is over: its thread goes with it."""
+        """Wait for a running evaluation, and end its thread."""
         await asyncio.to_thread(self._thread.shutdown, cancel_futures=True)
 
     def _judge(self) -> None:
-        """Stop the run if its model is no good any more. The engine is at rest."""
+        """Stop the run if its model has diverged. The engine is at rest."""
         self.suspect = None
         if has_diverged(self.history):
             last = self.history[-1].version
@@ -138,7 +139,7 @@ class Evaluator:
     async def record(self, evaluation: Evaluation | None = None) -> None:
         """Journal an evaluation and the traffic of every device so far."""
         traffic, total = self._registry.traffic(), self._total.ingress + self._total.egress
-        # A single device that stands out is to be dropped by people: lower rates would not mend it.
+        # People should drop a single device that stands out: a lower rate does not help.
         may_recover = self.suspect is None or not self.suspect.is_outlier
         recovery = await self._writer.call(
             lambda: self._engine.steering.record(
@@ -149,7 +150,7 @@ class Evaluator:
             self._recovered(recovery)
 
     async def _measure(self) -> Evaluation | None:
-        """The current version's evaluation, unless it has one."""
+        """Return the evaluation of the current version; None if it has one already, or the evaluation fails."""
         seen = self.history[-1].version if self.history else None
         if self._evaluate is None or self._engine.published.version in (seen, self.failed_at):
             return None
@@ -160,7 +161,7 @@ class Evaluator:
             (loss, accuracy), (metrics, classes) = await loop.run_in_executor(
                 self._thread, lambda: (evaluate(theta), self._details())
             )
-        except Exception:  # a user's module may raise anything; training goes on without
+        except Exception:  # a user's module may raise anything; training continues
             log.exception("the evaluation of version %d failed", version)
             self.failed_at = version
             self._told(None)

@@ -1,4 +1,4 @@
-"""What devices' own evaluations come to, taken together."""
+"""Federated evaluation: devices' own evaluations, combined."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -9,16 +9,16 @@ _PREFIX = "eval."
 _WEIGHT = "eval.num-examples"
 
 _MOST = 1 << 53
-"""Examples that a device can have: of more, a number is no count."""
+"""The most examples of a device: a larger number is no count."""
 
 _FEW = 10
-"""Of fewer examples, chance decides what is right."""
+"""The least examples: with fewer, chance decides the accuracy."""
 
 
 def federated(telemetry: Iterable[Facts]) -> Mapping[str, float] | None:
-    """The means of the metrics that devices last told as eval.NAME, by their numbers of examples, and how
-    many examples these are; None if none told any. A metric that some lack is the mean of the others; what
-    comes to no finite number is left out.
+    """Return the means of the devices' last eval.NAME metrics, weighted by examples, and the number of
+    examples; None if no device reports any. A metric that some devices lack is the mean over the others.
+    Non-finite means are omitted.
     """
     sums: dict[str, float] = {}
     weights: dict[str, float] = {}
@@ -36,12 +36,12 @@ def federated(telemetry: Iterable[Facts]) -> Mapping[str, float] | None:
 
 
 def own_evaluation(facts: Facts) -> Facts:
-    """What of it a device tells of its own evaluation."""
+    """Return the facts of a device's own evaluation."""
     return {key: value for key, value in facts.items() if key.startswith(_PREFIX)}
 
 
 def own_accuracy(evaluation: Facts) -> float | None:
-    """The metric of a name that ends with accuracy or acc; None without one, and of few examples."""
+    """Return the metric whose name ends with accuracy or acc; None without one, or with few examples."""
     examples = evaluation.get(_WEIGHT)
     if not isinstance(examples, int | float) or not _FEW <= examples <= _MOST:
         return None

@@ -1,4 +1,4 @@
-"""The run as its watchers see it: frames (protocol/frames.py), made from what the server knows."""
+"""The feed of a run for its watchers: frames (protocol/frames.py), made from the server's state."""
 
 import asyncio
 import time
@@ -31,24 +31,24 @@ from edgeflock.shared.protocol.frames import (
 from edgeflock.shared.settings.coordination import ELASTIC
 
 MOST_EVALUATIONS = 2000
-"""In a frame: more than a curve on a terminal has columns."""
+"""The most evaluations in a frame: more than a curve on a terminal has columns."""
 
 FIRST_EVENTS = 200
-"""In a snapshot."""
+"""The most events in a snapshot."""
 
 _AT_ONCE = 250
-"""Rows that are made before the devices get a turn: about a millisecond."""
+"""Rows that are made before the event loop serves devices: about a millisecond."""
 
 _MOST = 1e15
-"""Of any number that a device tells of itself."""
+"""The largest number that is accepted in telemetry."""
 
 _CENSUS_SECONDS = 0.1
-"""For so long the sums over all devices are good enough: of 10,000 they take milliseconds."""
+"""Seconds for which the sums over all devices are reused: for 10,000 devices they take milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatcherPosition:
-    """All that is kept of a watcher: how far it is."""
+    """The position of a watcher in the feed, which is all its state."""
 
     changes: int
     events: int
@@ -66,7 +66,7 @@ class Census:
 
 
 class Feed:
-    """Makes frames."""
+    """Makes frames for watchers."""
 
     def __init__(
         self, host: RunHost, evaluator: Evaluator, health: RunHealth, lines: Sequence[GatewayLine]
@@ -78,8 +78,8 @@ class Feed:
         self._census: Census | None = None
 
     async def next(self, role: Role, seen: WatcherPosition | None) -> tuple[Frame, WatcherPosition]:
-        """What is new to a watcher, and what it has then seen. All of it, if it has seen nothing yet or a
-        setting was changed.
+        """Return (the news for a watcher, its new position). The news are a full snapshot if it has seen
+        nothing yet or a setting was changed.
         """
         hub, history = self._host.hub, self._evaluator.history
         rate = self._host.published.learning_rate
@@ -110,7 +110,7 @@ class Feed:
         )
 
     def overview(self) -> Overview:
-        """The run as a whole, now."""
+        """Return the present overview of the run."""
         host, tally = self._host, self._host.hub.tally
         version, total, census = host.published.version, host.traffic.total, self.census()
         updates, ingress, egress = host.hub.rates()
@@ -151,20 +151,20 @@ class Feed:
 
 
 def evaluations(history: Sequence[Evaluation]) -> tuple[Evaluation, ...]:
-    """All of them, or every so many and the newest."""
+    """Return all evaluations, or evenly spaced ones with the newest."""
     step = -(-len(history) // MOST_EVALUATIONS) or 1
     return tuple(e._replace(loss=finite(e.loss), accuracy=finite(e.accuracy)) for e in history[::-step][::-1])
 
 
 def dense_bytes(host: RunHost, updates: int) -> int:
-    """What so many updates would have cost as dense float32. In elastic averaging each is of one chunk."""
+    """Return the bytes of so many updates as dense float32. In elastic averaging an update is one chunk."""
     coordination = host.config.coordination
     each = len(chunks(host.layout, coordination.chunk)) if coordination.mode == ELASTIC else 1
     return 4 * host.layout.size * updates // each
 
 
 def settings(host: RunHost) -> dict[str, Any]:
-    """Section -> key -> value as it holds now, without secrets and without what is a device's business."""
+    """Return section -> key -> current value, without secrets and without client settings."""
     sections = host.config.model_dump(
         exclude={"client": True, "run": {"certificate", "key"}, "journal": {"url"}}
     )
@@ -174,7 +174,7 @@ def settings(host: RunHost) -> dict[str, Any]:
 
 
 def flat_settings(host: RunHost) -> dict[str, str | int | float | bool]:
-    """section.key -> value of `settings`, lists as text."""
+    """Return section.key -> value of `settings`, lists as text."""
     return {
         f"{section}.{key}": value if isinstance(value, str | int | float | bool) else str(value)
         for section, keys in settings(host).items()
@@ -183,7 +183,7 @@ def flat_settings(host: RunHost) -> dict[str, str | int | float | bool]:
 
 
 async def rows(devices: Sequence[Device], guard: DefenceGuard | None) -> tuple[DeviceRow, ...]:
-    """Of devices that have a number; others have not even arrived."""
+    """Return the rows of the devices that have a number; others have not arrived yet."""
     made: list[DeviceRow] = []
     now = time.monotonic()
     for start in range(0, len(devices), _AT_ONCE):
@@ -194,9 +194,9 @@ async def rows(devices: Sequence[Device], guard: DefenceGuard | None) -> tuple[D
 
 
 def row(device: Device, guard: DefenceGuard | None, now: float) -> DeviceRow:
-    """What is known of a device at `now` by the monotonic clock. `guard` is the run's defence.
+    """Return the row of a device at `now` by the monotonic clock. `guard` is the run's defence.
 
-    What it tells of itself counts only where it is of the right type.
+    Facts that the device reports are used only if they have the right type.
     """
     identity, connection, done = device.identity, device.connection, device.statistics
     ingress, egress = connection.traffic
@@ -246,7 +246,7 @@ def row(device: Device, guard: DefenceGuard | None, now: float) -> DeviceRow:
 
 
 def because(device: Device) -> str | None:
-    """Why it is paused; None if it is not."""
+    """Return why the device is paused; None if it is not."""
     if device.connection.order is not None:
         return device.connection.order.because
     until = device.conduct.quarantined_until
@@ -256,7 +256,7 @@ def because(device: Device) -> str | None:
 
 
 def state(device: Device, now: float) -> DeviceState:
-    """paused also while it is away: it will not train when it comes back."""
+    """Return the device's state. It is "paused" also while away: it will not train when it returns."""
     if because(device) is not None:
         return "paused"
     if not device.connection.here:
@@ -269,7 +269,7 @@ def state(device: Device, now: float) -> DeviceState:
 
 
 def document(device: Device, guard: DefenceGuard | None) -> dict[str, Any]:
-    """A device with its history, of plain JSON types."""
+    """Return a device with its history, as plain JSON types."""
     history = device.statistics.history
     points: Iterable[Point] = history.points() if history is not None else ()
     return {
@@ -283,7 +283,7 @@ def _text(value: object) -> str | None:
 
 
 def _number(value: object) -> float | None:
-    """What no machine has is none: it would fill a screen."""
+    """Return the number; None if it is implausibly large and would fill a screen."""
     return value if isinstance(value, int | float) and abs(value) <= _MOST else None
 
 

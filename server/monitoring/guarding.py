@@ -1,4 +1,4 @@
-"""The guard at work: a gradient to trust now and then, off the event loop, and news of whom it drops."""
+"""Runs the defence guard: computes trusted gradients off the event loop, and reports dropped devices."""
 
 import asyncio
 import logging
@@ -19,14 +19,14 @@ Look = Callable[[int, NDArray[np.float32]], Trusted]
 """(version, theta) -> the gradient of the server's own samples."""
 
 _LOOK = 0.2
-"""Seconds between two looks at the version."""
+"""Seconds between two checks of the version."""
 
 _REST = 9.0
-"""Seconds of rest for each that a gradient took: it must not take more of the machine than that."""
+"""Seconds of rest for each second that a gradient took: this bounds its part of the machine."""
 
 
 class Guarding:
-    """Nothing, in a run without a guard."""
+    """Runs the guard. Does nothing in a run without one."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Guarding:
         refresh: int,
         note: Callable[[int, str], None],
     ) -> None:
-        """`note` is told what happened to a device, by its number. `refresh` is in updates."""
+        """`note` is called with a device's number and what happened to it. `refresh` is in updates."""
         self._engine = engine
         self._writer = writer
         self._look = look
@@ -46,7 +46,7 @@ class Guarding:
         """Devices whose last update was dropped."""
 
     def made(self, push: Push, accepted: Accepted) -> None:
-        """An update has made a version."""
+        """Record that an update has made a version."""
         device, guard = push.device, self._engine.guard
         dropped = not accepted.share and not (guard is not None and guard.record(device).excused)
         if dropped == (device in self._dropping):
@@ -60,7 +60,7 @@ class Guarding:
             self._note(device, "its updates count again")
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Compute trusted gradients, until cancelled."""
         guard, look = self._engine.guard, self._look
         if guard is None or look is None:
             return
@@ -73,7 +73,7 @@ class Guarding:
             for version, theta in models:
                 try:
                     trusted = await asyncio.to_thread(look, version, theta)
-                except Exception:  # a user's module may raise anything; the last one is still of use
+                except Exception:  # a user's module may raise anything; the last gradient stays in use
                     log.exception("the guard's gradient at version %d failed", version)
                 else:
                     await self._writer.call(lambda trusted=trusted: self._engine.trust(trusted))  # type: ignore[misc]

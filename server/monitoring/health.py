@@ -1,6 +1,6 @@
-"""The run's health: a picture every few seconds, what is found in it, and who is told.
+"""The run's health: a picture every few seconds, its findings, and their listeners.
 
-It keeps no more than the picture needs and nobody else has: how the evaluations went.
+The only state of its own is the history of the evaluations.
 """
 
 import asyncio
@@ -27,17 +27,18 @@ from edgeflock.server.sessions import RunHost, Writer
 from edgeflock.shared.protocol.frames import EventKind, Finding
 
 _FEW = 500
-"""Devices. Of more, looks are as much rarer, so that they take the same part of the server's time."""
+"""Devices above which looks become rarer in proportion, so that they take the same part of the server's time.
+"""
 
 _PAUSED = 5.0
-"""Seconds by which a look is late if the process did not run meanwhile: it was stopped, say."""
+"""A look that is this many seconds late means that the process was paused, for example stopped."""
 
 _AT_ONCE = 250
-"""Portraits that are made before the devices get a turn."""
+"""Portraits that are made before the event loop serves devices."""
 
 
 class RunHealth:
-    """Looks after a run."""
+    """Watches the health of a run."""
 
     def __init__(
         self,
@@ -49,9 +50,9 @@ class RunHealth:
         keeps_waiting: Callable[[float], float] = lambda now: 0.0,
         targets: Targets | None = None,
     ) -> None:
-        """`told` gets each finding when it begins. `keeps_waiting` says until when devices that have sent
-        nothing yet had to wait for the server, as of a moment of the monotonic clock. `targets` are the
-        numbers to predict, if they are not scaled.
+        """`told` is called with each finding when it begins. `keeps_waiting` returns until when devices that
+        have sent nothing had to wait for the server, as of a moment of the monotonic clock. `targets` are the
+        regression targets, if they are not scaled.
         """
         self._host, self._evaluator, self._writer = host, evaluator, writer
         self._portraits, self._targets = Portraits(agreement.of), targets
@@ -62,7 +63,7 @@ class RunHealth:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """As of the last look, the worst first."""
+        """The findings of the last look, the worst first."""
         return self._diagnosis.findings
 
     async def run(self) -> None:
@@ -75,15 +76,17 @@ class RunHealth:
             await self.look()
 
     def wake(self, due: float) -> None:
-        """Note that a look was due at the monotonic time `due`: if that is long ago, this process was paused,
-        and it has read nothing of what devices sent meanwhile.
+        """Note that a look was due at the monotonic time `due`. If that is long ago, this process was paused,
+        and it has read nothing from devices meanwhile.
         """
         now = time.monotonic()
         if now - due > _PAUSED:
             self._listens_since = now
 
     async def look(self, later: float = 0.0) -> None:
-        """Find what is wrong now, or would be so many seconds later; tell what has begun and what is over."""
+        """Find what is wrong now, or would be `later` seconds from now. Report what has begun and what is
+        over.
+        """
         before = self.findings
         self._diagnosis = diagnose(await self._picture(later), self._diagnosis)
         new = changes(before, self.findings)
@@ -102,7 +105,7 @@ class RunHealth:
         history = evaluator.history
         devices = [device for device in host.registry.devices.values() if device.id]
         for evaluation in history[self._course.count :]:
-            # Of those before the server started nobody knows the training loss.
+            # The training loss of evaluations before the server started is unknown.
             self._course = self._course.after(evaluation, usual_loss(devices))
         portraits: list[Portrait] = []
         for start in range(0, len(devices), _AT_ONCE):
@@ -131,7 +134,7 @@ class RunHealth:
 
 
 def _free(directory: Path) -> int | None:
-    """Bytes of room where the journal is."""
+    """Return the free bytes where the journal is."""
     try:
         return shutil.disk_usage(directory).free
     except OSError:

@@ -1,4 +1,4 @@
-"""What a program is told of its run: functions of its own, called in the event loop, in order."""
+"""A program's callbacks: functions that the event loop calls with news of the run, in order."""
 
 import asyncio
 from collections import deque
@@ -27,26 +27,27 @@ CALLBACKS: Table[Told[Any]] = Table(
     {"": _nobody},
     lambda found: found if callable(found) and not iscoroutinefunction(found) else None,
 )
-"""By names of run.on_update, run.on_evaluated, run.on_finding and run.stop; nothing waits for async ones."""
+"""Callbacks by the names in run.on_update, run.on_evaluated, run.on_finding and run.stop; async ones are
+invalid."""
 
 
 class Applied(NamedTuple):
     """An update that is in the model, and durable."""
 
     version: int
-    """That it made."""
+    """The version that it made."""
     device: str
     staleness: int
     """tau: versions between its base and the one that it was applied to."""
     loss: float
-    """Of its batch, as the device says."""
+    """The loss of its batch, as the device reports."""
     samples: int
     share: float = 1.0
-    """What part of it counts, as a defence decided."""
+    """The share of the update that counts, as a defence decided."""
 
     @classmethod
     def of(cls, push: Push, accepted: Accepted, device: str) -> "Applied":
-        """`device` is the name of whose `push` it was."""
+        """`device` is the name of the device of `push`."""
         update = push.update
         version, staleness = accepted.receipt.version, accepted.staleness
         return cls(version, device, staleness, update.loss, update.samples, accepted.share)
@@ -54,16 +55,16 @@ class Applied(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """Who is to be told; what they raise ends the run."""
+    """The callbacks of a run; an exception in one ends the run."""
 
     on_update: Told[Applied] | None = None
     on_evaluated: Told[Evaluation] | None = None
     stop: Told[Evaluation] | None = None
-    """Whether an evaluation is enough: then the run is over."""
+    """Returns whether an evaluation is enough: then the run is over."""
     on_finding: Told[Finding] | None = None
 
     def beside(self, run: RunSettings) -> "Listening":
-        """These, and what settings name."""
+        """Return these callbacks combined with those that the settings name."""
         return Listening(
             _both(self.on_update, run.on_update),
             _both(self.on_evaluated, run.on_evaluated),
@@ -73,7 +74,7 @@ class Listening:
 
 
 def _both(given: Told[News] | None, name: str) -> Told[News] | None:
-    """`given` and the function of that `name`, both of them called; true if one is."""
+    """Return a function that calls `given` and the callback `name`; it is true if one is."""
     if not name:
         return given
     named = CALLBACKS.chosen(name)
@@ -81,7 +82,7 @@ def _both(given: Told[News] | None, name: str) -> Told[News] | None:
 
 
 class Listeners:
-    """Tells what has happened as soon as the loop gets there, and the rest when the server stops."""
+    """Calls the callbacks as soon as the event loop is free; calls the rest when the server stops."""
 
     def __init__(
         self,
@@ -90,11 +91,11 @@ class Listeners:
         end: Callable[[str], Awaitable[None]],
         history: Iterable[Evaluation] = (),
     ) -> None:
-        """`devices` are the numbers and names of those that are known, `history` the evaluations there are.
-        `end` ends the run, for a reason.
+        """`devices` returns the known (number, name) pairs. `history` has the evaluations so far. `end` ends
+        the run, for a reason.
         """
         self.failure: Exception | None = None
-        """What a function has raised; nobody is told anything after."""
+        """The exception that a callback has raised; no callback is called after it."""
         self._listening = listening
         self._devices = devices
         self._names: dict[int, str] = {}
@@ -106,7 +107,7 @@ class Listeners:
             self._weigh(evaluation)
 
     def updated(self, push: Push, accepted: Accepted) -> None:
-        """`push` made the version of its receipt."""
+        """Queue the news that `push` made the version of its receipt."""
         told = self._listening.on_update
         if told is None:
             return
@@ -120,12 +121,12 @@ class Listeners:
         self._weigh(evaluation)
 
     def found(self, finding: Finding) -> None:
-        """Something begins to be wrong."""
+        """Queue the news of a finding that begins."""
         if self._listening.on_finding is not None:
             self._add(partial(self._listening.on_finding, finding))
 
     async def run(self) -> None:
-        """Tell what comes, until cancelled. Raises what a function does."""
+        """Call callbacks until cancelled. Raises what a callback raises."""
         while True:
             self.tell()
             if self.failure is not None:
@@ -137,11 +138,11 @@ class Listeners:
             self._wake.clear()
 
     def tell(self) -> None:
-        """Tell what has come by now."""
+        """Call the callbacks for all queued news."""
         while self._news and self.failure is None:
             try:
                 self._news.popleft()()
-            except Exception as error:  # a function of the program's may raise anything
+            except Exception as error:  # a program's function may raise anything
                 self.failure = error
 
     def _weigh(self, evaluation: Evaluation) -> None:

@@ -1,4 +1,4 @@
-"""The gateways and shards of a run, as its watchers see them."""
+"""The gateways and model shards of a run, for its watchers."""
 
 import time
 from collections import deque
@@ -9,13 +9,13 @@ from edgeflock.server.sessions import GatewayLine, RunHost
 from edgeflock.shared.protocol.frames import GatewayRow, ShardRow
 
 _OVER = 10.0
-"""Seconds that rates are averaged over, of what is looked at"""
+"""Seconds that rates are averaged over, by readings that are"""
 _APART = 1.0
-"""so many seconds after each other at least."""
+"""at least this many seconds apart."""
 
 
 class GatewayReading(NamedTuple):
-    """What a gateway had counted by a time, in seconds of a monotonic clock."""
+    """The counts of a gateway at a time, in seconds of a monotonic clock."""
 
     time: float
     updates: int
@@ -24,14 +24,14 @@ class GatewayReading(NamedTuple):
 
 
 class PartRates:
-    """Remembers what gateways counted when it was asked last, for their rates."""
+    """Remembers recent counts of gateways, for their rates."""
 
     def __init__(self, host: RunHost, lines: Sequence[GatewayLine]) -> None:
         self._host, self._lines = host, lines
         self._read: dict[GatewayLine, deque[GatewayReading]] = {}
 
     def gateways(self) -> tuple[GatewayRow, ...]:
-        """Those with the most devices first."""
+        """Return the gateways, those with the most devices first."""
         self._read = {line: self._read.get(line, deque()) for line in self._lines}
         now = time.monotonic()
         rows = (row(line, read, now) for line, read in self._read.items())
@@ -45,7 +45,7 @@ class PartRates:
 
 
 def row(line: GatewayLine, read: deque[GatewayReading], now: float) -> GatewayRow:
-    """A gateway at `now`; what it counts is noted in `read`."""
+    """Return the row of a gateway at `now`. Its counts are added to `read`."""
     reading = GatewayReading(now, line.updates, line.meter.ingress, line.meter.egress)
     if not read or now - read[-1].time >= _APART:
         read.append(reading)

@@ -1,6 +1,6 @@
-"""What the server knows of its devices, as far as it may be a sign of something wrong.
+"""Portraits of devices: the facts that may be a sign of something wrong.
 
-It keeps no more than a portrait needs and nobody else has: of each device what it told a while ago.
+The only state of its own is what each device reported some time ago.
 """
 
 from collections import deque
@@ -14,29 +14,29 @@ from edgeflock.server.roster import Device
 from edgeflock.shared.protocol.messages import Facts
 
 _MINUTES = 120.0
-"""Seconds that samples are counted over, and"""
+"""Seconds over which samples are counted, and"""
 _TEN_MINUTES = 600.0
-"""those that sessions are."""
+"""over which sessions are."""
 
 
 class RecentGrowth:
-    """How much a count has grown of late."""
+    """The recent growth of a count."""
 
     def __init__(self, seconds: float, known: Iterable[int] = ()) -> None:
-        """`known` is what it was long ago, if anybody knows."""
+        """`known` has the old value of the count, if it is known."""
         self._seconds = seconds
         self._counts = deque((0.0, count) for count in known)
         """(time, count)."""
 
     def add(self, now: float, count: int) -> None:
-        """As it is now. One that is lower than before is another count, of a process that has begun anew."""
+        """Add the present count. A lower one than before is a new count, of a process that has restarted."""
         if self._counts and count < self._counts[-1][1]:
             self._counts.clear()
         if not self._counts or count > self._counts[-1][1]:
             self._counts.append((now, count))
 
     def grown(self, now: float) -> int:
-        """By so much within the last seconds; what there was at first may be of long ago."""
+        """Return the growth within the window. The first value may be older."""
         counts = self._counts
         while len(counts) > 1 and counts[1][0] < now - self._seconds:
             counts.popleft()
@@ -49,26 +49,26 @@ class RecentGrowth:
 
 @dataclass(slots=True)
 class _Memory:
-    """Of a device."""
+    """The memory of one device."""
 
     facts: Facts | None = None
-    """What it said last."""
+    """Its last telemetry."""
     clock: float | None = None
-    """Seconds that its clock was ahead then."""
+    """Seconds that its clock was ahead at that time."""
     accuracy: float | None = None
-    """Of its own evaluation, which were so many by now:"""
+    """The accuracy of its last own evaluation, and their number:"""
     evaluations: int = 0
     samples: dict[str, RecentGrowth] = field(default_factory=dict)
-    """What became of the samples of its stream, by the facts' names."""
+    """Counts of its stream's samples, by the facts' names."""
     ended: RecentGrowth = field(default_factory=lambda: RecentGrowth(_TEN_MINUTES, [0]))
-    """Sessions."""
+    """Its ended sessions."""
 
 
 class Portraits:
-    """Of the devices of a run."""
+    """The portraits of a run's devices."""
 
     def __init__(self, seen: Callable[[int], AgreementAverages | None]) -> None:
-        """`seen` is what the updates of a device are like, by its number."""
+        """`seen` returns the averages over a device's updates, by its number."""
         self._seen = seen
         self._memories: dict[str, _Memory] = {}
 
@@ -80,9 +80,9 @@ class Portraits:
         waits_until: float = 0.0,
         listens_since: float = 0.0,
     ) -> Portrait:
-        """At the Unix time `now`, and `clock` by the monotonic one. By the latter a device that has sent no
-        update may have had to wait for the server until `waits_until`, and the server has read what arrives
-        since `listens_since`: its own pauses are no silence of a device.
+        """Return the portrait at the Unix time `now`, and the monotonic time `clock`. The other times are
+        monotonic too. A device without an update may have had to wait until `waits_until`. The server has
+        read messages since `listens_since`: its own pauses do not count as silence of a device.
         """
         connection, done = device.connection, device.statistics
         memory, heard = self._remember(device, now), connection.last_heard
@@ -141,7 +141,7 @@ class Portraits:
 
 
 def usual_loss(devices: Iterable[Device]) -> float | None:
-    """The median training loss of those that are there: one with wrong labels does not move it."""
+    """Return the median training loss of the connected devices: one with wrong labels does not move it."""
     losses = [one.statistics.smoothed_loss for one in devices if one.present]
     known = [loss for loss in losses if loss is not None]
     return median(known) if known else None

@@ -1,6 +1,6 @@
-"""Metrics over all held-out data, batch by batch: by name through torchmetrics, or somebody's own.
+"""Metrics over all held-out data, batch by batch: by name through torchmetrics, or a user's own.
 
-Outputs are logits, as for the losses by name: a softmax or a sigmoid makes probabilities of them here.
+Outputs are logits, as for the losses by name: a softmax or a sigmoid turns them into probabilities here.
 """
 
 import inspect
@@ -24,15 +24,16 @@ from edgeflock.shared.protocol.frames import Classes
 log = logging.getLogger(__name__)
 
 Own = Callable[..., Any]
-"""(outputs, targets) of all samples -> a number; or what has update(outputs, targets), compute and reset, or
-the class of such."""
+"""A function of the (outputs, targets) of all samples to a number; or an object, or its class, with
+update(outputs, targets), compute and reset."""
 
 Ready = tuple[Any, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]]
-"""(what has update, compute and reset, what makes what it takes of a batch's outputs and targets)."""
+"""(an object with update, compute and reset; a function from a batch's outputs and targets to its arguments).
+"""
 
 
 def _classes(name: str, **usual: Any) -> Callable[[Mapping[str, Any], Tensor, Tensor], Ready]:
-    """Of one class of several, of two, or of labels that are there or not; by what the targets are."""
+    """Return the maker of a multiclass, binary or multilabel metric, as the targets require."""
 
     def ready(given: Mapping[str, Any], output: Tensor, target: Tensor) -> Ready:
         from torchmetrics import classification
@@ -69,7 +70,7 @@ def _r2(given: Mapping[str, Any], output: Tensor, target: Tensor) -> Ready:
 
 
 def _error(power: int) -> Callable[[Mapping[str, Any], Tensor, Tensor], Ready]:
-    """The mean of |output - target|^power over all numbers that are predicted, and of that the root."""
+    """Return the maker of (mean |output - target|^power)^(1 / power), over all predicted numbers."""
 
     def ready(given: Mapping[str, Any], output: Tensor, target: Tensor) -> Ready:
         _predicted(output, target)
@@ -81,7 +82,7 @@ def _error(power: int) -> Callable[[Mapping[str, Any], Tensor, Tensor], Ready]:
 
 
 def _predicted(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Both as [n] or [n, numbers of a sample]."""
+    """Return both as [n] or [n, numbers of a sample]."""
     if not target.is_floating_point() or output.shape != target.shape:
         raise ValueError(
             f"it is of numbers that are predicted: outputs {list(output.shape)} for targets "
@@ -125,7 +126,7 @@ _WITHOUT_TORCHMETRICS = ("mae", "rmse")
 
 
 def _flat(output: Tensor) -> Tensor:
-    """[n, classes] of [b, classes, ...]."""
+    """Return [n, classes] from [b, classes, ...]."""
     return output.movedim(1, -1).reshape(-1, output.shape[1])
 
 
@@ -137,7 +138,7 @@ def _labels(output: Tensor, target: Tensor) -> None:
 
 
 class _Errors:
-    """mean(|output - target|^power)^(1 / power), as torchmetrics would have it."""
+    """mean(|output - target|^power)^(1 / power), with the interface of torchmetrics."""
 
     def __init__(self, power: int) -> None:
         self._power = power
@@ -180,10 +181,10 @@ class _Whole:
 
 
 class _Scored:
-    """One metric at work. Raises what torchmetrics and somebody's own code do."""
+    """One metric in use. Raises what torchmetrics and users' code raise."""
 
     def __init__(self, make: Callable[[Any, Tensor], Ready]) -> None:
-        """`make` gets the first batch, which says what is predicted."""
+        """`make` is called with the first batch, which shows the kind of prediction."""
         self._make = make
         self._ready: Ready | None = None
 
@@ -203,12 +204,12 @@ class _Scored:
 
 
 class Scores:
-    """What is right of each class, and some metrics. One that fails is left out of that evaluation, which the
-    log says once.
+    """Class counts and metrics. A metric that fails is left out of that evaluation, and the log reports it
+    once.
     """
 
     def __init__(self, named: Iterable[str], own: Mapping[str, Own] | None = None) -> None:
-        """`named` as model.metrics has them, `own` a program's by their names. Raises ConfigError."""
+        """`named` are as in model.metrics, `own` a program's metrics by name. Raises ConfigError."""
         self._scored: dict[str, _Scored] = {}
         for text in named:
             self._add(*_by_name(text))
@@ -228,11 +229,13 @@ class Scores:
         self._scored[name] = _Scored(make)
 
     def in_units(self, target: tuple[float, ...]) -> None:
-        """Outputs and targets are (y - mean) / deviation with these two, and metrics are to be of y."""
+        """Report metrics in units of y: outputs and targets are (y - mean) / deviation, with these two
+        numbers.
+        """
         self._target = target
 
     def see(self, output: Any, target: Tensor, right: Tensor | None = None) -> None:
-        """A batch of outputs, its targets, and which of them are predicted."""
+        """Take a batch of outputs, its targets, and which of them are predicted."""
         self._classes.see(target.numpy(), None if right is None else right.numpy().astype(bool))
         if self._target and isinstance(output, Tensor):
             mean, spread = self._target
@@ -242,12 +245,12 @@ class Scores:
                 self._try(name, lambda scored=scored: scored.see(output, target))  # type: ignore[misc]
 
     def details(self) -> tuple[dict[str, float | None], Classes]:
-        """(`numbers`, what is right of each class) of all batches since the last time."""
+        """Return (`numbers`, class counts) of all batches since the last call."""
         classes = self._classes.counts
         return self.numbers(), classes
 
     def numbers(self) -> dict[str, float | None]:
-        """Of all batches since the last time; None of one that failed or is no finite number."""
+        """Return the metrics over all batches since the last call; None for a failed or non-finite one."""
         found = {name: self._number(name, scored) for name, scored in self._scored.items()}
         for name in self._failed.keys() - self._told:
             log.warning(
@@ -258,7 +261,7 @@ class Scores:
         return found
 
     def check(self) -> None:
-        """Raises ConfigError if one does not fit the batches since the last time, and forgets them."""
+        """Raise ConfigError if a metric does not fit the batches since the last call, and clear them."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a few samples have few classes
             for name, scored in self._scored.items():
@@ -272,7 +275,7 @@ class Scores:
             ) from error
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Clear all metrics and counts."""
         self._failed = {}
         self._classes.reset()
         for scored in self._scored.values():
@@ -285,19 +288,19 @@ class Scores:
     def _try(self, name: str, do: Callable[[], float | None]) -> float | None:
         try:
             return do()
-        except Exception as error:  # somebody's own code may raise anything
+        except Exception as error:  # a user's code may raise anything
             self._failed[name] = error
             return None
 
 
 def _by_name(text: str) -> tuple[str, Callable[[Any, Tensor], Ready]]:
-    """(what a metric is called, what makes it). Raises ConfigError."""
+    """Return (the name of a metric, its maker). Raises ConfigError."""
     call = Call.of(text, "model.metrics")
     if call.imported:
         module, _, attribute = call.name.partition(":")
         try:
             found = getattr(import_module(module), attribute)
-        except Exception as error:  # somebody's own module may raise anything
+        except Exception as error:  # a user's module may raise anything
             raise ConfigError(
                 f"model.metrics {text!r} cannot be imported: {type(error).__name__}: {error}; mend it, or "
                 "name another"
@@ -323,7 +326,7 @@ def _by_name(text: str) -> tuple[str, Callable[[Any, Tensor], Ready]]:
 
 
 def _own(found: Any, given: Mapping[str, Any], where: str) -> Callable[[Any, Tensor], Ready]:
-    """Raises ConfigError."""
+    """Return the maker of a user's metric. Raises ConfigError."""
     if not callable(found):
         raise ConfigError(f"{where} is a {type(found).__name__}; give a function of (outputs, targets)")
     try:

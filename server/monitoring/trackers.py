@@ -1,11 +1,11 @@
-"""Experiment trackers: the server writes every evaluation to those that run.trackers names.
+"""Experiment trackers: the server writes every evaluation to those in run.trackers.
 
     jsonl         evaluations.jsonl in the run's directory, a line each
     tensorboard   an event file in its folder tensorboard
     mlflow        MLFLOW_TRACKING_URI, or its mlflow.db
-    wandb         Weights & Biases, or whatever WANDB_BASE_URL and WANDB_MODE say
+    wandb         Weights & Biases, as WANDB_BASE_URL and WANDB_MODE configure it
 
-A tracker is opened by the first evaluation. One that fails is told of and left alone: training goes on.
+The first evaluation opens a tracker. A tracker that fails is reported and not used again. Training continues.
 """
 
 import json
@@ -37,14 +37,14 @@ class Tracked:
 
 @dataclass(frozen=True, slots=True)
 class OpenTracker:
-    """A tracker at work."""
+    """An open tracker."""
 
     write: Callable[[Evaluation], object]
     close: Callable[[], object]
 
 
 def metrics(evaluation: Evaluation) -> dict[str, float]:
-    """What trackers that know numbers only get of an evaluation. The version is the step."""
+    """Return an evaluation for trackers that take only numbers. The version is the step."""
     # MLflow takes no brackets in a name.
     own = {re.sub(r"[^\w.-]+", "_", name).strip("_"): value for name, value in evaluation.metrics.items()}
     numbers = {**own, "loss": evaluation.loss, "accuracy": evaluation.accuracy}
@@ -76,7 +76,7 @@ def open_tensorboard(tracked: Tracked) -> OpenTracker:
 
 
 def open_mlflow(tracked: Tracked) -> OpenTracker:
-    """A server that starts again goes on with the MLflow run that it began."""
+    """Open MLflow. A restarted server continues the MLflow run that it began."""
     import mlflow
 
     database = f"sqlite:///{tracked.directory.absolute() / 'mlflow.db'}"
@@ -110,7 +110,7 @@ def open_wandb(tracked: Tracked) -> OpenTracker:
 class _TrackerKind:
     open: Callable[[Tracked], OpenTracker]
     needs: str
-    """A module."""
+    """The module that it needs."""
 
 
 KINDS = {
@@ -122,7 +122,7 @@ KINDS = {
 
 
 def check(names: Iterable[str]) -> None:
-    """Raises ConfigError if one of them is unknown, or not installed."""
+    """Raise ConfigError if a tracker is unknown or not installed."""
     for name in names:
         if name not in KINDS:
             raise ConfigError(f"run.trackers names {name!r}, which is none of {', '.join(KINDS)}")
@@ -134,10 +134,10 @@ def check(names: Iterable[str]) -> None:
 
 
 class Trackers:
-    """Writes evaluations in a thread of its own, in order."""
+    """Writes evaluations in a separate thread, in order."""
 
     def __init__(self, names: Iterable[str], tracked: Tracked, failed: Callable[[str], None]) -> None:
-        """`failed` gets a text for operators, in any thread."""
+        """`failed` is called with a text for operators, in any thread."""
         self._names = list(dict.fromkeys(names))
         self._tracked = tracked
         self._failed = failed
@@ -145,12 +145,12 @@ class Trackers:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="edgeflock-trackers")
 
     def write(self, evaluation: Evaluation) -> None:
-        """Have it written, some time soon."""
+        """Queue an evaluation to be written."""
         if self._names:
             self._thread.submit(self._write, evaluation)
 
     def close(self) -> None:
-        """Write what waits, and end. May block."""
+        """Write the queued evaluations, then close. May block."""
         if self._names:
             self._thread.submit(self._close)
         self._thread.shutdown()
@@ -168,7 +168,7 @@ class Trackers:
             if name not in self._open:
                 self._open[name] = KINDS[name].open(self._tracked)
             use(self._open[name])
-        except Exception as error:  # of whatever library, server or disk
+        except Exception as error:  # from any library, server or disk
             log.exception("the tracker %s failed and is given up", name)
             self._names.remove(name)
             self._open.pop(name, None)

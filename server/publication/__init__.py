@@ -1,9 +1,9 @@
-"""What devices are sent of theta: all that has changed (exact.py), or the most of it (lossy.py).
+"""The downlink: devices are sent all that has changed of theta (exact.py), or most of it (lossy.py).
 
-A `Publication` is told of every version, and asked what a device needs that holds this or that. Nothing in it
-is truth: what it has forgotten costs a device a whole model. `Touches` keeps what changes, for gateways. An
-`Outlet` asks both.
-Imports descent and shared; engine asks it.
+A `Publication` receives every version, and returns what a device needs to update its replica. It is only a
+cache: if it loses a replica, the device is sent a whole model. `Touches` records changes for gateways. An
+`Outlet` uses both.
+Imports descent and shared; the engine uses it.
 """
 
 from edgeflock.server.publication.exact import Exact

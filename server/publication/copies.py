@@ -1,8 +1,8 @@
-"""What each device holds, to the last bit: a cache of vectors that may be lost at the price of a whole model.
+"""A bit-exact cache of the devices' replicas. If a replica is lost, its device is sent a whole model.
 
-Devices that were sent the same from the same share one copy: all of them before their first step, and all
-of a round that miss none. A step that was sent is put on the copy when its device says that it has it: until
-then it may have been lost on the way.
+Devices with the same replica share one copy: for example all before their first step, and the devices of a
+round that miss none. A sent step is added to the copy once its device confirms it, because it may get lost
+on the way.
 """
 
 from collections import OrderedDict
@@ -30,13 +30,13 @@ class Copy:
     """float32 [P]; empty while they are not in memory."""
     chain: int
     activity: Activity
-    """In the steps since the whole model."""
+    """The entries' activity in the steps since the whole model."""
     steps: int = 0
-    """Since then."""
+    """The number of steps since the whole model."""
     holders: int = 0
-    """How many devices do; not all of them at the same version, where nothing has changed between."""
+    """How many devices hold it. Their versions may differ if nothing changed between."""
     slot: int | None = None
-    """Where they are instead, in the file."""
+    """The slot of the values in the spill file; None: they are not there."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,21 +45,21 @@ class CopyStep:
 
     model: Model
     coded: entries.Coded
-    """What is added: `model` without the running statistics behind it."""
+    """The difference: `model` without the running statistics at its end."""
     before: int
-    """The chain of what it is put on, and"""
+    """The chain of the copy before the step."""
     chain: int
-    """that of what it makes."""
+    """The chain of the copy after the step."""
     decoded: tuple[Where, Vector] | None
-    """(where, what is added there) of a usual step; of others it is decoded again, if they arrive."""
+    """(where, difference) of a usual step. None: a long step, which is decoded again once it is confirmed."""
     after: Copy | None = None
-    """The copy with it, once a device has it."""
+    """The copy after the step, once a device has confirmed it."""
     devices: int = 0
-    """To how many it is on its way."""
+    """The number of devices that have not confirmed it yet."""
 
     @property
     def nbytes(self) -> int:
-        """Memory, the objects themselves apart."""
+        """Memory of the data, without the objects themselves."""
         decoded = 0 if self.decoded is None else 12 * self.decoded[1].size
         return len(self.model.indices) + len(self.model.values) + decoded
 
@@ -74,37 +74,37 @@ _NOWHERE: Vector = np.zeros(0, np.float32)
 
 
 class Copies:
-    """Which device holds what."""
+    """Tracks the copy that each device holds."""
 
     def __init__(self, layout: Layout, first: Vector | None, most: int, spill: Spill) -> None:
-        """`layout` is that of the P trained parameters. `first` is what everybody holds at version 0 (float32
-        [P]), None if nobody knows it.
+        """`layout` is that of the P trained parameters. `first` is the model of version 0 that every device
+        holds (float32 [P]); None if it is unknown.
 
-        Up to `most` copies, three at least, are in memory; the longest unused go to `spill`, and from there
-        to nowhere.
+        Up to `most` copies, at least three, are in memory. The least recently used ones go to `spill`. If
+        `spill` is full, copies are lost.
         """
         self._layout = layout
         self.first = None if first is None else Copy(first, chain.FIRST, activity.none(layout), holders=1)
-        """What everybody may hold at version 0."""
+        """The copy that any device may hold at version 0."""
         self._most = max(3, most)
         self._spill = spill
         self._devices: dict[int, _Device] = {}
         self._here: OrderedDict[Copy, None] = OrderedDict()
-        """Copies in memory but the first one, the last used last."""
+        """Copies in memory except the first one, the most recently used last."""
         self._away: OrderedDict[Copy, None] = OrderedDict()
-        """Copies in the file, the last that came there last."""
+        """Copies in the file, the latest last."""
         self._begun: Copy | None = None
-        """The last one that a whole model began: after a restart, that of a whole round."""
+        """The latest copy made for a whole model. After a restart, all devices of a round share it."""
         self._under_way: OrderedDict[int, CopyStep] = OrderedDict()
-        """device -> the step that is on its way to it, the last sent last."""
+        """device -> the sent step that it has not confirmed, the latest last."""
         self._bytes_under_way = 0
 
     def offer(self, first: Vector, held: int) -> None:
-        """From now on everybody may hold `first` (float32 [P]) at version 0; `held` is its chain."""
+        """Any device may hold `first` (float32 [P]) at version 0 from now on; `held` is its chain."""
         self.first = Copy(first, held, activity.none(self._layout), holders=1)
 
     def of(self, device: int, base: int | None, held: int) -> Copy | None:
-        """What `device` holds, in memory, if that is known: version `base`, of which it says `held`."""
+        """Return the copy of `device` in memory, at version `base` with the chain `held`; None if unknown."""
         known, sent = self._devices.get(device), self._settle(device)
         if known is not None and self._fetch(known.copy):
             if sent is not None and (sent.model.version, chain.said(sent.chain)) == (base, held):
@@ -119,10 +119,10 @@ class Copies:
         return None
 
     def send(self, device: int, sent: CopyStep) -> None:
-        """`device`, which holds a copy, is sent this step from there.
+        """Record that `device` is sent this step from its copy.
 
-        Steps take up to a quarter as much memory as copies may, one that is sent to many counted once.
-        Beyond that the largest are kept encoded only, and if they are, whoever was sent one is forgotten.
+        Steps take up to a quarter of the memory of copies; a step to many devices counts once. Beyond this
+        limit, the largest step is kept only in encoded form. If it already is, its device is forgotten.
         """
         if not sent.devices:
             self._bytes_under_way += sent.nbytes
@@ -139,7 +139,7 @@ class Copies:
                 self._bytes_under_way += step.nbytes
 
     def begin(self, device: int, values: Vector, model: Model) -> None:
-        """`device` is sent `model`, whole, and will hold these values (float32 [P]), which are copied."""
+        """Record that `device` is sent the whole `model`, which gives `values` (float32 [P]). Copies them."""
         self.forget(device)
         now, copy = chain.follow(chain.FIRST, model), self._begun
         if copy is None or not copy.holders or copy.chain != now or not self._fetch(copy):
@@ -147,14 +147,14 @@ class Copies:
         self._hold(device, copy, model.version)
 
     def forget(self, device: int) -> None:
-        """It will need a whole model."""
+        """Forget a device's copy. The device needs a whole model."""
         known = self._devices.pop(device, None)
         self._settle(device)
         if known is not None:
             self._release(known.copy)
 
     def forget_all(self) -> None:
-        """Every device will need a whole model; not one that begins with version 0."""
+        """Forget all devices' copies. All need a whole model, except a device that begins with version 0."""
         for device in list(self._devices):
             self.forget(device)
 
@@ -166,7 +166,7 @@ class Copies:
         self._devices[device] = _Device(copy, version)
 
     def _settle(self, device: int) -> CopyStep | None:
-        """What was on its way to it, and no longer is."""
+        """Remove and return the step that was sent to the device; None if there is none."""
         sent = self._under_way.pop(device, None)
         if sent is not None:
             sent.devices -= 1
@@ -175,7 +175,7 @@ class Copies:
         return sent
 
     def _advance(self, known: _Device, sent: CopyStep) -> None:
-        """The device has the step."""
+        """The device has confirmed the step: move it to the copy after the step."""
         copy, known.version = known.copy, sent.model.version
         if sent.model.count == 0:
             return
@@ -204,14 +204,14 @@ class Copies:
     def _release(self, copy: Copy) -> None:
         copy.holders -= 1
         if not copy.holders:
-            copy.values = _NOWHERE  # a step that is still on its way to others may know this copy
+            copy.values = _NOWHERE  # an unconfirmed step may still refer to this copy
             self._here.pop(copy, None)
             self._away.pop(copy, None)
             if copy.slot is not None:
                 self._spill.drop(copy.slot)
 
     def _fetch(self, copy: Copy) -> bool:
-        """Whether it is in memory, to where it is brought from the file; if not, it is lost."""
+        """Load the copy from the file if needed. Return whether it is in memory; if not, it is lost."""
         if copy in self._here:
             self._here.move_to_end(copy)
         elif copy.slot is not None:
@@ -223,7 +223,7 @@ class Copies:
         return copy.values.size > 0
 
     def _keep(self, copy: Copy) -> None:
-        """In memory from now on, in the place of the longest unused one."""
+        """Keep the copy in memory. If there are too many, move the least recently used one to the file."""
         self._here[copy] = None
         while len(self._here) > self._most:
             oldest, _ = self._here.popitem(last=False)

@@ -1,12 +1,12 @@
-"""What a device that holds version `base` must be told to hold the current one.
+"""Exact publication: a device is sent the new values of all parameters that changed since its `base`.
 
-The parameters touched since `base`, and all running statistics, which every update moves, with their new
-values, unless they are much of the model. New values rather than changes, so that the device's copy stays
-equal to the server's, bit for bit.
+A difference has the parameters touched since `base` and all running statistics, as every update moves those.
+If that is much of the model, the whole model is sent. Differences have new values, not changes, so that the
+replica stays equal to the server's model, bit for bit.
 
-When each parameter was touched last is all that need be known for it, however long ago `base` was: 4 bytes a
-parameter, and a look at all of them. Of the latest versions the touches are kept as well: a few are found
-faster by themselves.
+For each parameter, the version that touched it last is stored: 4 bytes a parameter. A scan of all of them
+gives the difference for any `base`. The touches of the latest versions are also kept, because a few are found
+faster without a scan.
 """
 
 from collections import deque
@@ -22,18 +22,18 @@ from edgeflock.shared.protocol import chain
 from edgeflock.shared.protocol.messages import Model
 
 _PAYS = 4
-"""A difference is sent if its values are at most a quarter of the whole model. To encode indices, which the
-whole model does without, takes 20 to 140 ns each while the engine waits; the more, the less they save."""
+"""A difference is sent if its values are at most a quarter of the whole model. A difference needs indices; to
+encode one takes 20 to 140 ns while the engine waits. The more indices, the less they save."""
 
 _FEW = 64
-"""Up to a 64th of the model touches are sorted; beyond it a look at every parameter is faster."""
+"""Up to a 64th of the model, touches are sorted. Beyond that, a scan of all parameters is faster."""
 
 _VERSIONS = 256
-"""Nor are those of more versions gathered one by one."""
+"""The touches of at most this many versions are kept."""
 
 
 class Exact:
-    """The touches of the latest versions, and the model as a device needs it."""
+    """Exact publication: tracks touches, and encodes differences or the whole model."""
 
     def __init__(self, layout: Layout, version: int, dense: str = "f32") -> None:
         """`dense` is the coding of whole models: f32, or f16 for half the bytes."""
@@ -43,13 +43,13 @@ class Exact:
         self._dense = dense
         self._whole: Model | None = None
         self._latest: tuple[int, Model] | None = None
-        """(base, what was sent for it), of the last one: all devices of a round ask for the same."""
+        """(base, the model sent for it) of the last request: all devices of a round request the same."""
         self._touched = np.zeros(layout.parameters.size, np.int32)
-        """Version - start, of the last one that touched each parameter; 0: none since."""
+        """For each parameter, the last version that touched it, minus the start; 0: none since."""
         self._offered = chain.FIRST
-        """What devices say that hold version 0 as it was offered."""
+        """The chain of devices that hold version 0 as it was offered."""
         self._all_touched = version
-        """The last version that touched every parameter, or the first."""
+        """The last version that touched every parameter, or the start."""
         self._recent: deque[NDArray[np.int64]] = deque()
         """The touches of the latest versions, the newest last."""
         self._remembered = 0
@@ -69,7 +69,7 @@ class Exact:
             self._remembered -= self._recent.popleft().size
 
     def set_overlap(self, overlap: float) -> None:
-        """Devices get all of what others do in any case."""
+        """Has no effect: devices always get all changes."""
 
     def begin_again(self) -> None:
         self.add(slice(None))
@@ -82,10 +82,10 @@ class Exact:
         device: int = 0,
         part: slice | None = None,
     ) -> Model:
-        """theta at the current version, for a device that holds `base` (None: nothing)."""
+        """Encode theta at the current version for a device that holds `base` (None: nothing)."""
         if part is not None:
             return self._part(theta, base, part)
-        # From before the run was set to send exactly, unless it is a first model of half precision.
+        # The replica is from before the run was set to exact, unless it is the offered half-precision model.
         lossy = held != chain.FIRST and (base, held) != (0, self._offered)
         if base is None or lossy or not self._all_touched <= base <= self._version:
             return self._entire(theta)
@@ -106,10 +106,10 @@ class Exact:
         return None if model.base is None else model
 
     def close(self) -> None:
-        """It holds nothing that lasts."""
+        """Nothing to close."""
 
     def _difference(self, theta: Entries, base: int) -> Model | None:
-        """None if the whole model is hardly longer."""
+        """Encode the difference since `base`; None if the whole model is hardly longer."""
         changed = self._changed_since(base)
         if base < self._version and self._statistics.size:
             changed = np.concatenate((changed, self._statistics))
@@ -121,7 +121,7 @@ class Exact:
         return self._selected(theta, changed, base, sparse.GOLOMB, "f32")
 
     def _part(self, theta: Entries, base: int | None, part: slice) -> Model:
-        """The parameters of `part`, or what has changed of them since `base`."""
+        """Encode the parameters of `part`, or those of them that changed since `base`."""
         where, width = np.arange(part.start, part.stop), values.CODINGS[self._dense].size(1, 0)
         if base is not None and self._all_touched <= base <= self._version:
             changed = part.start + np.flatnonzero(self._touched[part] > base - self._start)
@@ -134,14 +134,14 @@ class Exact:
     def _selected(
         self, theta: Entries, where: NDArray[np.int64], base: int | None, mode: int, coding: str
     ) -> Model:
-        """What theta is there, for a device that holds `base`."""
+        """Encode theta at `where`, for a device that holds `base`."""
         octets = values.encode(theta[where], self._layout.counts(where), coding)
         indices = sparse.encode(where, self._layout.size, mode)
         value_mode = values.CODINGS[coding].mode
         return Model(self._version, base, mode, value_mode, where.size, indices, octets)
 
     def _changed_since(self, base: int) -> NDArray[np.int64]:
-        """The parameters that were touched since, in order."""
+        """Return the parameters that were touched since `base`, in order."""
         behind = self._version - base
         if behind > len(self._recent):
             return np.flatnonzero(self._touched > base - self._start)
@@ -155,7 +155,7 @@ class Exact:
         return together[new]
 
     def _entire(self, theta: Entries) -> Model:
-        """The whole model, encoded once a version however many devices ask."""
+        """Return the whole model, encoded only once a version."""
         if self._whole is None:
             self._whole = self._coded(theta[:], self._version)
         return self._whole
@@ -166,5 +166,5 @@ class Exact:
 
 
 def _unchanged(version: int, base: int) -> Model:
-    """Nothing to add, which is shorter than no new values."""
+    """Return an empty difference of changes. It is shorter than an empty difference of new values."""
     return Model(version, base, sparse.GRID, values.CODINGS["scale"].mode, 0, b"", b"", changes=True)

@@ -1,7 +1,7 @@
-"""The pass over all parameters that each lossy difference takes, compiled by numba.
+"""The pass over all parameters for each lossy difference, compiled by numba.
 
-It reads 8 bytes a parameter and writes next to nothing: memory is what it waits for. Most blocks hold nothing
-to send, and are seen to in a few vector instructions.
+It reads 8 bytes a parameter and writes very little, so memory bandwidth limits it. Most blocks have nothing
+to send, and take a few vector instructions.
 """
 
 import numba as nb
@@ -18,13 +18,13 @@ _FLOATS = nb.types.Array(float32, 1, "C", readonly=True)
         _FLOATS, _FLOATS, _BOUNDS, _FLOATS, int64[::1], float32[::1], int64[::1]
     ),
     cache=True,
-    # The sum of squares is added up in whichever order is fastest: nothing durable follows from it.
+    # The sum of squares may be added in any order, because no durable data depend on it.
     fastmath={"reassoc", "contract", "nsz"},
 )
 def lacking(theta, held, bounds, thresholds, where, lacks, counts):
-    """Where |theta - held| is beyond the tensor's threshold, that difference, and how many each tensor has.
+    """Find the entries with |theta - held| above their tensor's threshold. Fills where, lacks and counts.
 
-    Returns how many there are, and |theta - held|^2. `where` has those that it has room for.
+    Returns the number of such entries, and |theta - held|^2. `where` gets as many as it has room for.
     """
     found, squared = 0, 0.0
     for tensor in range(thresholds.size):

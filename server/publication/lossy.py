@@ -1,13 +1,13 @@
-"""The most of what a device lacks, and what it then holds: error feedback on the way down.
+"""Lossy publication: devices are sent the largest differences to their replicas, with error feedback.
 
-The server knows what each device holds, B_i, and at a pull sends the entries of theta - B_i that are large:
-their places, their signs and one magnitude a tensor. Both ends add the same floats to B_i. What is left out
-stays in theta - B_i, so that nothing is lost, only late.
+The server knows each device's replica, B_i. At a pull it sends the large entries of theta - B_i: their
+indices, their signs and one magnitude a tensor. Server and device add the same floats to B_i. Entries that
+are left out stay in theta - B_i, so nothing is lost, only delayed.
 
-Which entries are large, a threshold for each tensor says, the same for all devices: a hard threshold makes
-the total error of all that is ever sent smallest for its bytes (A. Sahu et al., "Rethinking gradient
-sparsification as total error minimization", NeurIPS 2021), and a device that was away gets what it missed,
-one that asks often little at a time.
+Each tensor has a threshold for large entries, the same for all devices. For a given number of bytes, a hard
+threshold minimizes the total error of all that is sent (A. Sahu et al., "Rethinking gradient sparsification
+as total error minimization", NeurIPS 2021). A device that was away gets what it missed; one that pulls often
+gets little each time.
 """
 
 import math
@@ -27,20 +27,20 @@ from edgeflock.shared.selection.largest import fraction_of
 from edgeflock.shared.settings.traffic import DownlinkSettings
 
 _FAR = 8
-"""A device that lacks eight times as much as usual gets levels of magnitudes, too."""
+"""A device that lacks more than eight times the usual entries gets several magnitude levels."""
 
 _STATISTICS = 16
-"""Every so many steps the running statistics come along: no gradient depends on them."""
+"""The running statistics are sent once in this many steps, because no gradient depends on them."""
 
 _LEVELS = sparse.GOLOMB, values.CODINGS["codebook4"].mode
 _SHORTEST = sparse.GRID, values.CODINGS["scale"].mode
-"""Of nothing: it takes no bytes so."""
+"""The coding of an empty difference: it takes no bytes."""
 
 _LEAST_LAG = 0.3
-"""The part of the lag that copies may have where devices have no labels in common."""
+"""The fraction of the lag that copies may have if devices have no labels in common."""
 
 _FINE = 1e-3
-"""A whole model may lose this part of its squared norm to its coding: eight bits, or sixteen."""
+"""The largest error of a whole model in eight bits, as a part of its squared norm; else it has sixteen."""
 
 
 Vector = NDArray[np.float32]
@@ -51,7 +51,7 @@ _NO_INDICES: Indices = np.zeros(0, np.int64)
 
 
 class Lossy:
-    """Remembers what devices hold, and sends them the most of what they lack."""
+    """Lossy publication: tracks the replicas and sends their largest differences to theta."""
 
     def __init__(
         self,
@@ -62,8 +62,8 @@ class Lossy:
         patience: int = 0,
         lag: int = 0,
     ) -> None:
-        """What devices begin with may be up to `patience` versions old. A copy may lag by `lag` versions on
-        average; 0: `terms.share` alone says how much a step takes away.
+        """Whole models may be up to `patience` versions old. A copy may lag by `lag` versions on average.
+        0: only `terms.share` determines how much of the difference a step sends.
         """
         self._layout = layout
         self._patience, self._lag = patience, lag
@@ -78,12 +78,12 @@ class Lossy:
         self._where, self._lacks = np.empty(room, np.int64), np.empty(room, np.float32)
         self._whole: tuple[Model, Vector] | None = None
         self._since_offered: Model | None = None
-        """The step from the first model to the current version, for those who weigh up whether to load."""
+        """The step from the first model to the current version. Its size decides whether devices load."""
         self._sent: dict[Copy, CopyStep] = {}
-        """The steps to the current version, and long ones from where devices begin to earlier ones."""
+        """Steps to the current version, and long steps from copies without steps to recent versions."""
         self._met: set[int] = set()
-        """The devices that thresholds have followed. By a step from the first model each counts once, or
-        whoever asks for it again and again would raise them for all."""
+        """Devices that have changed the thresholds. A step from a copy without steps counts once a device.
+        Otherwise one device could raise the thresholds for all by repeated requests."""
 
     def add(self, touched: Where) -> None:
         self._version += 1
@@ -108,7 +108,7 @@ class Lossy:
     def model(
         self, theta: Entries, base: int | None, held: int = 0, device: int = 0, part: slice | None = None
     ) -> Model:
-        """Of what a device lacks it sends the most in any case, wherever that is."""
+        """Encode the largest differences for a device. `part` is ignored."""
         copy = self._copies.of(device, base, held) if device else None
         if copy is None or base is None:
             model, parameters = self._entire(theta[:])
@@ -116,7 +116,7 @@ class Lossy:
                 self._copies.begin(device, parameters, model)
             return model
         sent = self._sent.get(copy)
-        # A copy that one device alone holds moves on in place: what was sent from there is of what it was.
+        # A copy with one holder changes in place, so a step sent earlier may start from its former values.
         if sent is None or (sent.model.base, sent.before) != (base, copy.chain):
             follow = copy.steps > 0 or device not in self._met
             sent = self._step(theta[:], copy, base, follow=follow)
@@ -139,7 +139,7 @@ class Lossy:
 
     def since_offered(self, theta: Entries) -> Model | None:
         if self._since_offered is None and self._copies.first is not None:
-            # Not the one that is sent to devices: by that, thresholds follow those who take part.
+            # A separate step, because thresholds must follow only the steps that are sent to devices.
             sent = self._step(theta[:], self._copies.first, 0, follow=False)
             self._since_offered = None if sent is None else sent.model
         return self._since_offered
@@ -148,13 +148,13 @@ class Lossy:
         self._copies.close()
 
     def _will_do(self, model: Model) -> bool:
-        """Whether a device may begin with it."""
+        """Whether a model is recent enough for a device to begin with."""
         return self._version - model.version <= self._patience
 
     def _step(self, theta: Vector, copy: Copy, base: int, *, follow: bool) -> CopyStep | None:
-        """From `copy` towards theta. The thresholds `follow`, or do not.
+        """Return a step from `copy` towards theta. With `follow`, it updates the thresholds.
 
-        None if theta has diverged: no difference would tell a device that.
+        None if theta has diverged: no difference can express that.
         """
         if base == self._version:
             return self._sent_of(theta, copy, base, _NOTHING, _NO_INDICES, long=False)
@@ -182,7 +182,7 @@ class Lossy:
     def _sent_of(
         self, theta: Vector, copy: Copy, base: int, lacks: Vector, where: Indices | None, *, long: bool
     ) -> CopyStep:
-        """The step that adds `lacks` at `where` (None: everywhere) to `copy`, as it arrives."""
+        """Return the encoded step that adds `lacks` at `where` (None: everywhere) to `copy`."""
         modes = (_LEVELS if long and self._signs else self._modes) if lacks.size else _SHORTEST
         coded = entries.encode(lacks, where, self._parameters, *modes, copy.activity)
         octets = coded.values
@@ -198,7 +198,7 @@ class Lossy:
         return CopyStep(model, coded, copy.chain, chain.follow(copy.chain, model), decoded)
 
     def _entire(self, theta: Vector) -> tuple[Model, Vector]:
-        """The whole model, encoded once however many ask, and the parameters as a device has them then."""
+        """Return the whole model, encoded once for all requests, and the parameters that a device decodes."""
         if self._whole is None:
             self._whole = self._coded(theta, self._version)
         return self._whole
@@ -215,6 +215,6 @@ class Lossy:
 
 
 def _is_fine(theta: Vector, held: Vector) -> bool:
-    """Whether coding lost little of theta."""
-    with np.errstate(over="ignore"):  # what is too large to be squared is no better off in another coding
+    """Whether the coding error of theta is small."""
+    with np.errstate(over="ignore"):  # another coding does not help values too large to be squared
         return bool(np.square(theta - held).sum() <= _FINE * np.square(theta).sum())

@@ -1,4 +1,4 @@
-"""The ways to publish, by the name that `downlink.mode` gives them."""
+"""Publications by their name in `downlink.mode`."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,11 +15,11 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.settings.config import Config
 
 _ENCODED = 1 << 18
-"""Parameters a version. Whatever devices begin with takes some 12 ns a parameter to encode while the engine
-waits, and it is made anew no more often than this allows: 3 ms a version, whoever asks how often."""
+"""The most parameters a version to encode for whole models, however many requests arrive. It takes about
+12 ns a parameter while the engine waits: 3 ms a version."""
 
 _LAG = 100
-"""Versions that a device's copy may lag behind the model on average, beyond its staleness."""
+"""Versions that a device's replica may lag behind the model on average, beyond its staleness."""
 
 First = NDArray[np.float32] | None
 """The model of version 0 (float32 [P + B]) if every device can make it, else None."""
@@ -39,9 +39,9 @@ def _lossy(config: Config, layout: Layout, version: int, first: First, directory
 
 
 def _patience(config: Config, size: int) -> int:
-    """How many versions old a model of `size` parameters may be that a device begins with.
+    """Return how many versions old a whole model of `size` parameters may be when it is sent to a device.
 
-    Its first update must be admitted.
+    The device's first update must be admitted.
     """
     window = 1 if config.coordination.mode == "rounds" else config.coordination.window
     return min(size // _ENCODED, window // 2)
@@ -56,5 +56,5 @@ MODES: dict[str, Callable[[Config, Layout, int, First, Path | None], Publication
 def publication_of(
     config: Config, layout: Layout, version: int, first: First, directory: Path | None = None
 ) -> Publication:
-    """What `config` asks for, from `version` on. What memory has no room for lies in `directory`."""
+    """Return the publication that `config` names, from `version` on. Copies are spilled to `directory`."""
     return MODES[config.downlink.mode](config, layout, version, first, directory)

@@ -1,6 +1,6 @@
-"""Where the model goes out: to devices, to those that join and may load it, and to gateways that follow it.
+"""The outlet of the model: it serves devices, devices that join and may load it, and gateways that follow it.
 
-An engine has one, and so has a gateway's copy of the model (server/gateway/mirror.py).
+The engine has an outlet, and so has a gateway's copy of the model (server/gateway/mirror.py).
 """
 
 from collections.abc import Callable
@@ -16,50 +16,50 @@ from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import Model
 
 _WORTH = 65 / 64
-"""A load that goes on where it broke off may cost this much more than a model that comes in one piece."""
+"""A load, which can resume after a break, may cost this much more than a whole model in one message."""
 
 
 class Outlet:
-    """One caller at a time: the engine's."""
+    """Serves the model through a publication. Not thread-safe: the engine is the only caller."""
 
     def __init__(self, publication: Publication, layout: Layout, theta: Entries) -> None:
-        """`publication` says what devices are sent of `theta`, which is looked at whenever somebody asks."""
+        """`publication` decides what devices are sent of `theta`. `theta` is read at each request."""
         self._publication = publication
         self._layout = layout
         self._theta = theta
         self.offered: Weights | None = None
-        """What devices may load the model at version 0 from."""
+        """Where devices may load the model of version 0; None: nowhere."""
         self._whole = 0
-        """The bytes of a whole model, if there is that."""
+        """The bytes of the offered whole model."""
         self._touches: Touches | None = None
-        """If somebody follows the model."""
+        """The recorded changes; None: no gateway follows the model."""
 
     def model(self, base: int | None, held: int = 0, device: int = 0, part: slice | None = None) -> Model:
-        """The current model, or a `part` of its parameters, as little of it as `device` needs, which holds
-        `base` and says `held` of it.
+        """Return what `device` needs of the current model, or of a `part` of its parameters.
+        The device holds version `base` with the chain `held`.
         """
         return self._publication.model(self._theta, base, held, device, part)
 
     def follow(self, *, on: bool = True) -> None:
-        """Keep what changes for `changes`, from now on; or no longer."""
+        """Start recording changes for `changes`, or stop if not `on`."""
         self._touches = Touches(self._layout.parameters.size) if on else None
 
     def changes(self) -> Touched | None:
-        """What of theta has changed since this was asked last; None: nothing."""
+        """Return the changes of theta since the last call; None: nothing changed, or nothing is recorded."""
         return None if self._touches is None else self._touches.take(self._theta)
 
     def offer(self, theta: NDArray[np.float32], keep: Callable[[Model], Weights]) -> None:
-        """Devices may load `theta`, the model at version 0, from what `keep` puts the record of it into."""
+        """Offer `theta`, the model of version 0, for loading. `keep` stores its record and returns where."""
         model = self._publication.offer(theta)
         self.offered, self._whole = keep(model), len(model.values)
 
     def offer_again(self, model: Model, offered: Weights) -> None:
-        """The same of a record that was `offered` elsewhere."""
+        """Offer a record that was stored at `offered` before."""
         self._publication.offered(model)
         self.offered, self._whole = offered, len(model.values)
 
     def weights(self) -> Weights | None:
-        """What a device that joins may load, and whether that is shorter than the current model, whole."""
+        """Return what a joining device may load. `load`: whether this is about as short as a whole model."""
         if self.offered is None:
             return None
         model = self._publication.since_offered(self._theta)
@@ -75,15 +75,15 @@ class Outlet:
             self._touches.add(touched)
 
     def set_overlap(self, overlap: float) -> None:
-        """So much have the labels of devices in common: 1 where all hold the same."""
+        """Set how much the labels of devices overlap, from 0 to 1; 1: all hold the same."""
         self._publication.set_overlap(overlap)
 
     def begin_again(self) -> None:
-        """The next version is another model: it takes a whole one to go there from any version before."""
+        """The next version is another model. A device at any earlier version needs a whole model."""
         self._publication.begin_again()
         if self._touches is not None:
             self._touches.begin_again()
 
     def close(self) -> None:
-        """Nobody will ask any more."""
+        """Release resources. There are no requests afterwards."""
         self._publication.close()

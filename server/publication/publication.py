@@ -1,4 +1,4 @@
-"""What an engine needs of whatever knows what to send to devices."""
+"""The publication interface: it decides what devices are sent of the model."""
 
 from typing import Protocol
 
@@ -10,18 +10,18 @@ from edgeflock.shared.protocol.messages import Model
 
 
 class Publication(Protocol):
-    """One caller at a time: the engine's."""
+    """Decides what devices are sent. Not thread-safe: the engine is the only caller."""
 
     def add(self, touched: Where) -> None:
         """The next version was made by an update that changed the parameters at `touched`."""
 
     def set_overlap(self, overlap: float) -> None:
-        """So much have the labels of devices in common, from 0 to 1. The less that is, the more each device
-        needs of what the others do.
+        """Set how much the labels of devices overlap, from 0 to 1. With less overlap, each device needs more
+        of the others' changes.
         """
 
     def begin_again(self) -> None:
-        """The next version is another model: it takes a whole one to go there from any version before."""
+        """The next version is another model. A device at any earlier version needs a whole model."""
 
     def model(
         self,
@@ -31,20 +31,20 @@ class Publication(Protocol):
         device: int = 0,
         part: slice | None = None,
     ) -> Model:
-        """theta (float32 [P + B]) at the current version, for a device that holds `base` (None: nothing)
-        and says `held` of it (protocol/chain.py); or of its parameters only a `part`, where that is known.
+        """Encode theta (float32 [P + B]) at the current version for a device that holds `base` (None:
+        nothing) with the chain `held` (protocol/chain.py). With `part`, only these parameters, if supported.
         """
 
     def offer(self, theta: NDArray[np.float32]) -> Model:
-        """theta (float32 [P + B]) at version 0, whole: a device that asks may hold it from now on, as it is
-        in this record.
+        """Encode theta (float32 [P + B]) at version 0 as a whole model. From now on, a device may hold it as
+        this record encodes it.
         """
 
     def offered(self, model: Model) -> None:
-        """The same, of a record that was offered elsewhere."""
+        """Accept a record of version 0 that was offered before."""
 
     def since_offered(self, theta: Entries) -> Model | None:
-        """What a device is sent that holds what was offered; None: theta whole."""
+        """Return what is sent to a device that holds the offered model; None: it is sent all of theta."""
 
     def close(self) -> None:
-        """Nobody will ask any more."""
+        """Release resources. There are no requests afterwards."""

@@ -1,4 +1,4 @@
-"""Vectors that memory has no room for, in a file that goes with the process."""
+"""A spill file for vectors that do not fit in memory. It disappears with the process."""
 
 import os
 import tempfile
@@ -8,17 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 _SPARED = 1 << 30
-"""Bytes of the disk that are left to the journal."""
+"""Bytes of the disk that are reserved for the journal."""
 
 
 class Spill:
-    """Slots of `size` float32 each.
+    """A file of slots with `size` float32 each.
 
-    Written and read rather than mapped, so that what lies in it is no memory of the process.
+    It is read and written, not mapped, so that its content does not count as memory of the process.
     """
 
     def __init__(self, directory: Path | None, size: int, most_bytes: int) -> None:
-        """In `directory`, or where temporary files go."""
+        """The file is in `directory`, or in the directory of temporary files."""
         self._directory = directory
         self._size = size
         self._most = most_bytes // (4 * size)
@@ -27,7 +27,7 @@ class Spill:
         self._free: list[int] = []
 
     def put(self, values: NDArray[np.float32]) -> int | None:
-        """The slot that they are in now; None if there is no room."""
+        """Store `values` and return their slot; None if there is no room."""
         slot = None
         try:
             slot = self._slot()
@@ -42,7 +42,7 @@ class Spill:
         return None
 
     def take(self, slot: int) -> NDArray[np.float32] | None:
-        """What is in the slot, which is free then; None if the disk has lost it."""
+        """Return the content of the slot and free it. None if it cannot be read."""
         assert self._file is not None, "there is a slot"
         values = np.empty(self._size, np.float32)
         self._free.append(slot)
@@ -53,7 +53,7 @@ class Spill:
         return values if read == values.nbytes else None
 
     def drop(self, slot: int) -> None:
-        """Whatever is in it is needed no longer."""
+        """Free the slot."""
         self._free.append(slot)
 
     def close(self) -> None:
@@ -67,7 +67,7 @@ class Spill:
         if self._slots >= self._most:
             return None
         if self._file is None:
-            # O_TMPFILE would do, where the file system has it; a file without a name goes with the process.
+            # Not all file systems support O_TMPFILE. An unlinked file disappears with the process.
             self._file, name = tempfile.mkstemp(".edgeflock", dir=self._directory)
             os.unlink(name)
         disk = os.fstatvfs(self._file)

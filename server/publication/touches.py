@@ -1,4 +1,4 @@
-"""What of theta has changed since whoever follows it was told last (a gateway's copy: server/gateway)."""
+"""The changes of theta since a follower last took them. The follower is a gateway's copy (server/gateway)."""
 
 from typing import NamedTuple
 
@@ -9,23 +9,23 @@ from edgeflock.server.descent import Entries, Where
 
 
 class Touched(NamedTuple):
-    """Of some versions in a row."""
+    """The changes of some consecutive versions."""
 
     counts: list[int] | None
     """How many parameters each version touched; None: all of them."""
     where: NDArray[np.int64]
-    """Those of the first version, then those of the second, ..."""
+    """The touched parameters of the first version, then of the second, and so on."""
     values: NDArray[np.float32]
-    """theta there now, and the running statistics behind it; all of theta if `counts` is None."""
+    """The current theta at `where`, then the running statistics; all of theta if `counts` is None."""
     again: bool = False
-    """Whether it is another model now, which no difference leads to."""
+    """Whether this is another model, so that replicas cannot be updated by a difference."""
 
 
 class Touches:
-    """Gathers what versions touch, from the moment that it is made."""
+    """Records the parameters that versions touch, from its creation on."""
 
     def __init__(self, parameters: int) -> None:
-        """Of a model with so many."""
+        """`parameters` is P, the number of trained parameters."""
         self._parameters = parameters
         self._each: list[NDArray[np.int64]] = []
         self._all = self._again = False
@@ -42,7 +42,7 @@ class Touches:
             self._each.append(touched)
 
     def take(self, theta: Entries) -> Touched | None:
-        """What was gathered, as theta (float32 [P + B]) is now; None: no version was made. It begins anew."""
+        """Return the recorded changes with values of theta (float32 [P + B]), and reset. None: no version."""
         each, everything, again = self._each, self._all, self._again
         self._each, self._all, self._again = [], False, False
         if everything:

@@ -1,9 +1,9 @@
-"""What the server knows of its devices: who they are, whether they are there, what they did and cost.
+"""The server's records of its devices: identity, presence, statistics and traffic.
 
-`Registry` holds a `Device` for each: identity, connection (a table of states) and statistics. `Hub` is told
-of every change, for those who watch. `Traffic` counts bytes at the socket, `Relay` hands samples on,
-`RateLimiters` bound how fast a device may go on, `Trail` keeps how the run went.
-Imports the ledger's records only; knows sessions as a `connection.Line`.
+`Registry` holds a `Device` for each: identity, connection (a table of states) and statistics. `Hub` records
+every change, for monitors. `Traffic` counts bytes at the socket, `Relay` forwards samples, `RateLimiters`
+bound the devices' rates, and `Trail` keeps the run's history. It imports the ledger's records only. It sees
+sessions as a `connection.Line`.
 """
 
 from edgeflock.server.roster.conduct import WINDOW

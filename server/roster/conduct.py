@@ -1,4 +1,4 @@
-"""How often a device is refused for what only a broken or a hostile one sends."""
+"""Counts how often a device is refused for what only broken or hostile devices send."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -27,21 +27,21 @@ _BLAMED = (
     errors.UnexpectedRecord,
     errors.FrameTooLarge,
 )
-"""Any other comes to honest devices, too: after a restart, on a slow line, for an operator's reasons."""
+"""Honest devices may get any other refusal: after a restart, on a slow line, by an operator's order."""
 
 
 @dataclass(slots=True)
 class Conduct:
-    """Of one device, over all its sessions."""
+    """The conduct of one device, over all its sessions."""
 
     quarantined_until: float = 0.0
     """Unix time."""
     _times: deque[float] = field(default_factory=deque)
 
     def refused(self, refusal: Refused, most: int, now: float) -> bool:
-        """Whether this is one more than `most` within the window, by any clock; then they count anew.
+        """Whether this is one more than `most` in the window, by any clock. Then the count restarts.
 
-        With 0 there are never too many.
+        If `most` is 0 there is no limit.
         """
         if not most or not isinstance(refusal, _BLAMED):
             return False

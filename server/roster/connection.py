@@ -1,7 +1,7 @@
-"""A device's line to the server: whether it is there, and what an operator wants of it.
+"""A device's connection to the server, and an operator's order to the device.
 
-One table says all that can happen. What the device learns of it is up to its session
-(sessions/session.py), which the roster knows as a `Line` only.
+A table lists all transitions. The session tells the device of them (sessions/session.py). The roster
+sees a session as a `Line` only.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ class Line(Protocol):
 
     meter: Meter
     credential: bytes
-    """Digest of what the device showed; empty if nothing was asked for."""
+    """Digest of the device's credential; empty if none was required."""
 
     async def is_alive(self) -> bool:
-        """Whether anything comes of the device, asked if need be."""
+        """Whether the device still sends, after a ping if necessary."""
 
     async def supersede(self) -> None:
-        """End for a newer session; return when nothing is in flight."""
+        """End for a newer session. It returns when nothing is in flight."""
 
     async def drop(self, because: SessionRefused) -> None:
         """End because an operator wants it."""
@@ -38,20 +38,20 @@ class Line(Protocol):
         """End because the server stops."""
 
     def heed(self) -> None:
-        """An operator has paused its device, or lets it go on: `Connection.order` says which."""
+        """React to an operator's pause or resume. `Connection.order` says which."""
 
 
 class ConnectionState(Enum):
     AWAY = auto()
     HERE = auto()
     PAUSED = auto()
-    """It is there, and its answers are held back until it is resumed."""
+    """The device is connected, and its answers are held back until it is resumed."""
     PAUSED_AWAY = auto()
-    """It will be paused when it comes."""
+    """It is away, and will be paused when it connects."""
     DROPPING = auto()
-    """Its session is being ended,"""
+    """Its session is being ended."""
     DROPPED = auto()
-    """and it may not come back until it is resumed."""
+    """It may not come back until it is resumed."""
 
 
 class ConnectionEvent(Enum):
@@ -77,14 +77,14 @@ TRANSITIONS: dict[ConnectionState, dict[ConnectionEvent, ConnectionState]] = {
     _S.DROPPING: {_E.LEAVE: _S.DROPPED, _E.PAUSE: _S.PAUSED, _E.DROP: _S.DROPPING, _E.RESUME: _S.HERE},
     _S.DROPPED: {_E.PAUSE: _S.PAUSED_AWAY, _E.DROP: _S.DROPPED, _E.RESUME: _S.AWAY},
 }
-"""Nothing else can happen: a session joins once the one before it has left, and never when dropped."""
+"""All possible transitions. A session joins only after the one before it has left, and never when dropped."""
 
 _HELD = (_S.PAUSED, _S.PAUSED_AWAY, _S.DROPPING, _S.DROPPED)
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """An operator wants a device to wait. The register remembers it for the next server."""
+    """An operator's order to wait. The register stores it for the next server."""
 
     because: str
     over: asyncio.Event = field(default_factory=asyncio.Event)
@@ -92,38 +92,37 @@ class Order:
 
 @dataclass(slots=True)
 class Connection:
-    """A device's line, if it has one, and the traffic of all that it had."""
+    """A device's line, if it has one, and the traffic of all its lines."""
 
     state: ConnectionState = ConnectionState.AWAY
     line: Line | None = None
     order: Order | None = None
-    """An operator's, while the state says so."""
+    """An operator's order, in the states that have one."""
     arriving: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while a session takes the place of another."""
+    """Held while a session replaces another."""
     last_seen: float = 0.0
-    """Unix time of its last record, to be shown. The system's clock may jump; by
-    """
+    """Unix time of its last record, for display. The system's clock may jump."""
     last_heard: float = 0.0
-    """the monotonic one it is told for how long it has been silent."""
+    """Monotonic time of its last record, from which its silence is measured."""
     past: Meter = field(default_factory=Meter)
     """Traffic of its earlier lines."""
     why_left: str | None = None
-    """Why its last session ended (frames.LEFT); None while it has one, or if there was none."""
+    """Why its last session ended (frames.LEFT). None while it has one, or if there was none."""
     ended: int = 0
-    """Sessions that ended before the device had done its part, and not because the server stopped."""
+    """Sessions that ended early, for another reason than the server's stop."""
     given: bool = True
-    """Whether an update of it was taken since it last asked for the model."""
+    """Whether an update of it was accepted since it last asked for the model."""
     waits: bool = False
-    """Whether it asked for the model, and gets it when its turn has come."""
+    """Whether it asked for the model, and waits for its turn."""
     secret: bytes = b""
-    """What the device was told last: whoever knows it may take the line's place."""
+    """The secret that the device was last given. A session that shows it may replace the line."""
 
     def hear(self) -> None:
-        """Something came from it."""
+        """Note that a record came from the device."""
         self.last_seen, self.last_heard = time.time(), time.monotonic()
 
     def be_seen(self) -> None:
-        """It is there, whether it does something or not."""
+        """Note that the device is connected, active or not."""
         self.last_seen = time.time()
 
     @property
@@ -133,7 +132,7 @@ class Connection:
 
     @property
     def present(self) -> bool:
-        """Whether it takes part: others may wait for it."""
+        """Whether it takes part, so that others may wait for it."""
         return self.state is ConnectionState.HERE
 
     @property
@@ -147,32 +146,32 @@ class Connection:
         return self.past.ingress + now.ingress, self.past.egress + now.egress
 
     def join(self, line: Line, shown: bytes = b"") -> None:
-        """A session begins that has `shown` the last secret, or some other: then it is told a new one."""
+        """Begin a session. If `shown` is not the last secret, the device gets a new one."""
         self._happen(ConnectionEvent.JOIN)
         self.line, self.why_left = line, None
         if not self.knows(shown):
             self.secret = secrets.token_bytes(SECRET_BYTES)
 
     def knows(self, shown: bytes) -> bool:
-        """Whether a device that has `shown` this is the one that was here last.
+        """Whether a device that has `shown` this secret is the one that was connected last.
 
-        Welcomes may be lost on the way: a device that comes back keeps the secret that it has.
+        A Welcome may be lost. So a device that comes back keeps the secret that it has.
         """
         return bool(self.secret) and hmac.compare_digest(shown, self.secret)
 
     def leave(self, why: str | None = None) -> None:
-        """Its session has ended, and why."""
+        """End its session for the reason `why`."""
         self._happen(ConnectionEvent.LEAVE)
         self.why_left = why
         self.ended += why is not None and not why.startswith(("finished", "stopped"))
         self.past, self.line = Meter(*self.traffic), None
 
     def pause(self, because: str) -> None:
-        """Hold back its answers until it is resumed. An earlier order gives way."""
+        """Hold back its answers until it is resumed. This replaces an earlier order."""
         self._happen(ConnectionEvent.PAUSE, Order(because))
 
     def drop(self, because: str) -> None:
-        """Keep it out until it is resumed; ending its line is the caller's. An earlier order gives way."""
+        """Keep it out until it is resumed, in place of an earlier order. The caller ends its line."""
         self._happen(ConnectionEvent.DROP, Order(because))
 
     def resume(self) -> None:
@@ -184,7 +183,7 @@ class Connection:
         if event in (ConnectionEvent.PAUSE, ConnectionEvent.DROP, ConnectionEvent.RESUME):
             self.order = order
             if earlier is not None:
-                earlier.over.set()  # whoever waits for it looks again
+                earlier.over.set()  # tasks that wait for it check again
             if self.line is not None:
                 self.line.heed()
         assert (self.order is not None) == (self.state in _HELD), "the table says both"

@@ -1,4 +1,4 @@
-"""What has happened lately, in bounded space: whoever reads too late learns how much was dropped."""
+"""The latest events, in bounded space. A late reader learns how many were dropped."""
 
 from collections import deque
 from itertools import islice
@@ -6,29 +6,29 @@ from itertools import islice
 from edgeflock.shared.protocol.frames import Event, EventKind
 
 MOST = 1000
-"""Events that are kept."""
+"""The most events that are kept."""
 
 _LONGEST = 300
-"""Characters of a text, some of which devices choose."""
+"""The most characters of a text. Devices choose some of the texts."""
 
 _A_SECOND = 5
-"""Events of each kind that devices may cause a second: a crowd of them must not crowd out the rest."""
+"""Events per second of each kind that devices may cause, so that they do not displace the others."""
 
 _BY_DEVICES: frozenset[EventKind] = frozenset(("joined", "left", "refused", "paused", "resumed", "round"))
 
 
 class Events:
-    """Numbered from 0; the newest ones are there."""
+    """Events, numbered from 0. The newest are kept."""
 
     def __init__(self) -> None:
         self.count = 0
         """How many there have been."""
         self._kept: deque[Event] = deque(maxlen=MOST)
         self._second: dict[EventKind, tuple[int, int, int]] = {}
-        """kind -> (second, events in it, events since that were left out)."""
+        """kind -> (second, events in it, events left out since then)."""
 
     def add(self, time: float, kind: EventKind, device: str | None, text: str) -> Event | None:
-        """The event; None if it is one more that is left out."""
+        """Add an event and return it; None if it is left out."""
         left_out = 0
         if kind in _BY_DEVICES:
             second, events, left_out = self._second.get(kind, (0, 0, 0))

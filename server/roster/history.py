@@ -1,21 +1,21 @@
-"""What a device's recent updates were like, in bounded space."""
+"""A device's recent updates, in bounded space."""
 
 import struct
 
 from edgeflock.shared.protocol.frames import Point, finite
 
 _POINT = struct.Struct("<dfIQ")
-"""Time, loss, staleness, bytes."""
+"""The fields: time, loss, staleness, bytes."""
 
 LONG, SHORT = 200, 64
-"""Points that are kept of each device, of a small fleet and of a large one."""
+"""Points that are kept of each device, in a small fleet and in a large one."""
 
 SMALL_FLEET, LARGE_FLEET = 1_000, 10_000
-"""Devices. Of more none is kept: 64 points of 10,000 devices take 15 MB."""
+"""Numbers of devices. Larger fleets have no histories: 64 points of 10,000 devices take 15 MB."""
 
 
 class History:
-    """The newest points. Adding one allocates nothing."""
+    """The newest points. `add` allocates no memory."""
 
     __slots__ = ("_added", "_points")
 
@@ -25,13 +25,13 @@ class History:
 
     @classmethod
     def among(cls, devices: int) -> "History | None":
-        """One of a device in a fleet of so many."""
+        """The history of one device in a fleet of that size. None: the fleet is too large."""
         if devices > LARGE_FLEET:
             return None
         return cls(LONG if devices <= SMALL_FLEET else SHORT)
 
     def add(self, time: float, loss: float, staleness: int, octets: int) -> None:
-        """One update: Unix time, loss of the batch, tau, bytes received from the device until then."""
+        """Add an update: Unix time, loss of the batch, tau, bytes received from the device until then."""
         at = self._added * _POINT.size % len(self._points)
         try:
             _POINT.pack_into(self._points, at, time, loss, min(staleness, 0xFFFFFFFF), octets)
@@ -40,7 +40,7 @@ class History:
         self._added += 1
 
     def points(self) -> list[Point]:
-        """Oldest first."""
+        """The points, oldest first."""
         size = len(self._points) // _POINT.size
         points = []
         for number in range(max(0, self._added - size), self._added):

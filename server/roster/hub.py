@@ -1,8 +1,8 @@
-"""What changes in a run, for whoever watches: which devices, what happened, and the run's own counts.
+"""The changes of a run, for monitors: changed devices, events, and the run's counts.
 
-A push marks its device, whether nobody watches or many: a number, and a place at the end of one list for all.
-A watcher keeps no more than the numbers it has seen (operations/feed.py), so that one that does not read
-costs nothing.
+Each push marks its device with a number and moves it to the end of one list. That cost does not depend on
+the number of watchers. A watcher keeps only the numbers that it has seen (operations/feed.py), so a slow
+watcher costs nothing.
 """
 
 import asyncio
@@ -33,18 +33,18 @@ _LEVELS: dict[EventKind, int] = {
     "diverged": logging.ERROR,
     "over": logging.INFO,
 }
-"""Of an event in the log; warnings, and what operators do, are warnings."""
+"""The log level of an event's kind. Warnings and operators' actions have the level WARNING."""
 
 _OVER = 10
-"""Seconds that rates are averaged over."""
+"""The seconds over which rates are averaged."""
 
 _FOLLOW = 0.02
-"""How fast the average loss follows that of the last update."""
+"""The weight of the last update's loss in the average."""
 
 
 @dataclass(slots=True)
 class Counters:
-    """What came to the server since it started."""
+    """Counts since the server started."""
 
     updates: int = 0
     samples: int = 0
@@ -55,12 +55,12 @@ class Counters:
     duplicates: int = 0
     """Updates of tasks that another device had computed before."""
     refusals: Counter[str] = field(default_factory=Counter)
-    """By their code."""
+    """Refusals by code."""
     loss: float | None = None
-    """Of training, averaged over the recent updates."""
+    """Training loss, averaged over the recent updates."""
 
     def count(self, update: Update, staleness: int) -> None:
-        """An accepted update."""
+        """Count an accepted update."""
         self.updates += 1
         self.samples += update.samples
         self.compressed += update.index_mode != sparse.DENSE
@@ -84,24 +84,24 @@ class Hub:
     """Devices in the order of their last change; events; counts."""
 
     def __init__(self, version: Callable[[], int], total: Meter) -> None:
-        """`version` is the model's, `total` the server's traffic."""
+        """`version` returns the model's version; `total` is the server's traffic."""
         self.changes = 0
         """How often any device changed."""
         self.watched = 0
-        """How many watch."""
+        """The number of monitors."""
         self.events = Events()
         self.tally = Counters()
         self.trail = Trail()
-        """How it went, a mark a second."""
+        """The run's history, with a mark per second."""
         self._devices: OrderedDict[int, Device] = OrderedDict()
         self._idle: set[int] = set()
-        """The devices that watchers were told are idle."""
+        """The devices that watchers see as idle."""
         self._version = version
         self._total = total
         self._samples = deque([self._sample()], maxlen=_OVER + 1)
 
     def changed(self, device: Device) -> None:
-        """There is something new to tell about it."""
+        """Note a change of a device, for watchers."""
         self.changes += 1
         device.changed = self.changes
         number = device.id
@@ -109,14 +109,14 @@ class Hub:
         self._devices.move_to_end(number)
 
     def changed_since(self, change: int) -> Iterator[Device]:
-        """The devices that changed after that change, the last one first."""
+        """The devices that changed after that change, the latest first."""
         for device in reversed(self._devices.values()):
             if device.changed <= change:
                 return
             yield device
 
     def updated(self, device: Device, update: Update, staleness: int) -> None:
-        """An update was accepted, now or already before."""
+        """Count an update that was accepted, now or earlier."""
         self._idle.discard(device.id)
         connection = device.connection
         times = connection.last_seen, connection.last_heard
@@ -125,13 +125,13 @@ class Hub:
         self.changed(device)
 
     def refused(self, device: Device | None, refusal: Refused, through: str = "") -> None:
-        """Something was refused, that came `through` a gateway if there is one."""
+        """Count and note a refusal. `through` names the gateway, if there is one."""
         self.tally.refusals[refusal.code] += 1
         by = f", through gateway {through}" if through else ""
         self.note("refused", device, f"{refusal.code}{by}: {refusal}")
 
     def duplicate(self, device: Device) -> None:
-        """An update was of a task that another device had computed before."""
+        """Count an update of a task that another device had computed before."""
         self.tally.duplicates += 1
         device.statistics.duplicates += 1
         self.changed(device)
@@ -141,7 +141,7 @@ class Hub:
         self.note("round", None, f"{updates:,} updates made version {self._version():,}{beside}")
 
     def note(self, kind: EventKind, device: Device | None, text: str) -> None:
-        """Something happened, to `device` if it is one's."""
+        """Add an event, of `device` if it is not None, and log it."""
         event = self.events.add(time.time(), kind, None if device is None else device.name, text)
         if event is not None:
             of = "" if event.device is None else f" {event.device}"
@@ -150,7 +150,7 @@ class Hub:
             self.changed(device)
 
     async def run(self, state: Callable[[], RunState], why: Callable[[], str | None]) -> None:
-        """Watch the clock and the run's state, until cancelled. `why` is told of its end."""
+        """Sample the counts and the run's state each second, until cancelled. `why` says why it ended."""
         before = state()
         while True:
             await asyncio.sleep(1)
@@ -164,7 +164,7 @@ class Hub:
                     self.note(now, None, why() or "the run is complete")
 
     def rates(self) -> tuple[float, float, float]:
-        """Updates, bytes received and bytes sent a second, over the last seconds."""
+        """Updates, bytes received and bytes sent per second, over the last _OVER seconds."""
         now, then = self._sample(), self._samples[0]
         seconds = max(1.0, now.time - then.time)
         return (
@@ -179,13 +179,13 @@ class Hub:
         )
 
     def mark(self, now: float) -> Mark:
-        """The counts, at a Unix time."""
+        """The counts at a Unix time."""
         sample = self._sample()
         up = sum(device.present for device in self._devices.values())
         return Mark(now, sample.version, sample.ingress, sample.egress, self.tally.loss, up)
 
     def _look_for_idle(self, now: float) -> None:
-        """Nothing tells of a device that it has fallen silent but the clock."""
+        """Mark devices that have become idle or active. A silent device causes no other event."""
         for device in list(self._devices.values()):
             if device.is_idle(now) != (device.id in self._idle):
                 self._idle ^= {device.id}

@@ -1,28 +1,28 @@
-"""How fast devices may go on: what they cost, against what each of them, and all together, may cost a second.
+"""Limits the rate of devices: the cost of each, and of all together, per second.
 
-What is beyond it is owed. Until it is paid, nothing more is read of who owes it (sessions/records.py,
-operations/access.py): the line holds the sender back, and nothing is refused or lost. No clock here.
+A cost beyond the limit is owed. Until it is paid, the server reads nothing more from that device
+(sessions/records.py, http/middleware.py). TCP holds the sender back; nothing is refused or lost. No clock.
 """
 
 from edgeflock.shared.settings.limits import LimitSettings
 
 RECORD = 1 << 13
-"""Bytes that each record or answer counts beside its own: what it costs to look at a small one."""
+"""Bytes that each record or answer costs in addition: the cost to handle a small one."""
 
 MAKING = 80
-"""Bytes that each number of a model counts for who has given nothing since the last one: to make a million
-of them takes 30 ms, of which it may have a tenth."""
+"""Bytes per number of a model that a device gets without an update since the last one. A million numbers
+take 30 ms to make, and the device may have a tenth of that time."""
 
 BURST = 4.0
-"""Seconds of a rate that may be spent at once, after as much rest."""
+"""Seconds of a rate that may be spent at once, after as long a rest."""
 
 LONGEST = 20.0
-"""Seconds after which one record more is read in any case: a device that hears nothing of its pings for
-longer takes the line for dead."""
+"""The longest wait, in seconds. One record is read after it in any case, since a device takes the line for
+dead if its pings are not answered for longer."""
 
 
 class Bucket:
-    """What may be spent: it fills at `rate` a second up to `size`, and may be overdrawn."""
+    """A token bucket. It fills at `rate` per second up to `size`, and may be overdrawn."""
 
     def __init__(self, rate: float, size: float) -> None:
         self._rate, self._size = rate, size
@@ -33,34 +33,34 @@ class Bucket:
         self._level, self._then = min(self._size, filled) - amount, now
 
     def owes(self, now: float) -> float:
-        """Seconds until what was taken is paid; 0 or less if it is."""
+        """Seconds until its debt is paid. 0 or less: it has none."""
         return -self._level / self._rate - (now - self._then)
 
 
 class RateLimiter:
-    """Of one device. Sessions of one name have one: whoever comes anew owes what it owed."""
+    """The limit of one device. All sessions of one name share it, so a new session has the old debt."""
 
     def __init__(self, own: Bucket, of_all: Bucket) -> None:
         self._own, self._of_all = own, of_all
         self.held_back = 0.0
-        """Seconds that nothing was read of it, since the server started."""
+        """Seconds in which nothing was read from it, since the server started."""
 
     def spend(self, octets: int, now: float) -> None:
-        """It has sent or is sent a record of so many bytes."""
+        """Charge a record of so many bytes, sent or received."""
         self._own.take(octets + RECORD, now)
         self._of_all.take(octets + RECORD, now)
 
     def let_make(self, numbers: int, now: float) -> None:
-        """So many numbers of a model are made for it, and it has given nothing since the last ones."""
+        """Charge so many numbers of a model for a device that has sent no update since the last ones."""
         self._own.take(MAKING * numbers, now)
 
     def wait(self, now: float) -> float:
-        """Seconds before anything is read of it; 0 or less for at once."""
+        """Seconds to wait before the next read from it. 0 or less: none."""
         return min(LONGEST, max(self._own.owes(now), self._of_all.owes(now)))
 
 
 class RateLimiters:
-    """Of all devices, by name."""
+    """The limits of all devices, by name."""
 
     def __init__(self, limits: LimitSettings) -> None:
         self._device_rate = limits.device_rate
@@ -75,11 +75,11 @@ class RateLimiters:
         return pace
 
     def held_back(self, name: str) -> float:
-        """Seconds that nothing was read of a device."""
+        """Seconds in which nothing was read from a device."""
         pace = self._paces.get(name)
         return 0.0 if pace is None else pace.held_back
 
     @property
     def total(self) -> float:
-        """The same of all together."""
+        """The same, summed over all devices."""
         return sum(pace.held_back for pace in self._paces.values())

@@ -1,4 +1,4 @@
-"""The devices of a run, as the server knows them."""
+"""The server's records of the devices of a run."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -22,23 +22,23 @@ class DeviceIdentity:
     id: int = 0
     """Its number in the journal; 0 until it has one."""
     facts: Facts = field(default_factory=dict)
-    """What it told with its Hello."""
+    """The facts of its Hello."""
     shares: bool = False
-    """Whether it said that its owner lets samples of it go to others."""
+    """Whether its owner allows other devices to get its samples."""
     shards: int = 0
     """How many data shards it holds, in a run of tasks."""
 
 
 @dataclass(slots=True)
 class Device:
-    """One device: who it is, whether it is there, what it did."""
+    """One device: its identity, connection, statistics and conduct."""
 
     identity: DeviceIdentity
     connection: Connection = field(default_factory=Connection)
     statistics: Statistics = field(default_factory=Statistics)
     conduct: Conduct = field(default_factory=Conduct)
     changed: int = 0
-    """When it last changed, by the hub's count (hub.py)."""
+    """The hub's count at its last change (hub.py)."""
 
     @property
     def id(self) -> int:
@@ -50,17 +50,17 @@ class Device:
 
     @property
     def rests(self) -> str | None:
-        """Why its owner lets it pause right now, as it tells; None if it does not."""
+        """Why its owner pauses it now, from its telemetry. None: it is not paused, or away."""
         told = self.statistics.telemetry.get("paused")
         return told if isinstance(told, str) and self.connection.here else None
 
     @property
     def present(self) -> bool:
-        """Whether it takes part: others may wait for it."""
+        """Whether it takes part, so that others may wait for it."""
         return self.connection.present and self.rests is None
 
     def is_idle(self, now: float) -> bool:
-        """Whether it is connected, but silent for much longer than usual, at `now` by the monotonic clock."""
+        """Whether it is connected, but silent for much longer than usual, at monotonic time `now`."""
         connection = self.connection
         silent = connection.here and not connection.waits
         return silent and self.statistics.is_long(now - connection.last_heard)
@@ -70,7 +70,7 @@ class Registry:
     """Devices by name."""
 
     def __init__(self, limit: int, known: Iterable[DeviceTotals] = ()) -> None:
-        """`known` are the devices of the run's past."""
+        """`known` are the devices in the journal."""
         self._limit = limit
         self.devices: dict[str, Device] = {
             account.name: Device(
@@ -86,7 +86,7 @@ class Registry:
         return [(device.id, *device.connection.traffic) for device in self.devices.values()]
 
     def remember(self, name: str, because: str, *, dropped: bool) -> None:
-        """What an operator wanted of a device before the server started."""
+        """Restore an operator's order from before the server started."""
         connection = self.devices.setdefault(name, Device(DeviceIdentity(name))).connection
         if dropped:
             connection.drop(because)
@@ -94,9 +94,9 @@ class Registry:
             connection.pause(because)
 
     def admit(self, name: str) -> Device:
-        """The device of this name. Raises TooManyDevices if it is new and there is no room for it, NameInUse
-        if it is new and reads like another one, Dropped if an operator does not want it.
-        """
+        """The device of this name. Raises TooManyDevices if it is new and the limit is reached.
+
+        Raises NameInUse if it is new and reads like another name, Dropped if an operator has dropped it."""
         device = self.devices.get(name)
         if device is None:
             if (other := names.alike(name, self.devices)) is not None:

@@ -1,9 +1,8 @@
-"""Samples from one device to the others (ScaDLES, section IV: data injection).
+"""Relays samples from one device to the others (ScaDLES, section IV: data injection).
 
-Each goes to one of them: whoever shares gives away what another one then trains on in its place, so that no
-sample counts more than another (client/data/injection.py). They reach a device along with the next answer to
-it, since it reads then. What comes before that waits here, in bounded space: handing samples over never waits
-for anybody.
+Each sample goes to one device, which trains on it in the sender's place. So no sample counts more than
+another (client/data/injection.py). A device gets its samples along with the next answer, since it reads then.
+Until then they wait here, in bounded space. Sharing never waits for another device.
 """
 
 import itertools
@@ -18,10 +17,10 @@ from edgeflock.shared.protocol.messages import Samples
 from edgeflock.shared.settings.traffic import InjectionSettings
 
 WAITING_BYTES = 1 << 22
-"""The most that waits for one device, unless it is one record: the oldest go first."""
+"""The most bytes that wait for one device, unless it is one record. The oldest are dropped first."""
 
 _LEAST = 1 << 12
-"""A small record counts as so many bytes, which bounds how many wait."""
+"""The least bytes that a record counts as, which bounds how many wait."""
 
 Parcel = tuple[int, bytes]
 """(number of samples, the record's bytes)."""
@@ -30,33 +29,34 @@ Post = Callable[[Parcel], None]
 
 
 class Relay:
-    """Deals the samples of each device that shares out among all others that do and are connected."""
+    """Deals each device's shared samples out among the other connected devices that share."""
 
     def __init__(self, injection: InjectionSettings, most: int) -> None:
-        """A record has `most` samples at most."""
+        """A record may have at most `most` samples."""
         self._on = injection.alpha > 0 and injection.beta > 0
         self._most = most
         self._boxes: dict[int, _Box] = {}
         self.samples = 0
-        """Shared so far."""
+        """Samples shared so far."""
         self.dropped = 0
-        """Of them, those that no device got: they waited too long for one, or it left."""
+        """Shared samples that no device got, since they waited too long or their device left."""
         self._turn = 0
-        """Whose turn it is to get one more, if a record cannot be dealt out evenly."""
+        """The device that gets one more, if a record cannot be dealt out evenly."""
 
     def join(self, device: int, post: Post | None = None) -> None:
-        """A device that shares is connected; if it is to a gateway, `post` gets what is for it."""
+        """Add a connected device that shares. At a gateway, `post` sends it its samples."""
         if self._on:
             self._boxes[device] = _Mailbox() if post is None else _Posted(post)
 
     def leave(self, device: int) -> None:
-        """It is no longer; or it never shared."""
+        """Remove a device. A device that does not share is ignored."""
         self.dropped += sum(count for count, _ in self.take(device))
         self._boxes.pop(device, None)
 
     def share(self, device: int, samples: Samples, octets: bytes) -> None:
-        """`octets`, which hold `samples`, are for the others, in equal parts; for `device`, who sent them, if
-        there are none.
+        """Deal `samples`, encoded as `octets`, out among the others in equal parts.
+
+        If there are no others, `device` gets its own samples back.
 
         Raises UnexpectedRecord if it may not share, FrameTooLarge or Malformed.
         """
@@ -73,19 +73,19 @@ class Relay:
         self._turn = (first + samples.count) % len(others)
 
     def hand(self, device: int, parcel: Parcel) -> int:
-        """Let it wait for `device`; how many samples reach nobody for that."""
+        """Queue a parcel for `device`. Return how many samples this drops."""
         box = self._boxes.get(device)
         return parcel[0] if box is None else box.put(parcel)
 
     def take(self, device: int) -> list[Parcel]:
-        """What waits for `device`, oldest first, and then waits no more."""
+        """Remove and return what waits for `device`, oldest first."""
         box = self._boxes.get(device)
         return box.take() if box is not None else []
 
     def check(self, device: int, samples: Samples) -> None:
-        """Raises UnexpectedRecord if the device may not share, FrameTooLarge or Malformed. Of what shape a
-        sample is, only devices know.
-        """
+        """Raises UnexpectedRecord if the device may not share, FrameTooLarge or Malformed.
+
+        The server does not know a sample's shape, so it checks sizes only."""
         if not self._on:
             raise UnexpectedRecord("this run shares no samples (injection.alpha, injection.beta)")
         if device not in self._boxes:
@@ -100,7 +100,7 @@ class Relay:
 
 
 def parts(samples: Samples, most: int) -> list[Samples]:
-    """`samples` in up to `most` parts, as equal as can be, the larger ones first, and none of them empty."""
+    """Split `samples` into up to `most` parts of nearly equal size, the larger ones first, none empty."""
     number = min(most, samples.count)
     each, more = divmod(samples.count, number)
     ends = [part * each + min(part, more) for part in range(number + 1)]
@@ -112,16 +112,16 @@ def parts(samples: Samples, most: int) -> list[Samples]:
 
 
 class _Box(Protocol):
-    """Where samples for one device go."""
+    """The destination of samples for one device."""
 
     def put(self, parcel: Parcel) -> int:
-        """How many samples had to go for it."""
+        """Add a parcel. Return how many samples were dropped for it."""
 
     def take(self) -> list[Parcel]: ...
 
 
 class _Posted:
-    """Nothing waits here."""
+    """Posts each parcel at once, so that none waits here."""
 
     def __init__(self, post: Post) -> None:
         self._post = post
@@ -135,7 +135,7 @@ class _Posted:
 
 
 class _Mailbox:
-    """What waits for one device."""
+    """The parcels that wait for one device."""
 
     def __init__(self) -> None:
         self._parcels: deque[Parcel] = deque()

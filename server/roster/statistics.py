@@ -1,4 +1,4 @@
-"""What a device has done, as its updates tell."""
+"""Statistics of a device, from its updates."""
 
 import math
 from dataclasses import dataclass, field
@@ -9,66 +9,66 @@ from edgeflock.shared.codecs import sparse
 from edgeflock.shared.protocol.messages import Facts, Update
 
 _FOLLOW = 0.2
-"""How fast the usual interval between updates follows the last one."""
+"""The weight of the last interval in the usual interval between updates."""
 
 _SILENT = 3.0
-"""A device is idle after so many times its usual interval,"""
+"""A device is idle after this many of its usual intervals."""
 
 _RECENTLY = 0.1
-"""How fast the averages of loss, staleness and refusals follow the last update."""
+"""The weight of the last update in the averages of loss and refusals."""
 
 _FEW = 3
-"""Updates whose staleness is remembered: their median knows nothing of one that waited while its device was
-away."""
+"""Updates whose staleness is kept. Their median ignores one that waited while its device was away.
+"""
 
 _LEAST_SILENCE, _UNKNOWN_INTERVAL = 3.0, 10.0
-"""but not before so many seconds; and what counts as its interval before it has one."""
+"""The least seconds of silence for idle, and the interval of a device that has none yet."""
 
 
 @dataclass(slots=True)
 class Statistics:
-    """Of one device."""
+    """The statistics of one device."""
 
     updates: int = 0
-    """Accepted since the run began. All that follows: since the server started."""
+    """Updates accepted since the run began. All other counts begin when the server starts."""
     sequence: int | None = None
-    """The last update that is counted here, a resent one is not counted again; None: not greeted yet."""
+    """The last update that is counted. A resent one is not counted again. None: no session yet."""
     compressed: int = 0
-    """Updates that held a selection of the gradient, and"""
+    """Updates with a selection of the gradient."""
     uncompressed: int = 0
-    """those that held all of it."""
+    """Updates with the whole gradient."""
     refused: int = 0
     duplicates: int = 0
     """Updates of tasks that another device had computed before."""
     refusing: float = 0.0
-    """Part of the updates of late that were refused."""
+    """The recent share of updates that were refused."""
     staleness: int = 0
-    """tau of the last one, and"""
+    """tau of the last update."""
     lags: tuple[int, ...] = ()
-    """of the last few."""
+    """tau of the last few updates."""
     loss: float = 0.0
     smoothed_loss: float | None = None
     samples: int = 0
     batch: int = 0
     """Samples of the last update."""
     interval: float = 0.0
-    """Seconds between its updates, of late; 0 until there were two."""
+    """Recent seconds between its updates; 0 until there are two."""
     last_update: float = 0.0
     """Unix time."""
     _last_heard: float = 0.0
-    """The same by the monotonic clock."""
+    """Monotonic time of the last update."""
     shared: int = 0
-    """Samples that it shared, and"""
+    """Samples that it shared."""
     received: int = 0
-    """samples of others that were sent to it."""
+    """Samples of others that were sent to it."""
     telemetry: Facts = field(default_factory=dict)
-    """What its updates told last."""
+    """The facts of its last update or telemetry that had any."""
     history: History | None = None
 
     def count(self, update: Update, staleness: int, now: float, heard: float, ingress: int) -> bool:
-        """Take note of an update accepted at the Unix time `now`; False if it is counted already.
+        """Count an update accepted at the Unix time `now`. False if it is counted already.
 
-        `heard` is the same by the monotonic clock, `ingress` are the bytes that came from the device.
+        `heard` is the same moment by the monotonic clock; `ingress` is the bytes received from the device.
         """
         if update.sequence <= (self.sequence or 0):
             return False
@@ -98,16 +98,16 @@ class Statistics:
 
     @property
     def lag(self) -> float | None:
-        """tau of the updates of late; None before there are some."""
+        """The median tau of the last updates. None before there are enough."""
         return median(self.lags) if len(self.lags) == _FEW else None
 
     def refuse(self) -> None:
-        """One of its updates was refused."""
+        """Count a refused update."""
         self.refused += 1
         self.refusing += _RECENTLY * (1.0 - self.refusing)
 
     def is_long(self, silence: float) -> bool:
-        """Whether a device that has been silent for so many seconds is so for much longer than usual."""
+        """Whether this many seconds of silence are much longer than usual for the device."""
         return silence > max(_LEAST_SILENCE, _SILENT * (self.interval or _UNKNOWN_INTERVAL))
 
 

@@ -1,7 +1,7 @@
-"""Bytes counted where they pass: at the socket, HTTP and WebSocket framing included (TCP/IP and TLS not).
+"""Counts bytes at the socket, including HTTP and WebSocket framing, without TCP/IP and TLS.
 
-A metered protocol stands between asyncio and aiohttp's own, so that the count needs nothing of aiohttp's
-insides: what arrives is counted before aiohttp sees it, what leaves after aiohttp has framed it.
+A metered protocol wraps aiohttp's own, so that the count does not depend on aiohttp's internals. Received
+bytes are counted before aiohttp sees them, sent bytes after aiohttp has framed them.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ class Meter:
         self.ingress = ingress
         self.egress = egress
         self.internal = False
-        """Whether it is the line of a gateway, which counts the bytes of its devices itself."""
+        """Whether it is a gateway's line. The gateway counts the bytes of its devices itself."""
 
 
 class Traffic:
@@ -33,7 +33,7 @@ class Traffic:
         self.sent: Counter[type[Record]] = Counter()
 
     def protocol(self, inner: Callable[[], asyncio.BaseProtocol]) -> Callable[[], asyncio.Protocol]:
-        """A protocol factory that meters what `inner`'s protocols see."""
+        """A protocol factory that meters the traffic of `inner`'s protocols."""
 
         def factory() -> asyncio.Protocol:
             protocol = inner()
@@ -44,7 +44,7 @@ class Traffic:
 
 
 class _MeteredProtocol:
-    """An asyncio protocol that counts what arrives and hands everything on."""
+    """An asyncio protocol that counts received bytes and forwards all calls."""
 
     def __init__(self, inner: asyncio.Protocol, total: Meter) -> None:
         self._inner = inner

@@ -1,10 +1,10 @@
-"""Which device computes which task, and in which order: redundant computation scheduling (M. Mohammadi Amiri,
+"""Redundant computation scheduling: which device computes which task, and in which order (M. Mohammadi Amiri,
 D. Gündüz, "Computation scheduling for distributed machine learning with straggling workers", 2019).
 
-    matrices     orders that are fixed before anything is known: cyclic, staircase, random
-    speeds       what a device's last tasks say of how long its next one takes
-    planning     the fewest seconds in which enough distinct tasks can be there, and who computes which
-    assignments  one round of it: who holds what, what is done, who is at what; hands out the next task
+    matrices     fixed orders: cyclic, staircase, random
+    speeds       predict how long a device's next task takes from its last tasks
+    planning     the fewest seconds until enough distinct tasks are done, and who computes which
+    assignments  one round: which device holds, computes and has done what; hands out the next task
 
 A new order is a function in assignments.py and its name in ORDERS. Pure: time and randomness are arguments.
 """

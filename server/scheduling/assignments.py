@@ -1,13 +1,13 @@
-"""Rounds of tasks: who holds what, what is done, who is at what; and who computes what next.
+"""Rounds of tasks: which device holds, computes and has done which task, and which one it computes next.
 
-    arrived, left    a device takes part, with the tasks that it holds, or does no longer
-    hand_out         a device asks: its next task, or None while there is nothing for it
-    done             it has computed one: whether that is the first result of it
+    arrived, left    a device begins to take part, with the tasks that it holds, or stops
+    hand_out         a device asks for its next task; None while there is none for it
+    done             a device has computed a task; returns whether the result is the first
     end              the round is over
 
-A device computes at most r tasks a round, none that somebody has by then, each once. In which order, an
-entry of ORDERS says: a column of a task-order matrix, or what is best by all that is known. Pure: times are
-arguments.
+A device computes at most r tasks a round, each once, and none that is done already. An entry of ORDERS
+chooses the next one: by a column of a task-order matrix, or by the best plan from all measured speeds. Pure:
+times are arguments.
 """
 
 import math
@@ -20,13 +20,13 @@ from edgeflock.server.scheduling.planning import Slot, WorkerLoad, plan
 from edgeflock.server.scheduling.speeds import Speeds
 
 _SOON = 0.25
-"""The part of its own next task for which a device waits rather than compute what another one is at."""
+"""The fraction of its next task that a device waits rather than compute another device's current task."""
 
 _PATIENCE = 0.25
-"""How long until it is looked at again who is late, as a part of the task of who waits for that."""
+"""The time until late devices are checked again, as a fraction of the waiting device's task."""
 
 _LEAST = 1e-3
-"""Seconds; and no sooner."""
+"""The least seconds of that time."""
 
 
 @dataclass(slots=True)
@@ -36,49 +36,49 @@ class Seat:
     holds: tuple[int, ...]
     """Its tasks, in its own order."""
     column: int
-    """Of the task-order matrix."""
+    """Its column of the task-order matrix."""
     begun: list[int] = field(default_factory=list)
-    """What it has begun in this round, in order."""
+    """The tasks that it has begun in this round, in order."""
     at: int | None = None
-    """What it computes now, if anything."""
+    """The task that it computes now, if any."""
     since: float = 0.0
-    """When it began that, or has been without a task."""
+    """When it began the current task, or became free."""
     waiting: bool = False
-    """Whether it has asked, and is told as soon as there is something."""
+    """Whether it has asked, and waits for a task."""
     first: bool = True
-    """Whether what it computes now is its first task of a round."""
+    """Whether its current task is its first of a round."""
 
 
 class Assignments:
     """The tasks of a run, round by round."""
 
     def __init__(self, order: str, r: int, k: int = 0, seed: int = 0) -> None:
-        """Each device computes at most `r` tasks a round, all that it holds if 0. A round has enough with
-        `k` distinct ones; with all that anybody holds if 0. `seed` is what a random order is drawn from.
-        """
+        """Each device computes at most `r` tasks a round; if `r` is 0, all that it holds.
+
+        A round ends with `k` distinct ones; if `k` is 0, all held ones. `seed` is for the random order."""
         self._order = ORDERS[order]
         self._r, self._k = r, k
         self.seats: dict[int, Seat] = {}
         self.speeds = Speeds()
         self.finished: set[int] = set()
-        """The tasks of this round that somebody has computed."""
+        """The tasks of this round that are done."""
         self.random = np.random.default_rng(seed)
         self.look: float | None = None
-        """When those who got nothing, though there was something open to them, should ask again."""
+        """When devices that got no task, though some are open to them, should ask again."""
 
     @property
     def held(self) -> set[int]:
-        """The tasks that somebody holds."""
+        """The tasks that at least one device holds."""
         return {task for seat in self.seats.values() for task in seat.holds}
 
     @property
     def wanted(self) -> int:
-        """How many more results this round wants; 0: it is over."""
+        """How many more results this round needs. 0: it is over."""
         can = len(self.finished | self.held)
         return max(0, min(self._k or can, can) - len(self.finished))
 
     def arrived(self, device: int, holds: Iterable[int]) -> None:
-        """Told again, it is here anew, at nothing; what it had begun of the round counts as begun."""
+        """Add a device, or restart a known one without a task. Tasks that it began count as begun."""
         tasks = tuple(dict.fromkeys(holds))
         earlier = self.seats.pop(device, None)
         columns = {seat.column for seat in self.seats.values()}
@@ -86,13 +86,13 @@ class Assignments:
         self.seats[device] = Seat(tasks, column, earlier.begun if earlier else [])
 
     def left(self, device: int) -> None:
-        """What it has computed counts. Told again, it changes nothing."""
+        """Remove a device. Its results count. Idempotent."""
         self.seats.pop(device, None)
 
     def hand_out(self, device: int, now: float) -> int | None:
-        """The device's next task; the same again if it has not computed that. None: there is nothing for it
-        now, but there may be once another device has left, or with the next round.
-        """
+        """The device's next task, or the same one again if it has not computed that.
+
+        None: there is none now, but another device's leaving or the next round may bring one."""
         seat = self.seats.get(device)
         if seat is None:
             return None
@@ -113,7 +113,7 @@ class Assignments:
         return task
 
     def _next_late(self, device: int, now: float) -> float:
-        """When to look again whether those who compute do so as fast as expected, on behalf of `device`."""
+        """When to check again, for `device`, whether the current tasks are late."""
         soonest = now + max(_PATIENCE * (self.speeds.expected(device, first=False) or 0.0), _LEAST)
         late = soonest
         for other, seat in self.seats.items():
@@ -123,7 +123,7 @@ class Assignments:
         return late
 
     def done(self, device: int, task: int, now: float) -> bool:
-        """`device` has computed `task`; whether it is the first that has."""
+        """Note that `device` has computed `task`. Return whether it is the first to do so."""
         seat = self.seats.get(device)
         if seat is not None and seat.at == task:
             self.speeds.observe(device, now - seat.since, first=seat.first)
@@ -133,14 +133,14 @@ class Assignments:
         return is_first
 
     def stopped(self, device: int, now: float) -> None:
-        """`device` computes no longer what it was at, and has not finished it."""
+        """Note that `device` has stopped its current task without finishing it."""
         seat = self.seats.get(device)
         if seat is not None and seat.at is not None:
             self.speeds.observe_unfinished(device, now - seat.since, first=seat.first)
             seat.at, seat.since = None, now
 
     def end(self, now: float) -> None:
-        """The next round begins. Whoever is still at a task of this one is, until it asks again."""
+        """Begin the next round. A device that still computes a task of this one continues until it asks."""
         self.finished.clear()
         self.look = None
         for seat in self.seats.values():
@@ -153,22 +153,22 @@ class Assignments:
         return (self._r or len(seat.holds)) - len(seat.begun)
 
     def open_to(self, seat: Seat) -> list[int]:
-        """What it may begin now: held, computed by nobody, not begun before; in its own order."""
+        """The tasks that it may begin now: held, not done, not begun before; in its own order."""
         return [task for task in seat.holds if task not in self.finished and task not in seat.begun]
 
 
 def _cyclic(round: Assignments, device: int, now: float) -> int | None:
-    """Equation 3: up from the device's column."""
+    """Equation 3: upwards from the device's column."""
     return _nearest(round, device, 1)
 
 
 def _staircase(round: Assignments, device: int, now: float) -> int | None:
-    """Equation 6: up or down from the device's column, by whether that is even."""
+    """Equation 6: upwards or downwards from the device's column, if that is even or odd."""
     return _nearest(round, device, -1 if round.seats[device].column % 2 else 1)
 
 
 def _nearest(round: Assignments, device: int, direction: int) -> int | None:
-    """The next open task in this direction from the device's column, around all that anybody holds."""
+    """The next open task in this direction from the device's column, cyclically over all held tasks."""
     seat = round.seats[device]
     tasks = sorted(round.held)
     place = {task: number for number, task in enumerate(tasks)}
@@ -181,16 +181,16 @@ def _nearest(round: Assignments, device: int, direction: int) -> int | None:
 
 
 def _random(round: Assignments, device: int, now: float) -> int | None:
-    """Any open task that the device holds."""
+    """A random open task of the device."""
     tasks = round.open_to(round.seats[device])
     return tasks[int(round.random.integers(len(tasks)))] if tasks else None
 
 
 def _adaptive(round: Assignments, device: int, now: float) -> int | None:
-    """What the best plan by all that is known has the device do.
+    """The task that the best plan gives to the device.
 
-    If that is nothing: what the plan has last, in case it comes later than it should. But not if that is
-    expected soon: then the device is better ready for the next round than busy with what nobody needs.
+    Without one, the task that the plan finishes last, in case its device is late. If that is expected soon,
+    the device stays ready for the next round instead, since its result would not be needed.
     """
     seat = round.seats[device]
     tasks = round.open_to(seat)
@@ -212,12 +212,12 @@ def _worker(round: Assignments, device: int, now: float, *, asks: bool) -> Worke
     pace = 1.0 if known is None else known
     tasks, most = round.open_to(seat), round.left_to(seat)
     if seat.at is None:
-        # One that has been expected to ask for some time will take as long again.
+        # A device that is overdue to ask is expected to take as long again.
         return WorkerLoad(tasks, most, pace, 0.0 if asks or seat.waiting else max(0.0, now - seat.since))
     gone = now - seat.since
     at = seat.at if seat.at in seat.begun and seat.at not in round.finished else None
     expected = speeds.expected(device, first=seat.first)
-    # One that is late by all that is known will need as long again as it has taken.
+    # A task that is late is expected to take as long again as it has taken.
     whole = max(2 * gone if expected is None or gone > expected else expected, gone + 1e-9)
     return WorkerLoad(tasks, most, pace, whole - gone, at)
 
@@ -231,7 +231,7 @@ def _expected(slot: Slot | None) -> float:
 
 
 Order = Callable[[Assignments, int, float], int | None]
-"""order(round, device, now): what the device, which may begin a task, is to begin; None: there is nothing."""
+"""order(round, device, now): the next task of a device that may begin one. None: there is none."""
 
 ORDERS: Mapping[str, Order] = {
     "cyclic": _cyclic,

@@ -1,5 +1,4 @@
-"""Task-order matrices C [r, n] of the paper: column j is worker j's, from top to bottom the order of its
-tasks.
+"""Task-order matrices C [r, n] of the paper. Column j has worker j's tasks, in order from top to bottom.
 
 Tasks and workers count from 0 here, from 1 in the paper.
 """
@@ -44,12 +43,12 @@ def random_assignment(n: int, r: int, random: np.random.Generator) -> Matrix:
 
 
 def positions(matrix: Matrix) -> NDArray[np.float64]:
-    """[tasks, workers]: as which of its tasks, from 1 on, a worker computes one; infinity if it never
-    does.
-    """
+    """[tasks, workers]: the rank, from 1 on, of a task among a worker's tasks.
+
+    Infinity if the worker never computes it."""
     r, n = matrix.shape
     order = np.full((n, n), np.inf)
-    for row in reversed(range(r)):  # of a task that a column has twice, the first time counts
+    for row in reversed(range(r)):  # if a column has a task twice, the first one counts
         order[matrix[row], np.arange(n)] = row + 1
     return order
 

@@ -1,10 +1,10 @@
-"""The fewest seconds in which enough distinct tasks can be there, and who computes which.
+"""The fewest seconds until enough distinct tasks are done, and which device computes which.
 
-Algorithm 1 of the paper gives each next result to the worker that has it first. It may give any task to any
-worker. Here a device computes only what it holds: a result counts if the tasks counted so far can be dealt
-out anew to make room for it (an augmenting path). Results that can be dealt out together are the
-independent sets of a matroid, so taking each as soon as it is possible is best, as Algorithm 1 is; where
-everybody holds everything the two are the same.
+Algorithm 1 of the paper gives each next result to the worker that has it first, and any task to any worker.
+Here a device computes only what it holds. A result counts if the tasks counted so far can be reassigned to
+make room for it (an augmenting path). Results that can be assigned together are the independent sets of a
+matroid. So the greedy choice, each result as soon as it is possible, is optimal, as Algorithm 1 is. If every
+worker holds every task, the two are the same.
 """
 
 import heapq
@@ -14,18 +14,18 @@ from typing import NamedTuple
 
 
 class WorkerLoad(NamedTuple):
-    """What one device can still do in a round."""
+    """The work that one device can still do in a round."""
 
     tasks: Collection[int]
-    """That it may compute and nobody has."""
+    """Tasks that it may compute and that are not done."""
     most: int
     """How many of them it may begin from now on."""
     pace: float
-    """Seconds that one takes it."""
+    """Seconds that a task takes it."""
     free: float = 0.0
-    """Seconds until it is done with what it computes now; 0: it waits for a task."""
+    """Seconds until its current task is done. 0: it waits for a task."""
     at: int | None = None
-    """What it computes now, if that still counts."""
+    """Its current task, if that still counts."""
 
 
 class Slot(NamedTuple):
@@ -34,13 +34,13 @@ class Slot(NamedTuple):
     time: float
     worker: int
     fixed: bool
-    """Whether it is of the task that the worker computes now."""
+    """Whether it is the result of the worker's current task."""
 
 
 def plan(workers: Mapping[int, WorkerLoad], wanted: int) -> dict[int, Slot]:
-    """task -> whose result of it counts, and when, so that `wanted` of them are there soonest.
+    """task -> the worker and time of its result, so that `wanted` results are there soonest.
 
-    Fewer, if there are no more. The time of the last is the least that there can be.
+    There are fewer if no more are possible. The time of the last one is minimal.
     """
     chosen: dict[int, Slot] = {}
     coming: list[tuple[float, int, int]] = []
@@ -54,7 +54,7 @@ def plan(workers: Mapping[int, WorkerLoad], wanted: int) -> dict[int, Slot]:
         time, device, number = heapq.heappop(coming)
         worker = workers[device]
         slot = Slot(time, device, fixed=number == 0)
-        # What a device holds stays the same: if one result of it finds no room, later ones do not either.
+        # A device's tasks do not change: if one of its results finds no room, later ones do not either.
         useful = _make_room(slot, [worker.at] if number == 0 else worker.tasks, workers, chosen)
         if (useful or number == 0) and number < worker.most:
             heapq.heappush(coming, (time + worker.pace, device, number + 1))
@@ -67,9 +67,9 @@ def _make_room(
     workers: Mapping[int, WorkerLoad],
     chosen: dict[int, Slot],
 ) -> bool:
-    """Whether `slot` can count for one of `tasks`, if others count for others; then they do."""
+    """Count `slot` for one of `tasks`, moving other slots if necessary. Return whether it fits."""
     came: dict[int, int | None] = {}
-    """task -> the one whose slot would take it instead; None: the new one."""
+    """task -> the task whose slot would take it instead. None: the new slot takes it."""
     line: deque[int] = deque()
     _reach(None, tasks, came, line)
     while line:
@@ -92,7 +92,7 @@ def _reach(
 
 
 def _shift(task: int, slot: Slot, came: Mapping[int, int | None], chosen: dict[int, Slot]) -> None:
-    """Along the path to the free `task`, each slot moves on by one; the new one takes what the first had."""
+    """Shift the slots along the path to the free `task` by one. The new slot takes the path's first task."""
     while (origin := came[task]) is not None:
         chosen[task] = chosen[origin]
         task = origin

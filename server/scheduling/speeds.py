@@ -1,32 +1,31 @@
-"""How long a device's next task will take, from how long its last ones took.
+"""Predict how long a device's next task takes from how long its last ones took.
 
-What a device's delays have in common is learned of all devices together: the correlation of a task's
-logarithmic duration with that of the one before, within a round and from the last of a round to the first
-of a later one. The next is the device's mean, drawn towards its last by that:
+All devices together estimate rho, the correlation of a task's logarithmic duration with the one before. There
+is one within a round, and one from the last of a round to the first of a later one. The prediction is the
+device's mean m, drawn towards its last duration:
 
     log T = m + rho (log T_last - m)
 
-In the paper all of a round are alike (rho = 1 within); where stragglers persist they are between rounds, too.
+In the paper all tasks of a round are alike (rho = 1 within). Persistent stragglers are alike between rounds.
 """
 
 import math
 from dataclasses import dataclass, field
 
 _PRIOR = 4.0
-"""Pairs of equal durations that are taken for seen before any was: delays are correlated until shown not to
-be.
+"""Pairs of equal durations in the prior. So delays count as correlated until the data show otherwise.
 """
 
 _SPREAD = 0.25
-"""The variance of their logarithms."""
+"""The variance of the logarithms of the prior's durations."""
 
 _LEAST = 1e-9
-"""Seconds; a duration has a logarithm."""
+"""The least seconds of a duration, so that it has a logarithm."""
 
 
 @dataclass(slots=True)
 class Correlation:
-    """Of one duration with the one before, over all devices: the moments about each device's own mean."""
+    """Of consecutive durations, over all devices: the moments about each device's own mean."""
 
     together: float = _PRIOR * _SPREAD
     apart: float = _PRIOR * _SPREAD
@@ -42,14 +41,14 @@ class Correlation:
 
 @dataclass(slots=True)
 class Speeds:
-    """What is known of the devices. Durations are in seconds of any one clock."""
+    """The devices' measured speeds. Durations are in seconds of any one clock."""
 
     within: Correlation = field(default_factory=Correlation)
     between: Correlation = field(default_factory=Correlation)
     _known: dict[int, "_Speed"] = field(default_factory=dict)
 
     def observe(self, device: int, seconds: float, *, first: bool) -> None:
-        """A task took so long; `first` is whether it was the device's first of a round."""
+        """Add a task's duration. `first`: it was the device's first of a round."""
         now = math.log(max(seconds, _LEAST))
         speed = self._known.setdefault(device, _Speed(now))
         if speed.count:
@@ -58,22 +57,22 @@ class Speeds:
         speed.add(now)
 
     def observe_unfinished(self, device: int, seconds: float, *, first: bool) -> None:
-        """A task had taken so long when it was stopped. It would have taken twice that, if anything is known:
-        how long something lasts yet is best guessed by how long it has.
-        """
+        """Add a task that was stopped after so many seconds.
+
+        It counts as twice that if more than expected: the time so far is the best guess of the rest."""
         expected = self.expected(device, first=first)
         if expected is None or expected < seconds:
             self.observe(device, 2 * seconds, first=first)
 
     @property
     def any_known(self) -> bool:
-        """Whether anything is known of anybody."""
+        """Whether any duration is known."""
         return bool(self._known)
 
     def expected(self, device: int, *, first: bool) -> float | None:
-        """Seconds that the device's next task takes; the others' mean if nothing is known of it, None if
-        nothing is of anybody.
-        """
+        """Seconds that the device's next task takes.
+
+        The others' mean if none of its own is known; None if none at all is."""
         speed = self._known.get(device)
         if speed is not None:
             rho = (self.between if first else self.within).rho
@@ -89,7 +88,7 @@ _MEMORY = 0.1
 
 @dataclass(slots=True)
 class _Speed:
-    """Of one device, in logarithms of seconds."""
+    """The speed of one device, in logarithms of seconds."""
 
     last: float
     mean: float = 0.0

@@ -1,10 +1,10 @@
-"""A device's line to the engine: its WebSocket (session), and the group commit behind all of them (writer).
+"""Sessions of devices (session.py), and the group commit of their updates to the engine (writer.py).
 
-The two places where asyncio meets the engine. A new record is answered in conversation.py; which may come,
-and what they cost, is records.py's, how many updates share a flush writer.py's, who is let in under which
-name desk.py's. What gateways say is a room of its own, gateways, above all others here. A gateway serves the
-same sessions, with a desk and a copy of the model of its own (server/gateway). Imports roster and engine;
-nothing here knows how updates are coordinated.
+asyncio meets the engine in these two places only. conversation.py answers records. records.py reads them and
+charges their cost. writer.py decides how many updates share a flush. device_admission.py decides which device
+joins under which name. The package gateways, above all other modules here, handles what gateways send. A
+gateway serves the same sessions, with its own admission and copy of the model (server/gateway). Imports
+roster and engine. Nothing here knows how updates are coordinated.
 """
 
 from edgeflock.server.sessions.context import RunHost, ServedModel, SessionContext, UpdateQueue

@@ -1,4 +1,4 @@
-"""What sessions use of a run (`SessionContext`), and what its server has of it besides (`RunHost`)."""
+"""The parts of a run that sessions use (`SessionContext`), and those that only its server has (`RunHost`)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class ServedModel(Protocol):
-    """The model, as sessions ask for it: an engine, or a gateway's copy."""
+    """The model for sessions: an engine, or a gateway's copy."""
 
     @property
     def layout(self) -> Layout: ...
@@ -34,20 +34,20 @@ class ServedModel(Protocol):
 
 
 class SessionEvents(Protocol):
-    """What sessions tell a Hub of devices that were let in."""
+    """The events that sessions report to a Hub."""
 
     def updated(self, device: Device, update: Update, staleness: int) -> None:
-        """An update was accepted, now or already before."""
+        """Count an update that was accepted, now or earlier."""
 
     def duplicate(self, device: Device) -> None:
-        """An update was of a task that another device had computed before."""
+        """Count an update of a task that another device had computed before."""
 
     def note(self, kind: EventKind, device: Device | None, text: str) -> None:
-        """Something happened, to `device` if it is one's."""
+        """Add an event, of `device` if it is not None."""
 
 
 class SampleExchange(Protocol):
-    """What sessions ask a Relay."""
+    """The part of a Relay that sessions use."""
 
     def share(self, device: int, samples: Samples, octets: bytes) -> None: ...
     def take(self, device: int) -> list[Parcel]: ...
@@ -55,7 +55,7 @@ class SampleExchange(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionContext:
-    """What a session uses of its run, at a server or at a gateway."""
+    """The parts of a run that a session uses, at a server or at a gateway."""
 
     run: str
     config: Config
@@ -65,17 +65,17 @@ class SessionContext:
     relay: SampleExchange
     paces: RateLimiters
     input: tuple[int, ...] | None
-    """The shape of a sample's x, if it is known, and"""
+    """The shape of a sample's x, if it is known."""
     described: Description | None
-    """what its numbers are, if they have names or units."""
+    """The names and units of its numbers, if they have any."""
     app: bytes = b""
-    """What devices' own apps are told."""
+    """Data for the devices' own apps."""
     held_out: Sketch | None = None
-    """Of the rows that the run is evaluated on."""
+    """A sketch of the rows that the run is evaluated on."""
 
     @property
     def published(self) -> Published:
-        """What of the model is durable by now."""
+        """The published state of the model, which is durable."""
         return self.engine.published
 
     @property
@@ -85,21 +85,21 @@ class SessionContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHost(SessionContext):
-    """The run at its server. The engine is only the writer's to touch."""
+    """The run at its server. Only the writer may use the engine."""
 
     engine: Engine
     hub: Hub
     relay: Relay
     registry: Registry
     beside: Beside
-    """What a saved model has beside theta."""
+    """The tensors of a saved model that theta does not have."""
 
 
 class UpdateQueue(Protocol):
-    """What sessions need of a Writer."""
+    """The part of a Writer that sessions use."""
 
     async def push(self, push: Push) -> Accepted | PendingUpdate:
-        """What comes of one update, durable. Raises the Refused that it meets."""
+        """Push one update; return its durable result. Raises the Refused that it gets."""
 
     async def call(self, function: Callable[[], T]) -> T:
         """Run `function` while the model is at rest."""

@@ -1,4 +1,4 @@
-"""What a device that is let in says, and what it is answered. docs/protocol.md is the reference."""
+"""Answers the records of an admitted device. docs/protocol.md is the reference."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -41,13 +41,13 @@ from edgeflock.shared.protocol.messages import (
 T = TypeVar("T")
 
 MOST_TOO_LARGE = 3
-"""Updates refused for their size, none accepted between, that end a session."""
+"""Updates in a row refused for their size that end a session."""
 
 _UNANSWERED = (Samples, Telemetry, Goodbye)
 
 
 class Conversation:
-    """Of one session."""
+    """The conversation of one session."""
 
     def __init__(
         self,
@@ -59,17 +59,17 @@ class Conversation:
         pace: RateLimiter,
         leaves: Callable[[str], None],
     ) -> None:
-        """`leaves` is told why the device will (frames.LEFT), if it says so."""
+        """`leaves` is called with the reason (frames.LEFT) of a device that says Goodbye."""
         self._host, self._writer, self._desk = host, writer, desk
         self._socket, self._device, self._pace = socket, device, pace
         self._leaves = leaves
         self._too_large = 0
         """Updates that were refused for their size since the last accepted one."""
         self._tasks: TaskFeed | None = desk.talk(device, socket.send)
-        """In a run of tasks."""
+        """The device's task feed, in a run of tasks."""
 
     async def go_on(self) -> None:
-        """Until it ends. Raises ConnectionError if the device is gone, SessionRefused if it must go."""
+        """Answer records until the session ends. Raises ConnectionError, or SessionRefused to end it."""
         async with self._following():
             while True:
                 record, frame = await self._socket.next()
@@ -77,7 +77,7 @@ class Conversation:
 
     @asynccontextmanager
     async def _following(self) -> AsyncIterator[None]:
-        """Meanwhile the device is told what it did not ask for, in a run of tasks."""
+        """In a run of tasks, send the device unrequested records inside the block."""
         if self._tasks is None:
             yield
             return
@@ -146,7 +146,7 @@ class Conversation:
             await self._socket.send(receipt)
 
     async def _computed(self, push: Push, tasks: TaskFeed) -> None:
-        """In a run of tasks: the device goes on to the next one while its update waits for others."""
+        """In a run of tasks the device goes on to the next task while its update waits for others."""
         device, counted = self._device, True
         try:
             answer = await self._writer.push(push)
@@ -165,7 +165,7 @@ class Conversation:
         await tasks.went_on(counted=counted)
 
     def _applied(self, update: Update, answer: asyncio.Future[Accepted]) -> None:
-        """An update that waited for the end of its round has its answer."""
+        """Count the answer to an update that waited for the end of its round."""
         if answer.cancelled():
             return
         error = answer.exception()
@@ -175,16 +175,16 @@ class Conversation:
             self._desk.refuse(self._device, error, update=True)
 
     async def _push(self, push: Push) -> Accepted:
-        """What comes of it. It may have to wait for others, long."""
+        """Push the update; return its result. This may wait long for others."""
         answer = await self._writer.push(push)
         if isinstance(answer, PendingUpdate):
             return await self._listening(answer.answer)
         return answer
 
     async def _resumed(self) -> bool:
-        """Wait as long as an operator wants the device to; whether there was anything to wait for.
+        """Wait while an operator pauses the device. Return whether there was a pause.
 
-        What it sent counts. It waits for the answer, as it would for that of a slow server.
+        Its update counts. It waits for the answer as it does with a slow server.
         """
         connection = self._device.connection
         waits = connection.order is not None
@@ -196,7 +196,7 @@ class Conversation:
         engine, device = self._host.engine, self._device
         version = engine.published.version
         if asked.base is not None and asked.base > version:
-            # Anybody may say so: it is told to those who watch, and stops nothing (docs/security.md).
+            # Any device may claim this. It is shown to monitors and stops nothing (docs/security.md).
             ahead = f"it holds version {asked.base:,}, the run is at {version:,}; is the journal an old copy?"
             self._host.hub.note("refused", device, f"{BaseInFuture.code}: {ahead}")
         part = part_of(asked, engine.layout) if isinstance(asked, Pull) else None
@@ -208,9 +208,9 @@ class Conversation:
         return await self._writer.call(lambda: engine.outlet.model(asked.base, asked.held, device.id, part))
 
     async def _listening(self, awaited: Awaitable[T]) -> T:
-        """What `awaited` comes to. It may take long: meanwhile pings are answered, samples are taken, and
-        leaving is noticed.
-        """
+        """The result of `awaited`, which may take long.
+
+        Meanwhile pings are answered, samples are accepted, and the device's leaving is noticed."""
         waiting = asyncio.ensure_future(awaited)
         try:
             while not waiting.done():
@@ -221,7 +221,7 @@ class Conversation:
             await asyncio.wait((waiting,))
 
     async def _share_until(self, waiting: asyncio.Future[T]) -> None:
-        """Take what comes next from the device without being a question, unless `waiting` is done before."""
+        """Take the next record without an answer from the device, unless `waiting` is done before it."""
         listening = asyncio.create_task(self._socket.next())
         try:
             await asyncio.wait((waiting, listening), return_when=asyncio.FIRST_COMPLETED)
@@ -235,7 +235,7 @@ class Conversation:
             await asyncio.wait((listening,))  # a socket has one listener at a time
 
     def _note(self, record: Samples | Telemetry | Goodbye, frame: bytes) -> None:
-        """Take what has no answer."""
+        """Handle a record that has no answer."""
         device = self._device
         if isinstance(record, Samples):
             device.connection.hear()
@@ -247,14 +247,14 @@ class Conversation:
             self._desk.tell(device, record, frame)
 
     async def _send_samples(self) -> None:
-        """What others have shared by now. Before an answer, since a device need not read while it trains."""
+        """Send the samples that others have shared. Do so before an answer, since the device reads then."""
         for count, frame in self._host.relay.take(self._device.id):
             await self._socket.send_octets(Samples, frame)
             self._device.statistics.received += count
 
 
 def _said(reason: str) -> str:
-    """The reason of a Goodbye: whoever says no more leaves because its owner wants it."""
+    """The reason of a Goodbye. Any other reason means that the device's owner retires it."""
     if reason.startswith(GOODBYES):
         return reason
     return f"retired: {reason}" if reason else "retired"

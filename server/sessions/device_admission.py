@@ -1,6 +1,6 @@
-"""Where devices come in and leave: who is let in, under which name, in whose place.
+"""Admits devices and lets them leave: checks who a device is, its name, and whose place it takes.
 
-A session asks its desk; that of a server is here, that of a gateway asks the server's (server/gateway).
+A session uses a DeviceAdmission. The server's is here; a gateway's asks the server's (server/gateway).
 """
 
 import asyncio
@@ -30,79 +30,79 @@ R = TypeVar("R", bound=Refused)
 
 
 class Authenticator(Protocol):
-    """What a device that has joined must prove (identity/entry.py)."""
+    """The proof that a joined device must give (identity/entry.py)."""
 
     @property
     def credential(self) -> bytes:
-        """Digest of what it showed."""
+        """Digest of the credential that it showed."""
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What the answer to its request asks of it."""
+        """The headers of the answer to its request."""
 
     def check(self, name: str, proof: bytes) -> None:
-        """Raises Unauthorized if it is not who it says, Quarantined if it is not to come yet."""
+        """Raises Unauthorized if the proof does not hold, Quarantined during a quarantine."""
 
     def quarantine(self, because: str) -> Quarantined:
-        """Keep it out for a time; what it is told."""
+        """Quarantine the device; return the refusal for it."""
 
 
 class AdmittedDevice(NamedTuple):
-    """That of a device that is let in."""
+    """An admitted device with its session's first data."""
 
     device: Device
     sequence: int
-    """The highest number that was accepted of it."""
+    """The highest sequence number of its accepted updates."""
     secret: bytes
-    """What it shows when it comes back."""
+    """The secret that it shows when it comes back."""
 
 
 class DeviceAdmission(Protocol):
-    """Where a session brings its device."""
+    """Admits a session's device."""
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What the answer to the device's request asks of it."""
+        """The headers of the answer to the device's request."""
 
     async def take(self, line: Line, hello: Hello, frame: bytes) -> AdmittedDevice:
-        """Let the device in, or raise the refusal it meets. `frame` is its Hello as it came."""
+        """Admit the device, or raise a refusal. `frame` is the received Hello."""
 
     def greeted(self, device: Device, version: int) -> None:
-        """It has its Welcome."""
+        """Note that the device has its Welcome."""
 
     async def turn(self, device: Device) -> None:
-        """Wait while others take part and it does not (coordination/cohort.py). Raises Refused if there is no
-        use in that.
-        """
+        """Wait while the device is outside the cohort (coordination/cohort.py).
+
+        Raises Refused if its turn will not come."""
 
     def talk(self, device: Device, send: Send) -> TaskFeed | None:
-        """What says what it computes, in a run of tasks; `send` tells the device."""
+        """The device's task feed, in a run of tasks. `send` sends the device a record."""
 
     def tell(self, device: Device, told: Telemetry, frame: bytes) -> None:
-        """What it says of itself."""
+        """Take the device's telemetry."""
 
     def leave(self, device: Device, why: str) -> None:
-        """Its session has ended."""
+        """Note that its session has ended."""
 
     def refuse(self, device: Device | None, refusal: Refused, *, update: bool = False) -> None:
-        """Something of it was refused; an `update` or something else."""
+        """Note a refusal of an `update` or another record."""
 
     async def judge(self, device: Device, refusal: R) -> R | Quarantined:
-        """What a device is told that is refused: that it is to stay out, if it was refused too often."""
+        """The refusal to send: a quarantine if the device was refused too often, else `refusal`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerAdmission:
-    """A server's own, for one session."""
+    """The server's own admission, for one session."""
 
     host: RunHost
     writer: Writer
     entry: Authenticator | None = None
-    """Without one anybody is believed."""
+    """None: the device needs no proof."""
     through: str = ""
-    """The gateway that the device comes through, and"""
+    """The name of the device's gateway, if it has one."""
     post: Callable[[Device, Parcel], None] | None = None
-    """what hands samples of others on to it there."""
+    """Sends samples of others to the device there."""
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -125,7 +125,7 @@ class ServerAdmission:
         device = host.registry.admit(hello.device)
         identity, connection = device.identity, device.connection
         while (sequence := await self._took_place(device, line, hello, shards)) is None:
-            pass  # another one came in between
+            pass  # another session came in between
         identity.shards = len(shards) if host.engine.tasks is not None else 0
         identity.facts, identity.shares = hello.facts, hello.shares
         device.conduct.quarantined_until = 0.0
@@ -133,7 +133,7 @@ class ServerAdmission:
         connection.hear()
         self.writer.see(device.id, connection.present)
         if device.statistics.sequence is None:
-            # Later it is of what came in since, also while the device was away.
+            # Afterwards the statistics keep it, also for updates that came while the device was away.
             device.statistics.sequence = sequence
         if identity.shares:
             host.relay.join(device.id, None if self.post is None else partial(self.post, device))
@@ -159,12 +159,12 @@ class ServerAdmission:
         return None if tasks is None else ServerTaskFeed(self.host, self.writer, tasks, device.id, send)
 
     def tell(self, device: Device, told: Telemetry, frame: bytes) -> None:
-        """It says that it is there, and gives nothing: it is as idle as before."""
+        """Store the telemetry. The device is present, but still as idle as before."""
         device.connection.be_seen()
         before, device.statistics.telemetry = device.rests, told.facts
         self.host.hub.changed(device)
         if (before is None) != (device.rests is None):
-            self.writer.see(device.id, device.present)  # others wait for it no longer, or again
+            self.writer.see(device.id, device.present)  # whether others wait for it
             if device.rests is None:
                 self.host.hub.note("resumed", device, "by its owner")
             else:
@@ -192,14 +192,14 @@ class ServerAdmission:
         return told
 
     async def _took_place(self, device: Device, line: Line, hello: Hello, shards: list[str]) -> int | None:
-        """The device's last number, if its name is this line's now: it is not if, while the line that it had
-        was looked at, another came.
+        """Give this line the device's name, and return the device's last sequence number.
 
-        Raises NameInUse if the device that has it lives, and its secret was not shown.
+        None if another line came during the check. Raises NameInUse if the device is alive and the secret
+        was not shown.
         """
         connection, engine = device.connection, self.host.engine
         dead = None if connection.knows(hello.secret) else await _dead(connection, device.name)
-        async with connection.arriving:  # in the order of their coming: the newest session stays
+        async with connection.arriving:  # in order of arrival: the newest session stays
             if not device.identity.id:
                 device.identity.id = await self.writer.call(lambda: engine.device_id(hello.device))
             if connection.line is not None:
@@ -215,7 +215,7 @@ class ServerAdmission:
 
 
 def _shards_of(hello: Hello) -> list[str]:
-    """The names of what the device holds; if it names nothing, all its data are one shard of its own name."""
+    """The names of the device's data shards. By default all its data are one shard of its own name."""
     names = hello.shards.split(",") if hello.shards else [hello.device]
     if not all(names) or len(set(names)) < len(names):
         raise Malformed("a device names each shard that it holds once")
@@ -223,9 +223,9 @@ def _shards_of(hello: Hello) -> list[str]:
 
 
 async def _dead(connection: Connection, name: str) -> Line | None:
-    """The device's line, if it has one of which nothing comes any more.
+    """The device's line, if it has one that does not answer any more.
 
-    Raises NameInUse if something does: then it is somebody else who comes under its name.
+    Raises NameInUse if it answers: then another device uses its name.
     """
     line = connection.line
     if line is not None and await line.is_alive():

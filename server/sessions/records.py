@@ -1,4 +1,4 @@
-"""A device's WebSocket, as records: each is one of those that may come, is counted, and is paid for."""
+"""A device's WebSocket as records. Each record is checked, counted, and charged to the rate limit."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
@@ -22,25 +22,25 @@ from edgeflock.shared.protocol.messages import (
 )
 
 HEARTBEAT = 60.0
-"""Seconds of silence after which the server pings; after half of it again without an answer it hangs up.
+"""Seconds of silence before the server pings. Without an answer for half as long, it hangs up.
 Devices ping earlier (client/transport/dialing.py), and answer pings only between two steps."""
 
 ANSWER_SECONDS = 1.5 * HEARTBEAT
-"""Within which something comes of a device that lives: it is pinged after HEARTBEAT, and has half of that."""
+"""Seconds in which a living device sends something: a ping after HEARTBEAT, and half of that to answer."""
 
 CLOSE_SECONDS = 4.0
-"""How long a device may take to take leave; aiohttp waits two seconds of them for its close frame."""
+"""Seconds that a device may take to close. aiohttp waits two of them for its close frame."""
 
 LONGEST_HELLO = 4096
-"""Bytes. What a device tells about itself is kept for as long as the server runs."""
+"""Bytes. The server keeps a device's facts for as long as it runs."""
 
 _FIRST: Collection[type[Record]] = (Hello,)
 _LATER: Collection[type[Record]] = (Pull, Update, Samples, Telemetry, Goodbye)
-"""What a device may send, until it is let in and after that."""
+"""The records that a device may send before and after it is admitted."""
 
 
 class RecordSocket:
-    """Of one connection. Whatever is sent or awaited raises ConnectionError once the device is gone."""
+    """The records of one connection. Its coroutines raise ConnectionError once the device is gone."""
 
     def __init__(
         self,
@@ -67,12 +67,12 @@ class RecordSocket:
             self.meter = self._transport.get_extra_info("meter", self.meter)
         self._leaving = asyncio.Event()
         self._pace: RateLimiter | None = None
-        """Of the device, once it is let in."""
+        """The device's rate limit, once it is admitted."""
 
     async def open(self, hung_up: Callable[[Refused], None]) -> web.StreamResponse | None:
-        """Answer the request. Returns the refusal if it cannot be taken. `hung_up` is told if the door has to
-        hang up.
-        """
+        """Answer the request. Returns a refusal if it is not valid.
+
+        `hung_up` is called if the door has to hang up."""
         request = self._request
         if self._socket.can_prepare(request) and (
             request.body_exists or not self._door.upgrade(LONGEST_HELLO, hung_up)
@@ -83,11 +83,11 @@ class RecordSocket:
 
     @property
     def response(self) -> web.StreamResponse:
-        """What the request has come to, once all is over."""
+        """The response of the request's handler, at the session's end."""
         return self._socket
 
     async def hello(self, seconds: float) -> tuple[Hello, bytes]:
-        """What comes first, in so many seconds."""
+        """Receive the Hello within so many seconds."""
         try:
             async with asyncio.timeout(seconds):
                 message = await self._socket.receive()
@@ -98,12 +98,12 @@ class RecordSocket:
         return hello, frame
 
     def let_in(self, pace: RateLimiter) -> None:
-        """Its records may be as long as the run's, and are paid for from now on."""
+        """Allow records of the run's size, and charge them to the rate limit from now on."""
         self._door.welcome(self._longest)
         self._pace = pace
 
     async def next(self) -> tuple[Record, bytes]:
-        """What comes next, once the device has paid for what came before. Meanwhile nothing is read."""
+        """Receive the next record, after the wait that the rate limit demands. Meanwhile nothing is read."""
         clock, pace = asyncio.get_running_loop().time, self._pace
         if pace is not None and (wait := pace.wait(began := clock())) > 0:
             try:
@@ -119,7 +119,7 @@ class RecordSocket:
         await self.send_octets(type(record), wire.encode(record))
 
     async def send_octets(self, kind: type[Record], octets: bytes) -> None:
-        """A record of this kind, encoded."""
+        """Send an encoded record of this kind."""
         if self._socket.closed:
             raise ConnectionError("closed by the device")
         self._traffic.sent[kind] += wire.framed_size(len(octets), masked=False)
@@ -130,14 +130,14 @@ class RecordSocket:
         await self.send(Refusal(refusal.code, str(refusal), sequence, refusal.seconds))
 
     async def answers(self) -> bool:
-        """Whether anything comes of the device, in the time after which it would be taken for gone anyway.
+        """Whether the device sends anything in ANSWER_SECONDS, after which it would count as gone.
 
-        Most answer the ping at once; those that read nothing while they train ping by themselves.
+        Most devices answer the ping at once. Those that do not read while they train ping by themselves.
         """
         return await self._door.answers(ANSWER_SECONDS)
 
     async def close(self, code: int, refusal: Refused | None = None, reason: str = "") -> None:
-        """Say why, and hang up on a device that does not listen: nobody waits for it."""
+        """Send the reason and close. A device that does not read is disconnected after CLOSE_SECONDS."""
         self._leaving.set()
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
@@ -153,7 +153,7 @@ class RecordSocket:
 
     @property
     def lost(self) -> str:
-        """Why a device's line has ended that said nothing."""
+        """Why the line of a device that sent no Goodbye has ended."""
         if isinstance(self._socket.exception(), TimeoutError):
             return f"timed out: nothing came from it for {1.5 * HEARTBEAT:.0f} s"
         if self._socket.close_code in (WSCloseCode.OK, WSCloseCode.GOING_AWAY):

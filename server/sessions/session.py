@@ -1,4 +1,4 @@
-"""One device's WebSocket, from its request to its end: who it is, what ends it, and who is told of that."""
+"""A device's WebSocket, from its request to its end: who the device is, and why the session ends."""
 
 import asyncio
 
@@ -36,10 +36,10 @@ class Session:
         self.meter, self.credential = self._socket.meter, credential
         self._ended = asyncio.Event()
         self._why: str | None = None
-        """It ends (frames.LEFT), as whoever ends it says first."""
+        """Why it ends (frames.LEFT). The first reason counts."""
 
     async def serve(self) -> web.StreamResponse:
-        """Talk to the device until either side ends it."""
+        """Serve the device until either side ends the session."""
         if (refused := await self._socket.open(self._hung_up)) is not None:
             return refused
         device: Device | None = None
@@ -68,7 +68,7 @@ class Session:
         return await self._socket.answers()
 
     async def supersede(self) -> None:
-        """End this session for a newer one; return when nothing of it is in flight."""
+        """End this session for a newer one. It returns when nothing is in flight."""
         self._end_for("replaced: a newer session has its name")
         await self._socket.close(4000 + Superseded.status, None, Superseded.code)
         await self._ended.wait()
@@ -79,20 +79,20 @@ class Session:
         await self._socket.close(4000 + because.status, because)
 
     async def leave(self) -> None:
-        """End this session because the server stops; the device will try again."""
+        """End this session because the server stops. The device will connect again."""
         self._end_for("stopped: the server stops")
         await self._socket.close(WSCloseCode.GOING_AWAY)
 
     def heed(self) -> None:
-        """It looks by itself, before each answer."""
+        """Do nothing: the conversation checks for orders before each answer."""
 
     async def _enter(self) -> AdmittedDevice:
-        """Let the device in, or raise the refusal it meets."""
+        """Admit the device, or raise a refusal."""
         hello, frame = await self._socket.hello(self._host.config.limits.hello_seconds)
         return await self._desk.take(self, hello, frame)
 
     async def _greet(self, place: AdmittedDevice) -> None:
-        """Tell the device the run. After `_enter`, so that a device lost in between is cleaned up after."""
+        """Send the Welcome. It comes after `_enter`, so that `serve` removes a device lost in between."""
         host, engine = self._host, self._host.engine
         version, weights = await self._writer.call(
             lambda: (engine.published.version, engine.outlet.weights())
@@ -109,8 +109,8 @@ class Session:
         self._desk.greeted(place.device, version)
 
     async def _turn_out(self, device: Device | None, refusal: SessionRefused) -> None:
-        """Tell it why, and hang up."""
-        # The socket keeps what ends it, and what that came of: without frames, which hold the message.
+        """Send the refusal, and close."""
+        # The socket keeps the exception and its cause, so drop the frames, which hold the message.
         refusal.__cause__ = refusal.__context__ = None
         refusal = refusal.with_traceback(None)
         told = refusal if device is None else await self._desk.judge(device, refusal)
@@ -118,7 +118,7 @@ class Session:
         await self._socket.close(4000 + told.status, told)
 
     def _hung_up(self, refusal: Refused) -> None:
-        """The door has said so to the device."""
+        """Note a refusal that the door has sent to the device."""
         self._end_for(f"refused: {refusal.code}")
         self._desk.refuse(self._device, refusal)
 

@@ -1,8 +1,7 @@
-"""What a device is told in a run of tasks, beside the answers that it asks for: its next task, that a round
-is over.
+"""Sends a device in a run of tasks what it did not request: its next task, or that a round is over.
 
-A Task follows each Model, and answers each Update. One that says that there is none for now is followed by
-another one, as soon as there is something, or by the Over of the round.
+A Task follows each Model, and answers each Update. After a Task without a shard, another Task follows as soon
+as there is a shard, or the Over of the round.
 """
 
 import asyncio
@@ -19,28 +18,28 @@ Send = Callable[[Record], Awaitable[None]]
 
 
 class TaskFeed(Protocol):
-    """What a session has in a run of tasks."""
+    """The task feed of a session in a run of tasks."""
 
     async def begin(self, version: int) -> None:
-        """The device has the model of `version`: tell it what to compute from that."""
+        """Send the first task of the round of `version`, whose model the device has."""
 
     async def went_on(self, *, counted: bool) -> None:
-        """The device has computed a shard: tell it whether that counted, and what comes next."""
+        """Send whether the device's computed shard counted, and its next task."""
 
     async def follow(self) -> None:
-        """Tell the device, until cancelled, what it waits for, or must know while it computes."""
+        """Until cancelled, send the device awaited tasks, and the end of the round."""
 
 
 class ServerTaskFeed:
-    """`TaskFeed` of one session."""
+    """The `TaskFeed` of one session at the server."""
 
     def __init__(self, host: RunHost, writer: Writer, tasks: Tasks, device: int, send: Send) -> None:
         self._host, self._writer, self._tasks = host, writer, tasks
         self._device, self._send = device, send
         self._base: int | None = None
-        """The version whose round the device takes part in, if it does."""
+        """The version whose round the device takes part in, if any."""
         self._idle = False
-        """Whether it was told that there is nothing for now."""
+        """Whether its last Task had no shard."""
 
     async def begin(self, version: int) -> None:
         self._base = version
@@ -54,7 +53,7 @@ class ServerTaskFeed:
 
     async def went_on(self, *, counted: bool) -> None:
         task = await self._next()
-        if self._base is None:  # perhaps this session has told it nothing yet
+        if self._base is None:  # this session may not have sent Over yet
             await self._send(Over(self._host.published.version))
         self._idle = task is None and self._base is not None
         await self._send(Task(task, counted))
@@ -71,7 +70,7 @@ class ServerTaskFeed:
                 await self._send(Task(task))
 
     async def _next(self) -> int | None:
-        """The device's next shard. None also if its round is over, of which it is then told before."""
+        """The device's next shard. None also if its round is over; then Over or Stop is sent first."""
         base, engine, tasks = self._base, self._host.engine, self._tasks
         if base is None:
             return None
@@ -89,7 +88,7 @@ class ServerTaskFeed:
         return task
 
     async def _end(self) -> None:
-        """The device's round is over, if it does not know."""
+        """Send Over or Stop, unless the device has it."""
         if self._base is None:
             return
         self._base, self._idle = None, False

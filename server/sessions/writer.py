@@ -1,10 +1,10 @@
-"""The group commit: everything that touches the engine, one after the other.
+"""The group commit: serialises all access to the engine.
 
-While one group of updates is written to disk, the next one gathers: the more devices push at once, the more
-updates share a flush. The event loop never waits for the disk nor for a large update: both have a thread.
+While one group of updates is written to disk, the next one gathers. So more concurrent pushes share a flush.
+The event loop never waits for the disk or for a large update, since both run in a thread.
 
-An update that waits for others (coordination/rounds.py) is answered twice: that it is held, and once it has
-applied.
+An update that waits for others (coordination/rounds.py) is answered twice: when it is held, and when it has
+been applied.
 """
 
 import asyncio
@@ -23,21 +23,21 @@ T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
 _GROUP = 256
-"""The largest group: bounds how long the first of it waits for the last."""
+"""The largest group, which bounds how long its first update waits for the last."""
 
 _GATHER = 0.002
-"""Seconds that a group waits at most to grow as large as the one before: a flush costs the same for one
+"""The most seconds that a group waits to grow as large as the one before. A flush costs the same for one
 update or many."""
 
 _FOLLOW = 0.1
-"""How fast the average time of a commit follows the last one."""
+"""The weight of the last commit in the average time of a commit."""
 
 _BROKEN = "the server cannot write its journal now; try again later"
 _STOPPING = "the server is stopping"
 
 
 class Answering(Protocol[T_contra]):
-    """Who waits for an answer: a future, or what costs less."""
+    """A receiver of an answer: a future, or something cheaper."""
 
     def done(self) -> bool:
         """Whether nobody waits any more."""
@@ -48,13 +48,13 @@ class Answering(Protocol[T_contra]):
 
 @dataclass(frozen=True, slots=True)
 class PendingUpdate:
-    """An update waits for others."""
+    """An update that waits for others."""
 
     answer: asyncio.Future[Accepted]
 
 
 class Writer:
-    """Lets one caller at a time at the engine. Nothing is answered unless `run` runs."""
+    """Gives one caller at a time access to the engine. Answers come only while `run` runs."""
 
     def __init__(
         self,
@@ -63,10 +63,10 @@ class Writer:
         made: Callable[[Push, Accepted], None] = lambda push, accepted: None,
         published: Callable[[], None] = lambda: None,
     ) -> None:
-        """`together` is told how many updates that waited for each other have applied, `made` of each update
-        that is in the model, once, in the order of their versions. `published` is called while the engine is
-        at rest and durable, whenever it has been at work, and before anybody is answered.
-        """
+        """`together` gets the number of waiting updates that applied together.
+
+        `made` gets each update in the model once, in the order of versions. `published` is called after
+        each use of the engine, when it is at rest and durable, and before any answer."""
         self._engine = engine
         self._together = together
         self._made = made
@@ -76,35 +76,35 @@ class Writer:
         self._waiting: list[tuple[Push, Answering[Accepted | PendingUpdate]]] = []
         self._held: dict[Push, asyncio.Future[Accepted]] = {}
         self._presence: list[tuple[int, bool]] = []
-        """(device, whether it is there), in order, as far as the engine has not been told."""
+        """(device, whether it is present), in order, not yet passed to the engine."""
         self._expected = 1
         self._enough = asyncio.Event()
         self._wake = asyncio.Event()
         self._turned = asyncio.Event()
         self._turn_of: dict[int, asyncio.Event] = {}
-        """Of who waits for its turn."""
+        """The events of devices that wait for their turn."""
         self._alarm: asyncio.TimerHandle | None = None
         self._leaving = self._stopping = self._over = self._turns = False
         self.commit_seconds = 0.0
-        """That it takes of late until a group is durable."""
+        """The recent average of seconds until a group is durable."""
         self.error: BaseException | None = None
-        """What the journal or the engine has failed with: the server cannot go on."""
+        """The error of the journal or the engine, after which the server cannot continue."""
 
     @property
     def trouble(self) -> str | None:
-        """Why no update can be taken; None if they can."""
+        """Why no update is accepted. None: updates are accepted."""
         if self.error is not None:
             return _BROKEN
         return _STOPPING if self._leaving or self._stopping or self._over else None
 
     async def push(self, push: Push) -> Accepted | PendingUpdate:
-        """What comes of one update, durable. Raises the Refused that it meets."""
+        """Push one update; return its durable result. Raises the Refused that it gets."""
         answer: asyncio.Future[Accepted | PendingUpdate] = asyncio.get_running_loop().create_future()
         self.put(push, answer)
         return await answer
 
     def put(self, push: Push, answer: "Answering[Accepted | PendingUpdate]") -> None:
-        """`push`, for whoever waits for many: `answer` gets what comes of it. Raises Unavailable."""
+        """`push` without a future: `answer` gets the result. Raises Unavailable."""
         self._check_working()
         self._waiting.append((push, answer))
         if len(self._waiting) >= self._expected:
@@ -112,17 +112,17 @@ class Writer:
         self._wake.set()
 
     def see(self, device: int, present: bool) -> None:
-        """A device is there, or is not: others may wait for it."""
+        """Note that a device is present or absent. Others may wait for it."""
         if not self._leaving:
             self._presence.append((device, present))
             self._wake.set()
 
     async def turned(self) -> None:
-        """Wait until a round ends, who is there changes, or it is time to look again."""
+        """Wait until a round ends, a device's presence changes, or the engine's alarm rings."""
         await self._turned.wait()
 
     async def turn(self, device: int) -> None:
-        """Wait while others take part and the device does not. Raises RunComplete, Unavailable."""
+        """Wait while the device is outside the cohort. Raises RunComplete, Unavailable."""
         engine = self._engine
         while (turns := engine.turns) is not None:
             complete, comes = await self.glance(lambda: (engine.published.complete, device in turns.members))
@@ -138,22 +138,22 @@ class Writer:
                     del self._turn_of[device]
 
     def look(self) -> None:
-        """What is held may be decided by now: see to it."""
+        """Have the engine check whether held updates can be decided now."""
         self._wake.set()
 
     def leave(self) -> None:
-        """The server will stop: what waits for others must not apply because they are sent away."""
+        """Prepare the stop: devices that are sent away must not cause held updates to apply."""
         self._leaving = True
 
     def stop(self) -> None:
-        """End `run`, once what waits is answered. What is held is sent again to the next server."""
+        """End `run` after the waiting updates. Held updates are sent again to the next server."""
         self._leaving = self._stopping = True
         self._wake.set()
 
     async def call(self, function: Callable[[], T]) -> T:
         """Run `function` between two groups, where the engine is at rest and durable.
 
-        If it fails, the journal did, and the server cannot go on. Raises Unavailable from then on.
+        If it fails, the journal has failed, and the server cannot continue. Raises Unavailable from then on.
         """
         async with self._engine_at_rest:
             self._check_working()
@@ -164,25 +164,25 @@ class Writer:
                 raise Unavailable(_BROKEN) from error
             self._published()
             if self._engine.published.complete:
-                self._ring()  # who waits for a turn gets none
+                self._ring()  # wake devices that wait for a turn, which they do not get
             return result
 
     async def glance(self, function: Callable[[], T]) -> T:
-        """The same for what takes no time and changes nothing, so that it needs no thread."""
+        """`call` for a quick function that changes nothing, so that it needs no thread."""
         async with self._engine_at_rest:
             self._check_working()
             return function()
 
     async def run(self) -> None:
-        """Take what comes until `stop`. Raises what the journal or the engine fails with.
+        """Commit updates until `stop`. Raises the error of the journal or the engine.
 
-        However it ends, nobody is left without an answer, and nothing is at work at the engine.
+        At its end, everybody has an answer, and nothing uses the engine.
         """
         try:
             while self._waiting or not self._stopping:
                 if not self._waiting:
                     await self._wake.wait()
-                if self.error is not None:  # memory may be ahead of the disk: nothing may be acknowledged
+                if self.error is not None:  # memory may be ahead of the disk, so no receipts
                     raise self.error
                 await self._commit_group()
         except Exception as error:
@@ -197,10 +197,10 @@ class Writer:
                     self._engine.abandon()  # so that closing it writes nothing
 
     async def _commit_group(self) -> None:
-        """Take what waits, if anything does, and look what time it is."""
+        """Commit the waiting updates, if any, and let the engine check the time."""
         if self._waiting:
             await self._gather()
-        self._wake.clear()  # whatever it was for is seen to now
+        self._wake.clear()  # this commit handles its cause
         group, self._waiting = self._waiting[:_GROUP], self._waiting[_GROUP:]
         try:
             settled = await self._commit([push for push, _ in group])
@@ -222,7 +222,7 @@ class Writer:
         self._let_come()
 
     def _let_come(self) -> None:
-        """Wake whose turn it is, and nobody else: thousands may wait."""
+        """Wake only the devices whose turn it is, since thousands may wait."""
         if not self._turn_of or (turns := self._engine.turns) is None:
             return
         come = (
@@ -232,9 +232,9 @@ class Writer:
             self._turn_of.pop(device).set()
 
     async def _commit(self, pushes: list[Push]) -> list[tuple[Push, Answer]]:
-        """engine.commit, its first half on the event loop's thread if it is quick.
+        """engine.commit; its first half runs on the event loop's thread if it is quick.
 
-        For small updates the hand-over between threads costs more than the work.
+        For small updates a switch between threads costs more than the work.
         """
         engine = self._engine
         async with self._engine_at_rest:
@@ -263,7 +263,7 @@ class Writer:
         return settled
 
     def _timed(self, publish: Callable[[], T]) -> T:
-        """What `publish` comes to."""
+        """Measure `publish`, and return its result."""
         began = time.perf_counter()
         settled = publish()
         self.commit_seconds += _FOLLOW * (time.perf_counter() - began - self.commit_seconds)
@@ -277,13 +277,13 @@ class Writer:
             self._alarm = asyncio.get_running_loop().call_at(due, self._ring)
 
     def _ring(self) -> None:
-        """It is time to look at what is held, and for those who wait for a task or a turn to ask again."""
+        """Check held updates now, and let devices that wait for a task or a turn ask again."""
         self._turns = True
         self._wake.set()
 
     def _hold(self, push: Push) -> PendingUpdate:
         answer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
-        # asyncio complains of a failure that nobody looks at: whoever waited may be gone.
+        # asyncio warns of an exception that is never retrieved, and the waiter may be gone.
         answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
         self._held[push] = answer
         return PendingUpdate(answer)
@@ -299,7 +299,7 @@ class Writer:
         self._held.clear()
 
     async def _gather(self) -> None:
-        """Wait a little while fewer updates wait than last time."""
+        """Wait up to _GATHER while fewer updates wait than last time."""
         if len(self._waiting) < self._expected:
             self._enough.clear()
             with suppress(TimeoutError):
@@ -308,14 +308,14 @@ class Writer:
         self._expected = min(len(self._waiting), _GROUP)
 
     def _check_working(self) -> None:
-        """What failed while somebody waited for a turn may have left half of something behind."""
+        """Raise Unavailable after a failure, which may have left the engine half updated."""
         if self.error is not None or self._over:
             raise Unavailable(_BROKEN if self.error else _STOPPING)
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
-        """The result of `function`. Whoever is cancelled meanwhile waits until it is over: nobody may touch
-        the engine before.
-        """
+        """The result of `function`.
+
+        A cancelled caller waits until it is over, since nothing else may use the engine before that."""
         job = self._thread.submit(function)
         try:
             return await asyncio.wrap_future(job)
@@ -328,13 +328,13 @@ class Writer:
             raise
 
     def _fail(self, error: BaseException) -> None:
-        """The first failure is the reason."""
+        """Keep the first error as the reason."""
         self.error = self.error or error
         self._wake.set()
 
 
 def settle(answer: Answering[T], outcome: T | Refused) -> None:
-    """Give an answer, unless nobody waits for it any more."""
+    """Set the outcome of an answer, unless nobody waits for it any more."""
     if answer.done():
         return
     if isinstance(outcome, Refused):

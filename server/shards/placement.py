@@ -1,7 +1,7 @@
-"""Where shards are: the seam between what is sent to them and what runs them.
+"""The interface between the orders to model shards and what runs the shards.
 
-An order is the name of something that a part does (descent/part.py) and what it is told for it. A shard
-takes orders one after the other, as they were sent, and answers with what the last of them comes to.
+An order is the name of a method of a part (descent/part.py) and its arguments. A shard executes orders one
+after the other, as they were sent, and answers with the result of the last one.
 """
 
 import os
@@ -17,31 +17,31 @@ Order = tuple[str, tuple[Any, ...]]
 
 
 class Placement(Protocol):
-    """Runs shards. Once one of them is gone, `ask` and `check` raise descent.Lost until the next `begin`."""
+    """Runs shards. After one is lost, `ask` and `check` raise VectorsLost until the next `begin`."""
 
     @property
     def standing(self) -> Sequence[ShardStatus]: ...
 
     def begin(self, states: Sequence[VectorState]) -> None:
-        """New shards, one of each state, in the place of those before. Raises VectorsLost."""
+        """Replace the shards by new ones, one for each state. Raises VectorsLost."""
 
     def send(self, orders: Mapping[int, Sequence[Order]]) -> None:
-        """To these shards. It does not wait for them, and never fails."""
+        """Send orders to these shards. It does not wait for them, and never fails."""
 
     def ask(self, orders: Mapping[int, Sequence[Order]]) -> dict[int, Any]:
-        """The same; what the last order of each comes to."""
+        """Send orders, and return the result of each shard's last order."""
 
     def check(self) -> None:
-        """Raise, if it is known by now."""
+        """Raise VectorsLost if a loss is known by now."""
 
     def close(self) -> None: ...
 
 
 class Shard:
-    """One part of the parameters, and whoever has it."""
+    """One part of the parameters, and the orders on it."""
 
     def __init__(self, state: VectorState) -> None:
-        """The state is copied: what came from elsewhere may be read only."""
+        """Copies the state, since received arrays may be read-only."""
         memory = replace(
             state.memory,
             numbers=_own(state.memory.numbers),
@@ -52,7 +52,7 @@ class Shard:
         )
 
     def take(self, orders: Sequence[Order]) -> Any:
-        """What the last of them comes to."""
+        """Execute orders; return the result of the last one."""
         answer = None
         for name, told in orders:
             found = getattr(self.part, name)
@@ -65,7 +65,7 @@ def _own(vector: Any) -> Any:
 
 
 class Here:
-    """Shards in this process: what is the same however shards are run can be seen without any Ray."""
+    """Shards in this process. They show, without Ray, what does not depend on how shards run."""
 
     def __init__(self) -> None:
         self.shards: list[Shard] = []
@@ -86,7 +86,7 @@ class Here:
         return {shard: self.shards[shard].take(those) for shard, those in orders.items()}
 
     def check(self) -> None:
-        """Nothing gets lost here."""
+        """Do nothing: shards in this process are never lost."""
 
     def close(self) -> None:
         self.shards = []

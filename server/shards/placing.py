@@ -1,4 +1,4 @@
-"""Where a run's parameters lie."""
+"""Places a run's parameters: in this process, or in model shards."""
 
 import os
 import secrets
@@ -16,7 +16,7 @@ from edgeflock.shared.settings.run import ScaleSettings
 
 @contextmanager
 def placed(scale: ScaleSettings) -> Iterator[Place]:
-    """As the settings ask, for as long as the context lasts. Raises ConfigError."""
+    """The place that the settings ask for, while the context lasts. Raises ConfigError."""
     if not scale.shards:
         yield Part
         return
@@ -30,10 +30,10 @@ def placed(scale: ScaleSettings) -> Iterator[Place]:
 
 
 def _prepare(scale: ScaleSettings) -> None:
-    """What Ray reads when it is first imported."""
+    """Set the environment variables that Ray reads at its first import."""
     if "ray" in sys.modules:
         return
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns that it will be so
-    # One of its own listens on every address of the machine, and runs what anybody sends who has the token.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else Ray warns of a coming default
+    # Ray's own cluster listens on every address of the machine, and executes what any token holder sends.
     if not scale.ray and os.environ.setdefault("RAY_AUTH_MODE", "token") == "token":
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))

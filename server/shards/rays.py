@@ -1,9 +1,9 @@
 """Shards as actors of Ray: https://docs.ray.io/en/latest/ray-core/actors.html
 
-Each is put on the node that has the fewest. Ray's own SPREAD goes round the nodes whatever they have: a shard
-in the place of a lost one may come to where all others are. Ray runs what one process sends to an actor in
-the order in which it was sent, and says when an actor is gone. It is asked for nothing else: an actor that
-starts again begins with its constructor, and truth is in the journal.
+Each new actor goes to the node with the fewest shards. Ray's own SPREAD ignores what nodes have, so that a
+replaced shard may land where all others are. Ray executes what one process sends to an actor in order, and
+reports a lost actor. Nothing else of Ray is used: a restarted actor would begin with its constructor, and the
+journal has the true state.
 """
 
 import logging
@@ -26,17 +26,17 @@ from edgeflock.shared.errors import ConfigError, EdgeflockError
 log = logging.getLogger(__name__)
 
 _UNDER_WAY = 4
-"""Sendings that a shard may be behind; then they are waited for."""
+"""The most messages that a shard may be behind. Beyond that, `send` waits."""
 
 _LOOK = 5.0
-"""Seconds that a cluster may take to let somebody in."""
+"""Seconds that a cluster may take to accept a connection."""
 
 _BEGIN = 300.0
-"""Seconds that new actors may take."""
+"""Seconds that new actors may take to begin."""
 
 
 class _Actor:
-    """What runs in a process of Ray's."""
+    """The shard in a process of Ray's."""
 
     def __init__(self) -> None:
         self._shard: Shard | None = None
@@ -53,16 +53,16 @@ class _Actor:
 
 
 class RayPlacement:
-    """`Placement`. One caller at a time."""
+    """The `Placement` on Ray. Calls must not overlap."""
 
     def __init__(self) -> None:
         self.standing: Sequence[ShardStatus] = ()
         self._actors: list[Any] = []
         self._nodes: list[str] = []
-        """Where each was put."""
+        """The node of each actor."""
         self._under_way: list[deque[Any]] = []
         self._lost = ""
-        """Why, if one is."""
+        """Why a shard is lost. Empty: none is."""
 
     def begin(self, states: Sequence[VectorState]) -> None:
         self._lost, self._under_way = "", [deque() for _ in states]
@@ -78,7 +78,7 @@ class RayPlacement:
                     ray.get(standing, timeout=_BEGIN)
                 except RayTaskError:
                     raise
-                except RayError:  # others go on in the processes that they have
+                except RayError:  # the other shards keep their processes
                     ray.kill(self._actors[shard])
                     others = [*self._nodes[:shard], *self._nodes[shard + 1 :]]
                     self._nodes[shard] = _node_of_fewest(others)
@@ -108,12 +108,12 @@ class RayPlacement:
             answers = dict(zip(orders, ray.get(refs), strict=True))
         except RayError as error:
             raise self._gone(error) from error
-        for shard in orders:  # an actor that has answered has done all before
+        for shard in orders:  # an actor that has answered has done all earlier orders
             self._under_way[shard].clear()
         return answers
 
     def check(self) -> None:
-        """Raises VectorsLost, if it is known by now."""
+        """Raises VectorsLost if a loss is known by now."""
         if self._lost:
             raise VectorsLost(self._lost)
         done = [under_way[0] for under_way in self._under_way if under_way]
@@ -132,7 +132,7 @@ class RayPlacement:
         return self._actors[shard].take.remote(pickle.dumps(orders, protocol=5))
 
     def _gone(self, error: RayError) -> VectorsLost:
-        """Raises what a shard itself failed with: that would come again."""
+        """The loss of a shard. Raises a shard's own exception instead, since it would come again."""
         if isinstance(error, RayTaskError):
             raise error
         text = str(error).strip().partition("\n")[0]
@@ -141,29 +141,29 @@ class RayPlacement:
 
 
 def _node_of_fewest(occupied: Sequence[str]) -> str:
-    """Of the nodes that live the one that occurs least in `occupied`."""
+    """The living node that occurs least in `occupied`."""
     nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     living: list[str] = sorted(node["NodeID"] for node in nodes if node["Alive"])
     return min(living, key=occupied.count)
 
 
 def _new(node: str) -> Any:
-    """An actor on this node: it is lost as others are if the node is gone by now. A soft wish is not heeded
-    for actors that take no processor.
-    """
+    """An actor on this node, which is lost if the node is gone by now.
+
+    Ray ignores soft affinity for actors that need no CPU."""
     there = NodeAffinitySchedulingStrategy(node, soft=False)
     return ray.remote(_Actor).options(num_cpus=0, max_restarts=0, scheduling_strategy=there).remote()
 
 
 @contextmanager
 def ray_placement(address: str) -> Iterator[RayPlacement]:
-    """In the Ray cluster at an address, of which this machine is a node; "": in one of its own, on this
-    machine, for as long as the context lasts. Raises ConfigError, or EdgeflockError if this machine is too
-    slow for one.
-    """
+    """Shards in the Ray cluster at an address, of which this machine is a node.
+
+    With "", a cluster on this machine for as long as the context lasts. Raises ConfigError, or EdgeflockError
+    if this machine is too slow for one."""
     if address and address != "auto":
         _look(address)
-    logging.getLogger("ray").setLevel(logging.ERROR)  # what matters of it is raised
+    logging.getLogger("ray").setLevel(logging.ERROR)  # errors that matter are raised
     alone: dict[str, Any] = {} if address else {"include_dashboard": False}
     try:
         ray.init(
@@ -175,7 +175,7 @@ def ray_placement(address: str) -> Iterator[RayPlacement]:
         )
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise ConfigError(_nothing_at(address, error)) from error
-    except Exception as error:  # a node that takes too long to come up has no kind of its own
+    except Exception as error:  # Ray has no own exception for a slow node
         ray.shutdown()
         why = str(error).strip().partition("\n")[0]
         raise EdgeflockError(
@@ -190,7 +190,7 @@ def ray_placement(address: str) -> Iterator[RayPlacement]:
 
 
 def _look(address: str) -> None:
-    """Raises ConfigError if nothing listens there, which Ray finds out in minutes."""
+    """Raises ConfigError if nothing listens there. Ray itself would take minutes to notice."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), _LOOK).close()

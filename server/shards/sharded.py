@@ -1,8 +1,8 @@
-"""`Vectors` in slices: each order goes to the shards whose entries it is of, in the order of the versions.
+"""`Vectors` in model shards: each order goes to the shards that hold its entries, in the order of versions.
 
-Nothing is computed here. What depends on all of theta comes from the shards' answers in an order that gives
-the bits of one process: whether all are within bounds, the largest magnitude, and the sum of squares, which
-is carried from one slice to the next.
+Nothing is computed here. The bounds check, the largest magnitude and the sum of squares depend on all of
+theta. They come from the shards' answers, in an order that gives the same bits as one process. Each slice
+passes the sum of squares to the next.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,19 +20,19 @@ from edgeflock.shared.errors import ConfigError
 Vector = NDArray[np.float32]
 
 _FULL = 1 << 20
-"""Entries that wait to be sent, an order as much as a thousand: then they are."""
+"""Entries that are queued before they are sent. Each order counts as a thousand."""
 _ORDER = 1000
 
 
 class Sharded:
-    """`Vectors` (descent/part.py)."""
+    """Implements `Vectors` (descent/part.py)."""
 
     def __init__(
         self, placement: Placement, count: int, state: VectorState, recent: Iterable[Step] = ()
     ) -> None:
-        """`recent` are the steps that made the versions after `state.start`. Raises VectorsLost, and
-        ConfigError if there are fewer parameters than shards.
-        """
+        """`recent` are the steps that made the versions after `state.start`.
+
+        Raises VectorsLost, and ConfigError if there are fewer parameters than shards."""
         if count > state.trained:
             raise ConfigError(
                 f"scale.shards = {count}: the model has {state.trained} trained parameters; lower it"
@@ -44,7 +44,7 @@ class Sharded:
         self._size = state.theta.size
         self._outbox: list[list[Order]] = [[] for _ in range(count)]
         self._waiting = 0
-        """What that comes to."""
+        """The number of queued entries."""
         placement.begin(self._slices.states(state))
         for step in recent:
             self._tell_entries("touch", step.where, step.delta)
@@ -68,7 +68,7 @@ class Sharded:
         return self._size
 
     def __getitem__(self, where: Where, /) -> Vector:
-        """theta there: indices in any order, as of several versions after each other, or [:]."""
+        """theta at indices in any order, which may repeat, or at [:]."""
         if isinstance(where, slice):
             return self.theta
         order = np.argsort(where, kind="stable")
@@ -129,7 +129,7 @@ class Sharded:
     # Asking
 
     def largest(self) -> float:
-        # As one process finds it: of bits, in which no number is above NaN.
+        # As one process does: it compares bits, and NaN is above all numbers.
         found = np.array(self._ask("largest"))
         return float(found.max())
 
@@ -143,7 +143,7 @@ class Sharded:
     # Sending
 
     def flush(self) -> None:
-        """Send what waits, in order. Raises VectorsLost if something is known to be."""
+        """Send the queued orders. Raises VectorsLost if a loss is known."""
         self._send()
         self._placement.check()
 
@@ -159,7 +159,7 @@ class Sharded:
         self._waits(_ORDER)
 
     def _tell_entries(self, name: str, where: Where, values: Vector, *told: Any) -> None:
-        """To all shards, since each counts versions, whether it has entries of this one or not."""
+        """Queue an order to all shards: each counts versions, even without entries of this one."""
         for orders, entries in zip(self._outbox, self._slices.entries(where, values), strict=True):
             orders.append((name, (*entries, *told)))
         self._waits(_ORDER + values.size)
@@ -170,12 +170,12 @@ class Sharded:
             self._send()
 
     def _ask(self, name: str, *told: Any) -> list[Any]:
-        """What all shards say, in their order."""
+        """The answers of all shards, in order."""
         answers = self._ask_some({shard: (name, told) for shard in range(self._count)})
         return [answers[shard] for shard in range(self._count)]
 
     def _ask_some(self, orders: dict[int, Order]) -> dict[int, Any]:
-        """What these shards say, after all that they were told before. Raises VectorsLost."""
+        """The answers of these shards, after their earlier orders. Raises VectorsLost."""
         asked = {shard: [*self._outbox[shard], order] for shard, order in orders.items()}
         for shard in orders:
             self._outbox[shard] = []

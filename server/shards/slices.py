@@ -1,4 +1,4 @@
-"""Which parameters are whose: theta in contiguous slices of nearly the same size, one a shard."""
+"""Assigns parameters to shards: theta in contiguous slices of nearly equal size, one per model shard."""
 
 from itertools import pairwise
 
@@ -10,30 +10,30 @@ from edgeflock.server.descent.memory import OptimizerMemory
 
 Vector = NDArray[np.float32]
 Entries = tuple[Where, Vector]
-"""(where, what is there), by the indices of a slice."""
+"""(where, values), by the indices of a slice."""
 
 
 class Slices:
-    """The slices of P trained parameters. The running statistics behind them are with the last one."""
+    """The slices of P trained parameters. The running statistics after them belong to the last slice."""
 
     def __init__(self, trained: int, buffers: int, count: int) -> None:
-        """`count` is P at most, so that no slice is empty."""
+        """`count` is at most P, so that no slice is empty."""
         self.bounds = np.array([trained * i // count for i in range(count + 1)])
-        """Where trained slices begin and end: [count + 1]."""
+        """The bounds of trained slices: [count + 1]."""
         self._ends = self.bounds.copy()
         self._ends[-1] += buffers
-        """The same of all of theta."""
+        """The bounds in all of theta."""
 
     def whole(self, theta: Vector) -> list[Vector]:
-        """The slices of a vector of P + B numbers: views."""
+        """The slices of a vector of P + B numbers, as views."""
         return [theta[start:stop] for start, stop in pairwise(self._ends)]
 
     def trained(self, vector: Vector) -> list[Vector]:
-        """The slices of P numbers, or of as many rows: views."""
+        """The slices of P numbers or rows, as views."""
         return [vector[start:stop] for start, stop in pairwise(self.bounds)]
 
     def entries(self, where: Where, values: Vector) -> list[Entries]:
-        """What of an update is whose: by strictly increasing indices, or slice(None) for all of P."""
+        """Split an update by slices. Its indices increase strictly, or are slice(None) for all of P."""
         if isinstance(where, slice):
             return [(slice(None), part) for part in self.trained(values)]
         cuts = [0, *np.searchsorted(where, self.bounds[1:-1]), where.size]
@@ -43,7 +43,7 @@ class Slices:
         ]
 
     def places(self, where: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """The same of indices of all of theta, none of which is below one before it."""
+        """Split indices of all of theta by slices. They must not decrease."""
         cuts = [0, *np.searchsorted(where, self.bounds[1:-1]), where.size]
         return [
             where[first:last] - start
@@ -51,7 +51,7 @@ class Slices:
         ]
 
     def states(self, state: VectorState) -> list[VectorState]:
-        """Where the parts begin that together begin as `state` does."""
+        """The initial states of the parts that together equal `state`."""
         theta, average, memory, buffers, regime, start = state
         count = len(self.bounds) - 1
         nothing: list[Vector | None] = [None] * count

@@ -1,4 +1,4 @@
-"""Which part of a model is to blame if it cannot be exported."""
+"""Find the part of a model that prevents its export."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -22,11 +22,11 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.torch_module import FlatModule, applied
 
 _OUTSIDE = "Global"
-"""What torch's tracker calls what no module runs."""
+"""The name of torch's tracker for what no module runs."""
 
 
 def operator_in(error: BaseException) -> str:
-    """The aten operator that an exporter's error speaks of, e.g. "aten.conv3d.default"; empty if none."""
+    """The aten operator that an exporter's error names, e.g. "aten.conv3d.default". Empty if none."""
     seen: BaseException | None = error
     while seen is not None:
         named = re.search(r"op='([\w:.]+)', overload='(\w+)'|torch\.ops\.(aten\.\w+)\.(\w+)", str(seen))
@@ -40,9 +40,9 @@ def operator_in(error: BaseException) -> str:
 def module_that_calls(
     flat: FlatModule, operator: str, arguments: tuple[Tensor, ...], fields: Sequence[str] = ()
 ) -> str:
-    """The innermost module of `flat` that runs `operator` (e.g. "layers.3 (MaxPool3d)"), in either pass, or
-    the loss.
-    """
+    """The innermost module of `flat` that runs `operator` in either pass, or the loss.
+
+    An example is "layers.3 (MaxPool3d)"."""
     _, x, y = apart(arguments, fields)
     tracker = ModuleTracker()
     with tracker, _Watch(tracker, operator) as watch:
@@ -59,10 +59,10 @@ def module_that_calls(
 def first_difference(
     program: ONNXProgram, layout: Layout, arguments: tuple[Tensor, ...], fields: Sequence[str] = ()
 ) -> str:
-    """The first operator of an exported, unoptimised program whose value in ONNX is not torch's.
+    """The first operator of an exported, unoptimised program whose value in ONNX differs from torch's.
 
-    If all that does not depend on random numbers is the same: the operators that draw them. If there are
-    none: nothing, and the trace is not what the module computes.
+    If all values that do not depend on random numbers agree, it is the operators that draw them. Without
+    those, it is empty, and the trace differs from what the module computes.
     """
     traced = program.exported_program
     assert traced is not None
@@ -80,7 +80,7 @@ def first_difference(
 
     Remember(traced.graph_module).run(*traced._graph_module_flat_inputs(arguments, {}))
     model = program.model_proto
-    # The exporter names values after their nodes, but outputs as it was told.
+    # The exporter names values after their nodes, but outputs as its caller named them.
     told = zip(traced.graph_signature.user_outputs, model.graph.output, strict=True)
     shown = {str(name): output.name for name, output in told}
     made = {name for node in model.graph.node for name in node.output}
@@ -107,7 +107,7 @@ def _draws(node: Node) -> bool:
 
 
 def _operator(node: Node) -> str:
-    """What computes it, be it one of several results."""
+    """The operator that computes the node, also if it is one of several results."""
     made_by = node.args[0] if node.target is getitem else node
     assert isinstance(made_by, Node)
     return str(made_by.target)
@@ -119,7 +119,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._tracker = tracker
         self._operator = operator
         self.where = ""
-        """The path of the module that called it first, from the root's class on."""
+        """The path of the first module that called it, starting with the root's class."""
 
     def __torch_dispatch__(
         self,

@@ -2,18 +2,18 @@
 
     theta/NAME        each parameter and buffer of the layout    in, float32
     x, y              a batch: inputs and targets                in, any first dimension
-    x/NAME            in the place of x, of a model that takes   in, float32 or int64
-                      several inputs
+    x/NAME            instead of x, for a model with several     in, float32 or int64
+                      inputs
     loss              mean over the batch                        out of both graphs
     gradient/NAME     of each parameter                          out of the training step
     buffer/NAME       the new value of each buffer               out of the training step
-    right             the part of the predictions that are       out of the training step,
-                      right, 0 to 1                              where the loss knows it
+    right             the fraction of correct predictions,       out of the training step,
+                      0 to 1                                     where the loss defines it
     output            what the module returned                   out of the evaluation
-    output/0, ...     in the place of it, if that is several     out of the evaluation
-                      tensors
+    output/0, ...     instead of output, if the module returns   out of the evaluation
+                      several tensors
 
-No graph leaves without having been compared with autograd (gradient_check.py).
+Each graph is compared with autograd before it is returned (gradient_check.py).
 """
 
 import logging
@@ -52,7 +52,7 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.torch_module import FlatModule, Make, applied, tensors_of
 
 SMALLEST = 4
-"""Samples that an example batch has at least; torch takes a dimension of one for a constant."""
+"""The least samples of an example batch. torch takes a dimension of one for a constant."""
 
 
 _RULES = (
@@ -74,8 +74,8 @@ def export_model(
 ) -> ExportedGraphs:
     """The graphs of the torch module that the import string `module` names, or `make` builds.
 
-    x and y are a batch as the model's data have it, of at least one sample. Raises NotExportable, which names
-    the module or operator in the way, and ConfigError if there is no such module or it does not fit the data.
+    x and y are a batch of the model's data, of at least one sample. Raises NotExportable, which names the
+    module or operator that prevents it, and ConfigError without such a module or with unfit data.
     """
     flat = FlatModule(module, loss, make=make)
     repeat = -(-SMALLEST // len(y))
@@ -100,7 +100,7 @@ def export_model(
         graph = _as_devices_take_it(flat, _to_onnx(flat, traced, arguments, fields, outputs).model_proto)
         try:
             wrong = check(flat, graph, x, y)
-        except Exception as error:  # onnxruntime's have no base of their own
+        except Exception as error:  # onnxruntime's exceptions have no common base
             raise NotExportable(f"{flat.path}: its ONNX graph cannot run: {_first_line(error)}") from error
         if wrong:
             bare = _to_onnx(flat, traced, arguments, fields, outputs, optimize=False)
@@ -114,7 +114,7 @@ def export_model(
 
 
 def inputs(layout: Layout, fields: Sequence[str] = ()) -> list[str]:
-    """The names of a graph's inputs, in order. It lacks those that it does not need."""
+    """The names of a graph's inputs, in order. A graph lacks the inputs that it does not need."""
     batch = [f"x/{name}" for name in fields] or ["x"]
     return [*(f"theta/{tensor.name}" for tensor in layout.tensors), *batch, "y"]
 
@@ -190,7 +190,7 @@ def _has_no_translation(
 
 
 def _as_devices_take_it(flat: FlatModule, model: onnx.ModelProto) -> bytes:
-    """In the one form that graphs have, without what only people read. Raises NotExportable."""
+    """The graph in its canonical form, without metadata for people. Raises NotExportable."""
     model.ClearField("producer_name")
     model.ClearField("producer_version")
     _clear(model.graph)
@@ -217,9 +217,9 @@ def _clear(graph: onnx.GraphProto) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """torch's exporter talks to people who debug it. In a thread beside others it may: what these print is
-    not ours to hold back.
-    """
+    """Silence the messages of torch's exporter.
+
+    In a thread, only warnings are silenced, since other threads share the output."""
     if threading.current_thread() is not threading.main_thread():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -1,7 +1,7 @@
-"""Whether an exported graph computes what torch computes. None is offered that was not found to.
+"""Check that an exported graph computes what torch computes. Only checked graphs are offered.
 
-Translations to ONNX can be wrong without a word, so each graph's loss, gradients and buffers are compared
-with autograd's, for two batch sizes, on parameters near the initial ones.
+Translations to ONNX can be silently wrong. So each graph's loss, gradients and buffers are compared with
+autograd's, for two batch sizes, on parameters near the initial ones.
 """
 
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.torch_module import FlatModule
 
 TOLERANCE = 1e-4
-"""The largest difference allowed, relative to the largest entry."""
+"""The largest allowed difference, relative to the largest entry."""
 
 _TRIALS = 3
-"""Rounding may decide on which side of a kink a value lies (a ReLU's zero, two like maxima in a pool), so
-that a right graph may differ once. A wrong one does every time."""
+"""Rounding may decide on which side of a kink a value lies (a ReLU's zero, two equal maxima in a pool). So a
+correct graph may differ once, but a wrong one differs every time."""
 
 _DRAWS = 400
 """Steps to average over if the model draws random numbers (dropout)."""
@@ -28,23 +28,23 @@ _ERRORS = 6
 """Standard errors by which such averages may differ."""
 
 _FLOOR = 0.01
-"""Part of the model's largest gradient below which a tensor's gradients are what rounding leaves of zero."""
+"""The fraction of the model's largest gradient below which a tensor's gradients count as rounding errors."""
 
 _NUDGES = 4
-"""Times that the last bit of all parameters is changed at random, to see what rounding is worth."""
+"""How often the last bit of all parameters is changed at random, to measure rounding."""
 
 _ROUNDING = 4
-"""Times the most that such a nudge changes of a tensor by which the graph may differ there, too. Sums that
-cancel leave nothing but rounding: all that comes before a normalisation over two samples, for one.
+"""A graph may differ by this many times the largest change of a tensor by such a nudge. Sums that cancel
+leave only rounding errors, such as everything before a normalisation over two samples.
 """
 
 Feed = dict[str, NDArray[np.generic]]
 
 
 def check_step(flat: FlatModule, graph: bytes, x: Inputs, y: NDArray[np.generic]) -> str | None:
-    """What of the training step differs from autograd on the batch (x, y) and on two of its samples.
+    """Describe how the training step differs from autograd, on the batch (x, y) and on two of its samples.
 
-    None if nothing does, else for a person, e.g. "gradient/conv.weight by 0.3, relative".
+    None if nothing does, else text such as "gradient/conv.weight by 0.3, relative".
     """
     session = session_for(graph)
     random = np.random.default_rng(0)
@@ -60,7 +60,7 @@ def check_step(flat: FlatModule, graph: bytes, x: Inputs, y: NDArray[np.generic]
 
 
 def check_evaluation(flat: FlatModule, graph: bytes, x: Inputs, y: NDArray[np.generic]) -> str | None:
-    """The same for the evaluation's loss."""
+    """The same check for the evaluation's loss."""
     session, theta = session_for(graph), _near(flat, np.random.default_rng(0))
     for batch in (len(y), 2):
         some = rows(x, slice(batch))
@@ -78,7 +78,7 @@ def feed(
     x: Inputs,
     y: NDArray[np.generic],
 ) -> Feed:
-    """The inputs that `session` asks for."""
+    """The inputs that `session` needs."""
     tensors = {f"theta/{t.name}": theta[t.start : t.stop].reshape(t.shape) for t in layout.tensors}
     every: Feed = {**tensors, **named(x), "y": y}
     return {entry.name: every[entry.name] for entry in session.get_inputs()}
@@ -113,10 +113,10 @@ def _compare_step(
     bounds = np.cumsum([0, 1, *sizes, 1])
     largest = np.abs(wanted[1 : 1 + layout.parameters.size]).max()
     for name, start, stop in zip(names, bounds, bounds[1:], strict=False):
-        # Relative to the tensor's own largest entry, but not to the rounding errors of one that has none.
+        # Relative to the tensor's largest entry, or to a floor if that has rounding errors only.
         size = max(np.abs(wanted[start:stop]).max(initial=0), _FLOOR * largest)
         most = wrong[start:stop].max(initial=0)
-        # No number is no match, either.
+        # NaN fails this comparison, too.
         if most <= TOLERANCE * size:
             continue
         if not random:
@@ -134,14 +134,14 @@ def _nudged(theta: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
 
 
 def _near(flat: FlatModule, random: np.random.Generator) -> NDArray[np.float32]:
-    """Parameters a little off the initial ones, which may hide mistakes behind zeros."""
+    """Parameters near the initial ones, whose zeros may hide mistakes."""
     theta, trained = flat.theta(), flat.layout.parameters.size
     theta[:trained] += (0.02 * random.standard_normal(trained)).astype(np.float32)
     return theta
 
 
 def session_for(graph: bytes) -> onnxruntime.InferenceSession:
-    """One that computes `graph` on one core."""
+    """A session that computes `graph` on one core."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 3

@@ -1,8 +1,8 @@
-"""The run's model as ONNX graphs for devices without torch: exported when the first of them asks.
+"""The run's model as ONNX graphs for devices without torch, exported at the first request.
 
-In a process of its own: an export takes seconds of computing and hundreds of megabytes, which neither the
-event loop nor a small server should spend, and nobody needs them afterwards. A module that only this process
-can build is exported by a thread of it.
+The export runs in a process of its own. It takes seconds of computing and hundreds of megabytes, which the
+event loop and a small server must not spend, and which are free afterwards. A module that only this process
+can build is exported in a thread.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ class ServedGraph:
 
 
 class GraphStore:
-    """The graphs of one model, made once."""
+    """The graphs of one model. They are made once."""
 
     def __init__(self, model: ModelSettings, make: Callable[[], Any] | None = None) -> None:
         """`make` builds the module that `model` only names."""
@@ -50,18 +50,18 @@ class GraphStore:
         self._made = 0.0
 
     async def get(self, kind: str) -> ServedGraph:
-        """The "step" or "evaluation" graph. Raises NotExportable, then and ever after."""
+        """The "step" or "evaluation" graph. After a failed export every call raises NotExportable."""
         if self._export is None:
             self._export = asyncio.create_task(self._make())
-        # Shielded: whoever hangs up while it runs does not end it for the others.
+        # Shielded, so that a cancelled request does not end the export for the others.
         return (await asyncio.shield(self._export))[kind]
 
     def keeps_waiting(self, now: float) -> float:
-        """Until when devices had to wait, by the monotonic clock: until `now`, while graphs are made."""
+        """The monotonic time until which devices had to wait: `now`, while graphs are made."""
         return now if self._export is not None and not self._export.done() else self._made
 
     async def close(self) -> None:
-        """End an export that is under way."""
+        """Cancel a running export."""
         if self._export is not None:
             self._export.cancel()
             await asyncio.gather(self._export, return_exceptions=True)
@@ -89,7 +89,7 @@ class GraphStore:
         }
 
     async def _in_a_thread(self) -> dict[str, Any]:
-        """Whoever is cancelled meanwhile waits until it is over: nothing of it is left behind."""
+        """Export in a thread. A cancelled caller waits until it is over, so that no thread is left behind."""
         with ThreadPoolExecutor(1, thread_name_prefix="edgeflock-export") as thread:
             job = thread.submit(_answer, self._model, self._make_module)
             try:
@@ -126,11 +126,11 @@ class GraphStore:
 
 
 def _export_in_this_process() -> None:
-    """Settings as JSON on stdin -> graphs as msgpack on stdout, or {"refused": why}."""
+    """Read settings as JSON from stdin; write graphs as msgpack to stdout, or {"refused": why}."""
     results = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # a user's module may print
     model = ModelSettings.model_validate_json(sys.stdin.buffer.read())
-    with suppress(ImportError):  # the answer says so
+    with suppress(ImportError):  # `_answer` reports it
         import torch
 
         torch.set_num_threads(1)
@@ -140,7 +140,7 @@ def _export_in_this_process() -> None:
 
 
 def _answer(model: ModelSettings, make: Callable[[], Any] | None = None) -> dict[str, Any]:
-    """The graphs by their kind, or {"refused": why}."""
+    """The graphs by kind, or {"refused": why}."""
     try:
         return _export(model, make)
     except ConfigError as error:

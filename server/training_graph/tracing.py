@@ -3,9 +3,9 @@
     step(parameters..., buffers..., x, y)        -> (loss, gradients..., new buffers..., right, if known)
     evaluation(parameters..., buffers..., x, y)  -> (loss, output)
 
-x is one tensor or, of a model of several inputs, a tensor for each field; so is the output.
-Every shape is fixed but the batch's. The backward pass is traced by running autograd over symbols, so that
-whatever autograd can differentiate can be traced.
+x is one tensor or, for a model of several inputs, a tensor for each field. The output is likewise.
+All shapes are fixed except the batch's. The trace of the backward pass runs autograd over symbols, so that
+everything that autograd can differentiate can be traced.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -37,8 +37,8 @@ from edgeflock.shared.model.torch_module import FlatModule, X, call_of
 aten = torch.ops.aten
 
 _ALSO_DECOMPOSED = (
-    # What ONNX has an operator for that does something else: nll_loss of torch's translation assumes a total
-    # weight of one, its batch norm is the one of evaluation, its safe softmax is not safe.
+    # ONNX has these with another meaning. torch's translation of nll_loss assumes a total weight of one,
+    # its batch norm is the one of evaluation, its safe softmax is not safe.
     aten.nll_loss_forward.default,
     aten.nll_loss2d_forward.default,
     aten._safe_softmax.default,
@@ -46,7 +46,7 @@ _ALSO_DECOMPOSED = (
 )
 
 _IGNORED = -100
-"""The target that torch's cross entropy leaves out."""
+"""The target that torch's cross entropy ignores."""
 
 _NO_CLASS = 1 << 31
 
@@ -56,9 +56,9 @@ Trace = Callable[..., tuple[Tensor, ...]]
 
 
 def training_step(flat: FlatModule, fields: Sequence[str] = ()) -> Trace:
-    """The step of `flat` as a function of its tensors in the order of its layout, then x, or its fields in
-    the place of it, and y.
-    """
+    """The training step of `flat` as a function.
+
+    Its arguments are the tensors in the order of the layout, then x or its fields, then y."""
     trained = len(flat.layout.parameters.tensors)
     frozen = [not parameter.requires_grad for parameter in flat.module.parameters()]
 
@@ -94,7 +94,7 @@ def evaluation(flat: FlatModule, fields: Sequence[str] = ()) -> Trace:
 
 
 def apart(tensors: Sequence[Tensor], fields: Sequence[str]) -> tuple[list[Tensor], X, Tensor]:
-    """(tensors of the layout, x, y) of the arguments of a step."""
+    """Split the arguments of a step into (tensors of the layout, x, y)."""
     if not fields:
         *held, x, y = tensors
         return held, x, y
@@ -104,7 +104,7 @@ def apart(tensors: Sequence[Tensor], fields: Sequence[str]) -> tuple[list[Tensor
 
 def _loss(flat: FlatModule, output: Any, y: Tensor, x: X) -> Tensor:
     if flat.loss.classes is not False and not flat.loss.own and not y.is_floating_point():
-        # torch refuses a negative class, ONNX counts it from the last: make it one that nobody has.
+        # torch refuses a negative class, but ONNX counts it from the end. Make it an unknown class.
         y = torch.where((y < 0) & (y != _IGNORED), _NO_CLASS, y)
     return flat.loss_of(output, y, x)
 
@@ -112,8 +112,8 @@ def _loss(flat: FlatModule, output: Any, y: Tensor, x: X) -> Tensor:
 def _call(flat: FlatModule, tensors: Sequence[Tensor], x: X) -> Any:
     """The module's output with `tensors`, in the order of the layout, in place of its own.
 
-    Each takes every place of its tensor (tied weights) but once only: torch would swap a layer that has two
-    names twice, and give it back the symbols of the trace.
+    Each replaces all places of its tensor (tied weights), but once only. torch would swap a layer with two
+    names twice, and leave the symbols of the trace in it.
     """
     own = (flat.module.get_parameter(t.name) for t in flat.layout.parameters.tensors)
     statistics = (flat.module.get_buffer(t.name) for t in flat.layout.tensors if t.buffer)
@@ -128,9 +128,9 @@ def _call(flat: FlatModule, tensors: Sequence[Tensor], x: X) -> Any:
 
 
 def trace(flat: FlatModule, what: Trace, example: tuple[Tensor, ...], *, training: bool) -> GraphModule:
-    """`what` as a graph over arguments like `example`; those behind the layout's have any first dimension.
+    """`what` as a graph over arguments like `example`. Those after the layout's have any first dimension.
 
-    May raise whatever the module raises when it is called with symbols for numbers.
+    May raise any exception that the module raises when it is called with symbols instead of numbers.
     """
     environment = ShapeEnv()
     fake = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
@@ -149,13 +149,13 @@ MAX_POOLS = {
     aten.max_pool2d_with_indices.default: aten.max_pool2d_with_indices_backward.default,
     aten.max_pool3d_with_indices.default: aten.max_pool3d_with_indices_backward.default,
 }
-"""Each with its gradient."""
+"""Each max pool with its gradient."""
 
 
 def asks_where_maxima_are(graph: GraphModule) -> str:
-    """The max pool (e.g. "aten.max_pool2d_with_indices.default") of which more than its own gradient needs
-    the indices, which no translation computes; empty if there is none.
-    """
+    """The max pool whose indices are used for more than its gradient. Empty if there is none.
+
+    No translation computes those indices. An example is "aten.max_pool2d_with_indices.default"."""
     for forward, backward in MAX_POOLS.items():
         users = (
             user
@@ -182,7 +182,7 @@ def example(flat: FlatModule, x: Inputs, y: NDArray[np.generic]) -> tuple[Tensor
 
 @contextmanager
 def _traceable(module: nn.Module, training: bool) -> Iterator[None]:
-    """Have the module compute by operators that can be traced, and count no batches."""
+    """Make the module compute with traceable operators, and count no batches."""
     counting = [child._buffers for child in module.modules() if _COUNT in child._buffers]
     counts = [buffers[_COUNT] for buffers in counting]
     was_training = module.training
@@ -203,7 +203,7 @@ def _traceable(module: nn.Module, training: bool) -> Iterator[None]:
 
 
 class _AsOnnxHasIt(TorchFunctionMode):
-    """Recurrent layers in their small form, others taken apart, and no memory formats: ONNX has one."""
+    """Replaces recurrent layers and TAKEN_APART, and drops memory formats, of which ONNX has only one."""
 
     def __torch_function__(
         self,
@@ -225,7 +225,7 @@ class _AsOnnxHasIt(TorchFunctionMode):
 
 
 def _decompositions() -> dict[Any, Callable[..., Any]]:
-    """Backward operators are not ONNX's, and torch's translations of some would be wrong without a word."""
+    """Decompositions of backward operators, which ONNX lacks or torch would silently translate wrongly."""
     backward = (
         operator
         for operator in decomposition_table

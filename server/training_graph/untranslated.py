@@ -1,4 +1,4 @@
-"""Which operators have a translation: asked of a traced graph, before torch's exporter takes seconds."""
+"""Finds operators without a translation in a traced graph, before torch's exporter takes seconds."""
 
 from functools import cache
 
@@ -14,9 +14,9 @@ from edgeflock.server.training_graph.operators.translations import TRANSLATIONS
 
 
 def untranslated(graph: GraphModule) -> str:
-    """The first operator (e.g. "aten.max_pool3d_with_indices.default") that nobody translates or takes apart;
-    empty if there is none. What it is taken apart into is the exporter's to refuse.
-    """
+    """The first operator (e.g. "aten.max_pool3d_with_indices.default") without translation or decomposition.
+
+    Empty if there is none. The exporter itself refuses unknown parts of a decomposition."""
     for node in graph.graph.nodes:
         operator = node.target
         if node.users and isinstance(operator, OpOverload) and not _is_known(operator):

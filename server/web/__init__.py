@@ -1,8 +1,8 @@
-"""The page in the browser, and what browsers may ask: files of its own, whose pages are its own.
+"""The page in the browser, and the checks of browsers' requests: origins and failed logins.
 
-`assets/` is the page, as it is served: no build step, nothing of others. `Origins` says which pages are the
-server's own, `LoginAttempts` who has shown too many tokens that are none.
-Pure but for reading the files once; the routes are in operations/page.py. Imports nothing of the server.
+`assets/` is the page as it is served, without a build step or third-party files. `Origins` decides which
+pages are the server's own. `LoginAttempts` counts logins with invalid tokens.
+Pure, except that it reads the files once. The routes are in http/page.py. Imports nothing of the server.
 """
 
 from edgeflock.server.web.assets import HEADERS, Asset, assets, edition

@@ -1,18 +1,18 @@
-"""The page's files, read once, and the headers that all of them are served with."""
+"""The page's files, which are read once, and the headers of all of them."""
 
 import hashlib
 from dataclasses import dataclass
 from importlib.resources import files
 
 HEADERS = {
-    # Scripts, styles and connections of its own only, and nothing that is written into the page itself.
+    # Scripts, styles and connections of this origin only, and nothing inline.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    # Asked for anew each time, and not sent again if it is still the same.
+    # Revalidated each time, and sent again only if it has changed.
     "Cache-Control": "no-cache",
 }
 
@@ -30,12 +30,12 @@ class Asset:
 
 
 def edition(of: dict[str, Asset]) -> str:
-    """Another text for each version of the page: one that is open notices, and loads the other."""
+    """A text that differs for each version of the page. An open page notices it and reloads."""
     return hashlib.sha256("".join(of[name].digest for name in sorted(of)).encode()).hexdigest()
 
 
 def assets() -> dict[str, Asset]:
-    """All of them, by name. index.html is the page."""
+    """All files by name. index.html is the page."""
     found: dict[str, Asset] = {}
     for file in files("edgeflock.server.web").joinpath("assets").iterdir():
         kind = _TYPES.get(file.name[file.name.rfind(".") :])

@@ -1,6 +1,6 @@
-"""Logins that failed of late, by address and by account. In memory only.
+"""Recent failed logins, by address and by account, in memory only.
 
-A right token is looked at first, and never waits: whoever guesses keeps nobody out.
+A valid token is accepted first and never waits, so guessing keeps nobody out.
 """
 
 import time
@@ -8,27 +8,27 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 
 MOST = 1000
-"""Addresses and accounts whose failures are counted; the oldest go."""
+"""The most addresses and accounts whose failures are counted. The oldest are dropped."""
 
 ATTEMPTS, MINUTE = 10, 60.0
 
 _OF_NOBODY = 10 * ATTEMPTS
-"""With tokens that nobody has, from all addresses together: so few say nothing against another address, and
-the audit grows by so many lines a minute.
+"""The limit for unknown tokens, over all addresses. A few of them do not block another address, and the audit
+log grows by at most so many lines a minute.
 """
 
 
 class LoginAttempts:
-    """ATTEMPTS in a minute, of each address and of each account, of nobody's account more."""
+    """ATTEMPTS a minute for each address and each account, and more for unknown accounts together."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._failed: OrderedDict[tuple[str, str], deque[float]] = OrderedDict()
 
     def fail(self, address: str, account: str) -> float:
-        """Count a failure of both. If one of them has had its attempts: do not count, and return the seconds
-        that it is to wait.
-        """
+        """Count a failure of both the address and the account.
+
+        If one of them has reached its limit, do not count, but return the seconds to wait."""
         both = ("address", address), ("account", account)
         if (wait := max(self._wait(one) for one in both)) > 0:
             return wait

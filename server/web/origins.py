@@ -1,8 +1,8 @@
-"""Which pages are the server's own.
+"""Decides which pages are the server's own.
 
-A browser says with each WebSocket and each POST of which site the page is that sends it (Origin, RFC 6454).
-That it is the site that the browser thinks it speaks to (Host) is not enough: whoever has a name makes it
-point to this server once his page is loaded (DNS rebinding). So the name must be one of the server's, too.
+With each WebSocket and POST a browser sends the page's site (Origin, RFC 6454). It is not enough that this is
+the site in Host. An attacker can point a name to this server once his page is loaded (DNS rebinding).
+So the name must also be one of the server's.
 """
 
 import ipaddress
@@ -14,31 +14,31 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """Of one server."""
+    """The origins of one server."""
 
     named: frozenset[str]
-    """Origins that its operator names, as a browser writes them."""
+    """Origins that its operator names, as browsers write them."""
     names: frozenset[str]
     """Names of its host, in lower case."""
 
     @classmethod
     def of(cls, named: Iterable[str], *hosts: str) -> "Origins":
-        """Those of an operator, and of a server on this machine that is known as `hosts`."""
+        """The origins of an operator's list, and of a server on this machine that is known as `hosts`."""
         own = socket.gethostname().lower()
         return cls(frozenset(named), frozenset({"localhost", own, f"{own}.local", *map(str.lower, hosts)}))
 
     def takes(self, origin: str, scheme: str, host: str) -> bool:
-        """Whether a page of `origin` may speak to the server, to which the request came by `scheme` (http or
-        https) as `host` (a name or an address, and a port).
-        """
+        """Whether a page of `origin` may use the server.
+
+        The request came by `scheme` (http or https) to `host` (a name or an address, and a port)."""
         if origin.lower() in self.named:
             return True
         return origin.lower() == f"{scheme}://{host.lower()}" and (scheme == "https" or self.knows(host))
 
     def knows(self, host: str) -> bool:
-        """Whether nobody else can have made `host` point to here: it is an address, a name of this host's, or
-        named. Over TLS the certificate says so instead.
-        """
+        """Whether `host` is an address, a name of this machine, or named by the operator.
+
+        No attacker can point these here. Over TLS the certificate protects instead."""
         try:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:

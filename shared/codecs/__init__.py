@@ -1,7 +1,7 @@
-"""Indices and values as bytes: sparse.py, values.py, and grid.py for signs with indices.
+"""Coding of indices and values as bytes: sparse.py, values.py, and grid.py for signs with indices.
 
-Others use the modules (`sparse.encode`, `values.decode`, `grid.decode`) and the tables `sparse.CODINGS`,
-`values.CODINGS`. A new coding is a pair of functions and an entry there; its laws are in tests/laws.py.
-Other packages bring theirs (others.py). numpy alone says what is right, numba (compiled.py), where it is
-installed, says the same faster. Imports model, plugins and errors.
+Callers use the modules (`sparse.encode`, `values.decode`, `grid.decode`) and the tables `sparse.CODINGS` and
+`values.CODINGS`. A new coding is a pair of functions and a table entry; tests/laws.py has its laws. Other
+packages may add codings (others.py). The numpy code defines the result; compiled code (compiled.py, with
+numba) gives the same result faster. Imports model, plugins and errors.
 """

@@ -1,8 +1,8 @@
-"""How active the rows and columns of a model have been in the changes that a device was sent.
+"""Activity of the rows and columns of a model in the changes that a device received.
 
-Each tensor is taken for a matrix, as in grid.py; its rows and its columns are its lines. Both ends count the
-entries of each line from the last whole model on, older ones less and less, and so know beforehand where the
-next ones are likely to be.
+Each tensor counts as a matrix, as in grid.py; its rows and columns are its lines. Both ends count the entries
+of each line since the last whole model, with a decaying weight. So both can predict where the next entries
+are likely.
 """
 
 import numpy as np
@@ -11,22 +11,22 @@ from numpy.typing import NDArray
 from edgeflock.shared.model.layout import Layout
 
 Activity = NDArray[np.uint16]
-"""[Layout.lines[-1]]: sixteen times the entries of each line, those of each step an eighth less than those of
-the next."""
+"""[Layout.lines[-1]]: sixteen times the decayed number of entries of each line. The weight of a step falls by
+one eighth per step."""
 
 _MOST = 255
-"""Entries of a line that count in a step: so many in every step still make no more than 16 bits."""
+"""The most entries of a line that one step counts: with this limit, the sum never exceeds 16 bits."""
 
 
 def none(layout: Layout) -> Activity:
-    """Of a model that came whole."""
+    """The activity of a model that was sent whole: zeros."""
     return np.zeros(layout.lines[-1], np.uint16)
 
 
 def follow(activity: Activity, where: NDArray[np.int64] | slice, layout: Layout) -> Activity:
-    """That after a step with entries at `where` (int64 [k], strictly increasing).
+    """Return the activity after a step with entries at `where` (int64 [k], strictly increasing).
 
-    A step of none, or of all, tells nothing: that before.
+    A step with no entries, or with all of them, gives no information and leaves it unchanged.
     """
     if isinstance(where, slice) or where.size == 0:
         return activity

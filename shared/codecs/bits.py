@@ -1,11 +1,11 @@
-"""Fixed-width bit fields <-> bytes, most significant bit first, vectorised."""
+"""Pack fixed-width bit fields to bytes and back, most significant bit first, vectorised."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 
 def packed_size(count: int, width: int) -> int:
-    """Bytes that `count` fields of `width` bits take, padded to a whole byte."""
+    """The number of bytes that `count` fields of `width` bits take, padded to a whole byte."""
     return (count * width + 7) // 8
 
 

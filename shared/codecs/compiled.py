@@ -1,6 +1,6 @@
-"""Inner loops as machine code where numba is installed, as the plain Python they are where it is not.
+"""Inner loops, compiled to machine code if numba is installed and plain Python otherwise.
 
-Compiled, they take numpy arrays, and do not look for a division by zero; plain, they are faster with lists.
+Compiled functions take numpy arrays and skip the check for division by zero. Plain ones prefer lists.
 """
 
 from collections.abc import Callable
@@ -20,31 +20,31 @@ else:
 
 
 def compiled(signature: str) -> Callable[[Function], Function]:
-    """Compile a function for the types of `signature` when it is defined; numba keeps the code on disk."""
+    """Compile a function for the types of `signature` at its definition; numba caches the code on disk."""
 
     def decorate(function: Function) -> Function:
         if not COMPILED:
             return function
         try:
             return cast(Function, njit(signature, cache=True, error_model="numpy")(function))
-        except RuntimeError:  # there is no folder to keep it in
+        except RuntimeError:  # there is no cache folder
             return cast(Function, njit(signature, error_model="numpy")(function))
 
     return decorate
 
 
 def inner(function: Function) -> Function:
-    """Compile a function for whatever types its compiled callers give it."""
+    """Compile a function for the argument types of its compiled callers."""
     return cast(Function, njit(error_model="numpy")(function)) if COMPILED else function
 
 
 def spread(function: Function) -> Function:
-    """The same, put into its callers wherever they call it: for a few lines that run all the time."""
+    """Compile a function inline into its callers: for a few lines that run very often."""
     return cast(Function, njit(inline="always", error_model="numpy")(function)) if COMPILED else function
 
 
 def handed(numbers: NDArray[Any]) -> Any:
-    """`numbers` as such functions take them."""
+    """Convert `numbers` to the type that these functions take: an array if compiled, else a list."""
     return numbers if COMPILED else numbers.tolist()
 
 
@@ -57,4 +57,4 @@ def _list_of_zeros(count: int) -> Any:
 
 
 zeros: Callable[[int], list[int]] = inner(_zeros if COMPILED else _list_of_zeros)
-"""So many integers, for a function to work with."""
+"""Return `count` zeros as working memory for a function."""

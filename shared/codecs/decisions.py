@@ -1,22 +1,22 @@
-"""The decisions that a grid's stream tells entries and signs by, and the range coder that they go through.
+"""Binary decisions that code the entries and signs of a grid's stream, and their range coder.
 
-Each tensor is taken for a matrix (Layout.grids), and the stream tells, tensor by tensor,
+Each tensor counts as a matrix (Layout.grids). The stream codes these parts, tensor by tensor:
 
-    1  how many entries it has, as the difference from its share of what is left, which goes with the
-       square root of the tensor's size;
-    2  how many each row has: for each row a one for each entry, then a zero (but not after the last row);
-    3  how many columns have any: the number, less the most that one row has;
-    4  which: a flag for each column;
+    1  the number of entries: the difference from the tensor's share of those that are left, which is
+       proportional to the square root of the tensor's size;
+    2  the number of entries of each row: a one for each entry, then a zero (but not after the last row);
+    3  the number of columns with entries, minus the largest number of entries of a row;
+    4  which columns these are: a flag for each column;
     5  row by row, fullest first, which of these columns: a flag for each, and after each 1 the sign.
 
 Numbers are in Elias's gamma code (P. Elias, "Universal codeword sets", 1975). Every bit of it, and every
-flag, is a binary decision with a probability for 1 that both ends compute from the decisions before it, in
-integers, so that they agree on every machine; what can be told from them is not coded. A range coder
-(G. N. N. Martin, 1979), here M. Mahoney's carryless binary one, turns the decisions into bytes: it narrows an
-interval low..high of 32 bits in proportion, and whatever leading bytes both ends share go out.
+flag, is a binary decision. Both ends compute its probability of 1 from the earlier decisions, in integers, so
+that all machines agree. Decisions that these imply are not coded. A range coder (G. N. N. Martin, 1979), here
+M. Mahoney's carryless binary one, turns the decisions into bytes. It narrows an interval low..high of 32 bits
+in proportion, and emits the leading bytes that both bounds share.
 
-All of it is compiled in one piece (compiled.py), which numba keeps on disk for as long as this file does not
-change: functions of another one would go on as they were.
+All functions are in this file because numba caches their code until this file changes. It would not notice
+changes of functions in another file.
 """
 
 from math import sqrt
@@ -24,26 +24,26 @@ from math import sqrt
 from edgeflock.shared.codecs.compiled import compiled, inner, spread, zeros
 
 _SPARSEST, _SPARE = 64, 1024
-"""A tensor's rows x columns with entries may be _SPARSEST times its entries, and _SPARE more."""
+"""The rows x columns with entries of a tensor may be at most _SPARSEST times its entries plus _SPARE."""
 
 _EVEN = 1 << 15
 """A probability of one half, in 65536ths."""
 
 _SURE = 63570
-"""A column is expected with 97% at most, however active it has been."""
+"""The highest expected probability of a column (97%), whatever its activity."""
 
 _ENCODING, _LOW, _HIGH, _CODE, _AT = range(5)
 """The range coder's state: direction (1: encoding), interval, the stream's next 32 bits (decoding only), and
-how many bytes have been shifted out of the interval. It never holds more than 32 bits, a product with a
-probability 48: the same in Python's integers and in signed 64-bit ones.
+the number of bytes shifted out of the interval. A value has at most 32 bits and its product with a
+probability 48, so Python's integers and signed 64-bit ones agree.
 
-What is divided is at most 2^16 times a number of flags, and int(a / b) is then exactly a // b, of which a
-machine takes several times as long: a / b, once rounded, is below the next integer while a + b < 2^53."""
+A dividend is at most 2^16 times a number of flags. There int(a / b) equals a // b and is several times
+faster: the rounded a / b is below the next integer while a + b < 2^53."""
 
 
 @spread
 def _bit(coder: list[int], stream: list[int], bit: int, chance: int) -> int:
-    """Code `bit`, which is 1 with a probability of `chance` / 65536; when decoding, say what it is."""
+    """Code `bit`, which is 1 with the probability `chance` / 65536, and return it; decoding reads it."""
     chance = min(max(chance, 16), 65520)
     low, high = coder[_LOW], coder[_HIGH]
     middle = low + ((high - low) * chance >> 16)
@@ -73,7 +73,7 @@ def _octet(stream: list[int], at: int) -> int:
 
 @inner
 def _number(coder: list[int], stream: list[int], number: int, limit: int) -> int:
-    """Code 0 <= number <= limit: number + 1 in Elias's gamma code, which ends early where limit does."""
+    """Code 0 <= number <= limit: number + 1 in Elias's gamma code, cut short where `limit` allows it."""
     width = 0
     while 2 << width <= limit + 1 and _bit(coder, stream, min((number + 1) >> (width + 1), 1), _EVEN):
         width += 1
@@ -85,8 +85,8 @@ def _number(coder: list[int], stream: list[int], number: int, limit: int) -> int
 
 @inner
 def _subset(coder: list[int], stream: list[int], flags: list[int], ones: int) -> None:
-    """Code flags of which so many are 1. Each is as likely as after the same two flags before, and, worth
-    four flags, as the ones left are among all left."""
+    """Code flags, `ones` of which are 1. The probability comes from flags after the same two flags, and, with
+    the weight of four flags, from the share of ones among the rest."""
     hits, seen = zeros(4), zeros(4)
     context = 0
     for j in range(len(flags)):
@@ -107,11 +107,12 @@ def _subset_of_lines(
     coder: list[int], stream: list[int], flags: list[int], ones: int,
     past: list[int], line: int, lines: int, slots: int,
 ) -> None:  # fmt: skip
-    """Code flags of which so many are 1: one for each of so many lines, or, of `slots`, for each line as
-    many ones as it has entries and a zero, which the last line lacks.
+    """Code flags, `ones` of which are 1: one for each line. With `slots`, each line has a one for each of its
+    entries, and then a zero, except for the last line.
 
-    How active the lines have been, past[line] and on, says how the ones left are shared among those that are
-    left. That is worth 16 flags, beside those of lines that were as active, to an octave.
+    The activity of the lines, past[line] and on, predicts how the remaining ones are shared among the
+    remaining lines. It has the weight of 16 flags; flags of lines with similar activity (within an octave)
+    count besides.
     """
     hits, seen = zeros(16), zeros(16)
     known = 0
@@ -143,7 +144,7 @@ def _subset_of_lines(
 
 @inner
 def _fullest(counts: list[int], widest: int) -> list[int]:
-    """The rows that have entries, those with the most first; of equal ones, in order."""
+    """The rows that have entries, fullest first; rows with equal counts stay in order."""
     begins, there = zeros(widest + 2), 0
     for row in range(len(counts)):
         if counts[row]:
@@ -164,8 +165,8 @@ def _matrix(
     coder: list[int], stream: list[int], rows: int, columns: int, past: list[int], line: int,
     where: list[int], negative: list[int], start: int, first: int, count: int,
 ) -> bool:  # fmt: skip
-    """Code `count` entries from number `first` on, those of the tensor that begins at `start`, its lines at
-    `line`."""
+    """Code `count` entries from number `first` on, of the tensor that begins at `start` and whose lines begin
+    at `line`."""
     slots, flags = zeros(rows + count - 1), zeros(columns)
     if coder[_ENCODING]:
         for e in range(count):
@@ -202,7 +203,7 @@ def _matrix(
             rank[j] = found
 
     hits, seen = zeros(128), zeros(128)
-    # Place 0 stands left of the first column.
+    # Place 0 is left of the first column.
     sums, cells, above = zeros(width + 1), zeros(width + 1), zeros(width + 1)
     alike, pairs = 10, 11
     for done in range(len(fullest)):
@@ -251,9 +252,8 @@ def code(
     encoding: int, stream: list[int], grids: list[list[int]], past: list[int], where: list[int],
     negative: list[int],
 ) -> int:  # fmt: skip
-    """The length of the stream that `where` and `negative` take, which is written to `stream` as far as there
-    is room; -1 if it cannot be. Decoding fills them; -1 if an encoder would have written another stream.
-    """
+    """Return the length of the stream of `where` and `negative`, or -1 if it cannot be coded. Encoding writes
+    as much as fits to `stream`. Decoding fills both; it returns -1 if no encoder writes this stream."""
     coder = zeros(5)
     coder[_ENCODING], coder[_HIGH] = encoding, 0xFFFFFFFF
     for at in range(4):
@@ -284,7 +284,7 @@ def code(
         start += size
         line += rows + columns
         first += count
-    # One byte more tells where in the interval, unless that begins with zeros, as which missing bytes count.
+    # One more byte selects a value of the interval, unless low is 0: missing bytes count as zeros.
     at, ending = coder[_AT], coder[_LOW] >> 24
     length = at + min(coder[_LOW], 1)
     if encoding and at < length and at < len(stream):

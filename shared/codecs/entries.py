@@ -1,7 +1,8 @@
-"""Selected entries of a vector, where they are and what they are worth, as two streams of bytes.
+"""Coding of the selected entries of a vector, indices and values, as two streams of bytes.
 
-What an update holds of a gradient, and what a model holds of a change: sparse.py's stream and values.py's,
-or grid.py's, in which the signs come with the indices. Encoding chooses, decoding is told.
+Updates hold such entries of a gradient, models those of a change. The streams are those of sparse.py and
+values.py, or of grid.py, which codes signs with the indices. The encoder chooses the modes; the decoder takes
+them as arguments.
 """
 
 from math import log2
@@ -22,7 +23,7 @@ _SCALE = values.CODINGS["scale"].mode
 
 
 class Coded(NamedTuple):
-    """Entries as they travel."""
+    """Coded entries, as they travel."""
 
     index_mode: int
     value_mode: int
@@ -38,10 +39,11 @@ def encode(
     value_mode: int,
     activity: Activity | None = None,
 ) -> Coded:
-    """`kept` (float32 [k], finite) at `where` (int64 [k], strictly increasing; None: everywhere), in these
-    modes, for whoever knows the same `activity`.
+    """Code `kept` (float32 [k], finite) at `where` (int64 [k], strictly increasing; None: everywhere) in
+    these modes. The decoder must know the same `activity`.
 
-    What a grid cannot say, or not in fewer bytes, goes in Golomb's code and a sign bit for each value.
+    If a grid cannot code the entries, or not in fewer bytes, Golomb's code and a sign bit per value are
+    used.
     """
     if index_mode == sparse.GRID:
         gridded = None if where is None else _gridded(kept, where, layout, value_mode, activity)
@@ -62,7 +64,7 @@ def _gridded(
     value_mode: int,
     activity: Activity | None,
 ) -> Coded | None:
-    # numba, where it is installed, takes half a second to import, and nothing else on a device needs it.
+    # If numba is installed, its import takes half a second, and nothing else on a device needs it.
     from edgeflock.shared.codecs import grid
 
     signed = grid.encode(where, kept < 0, layout, activity)
@@ -76,8 +78,8 @@ def _length(coded: Coded) -> int:
 
 
 def _surely_short(coded: Coded, count: int, layout: Layout) -> bool:
-    """Whether it is well below what Golomb's code takes for random indices, and a sign for each: then the
-    other way, which takes as long again, need not be tried."""
+    """Whether `coded` is well below Golomb's code for random indices with a sign each. Then the alternative,
+    which takes as long again, is not tried."""
     return 8 * _length(coded) < 0.9 * count * (log2(layout.size / max(count, 1)) + 2.5)
 
 
@@ -90,10 +92,10 @@ def decode(
     layout: Layout,
     activity: Activity | None = None,
 ) -> tuple[Where, NDArray[np.float32]]:
-    """(where, float32 [count] there). They may be NaN or infinity if the bytes say so.
+    """Return (where, float32 [count] there). Values may be NaN or infinity if the bytes hold them.
 
-    Raises WrongDtype or an index's refusal if the bytes do not hold what they announce. What it allocates is
-    in proportion to the bytes, and to the layout.
+    Raises WrongDtype or an index's refusal if the bytes do not match what they announce. Memory is in
+    proportion to the bytes and to the layout.
     """
     if (index_mode == sparse.GRID) != (value_mode == _SCALE):
         raise WrongDtype(
@@ -122,6 +124,6 @@ def decode(
 def received(
     coded: Coded, kept: NDArray[np.float32], where: NDArray[np.int64] | None, layout: Layout
 ) -> NDArray[np.float32]:
-    """float32 [k]: what the other end makes of `kept` at `where`, which was encoded to `coded`."""
+    """float32 [k]: the values that the receiver decodes, for `kept` at `where` encoded as `coded`."""
     there = values.decode(coded.values, layout.counts(where), coded.value_mode)
     return np.copysign(there, kept) if coded.index_mode == sparse.GRID else there

@@ -1,14 +1,14 @@
-"""Which parameters an update touches and the signs of its values, in one arithmetic-coded stream.
+"""Coding of an update's indices and of the signs of its values, in one arithmetic-coded stream.
 
-The largest entries of a gradient are no random set. The gradient of a layer is a sum of outer products, one
-for each sample, so they crowd where active rows (neurons) and active columns (inputs) of its matrix cross,
-and the entries of a row tend to have one sign. Which rows and columns that are changes slowly: who knows how
-active each has been (activity.py) needs less for it. What the stream tells, and how, is in decisions.py; here
-is what goes in and comes out, how much it may be, and what is refused.
+The largest entries of a gradient are not a random set. The gradient of a layer is a sum of outer products,
+one for each sample. So the entries concentrate where active rows (neurons) and active columns (inputs) of its
+matrix cross. The entries of a row tend to have one sign. The active rows and columns change slowly, so
+knowledge of past activity (activity.py) saves bytes. decisions.py defines the stream; this module has its
+arguments, limits and refusals.
 
-Each set of signed entries has one stream. It takes time in proportion to the sizes of the tensors that have
-entries and to rows x columns that have any. Where these are too many for the entries, nothing is gained over
-Golomb's code, and encode gives up.
+Each set of signed entries has one stream. Its time is in proportion to the sizes of the tensors with entries,
+and to their rows x columns with entries. If these are too many for the entries, encode returns None: the
+stream would not be shorter than Golomb's code.
 """
 
 from typing import Any
@@ -27,11 +27,11 @@ Flags = NDArray[np.bool_]
 
 
 def encode(where: Indices, negative: Flags, layout: Layout, activity: Activity | None = None) -> bytes | None:
-    """Code strictly increasing indices `where` (int64 [k]) and where values are `negative` (bool [k]), for
-    whoever knows the same `activity`.
+    """Code strictly increasing indices `where` (int64 [k]) and the signs of values `negative` (bool [k]). The
+    decoder must know the same `activity`.
 
-    None if they are too scattered for this code, or its stream would not be of _plausible length. None at all
-    take no bytes.
+    Returns None if the entries are too scattered for this code, or its stream would not have a _plausible
+    length. No entries take no bytes.
     """
     if not where.size:
         return b""
@@ -44,12 +44,11 @@ def encode(where: Indices, negative: Flags, layout: Layout, activity: Activity |
 def decode(
     octets: bytes, count: int, layout: Layout, activity: Activity | None = None
 ) -> tuple[Indices, Flags]:
-    """(indices int64 [count], strictly increasing and in range; whether the value there is negative).
+    """Return (indices int64 [count], strictly increasing and in range; whether each value is negative).
 
-    Takes only what encode gives with the same `activity`. Allocates at most 250 bytes per announced entry,
-    and only after the count has been held against the length of the stream, 30 per row and column of the
-    largest tensor, and 10 for each number of `activity`.
-    Raises IndexMalformed or IndexOutOfRange.
+    Accepts only what encode gives with the same `activity`. Checks the count against the stream's length
+    before it allocates. Allocates at most 250 bytes per announced entry, 30 per row and column of the largest
+    tensor, and 10 for each number of `activity`. Raises IndexMalformed or IndexOutOfRange.
     """
     if not _plausible(len(octets), count):
         raise IndexMalformed(
@@ -73,10 +72,10 @@ def _past(activity: Activity | None) -> Any:
 
 
 def _plausible(octets: int, count: int) -> bool:
-    """Whether a stream has 1 to 64 bits for each entry, or up to 64 bytes more."""
+    """Whether a stream has 1 to 64 bits for each entry, plus up to 64 bytes."""
     return count <= 8 * octets and 0 <= octets <= _longest(count)
 
 
 def _longest(count: int) -> int:
-    """Bytes."""
+    """The most bytes of a stream of `count` entries."""
     return 8 * count + 64

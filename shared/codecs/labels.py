@@ -1,4 +1,4 @@
-"""The share of each class in a device's data, or in a fleet's, as it travels: float16, one number a class."""
+"""Coding of the share of each class in the data of a device or a fleet: float16, one number per class."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,12 @@ _ROUNDING = 0.05
 
 
 def encode(shares: Vector) -> bytes:
-    """`shares`, float64 [K] or [2, K], as they travel."""
+    """Encode `shares`, float64 [K] or [2, K], as float16."""
     return shares.astype("<f2").tobytes()
 
 
 def decode(octets: bytes, rows: int = 1) -> Vector:
-    """float64 [rows, K], each row of which has the sum 1. Raises WrongDtype if they are no shares."""
+    """float64 [rows, K], each row of which sums to 1. Raises WrongDtype if the bytes are not shares."""
     classes, odd = divmod(len(octets), 2 * rows)
     if odd or not 2 <= classes <= MOST_CLASSES:
         raise WrongDtype(

@@ -1,13 +1,13 @@
-"""Second moments of a model's gradients: how large the square of each entry usually is.
+"""Second moments of a model's gradients: the mean square of each entry, in factored form.
 
-They are factored. Of a matrix of squares only the means R of its rows and C of its columns are kept:
+For a matrix of squares only the means R of its rows and C of its columns are kept:
 
     V[i, j] = R[i] C[j] / mean(R)
 
-Shazeer and Stern, "Adafactor: adaptive learning rates with sublinear memory cost", ICML 2018, section 3.
-Each tensor counts as a matrix (Layout.grids); a vector is one row, which this keeps as it is. The L rows and
-columns of all tensors are in the order of Layout.lines. On the wire each is the nearest power of two, in one
-byte, and the bytes are deflated (zlib).
+Shazeer and Stern, "Adafactor: adaptive learning rates with sublinear memory cost", ICML 2018, section 3. Each
+tensor counts as a matrix (Layout.grids); a vector is one row, and stays exact. The L rows and columns of all
+tensors are in the order of Layout.lines. On the wire each mean is the nearest power of two, in one byte; zlib
+deflates the bytes.
 """
 
 import zlib
@@ -21,7 +21,7 @@ from edgeflock.shared.model.layout import Layout
 Vector = NDArray[np.float32]
 
 _ONE = 128
-"""The byte that stands for 1; 0 stands for 0. A byte more is twice as much: 2^-127 to 2^127."""
+"""The byte for 1; 0 stands for 0. Each next byte is twice as much: 2^-127 to 2^127."""
 
 
 def factor(squares: Vector, layout: Layout) -> Vector:
@@ -46,7 +46,7 @@ def roots(means: Vector, layout: Layout) -> Vector:
 
 
 def energies(means: Vector, layout: Layout) -> Vector:
-    """The mean square of each tensor, float32 [T]; 0 of an empty one."""
+    """The mean square of each tensor, float32 [T]; 0 for an empty one."""
     found = np.zeros(len(layout.tensors), np.float32)
     for tensor, ((rows, columns), line) in enumerate(zip(layout.grids, layout.lines[:-1], strict=True)):
         if rows * columns:
@@ -55,14 +55,14 @@ def energies(means: Vector, layout: Layout) -> Vector:
 
 
 def encode(means: Vector) -> bytes:
-    """`means`, float32 [L], not negative, as they travel."""
-    _, exponents = np.frexp(means.astype(np.float64) * 2**0.5)  # so that they are rounded, not cut
+    """Encode `means`, float32 [L], not negative."""
+    _, exponents = np.frexp(means.astype(np.float64) * 2**0.5)  # to round, not truncate
     levels = np.where(means > 0, np.clip(exponents + (_ONE - 1), 1, 255), 0)
     return zlib.compress(levels.astype(np.uint8).tobytes(), 9)
 
 
 def decode(octets: bytes, layout: Layout) -> Vector:
-    """The means in `octets`, float32 [L]. Raises WrongDtype unless there are as many as `layout` has."""
+    """Decode the means, float32 [L]. Raises WrongDtype unless the number matches `layout`."""
     count = int(layout.lines[-1])
     stream = zlib.decompressobj()
     try:

@@ -1,4 +1,4 @@
-"""Codings of other packages: both ends must have them, and know them by the same number."""
+"""Codings of other packages. Both ends must have them, under the same number."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar
@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 from edgeflock.shared.errors import ConfigError
 
 LEAST, MOST = 64, 127
-"""Their numbers on the wire; smaller ones are ours."""
+"""The range of their mode numbers on the wire; built-in codings have smaller ones."""
 
 
 class Numbered(Protocol):
@@ -18,7 +18,8 @@ Coding = TypeVar("Coding", bound=Numbered)
 
 
 def of_others(kind: type[Coding]) -> Callable[[object], Coding | None]:
-    """Takes codings of this kind, and says None of others; it raises ConfigError if the number is ours."""
+    """Return a check that gives None for other objects than this kind. Raises ConfigError outside
+    LEAST..MOST."""
 
     def coding_of(found: object) -> Coding | None:
         if not isinstance(found, kind):

@@ -1,7 +1,7 @@
 """A whole model in a file: its value stream, bytes of equal weight together, as one zlib stream (RFC 1950).
 
-The exponents of a model's numbers are much alike and their fractions are not. Apart from each other the first
-become short, and nothing is lost: 13 to 17% off f32 and f16, 1 to 48% off int8.
+The exponents of a model's numbers are similar, and their fractions are not. Grouped, the exponents compress
+well, without loss: 13 to 17% off f32 and f16, 1 to 48% off int8.
 """
 
 import zlib
@@ -12,25 +12,25 @@ from edgeflock.shared.codecs.values import CODINGS
 from edgeflock.shared.errors import WrongDtype
 
 _WIDTHS = {CODINGS["f32"].mode: 4, CODINGS["f16"].mode: 2, CODINGS["int8"].mode: 1}
-"""Value mode -> bytes of a number, for those that whole models travel in."""
+"""Value mode -> bytes of a number, for the modes of whole models."""
 
 _LEVEL = 1
-"""Higher ones take three times as long for a hundredth less."""
+"""zlib's level. Higher levels take three times as long and save one per cent more."""
 
 
 def pack(octets: bytes, mode: int) -> bytes:
-    """A value stream of one of the modes above, packed."""
+    """Pack a value stream of one of the modes above."""
     planes = np.frombuffer(octets, np.uint8).reshape(-1, _WIDTHS[mode]).T.tobytes()
-    # Fractions repeat nothing, and looking for it spoils the codes of the exponents; zeros and rounded
-    # numbers do repeat. Which of the two a model is, is soon tried.
+    # Fractions do not repeat, and a search for matches makes the codes of exponents worse. Zeros and rounded
+    # numbers do repeat. So both strategies are tried.
     ways = (zlib.Z_HUFFMAN_ONLY, zlib.Z_DEFAULT_STRATEGY)
     return min((_deflated(planes, way) for way in ways), key=len)
 
 
 def unpack(packed: bytes, mode: int, size: int) -> bytes:
-    """The value stream, of `size` bytes. Raises WrongDtype if it is none, or of another length.
+    """The value stream of `size` bytes. Raises WrongDtype if `packed` is invalid or of another length.
 
-    Takes no more memory than that, whatever is announced.
+    Allocates no more memory than that, whatever the stream announces.
     """
     width = width_of(mode)
     inflating = zlib.decompressobj()
@@ -49,7 +49,7 @@ def longest(size: int) -> int:
 
 
 def width_of(mode: int) -> int:
-    """Bytes of a number. Raises WrongDtype if whole models do not travel in this mode."""
+    """Bytes of a number. Raises WrongDtype if no whole model has this mode."""
     if mode not in _WIDTHS:
         raise WrongDtype(f"no model is packed in value mode {mode}; known are {sorted(_WIDTHS)}")
     return _WIDTHS[mode]

@@ -1,11 +1,10 @@
-"""Which parameters an update touches: strictly increasing indices <-> bytes.
+"""Coding of the parameters that an update touches: strictly increasing indices <-> bytes.
 
-A sorted index set is coded as its gaps g_i = k_i - k_{i-1} - 1 (k_{-1} = -1) with Golomb's code
-(S. W. Golomb, "Run-length encodings", 1966): g = q M + r, q in unary, r in truncated binary. For k of P
-indices drawn at random it stays within 1% of the entropy bound log2 C(P, k) / k.
+A sorted index set is coded as its gaps g_i = k_i - k_{i-1} - 1 (k_{-1} = -1) with Golomb's code (S. W.
+Golomb, "Run-length encodings", 1966): g = q M + r, q in unary, r in truncated binary. For k of P random
+indices it stays within 1% of the entropy bound log2 C(P, k) / k.
 
-The three parts of a code word lie in three planes instead of side by side, so that each plane decodes
-with a handful of array operations:
+The three parts of the code words lie in three planes, so that a few array operations decode each plane:
 
     M        the Golomb parameter, LEB128
     prefix   k fields of b - 1 bits, where b = ceil(log2 M) and u = 2^b - M:
@@ -15,8 +14,8 @@ with a handful of array operations:
 
 Each plane starts on a byte and is zero-padded to a byte. M = 1 has neither prefix nor extra.
 
-Indices that come in runs, such as a part of a model, are two numbers in LEB128 for each run: how many indices
-lie between it and the one before (from the second run on less one), and its length less one.
+Runs of indices, such as a part of a model, take two LEB128 numbers per run. The first is the number of
+indices since the run before (minus one from the second run on); the second is the run's length minus one.
 """
 
 from collections.abc import Callable
@@ -39,20 +38,20 @@ from edgeflock.shared.plugins import Table
 Indices = NDArray[np.int64]
 
 DENSE, RAW, GOLOMB, GRID, RUNS = 0, 1, 2, 3, 4
-"""Index modes: every parameter; one little-endian u32 each; Golomb-coded gaps; with signs (grid.py); runs."""
+"""Index modes: all parameters; one little-endian u32 each; Golomb-coded gaps; with signs (grid.py); runs."""
 
 _LARGEST_PARAMETER = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
 class IndexCoding:
-    """One way to write indices."""
+    """A coding of indices."""
 
     mode: int
     encode: Callable[[Indices, int], bytes] | None
-    """(indices, size) -> octets. None: these indices have signs, and a code of their own."""
+    """(indices, size) -> octets. None: grid.py codes these indices together with signs."""
     decode: Callable[[bytes, int], Indices] | None
-    """(octets, count) -> indices, strictly increasing; what is too large is found afterwards."""
+    """(octets, count) -> indices, strictly increasing; `decode` checks their upper bound."""
 
 
 def encode(indices: Indices, size: int, mode: int = GOLOMB) -> bytes:
@@ -89,11 +88,11 @@ def _encode_golomb(indices: Indices, size: int) -> bytes:
 
 
 def decode(octets: bytes, count: int, size: int, mode: int) -> Indices:
-    """int64 [count], strictly increasing, 0 <= index < size.
+    """Decode int64 [count], strictly increasing, 0 <= index < size.
 
-    Allocates at most about 80 bytes per announced index, and only after the announced count has been
-    held against the length of the stream, or what its runs add up to. Raises WrongDtype, IndexMalformed,
-    IndexOutOfRange, IndexRepeated or IndexUnsorted.
+    Checks the announced count against the stream's length or its runs before it allocates, and then allocates
+    at most about 80 bytes per index. Raises WrongDtype, IndexMalformed, IndexOutOfRange, IndexRepeated or
+    IndexUnsorted.
     """
     name = name_of(mode)
     read = CODINGS[name].decode
@@ -132,7 +131,7 @@ def _decode_raw(octets: bytes, count: int) -> Indices:
 
 
 def _decode_golomb(octets: bytes, count: int) -> Indices:
-    """The `count` indices of a Golomb stream, up to 2^62. Raises IndexMalformed."""
+    """Decode the `count` indices of a Golomb stream, up to 2^62. Raises IndexMalformed."""
     if count > 8 * len(octets):
         raise IndexMalformed(f"{len(octets)} bytes cannot hold {count} indices")
     parameter, at = _read_leb128(octets)
@@ -172,7 +171,7 @@ def _encode_runs(indices: Indices, size: int) -> bytes:
 
 
 def _decode_runs(octets: bytes, count: int) -> Indices:
-    """The `count` indices of a stream of runs. Raises IndexMalformed."""
+    """Decode the `count` indices of a stream of runs. Raises IndexMalformed."""
     numbers = _read_all_leb128(octets)
     if numbers.size % 2:
         raise IndexMalformed("a run is two numbers: how far it is from the one before, and its length")
@@ -187,7 +186,7 @@ def _decode_runs(octets: bytes, count: int) -> Indices:
 
 
 def _best_parameter(gaps: Indices, size: int) -> int:
-    """The optimum for random gaps, ln 2 (P/k - 1/2), or a half or quarter of it if gaps cluster."""
+    """The best parameter for random gaps, ln 2 (P/k - 1/2), or a half or quarter of it if gaps cluster."""
     if gaps.size == 0:
         return 1
     uniform = min(max(1, round(0.693 * (size / gaps.size - 0.5))), _LARGEST_PARAMETER)

@@ -1,9 +1,9 @@
-"""How the values of an update travel: float32 [k] <-> bytes, at 32, 16, 8, 4, 1 or no bits a value.
+"""Coding of the values of an update: float32 [k] <-> bytes, at 32, 16, 8, 4, 1 or no bits a value.
 
-Values come in the order of their indices, so those of one tensor stand together; `counts` (int64 [T],
-Layout.counts) says how many each tensor has. A coding that scales does so for each tensor that has a value,
-because gradients of different layers differ by orders of magnitude; scales are bfloat16 (the upper half of a
-float32, rounded to nearest even). All numbers are little-endian; bit fields go most significant bit first.
+Values are in the order of their indices, so those of one tensor are contiguous. `counts` (int64 [T],
+Layout.counts) has the number of values of each tensor. Codings with scales have one for each tensor with
+values, because gradients of layers differ by orders of magnitude. Scales are bfloat16 (the upper half of a
+float32, rounded to nearest even). Numbers are little-endian; bit fields go most significant bit first.
 
     f32        k float32
     f16        k float16, clipped to +-65504
@@ -15,7 +15,7 @@ float32, rounded to nearest even). All numbers are little-endian; bit fields go 
     scale      an octet e per tensor, the mean of |value| in steps of
                an eighth of an octave, 0 for nothing:                   |value| = 2^((e - 192) / 8)
 
-`scale` tells magnitudes alone, from 6e-8 to 235: the signs come with the indices (grid.py).
+`scale` codes magnitudes only, from 6e-8 to 235: grid.py codes the signs with the indices.
 """
 
 from collections.abc import Callable
@@ -39,22 +39,22 @@ _LARGEST_SCALE = 3e38
 _NO_COUNTS = np.zeros(0, np.int64)
 _SIGNS = np.array([1, -1], np.float32)
 STEPS = np.array([0.0, *(2 ** ((e - 192) / 8) for e in range(1, 256))], np.float32)
-"""What each octet of `scale` stands for."""
+"""The magnitudes of the octets of `scale`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValueCoding:
-    """One way to write values."""
+    """A coding of values."""
 
     mode: int
     encode: Callable[[Values, Counts], bytes]
     decode: Callable[[bytes, Counts], Values]
     size: Callable[[int, int], int]
-    """(k, t) -> the bytes that k values in t non-empty tensors take."""
+    """(k, t) -> the size in bytes of k values in t non-empty tensors."""
     of_models: bool = False
-    """Whether whole models may travel in it: it takes each value by itself."""
+    """Whether whole models may travel in it: it codes each value separately."""
     means_only: bool = False
-    """Whether it tells of magnitudes only each tensor's mean."""
+    """Whether it keeps only each tensor's mean magnitude."""
 
 
 def encode(values: Values, counts: Counts, coding: str) -> bytes:
@@ -63,10 +63,10 @@ def encode(values: Values, counts: Counts, coding: str) -> bytes:
 
 
 def decode(octets: bytes, counts: Counts, mode: int) -> Values:
-    """float32 [counts.sum()]; of f32 it is `octets` themselves, read-only.
+    """Decode float32 [counts.sum()]; for f32 it is a read-only view of `octets`.
 
-    May hold NaN or infinity if the bytes do: admission looks for them.
-    Raises WrongDtype if the mode is unknown or the bytes are not as many as it takes.
+    The result may hold NaN or infinity if the bytes do: admission checks for them. Raises WrongDtype if the
+    mode is unknown or the number of bytes does not match it.
     """
     name = name_of(mode)
     expected = size_of(mode, counts)
@@ -76,7 +76,7 @@ def decode(octets: bytes, counts: Counts, mode: int) -> Values:
 
 
 def size_of(mode: int, counts: Counts) -> int:
-    """The bytes of values of which tensor t has counts[t]. Raises WrongDtype if the mode is unknown."""
+    """The size of values of which tensor t has counts[t]. Raises WrongDtype if the mode is unknown."""
     return CODINGS[name_of(mode)].size(int(counts.sum()), int(np.count_nonzero(counts)))
 
 
@@ -92,15 +92,15 @@ def name_of(mode: int) -> str:
 
 
 def encode_statistics(statistics: Values) -> bytes:
-    """The running statistics that follow an update's values (float32 [B]) as float16: 2 B bytes.
+    """Encode the running statistics that follow an update's values (float32 [B]) as float16: 2 B bytes.
 
-    Half precision is finer than the noise of a batch. Beyond LARGEST_STATISTIC they are clipped.
+    Half precision is finer than the noise of a batch. Values beyond LARGEST_STATISTIC are clipped.
     """
     return _encode_f16(statistics, _NO_COUNTS)
 
 
 def decode_statistics(octets: bytes) -> Values:
-    """float32 [B]; may hold NaN or infinity."""
+    """Decode float32 [B]; it may hold NaN or infinity."""
     return _decode_f16(octets, _NO_COUNTS)
 
 
@@ -114,7 +114,7 @@ def _encode_f16(values: Values, counts: Counts) -> bytes:
 
 def _encode_int8(values: Values, counts: Counts) -> bytes:
     scales, divisors = _scales(np.maximum.reduceat, np.abs(values), counts, 1 / np.float32(127))
-    quantised: Values = np.divide(values, divisors)  # of a whole model: no more copies than it takes
+    quantised: Values = np.divide(values, divisors)  # avoid more copies: it may be a whole model
     np.rint(quantised, out=quantised)
     np.clip(quantised, -127, 127, out=quantised)
     return scales + quantised.astype(np.int8).tobytes()
@@ -150,7 +150,7 @@ def _decode_f32(octets: bytes, counts: Counts) -> Values:
 
 
 def _decode_f16(octets: bytes, counts: Counts) -> Values:
-    with np.errstate(invalid="ignore"):  # of a signalling NaN
+    with np.errstate(invalid="ignore"):  # for a signalling NaN
         return np.frombuffer(octets, "<f2").astype(np.float32)
 
 
@@ -181,18 +181,18 @@ def _decode_scale(octets: bytes, counts: Counts) -> Values:
 def _spread_fields(octets: bytes, width: int, table: Values, scales: Values, counts: Counts) -> Values:
     """scale * table[field] for fields of `width` bits; scales has one entry per non-empty tensor."""
     scale = np.repeat(scales, counts[counts > 0])
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is not finite, and refused as such
+    with np.errstate(over="ignore", invalid="ignore"):  # overflow is not finite, so admission refuses it
         scale *= table[bits.unpack(octets, scale.size, width)]
     return scale
 
 
 def _fit_levels(relative: Values) -> Values:
-    """Eight ascending levels for `relative`: Lloyd's algorithm (IEEE Trans. IT 28, 1982), a few steps."""
+    """Eight ascending levels for `relative`: a few steps of Lloyd's algorithm (IEEE Trans. IT 28, 1982)."""
     if relative.size == 0:
         return np.ones(_LEVELS, np.float32)
     sample = relative[:: 1 + relative.size // 8192]
     low, high = float(sample.min()), float(relative.max())
-    # Top-k magnitudes crowd at the threshold and thin out above it: start geometrically.
+    # Most top-k magnitudes are near the threshold: start with a geometric sequence.
     levels = np.geomspace(max(low, high * 1e-3, 1e-30), max(high, 1e-30), _LEVELS)
     for _ in range(6):
         nearest = np.searchsorted((levels[1:] + levels[:-1]) / 2, sample)
@@ -204,7 +204,7 @@ def _fit_levels(relative: Values) -> Values:
 
 def _mean_scales(magnitudes: Values, counts: Counts) -> tuple[bytes, Values]:
     present = counts[counts > 0]
-    # Sums of finite magnitudes may leave float32.
+    # Sums of finite magnitudes may overflow float32.
     sums = partial(np.add.reduceat, dtype=np.float64)
     return _scales(sums, magnitudes, counts, (1 / present).astype(np.float32))
 
@@ -215,12 +215,12 @@ def _scales(
     counts: Counts,
     factor: Values | np.float32,
 ) -> tuple[bytes, Values]:
-    """(bfloat16 scale per non-empty tensor, what to divide each value by: float32; infinity for 0)."""
+    """(bfloat16 scale per non-empty tensor, divisor of each value as float32: infinity for 0)."""
     present = counts[counts > 0]
     if present.size == 0:
         return b"", np.zeros(0, np.float32)
     starts = np.cumsum(present) - present
-    # The largest of float32 would round to infinity.
+    # The largest float32 numbers would round to infinity.
     exact = np.minimum(reduce(magnitudes, starts).astype(np.float64) * factor, _LARGEST_SCALE)
     scales = _to_bfloat16(exact.astype(np.float32)).tobytes()
     divisors = _from_bfloat16(scales)

@@ -1,4 +1,4 @@
-"""What became of every sample of a device's stream, as the device tells it."""
+"""The fate of every sample of a device's stream, as the device reports it."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -6,24 +6,24 @@ from dataclasses import asdict, dataclass, fields
 
 @dataclass(frozen=True, slots=True)
 class SampleAccount:
-    """Since the device's client started; each sample is counted once: all that came are one of the others."""
+    """Counts since the client started. Each sample counts once: `came` is the sum of the other counts."""
 
     came: int
-    """Those that its buffer had kept from before among them."""
+    """All samples, with those that its buffer kept from before."""
     trained: int
-    """The server has what was computed from them."""
+    """The server has the update computed from them."""
     drops: int
-    """There was no room, or no time, for them."""
+    """There was no space or no time for them."""
     quarantined: int
     """They were unfit for training."""
     duplicates: int
-    """They came before, under the same key."""
+    """They are repetitions, by their key."""
     left: int
-    """They wait, or were taken and nobody knows yet."""
+    """They wait, or are in use with an unknown outcome."""
 
     @classmethod
     def of(cls, facts: Mapping[str, object]) -> "SampleAccount | None":
-        """The one among what a device tells, if there is one."""
+        """Return the account in a device's facts, if there is one."""
         told = {field.name: facts.get(field.name) for field in fields(cls)}
         numbers = {name: value for name, value in told.items() if type(value) is int}
         return cls(**numbers) if len(numbers) == len(told) else None

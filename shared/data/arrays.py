@@ -1,4 +1,4 @@
-"""Arrays as they are: npz:PATH and digits:."""
+"""Readers of arrays: npz:PATH and digits:."""
 
 import io
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from edgeflock.shared.extras import install
 from edgeflock.shared.model.fields import Fields
 
 _DIGITS = Path(__file__).with_name("digits.npz")
-"""x uint8 [1797, 8, 8], ink of 0 to 16; y uint8 [1797]. Whose they are stands in NOTICE."""
+"""x uint8 [1797, 8, 8], ink of 0 to 16; y uint8 [1797]. NOTICE names the source."""
 
 
 def read_digits(path: str, split: str, options: Mapping[str, str]) -> Raw:
@@ -64,7 +64,7 @@ def read_npz(path: str, split: str, options: Mapping[str, str]) -> Raw:
 
 
 def _of_fields(path: str, arrays: dict[str, NDArray[np.generic]], y: NDArray[np.generic], name: str) -> Raw:
-    """Samples of several inputs. `arrays` and y are called as in the archive."""
+    """Return samples with several inputs. `arrays` and y have their names in the archive."""
     for other, array in arrays.items():
         if not array.ndim or not y.ndim or len(array) != len(y) or len(y) == 0:
             counts = [len(one) if one.ndim else "no" for one in (array, y)]
@@ -74,7 +74,7 @@ def _of_fields(path: str, arrays: dict[str, NDArray[np.generic]], y: NDArray[np.
 
 
 def _decoded(octets: NDArray[np.generic], offsets: NDArray[np.generic], path: str) -> NDArray[np.uint8]:
-    """JPEG images of one size: uint8 [n, channels, height, width]. Raises ConfigError."""
+    """Decode JPEG images of one size: uint8 [n, channels, height, width]. Raises ConfigError."""
     try:
         from PIL import Image
     except ImportError as error:

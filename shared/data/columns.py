@@ -1,7 +1,7 @@
-"""x of tables: columns by name, in the run's units, with categories and without gaps.
+"""Conversion of table columns to x: by name, in the run's units, with categories and without gaps.
 
-A column of k categories becomes k inputs, of which the sample's own is 1 and the others are 0. A category
-that the run does not know, and one that is missing, are all 0. A number that is missing is the run's mean.
+A column of k categories becomes k inputs: 1 for the sample's category and 0 for the others. An unknown or
+missing category is all 0. A missing number is the run's mean.
 """
 
 import re
@@ -14,7 +14,8 @@ from edgeflock.shared.data.samples import Raw, listed
 from edgeflock.shared.model.description import LONGEST, MOST_CATEGORIES, Description
 
 _FEW, _PART = 20, 0.5
-"""More texts than so many, and than this part of the samples, are names, times or remarks: no categories."""
+"""More different texts than both limits (a number; a share of the samples) are not categories but names or
+notes."""
 
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+")
 
@@ -22,7 +23,7 @@ _REMEDY = "fill it in, remove the row, or say &missing=drop"
 
 
 def categories_of(raw: Raw) -> tuple[tuple[str, ...], ...]:
-    """For each column the names of its categories; () if none has any. Raises ConfigError."""
+    """The names of the categories of each column; () if no column has any. Raises ConfigError."""
     found = [_categories(raw, column) for column in range(len(raw.columns))]
     return tuple(found) if any(found) else ()
 
@@ -53,7 +54,7 @@ def _categories(raw: Raw, column: int) -> tuple[str, ...]:
 
 
 def _mend(text: str) -> str:
-    """What to do about a text that should be a number."""
+    """The remedy for a text that should be a number."""
     comma = _DECIMAL_COMMA.fullmatch(text)
     return (
         "if its comma stands before decimals, say &decimal=comma"
@@ -63,7 +64,7 @@ def _mend(text: str) -> str:
 
 
 def _others(raw: Raw, column: int) -> str:
-    """How to do without a column, as the end of a message."""
+    """The remedy that avoids a column, as the end of a message."""
     rest = [name for place, name in enumerate(raw.columns) if place != column and place not in raw.texts]
     if not rest:
         return ", or read it by a function of yours that makes numbers of it: package.module:function"
@@ -73,9 +74,8 @@ def _others(raw: Raw, column: int) -> str:
 def units_of(
     raw: Raw, categories: tuple[tuple[str, ...], ...]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """(means, deviations) of the columns without what is missing, float32 as they travel. A constant keeps
-    its unit, and so do categories. Raises ConfigError.
-    """
+    """(means, deviations) of the columns, without missing values, in float32 as they travel. Constants and
+    categories keep their unit. Raises ConfigError."""
     assert isinstance(raw.x, np.ndarray), "only tables are scaled"
     x = raw.x.astype(np.float64)
     for place, names in enumerate(categories):
@@ -92,9 +92,8 @@ def units_of(
 
 
 def standard(x: NDArray[np.float64]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """(means, deviations) of the columns of x, of which NaN is no number, in float32. What rounding alone can
-    make of a constant is none: its deviation is 1.
-    """
+    """(means, deviations) of the columns of x in float32; NaN is not counted. A column that varies by
+    rounding only counts as constant: its deviation is 1."""
     means = np.asarray(np.nanmean(x, axis=0, dtype=np.float64), np.float32)
     deviations = np.asarray(np.nanstd(x, axis=0, dtype=np.float64))
     varies = deviations > 1e-6 * np.maximum(1e-30, np.abs(means))
@@ -103,9 +102,9 @@ def standard(x: NDArray[np.float64]) -> tuple[tuple[float, ...], tuple[float, ..
 
 
 def complete(raw: Raw, described: Description | None) -> tuple[Raw, str]:
-    """(the samples that can be trained on as `described`, what is done about the others' gaps in words).
+    """Return (the samples that can be trained on as `described`, a text on how gaps are handled).
 
-    The text is empty if there are no gaps. Raises ConfigError if a column that the run trains on is missing.
+    The text is empty if there are no gaps. Raises ConfigError if a column of the run is missing.
     """
     told = [f"{raw.unlabelled:,} rows without a label are left out"] if raw.unlabelled else []
     if raw.missing == "error" or not raw.columns or not isinstance(raw.x, np.ndarray):
@@ -161,7 +160,8 @@ def _wanted(raw: Raw, described: Description | None) -> list[tuple[int, tuple[st
 
 
 def inputs_of(raw: Raw, x: NDArray[np.float64], described: Description) -> NDArray[np.float32]:
-    """x [n, columns] of `raw` as the run's models get it. Raises ConfigError that names the row."""
+    """Convert x [n, columns] of `raw` to the inputs of the run's models. Raises ConfigError that names the
+    row."""
     wanted = _wanted(raw, described)
     chosen = [column for column, _ in wanted]
     numbers, places = x[:, chosen], {}
@@ -184,7 +184,7 @@ def inputs_of(raw: Raw, x: NDArray[np.float64], described: Description) -> NDArr
 def _filled(
     raw: Raw, numbers: NDArray[np.float64], columns: list[int], means: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """`numbers` with the means where there is neither a number nor a text."""
+    """Return `numbers` with the means where a cell has neither a number nor a text."""
     empty = np.isnan(numbers)
     for place, column in enumerate(columns):
         if (texts := raw.texts.get(column)) is not None:
@@ -205,9 +205,8 @@ def _unknown(raw: Raw, column: int, names: tuple[str, ...], sample: int) -> str:
 def features(
     numbers: NDArray[np.float64], places: Mapping[int, NDArray[np.int64]], described: Description
 ) -> NDArray[np.float32]:
-    """What models get of `numbers` [n, columns], where NaN is the mean, and `places` of categories by column:
-    float32 [n, described.inputs].
-    """
+    """Return the inputs of models for `numbers` [n, columns], where NaN is the mean, and `places` of
+    categories by column: float32 [n, described.inputs]."""
     units = np.array(numbers, np.float64)
     if described.means:
         units = (units - np.array(described.means)) / np.array(described.spreads)
@@ -227,14 +226,15 @@ def features(
 
 
 def column_of(raw: Raw, name: str) -> int:
-    """Where the column of this name is. Raises ConfigError."""
+    """The index of the column of this name. Raises ConfigError."""
     if name not in raw.columns:
         raise raw.wrong(f"has no column {name!r}, which the run trains on; it has {listed(raw.columns)}")
     return raw.columns.index(name)
 
 
 def check_finite(raw: Raw, x: NDArray[np.generic], columns: tuple[int, ...], name: str = "x") -> None:
-    """Raises ConfigError for the first sample with NaN or infinity. `columns` are those of x in raw's."""
+    """Raise ConfigError for the first sample with NaN or infinity. `columns` maps the columns of x to
+    raw's."""
     if x.dtype.kind != "f" or np.isfinite(x).all():
         return
     sample, *rest = (int(index) for index in np.argwhere(~np.isfinite(x))[0])

@@ -1,13 +1,13 @@
-"""How a stream's rate goes over time, as a curve that says how much has arrived by when.
+"""Curves of a stream's rate over time, which give the number of samples that arrived by a time.
 
-    64                         samples a second, for ever
+    64                         samples a second, forever
     uniform(38,24)             the same, drawn once, as (mean,deviation); or normal(64,24)
     sine:12..108/60s           between 12 and 108 and back within 60 seconds
     square:500..20/30s         500 for half of 30 seconds, 20 for the other half; on and off with 100..0
-    steps:0:64,60:16           64 from second 0 on, 16 from second 60; each may be drawn as well, and may be 0
+    steps:0:64,60:16           64 from second 0 on, 16 from second 60; each may be drawn or 0
     trace:FILE                 the same from a file: a line SECOND,RATE for each step; # begins a comment
 
-Pure but for the trace, which is read once. Seconds count from the stream's beginning.
+Only the trace does I/O: its file is read once. Seconds count from the stream's beginning.
 """
 
 import math
@@ -29,10 +29,10 @@ _TRACE_LINE = rf"({NUMBER})\s*,\s*({NUMBER})"
 class RateCurve(Protocol):
     @property
     def period(self) -> float:
-        """Seconds after which it begins anew; infinity if it never does."""
+        """The seconds after which the curve repeats; infinity if it never does."""
 
     def arrived(self, second: float) -> float:
-        """The samples of second 0 to `second`: the integral of the rate."""
+        """The samples from second 0 to `second`: the integral of the rate."""
 
     def when(self, count: float) -> float:
         """The second at which the `count`-th sample is complete; infinity if it never comes."""
@@ -40,7 +40,7 @@ class RateCurve(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """A rate from each of some seconds on."""
+    """A rate that changes at given seconds."""
 
     steps: tuple[tuple[float, float], ...]
     """(from second, rate), in order, the first from second 0."""
@@ -58,7 +58,7 @@ class Steps:
             each = self._within(self.period)
             if each == 0:
                 return math.inf
-            # Of a count that a period ends with, the sample is complete before it ends.
+            # If a period ends with this count, the sample is complete within that period.
             rounds = max(0, math.ceil(count / each) - 1)
             begin, count = rounds * self.period, count - rounds * each
         for start, end, rate in self._spans():
@@ -77,7 +77,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Sine:
-    """From the middle of `low` and `high` up, down and back."""
+    """A sine that starts upwards from the middle of `low` and `high`."""
 
     low: float
     high: float
@@ -92,7 +92,7 @@ class Sine:
         middle, swing = (self.low + self.high) / 2, (self.high - self.low) / 2
         if middle == 0:
             return math.inf
-        # The swing has brought between 0 and swing * period / pi samples at any time.
+        # At any time the swing has added between 0 and swing * period / pi samples.
         late = count / middle
         early = max(0.0, late - swing * self.period / (math.pi * middle))
         while late - early > 1e-9 * max(1.0, late):
@@ -103,7 +103,7 @@ class Sine:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """A curve from its second `begin` on."""
+    """A curve that starts at second `begin` of another curve."""
 
     curve: RateCurve
     begin: float
@@ -124,7 +124,7 @@ def steady(rate: float) -> RateCurve:
 
 
 def curve(text: str, random: np.random.Generator) -> RateCurve:
-    """What `text` says; `random` draws what is to be drawn. Raises ConfigError."""
+    """Parse the curve in `text`; `random` draws random rates. Raises ConfigError."""
     kind, colon, rest = text.partition(":")
     if colon and kind in _CURVES:
         return _CURVES[kind](rest, text, random)

@@ -1,19 +1,19 @@
-"""Stored data by URI, split and shared out the same way on both ends.
+"""Stored data by URI, with the same splits and shares on both ends.
 
     digits:                     1,797 handwritten digits of 8 x 8, which come with Edgeflock (NOTICE)
     npz:PATH                    a NumPy archive with x_train, y_train and, for evaluation, x_test, y_test;
-                                one that is not split may call them x and y, and trains only;
-                                images as JPEG: jpg_train, all files' bytes in a row, and off_train, where
-                                each begins and the last one ends, in the place of x_train (needs Pillow);
-                several inputs as x_train.NAME, x_test.NAME each, by the names of forward's arguments
+                                an archive without splits may have x and y, which are for training only;
+                                JPEG images (needs Pillow): instead of x_train, jpg_train has all files'
+                                bytes in a row, and off_train each file's beginning and the last one's end;
+                                several inputs: x_train.NAME, x_test.NAME, by the argument names of forward
     csv:PATH?label=COLUMN       a table (tables.py)
     parquet:PATH?label=COLUMN
-    images:FOLDER               images, a folder a class (images.py)
-    package.module:function     what a function returns (own.py)
+    images:FOLDER               images, with a folder for each class (images.py)
+    package.module:function     the result of a function (own.py)
 
     ...?part=3/8                the third of eight equal random shares (1/8 .. 8/8)
-    ...?held=0.2                of csv, parquet and images: a random fifth is to evaluate on, the rest to
-                                train on; without it a file is whatever it is named for
+    ...?held=0.2                for csv, parquet and images: a random fifth is for evaluation, the rest for
+                                training; without it all rows belong to either split
 
 uint8 images are scaled to 0..1; images without a channel axis get one.
 """
@@ -47,10 +47,10 @@ log = logging.getLogger(__name__)
 def load(
     uri: str, split: str, described: Description | None = None, *, scales_targets: bool = False
 ) -> Dataset:
-    """The `split` ("train" or "test") of the data set that `uri` names, as `described`, or as it describes
-    itself, in memory. `scales_targets`: whether numbers to predict are scaled (`describe`).
+    """Load the `split` ("train" or "test") of the data set `uri` into memory, as `described` or as it
+    describes itself. `scales_targets`: whether numbers to predict are scaled (`describe`).
 
-    Raises ConfigError that names the URI and what is wrong with it.
+    Raises ConfigError that names the URI and the problem.
     """
     return opened(uri, split, described, scales_targets=scales_targets).whole()
 
@@ -58,7 +58,7 @@ def load(
 def opened(
     uri: str, split: str, described: Description | None = None, *, scales_targets: bool = False
 ) -> Stored:
-    """As `load`, but x may be read when it is asked for. The log says what is done about missing values."""
+    """Like `load`, but x may be read on demand. The log reports how missing values are handled."""
     stored, said = read_as(read(uri, split), described, targets=scales_targets)
     if said:
         log.warning("%s", said)
@@ -66,9 +66,9 @@ def opened(
 
 
 def read(uri: str, split: str) -> Raw:
-    """The samples that `uri` names, as they are kept. Raises ConfigError.
+    """Read the samples of `uri` in their stored form. Raises ConfigError.
 
-    Its messages name streams, too, which clients alone take (client/data/sources/opening.py).
+    The messages also name streams, which only clients accept (client/data/sources/opening.py).
     """
     scheme, _, rest = uri.partition(":")
     path, _, query = rest.partition("?")
@@ -101,11 +101,11 @@ def read(uri: str, split: str) -> Raw:
 
 
 STREAMS = "mqtt:, mqtts:, kafka:, kafkas:, http:, https:, dir:, stdin:, python:, synthetic:"
-"""Schemes of streams, for people."""
+"""The schemes of streams, for messages."""
 
 
 def meant(path: str) -> str:
-    """How to write what is a path alone, as the end of a message; nothing if it does not look like one."""
+    """The URI for a plain path, as the end of a message; empty if `path` does not look like one."""
     suffix = PurePath(path).suffix.lower()
     if suffix in (".csv", ".parquet"):
         return f"; a table is {suffix[1:]}:{path}?label=COLUMN, where COLUMN is what to predict"
@@ -113,20 +113,20 @@ def meant(path: str) -> str:
 
 
 def splits(uri: str) -> bool:
-    """Whether `uri` names rows to train on and others to evaluate on, rather than all rows of a file."""
+    """Whether `uri` has separate rows for training and evaluation, rather than all rows of a file."""
     scheme, _, rest = uri.partition(":")
     reader = READERS.get(scheme)
     return reader is None or reader.splits or "held" in dict(parse_qsl(rest.partition("?")[2]))
 
 
 def is_stored(uri: str) -> bool:
-    """Whether `uri` names stored data rather than a stream; of a function the name alone does not show it."""
+    """Whether `uri` names stored data rather than a stream; the name of a function does not tell."""
     scheme = uri.partition(":")[0]
     return scheme in READERS and (scheme != "csv" or "label=" in uri.partition("?")[2])
 
 
 def deal(data: Dataset, shares: int, samples: int = 0) -> list[Dataset]:
-    """Equal random shares of the data, or of `samples` of it: share i is what ?part=i+1/shares names.
+    """Split the data, or `samples` of it, into equal random shares: share i is that of ?part=i+1/shares.
 
     There must be at least as many samples as shares.
     """
@@ -136,14 +136,14 @@ def deal(data: Dataset, shares: int, samples: int = 0) -> list[Dataset]:
 
 
 def joined(parts: Sequence[Dataset]) -> Dataset:
-    """The samples of all parts, one part behind the other."""
+    """Concatenate the samples of all parts."""
     x, y = concatenated([part.x for part in parts]), np.concatenate([part.y for part in parts])
     return Dataset(x, y, described=parts[0].described)
 
 
 def deal_by_label(data: Dataset, shares: int, labels: int, samples: int = 0) -> list[Dataset]:
-    """Shares of `labels` classes each, of the data or of `samples` of it: share i has the classes i labels,
-    i labels + 1, ... modulo their number; whoever has a class in common gets equal parts of it.
+    """Split the data, or `samples` of it, into shares of `labels` classes each. Share i has the classes i
+    labels, i labels + 1, ... modulo their number. Shares with a class in common get equal parts of it.
 
     Raises ConfigError if the data have no classes, fewer than `labels`, or too few samples of one.
     """
@@ -175,7 +175,7 @@ def _dealt(count: int) -> NDArray[np.int64]:
 
 
 def _share(count: int, part: str, uri: str) -> NDArray[np.int64]:
-    """The indices of share i of n: the same random deal on every machine."""
+    """The indices of share i of n: the same random split on every machine."""
     number, _, of = part.partition("/")
     if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of) <= count):
         raise ConfigError(f"data {uri!r}: part={part} must be I/N with 1 <= I <= N <= {count}, e.g. 3/8")
@@ -185,7 +185,7 @@ def _share(count: int, part: str, uri: str) -> NDArray[np.int64]:
 
 
 def _held(count: int, part: str, split: str, uri: str) -> NDArray[np.int64]:
-    """The indices of what is held out, or of the rest: the same on every machine."""
+    """The indices of the held-out samples, or of the rest: the same on every machine."""
     try:
         held = round(count * float(part))
     except (ValueError, OverflowError):
@@ -199,13 +199,13 @@ def _held(count: int, part: str, split: str, uri: str) -> NDArray[np.int64]:
 
 
 class FormatReader(NamedTuple):
-    """How a stored format is read."""
+    """The reader of a stored format."""
 
     read: Callable[[str, str, Mapping[str, str]], Raw]
     """(path, split, options) -> samples."""
     options: tuple[str, ...] = ()
     splits: bool = True
-    """Whether the two splits lie in one file apart from each other."""
+    """Whether a file has both splits separately."""
 
 
 READERS = {

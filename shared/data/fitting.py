@@ -1,4 +1,4 @@
-"""What a run says of samples, and samples as the run has them. What does not fit is told by its row."""
+"""Description of a run's samples, and their conversion to it. An error names the row."""
 
 import math
 from typing import Any
@@ -13,9 +13,8 @@ from edgeflock.shared.model.fields import Fields
 
 
 def describe(raw: Raw, *, targets: bool = False) -> Description:
-    """What others must know to read theirs as `raw` is read. `targets`: whether numbers to predict are
-    scaled, where inputs are or where they are far from mean 0 and deviation 1. Raises ConfigError.
-    """
+    """Return the description that others need to read data as `raw` is read. `targets`: whether numbers to
+    predict are scaled, if inputs are or if they are far from mean 0 and deviation 1. Raises ConfigError."""
     categories = columns.categories_of(raw)
     numbers = raw.are_numbers
     labels: tuple[str, ...] = ()
@@ -36,9 +35,8 @@ def describe(raw: Raw, *, targets: bool = False) -> Description:
 
 
 def read_as(raw: Raw, described: Description | None = None, *, targets: bool = False) -> tuple[Stored, str]:
-    """(`raw` as `described`, or as it describes itself, what is done about its gaps in words; "" if it has
-    none). `targets` are as of `describe`. Raises ConfigError.
-    """
+    """Return (`raw` as `described` or as it describes itself, a text on how gaps are handled; "" if there are
+    none). `targets` is that of `describe`. Raises ConfigError."""
     if described is None:
         if raw.missing == "drop":
             raw, said = columns.complete(raw, Description(raw.columns, categories=columns.categories_of(raw)))
@@ -49,9 +47,8 @@ def read_as(raw: Raw, described: Description | None = None, *, targets: bool = F
 
 
 def fitted(raw: Raw, described: Description | None, shape: tuple[int, ...] | None = None) -> Stored:
-    """`raw` as the run trains on it. `described` and `shape`, of a sample's x, are what the run says; None:
-    it says nothing, and numbers count as they are. Raises ConfigError that names the row and the remedy.
-    """
+    """Convert `raw` for training. `described` and `shape` (of a sample's x) come from the run; with None
+    numbers stay as they are. Raises ConfigError that names the row and the remedy."""
     if described is None:
         described = Description(raw.columns, numbers=raw.are_numbers)
     y = targets_of(raw, described)
@@ -87,7 +84,7 @@ def _in_units(raw: Raw, x: NDArray[np.generic], described: Description) -> NDArr
 
 
 def _of_fields(raw: Raw, x: Fields) -> Fields:
-    """Images and numbers as of a lone x; whole numbers and truths stay whole, as int64."""
+    """Convert fields like a single x, but integers and booleans become int64."""
     arrays: dict[str, NDArray[Any]] = {}
     for name, array in x.items():
         if array.dtype.kind not in "biuf":
@@ -99,7 +96,7 @@ def _of_fields(raw: Raw, x: Fields) -> Fields:
 
 
 def targets_of(raw: Raw, described: Description) -> NDArray[np.int64] | NDArray[np.float32]:
-    """y as the run trains on it. Raises ConfigError that names the row."""
+    """Convert y to the run's targets. Raises ConfigError that names the row."""
     y = _numbers(raw)
     if described.labels:
         return _named(raw, y.astype(np.str_), described.labels)
@@ -126,7 +123,7 @@ def targets_of(raw: Raw, described: Description) -> NDArray[np.int64] | NDArray[
 
 
 def scaled_targets(y: NDArray[np.generic], described: Description) -> NDArray[np.float32]:
-    """Numbers to predict, as the run's models learn them: (y - mean) / deviation, if it says these."""
+    """Scale numbers to predict as the run does: (y - mean) / deviation, if it has these."""
     if not described.target:
         return y.astype(np.float32)
     mean, spread = described.target
@@ -134,7 +131,7 @@ def scaled_targets(y: NDArray[np.generic], described: Description) -> NDArray[np
 
 
 def _numbers(raw: Raw) -> NDArray[np.generic]:
-    """y. Raises ConfigError if it is neither finite numbers nor text."""
+    """Return y. Raises ConfigError if it is neither finite numbers nor text."""
     y = raw.y
     if y.dtype.kind not in "biufU":
         raise raw.wrong(f"y is of {y.dtype}, not of numbers or text; store it as int64, float32 or str")
@@ -152,7 +149,7 @@ def _is_number(label: object) -> bool:
 
 
 def _named(raw: Raw, y: Text, labels: tuple[str, ...]) -> NDArray[np.int64]:
-    """The number of each name."""
+    """The class number of each name."""
     numbers = {label: number for number, label in enumerate(labels)}
     known, inverse = np.unique(y, return_inverse=True)
     classes = np.array([numbers.get(str(label), -1) for label in known], np.int64)[inverse].reshape(y.shape)

@@ -1,10 +1,10 @@
-"""Folders of images: images:FOLDER, with a folder in it for each class, whose name is the class's.
+"""Folders of images: images:FOLDER, with a subfolder for each class, named after it.
 
-    size=32         each is resized to 32 x 32 pixels, whatever its proportions; devices that leave it out
-                    take the run's size
-    channels=1      grey; 3, red, green and blue, without it
+    size=32         resize to 32 x 32 pixels, without regard to proportions; devices that leave it out
+                    use the run's size
+    channels=1      grey; the default 3 is red, green and blue
 
-An image is read when it is asked for, and none is kept: a folder may be larger than memory.
+Images are read on demand and not kept, so a folder may be larger than memory.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from edgeflock.shared.extras import install
 OPTIONS = ("size", "channels")
 
 SIZE, CHANNELS = 32, 3
-"""Unless somebody says otherwise."""
+"""The default size and channels."""
 
 _MODES = {1: "L", 3: "RGB"}
 
@@ -28,10 +28,10 @@ _KINDS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 
 
 class Pictures:
-    """Files of images."""
+    """Image files, which are read on demand."""
 
     def __init__(self, files: list[Path], shape: tuple[int, ...] | None) -> None:
-        """`shape` is what their owner asks for: [channels, height, width]."""
+        """`shape` is the user's choice: [channels, height, width]."""
         self._files = files
         self._shape = shape
 
@@ -42,7 +42,7 @@ class Pictures:
         return Pictures([self._files[index] for index in where], self._shape)
 
     def read_as(self, shape: tuple[int, ...] | None) -> Lazy:
-        """Raises ConfigError if no image has this shape."""
+        """Return x of this shape. Raises ConfigError if images cannot have it."""
         wanted = shape or self._shape or (CHANNELS, SIZE, SIZE)
         if self._shape not in (None, wanted) or len(wanted) != 3 or wanted[0] not in _MODES:
             mine = list(self._shape or (CHANNELS, SIZE, SIZE))
@@ -59,10 +59,10 @@ class Pictures:
 
 
 def read_images(path: str, options: Mapping[str, str]) -> Raw:
-    """Raises ConfigError."""
+    """List the images of a folder. Raises ConfigError."""
     source = f"images:{path}"
     try:
-        import PIL  # noqa: F401  asked for before anything trains
+        import PIL  # noqa: F401  checked before training
     except ImportError as error:
         raise ConfigError(f"data {source!r} needs Pillow: {install('images')}") from error
     for option in options:
@@ -95,7 +95,7 @@ def read_images(path: str, options: Mapping[str, str]) -> Raw:
 
 
 def read_image(path: Path, mode: str, size: tuple[int, int]) -> NDArray[np.float32]:
-    """float32 [channels, height, width], 0 to 1, resized to (width, height). Raises ConfigError."""
+    """Read float32 [channels, height, width], 0 to 1, resized to (width, height). Raises ConfigError."""
     from PIL import Image
 
     try:

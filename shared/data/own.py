@@ -1,9 +1,8 @@
-"""Data that a function of one's own gives: package.module:function.
+"""Data from a user's own function: package.module:function.
 
-It returns (x, y): y is an array or a list of class numbers, class names or numbers to predict, and x an
-array, or whatever gives sample i as x[i], which is then asked for one at a time and never kept. What the
-URI's options name are its arguments, as text; it is also told the split, "train" or "test", if it has an
-argument of that name.
+It returns (x, y). y is an array or a list of class numbers, class names or numbers to predict. x is an array,
+or an object that gives sample i as x[i]; its samples are read one at a time and not kept. The URI's options
+are its arguments, as text. An argument `split`, if it has one, gets "train" or "test".
 """
 
 import importlib
@@ -22,12 +21,12 @@ _NAMED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 def is_own(uri: str) -> bool:
-    """Whether it may be the name of a function."""
+    """Whether `uri` may be the name of a function."""
     return _NAMED.fullmatch(uri.partition("?")[0]) is not None
 
 
 class Items:
-    """x whose sample i is x[i]."""
+    """An object x whose sample i is x[i]."""
 
     def __init__(self, source: str, x: Any, where: NDArray[np.int64]) -> None:
         self._source = source
@@ -41,7 +40,7 @@ class Items:
         return Items(self._source, self._x, self._where[where])
 
     def read_as(self, shape: tuple[int, ...] | None) -> Lazy:
-        """Raises ConfigError if sample 0 has another shape."""
+        """Return x of this shape. Raises ConfigError if sample 0 has another shape."""
         first = self._item(int(self._where[0])).shape
         if shape is not None and first != shape:
             raise ConfigError(
@@ -63,7 +62,7 @@ class Items:
     def _item(self, number: int) -> NDArray[np.float32]:
         try:
             x = np.asarray(self._x[number])
-        except Exception as error:  # theirs may raise anything
+        except Exception as error:  # user code may raise anything
             raise ConfigError(f"data {self._source!r}: x[{number}]: {error!r}") from error
         if x.dtype.kind not in "biuf":
             raise ConfigError(f"data {self._source!r}: x[{number}] is of {x.dtype}, not of numbers")
@@ -73,7 +72,7 @@ class Items:
 
 
 def read_own(name: str, split: str, options: Mapping[str, str]) -> Raw:
-    """What the function `name` gives. Raises ConfigError."""
+    """Read the result of the function `name`. Raises ConfigError."""
     module, _, attribute = name.partition(":")
     try:
         function = getattr(importlib.import_module(module), attribute)
@@ -81,7 +80,7 @@ def read_own(name: str, split: str, options: Mapping[str, str]) -> Raw:
         given = function(**{**told, **options})
     except ConfigError:
         raise
-    except Exception as error:  # theirs may raise anything
+    except Exception as error:  # user code may raise anything
         raise ConfigError(f"data {name!r}: {type(error).__name__}: {error}") from error
     if not isinstance(given, tuple) or len(given) != 2:
         raise ConfigError(f"data {name!r}: returned a {type(given).__name__}; it must return (x, y)")
@@ -104,7 +103,7 @@ def read_own(name: str, split: str, options: Mapping[str, str]) -> Raw:
 
 
 def _count(samples: Any) -> int:
-    """0 if they have no number."""
+    """The number of samples; 0 if they have no length."""
     try:
         return len(samples)
     except TypeError:

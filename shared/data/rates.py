@@ -1,4 +1,4 @@
-"""How fast samples arrive on a device, and the batch that goes with it.
+"""Rates of samples that arrive on a device, and the batch size for a rate.
 
 After S. Tyagi, M. Swany, "ScaDLES: Scalable Deep Learning over Streaming data at the Edge", 2022. Rates are
 in samples per second. Time is an argument, in seconds from any fixed moment.
@@ -23,15 +23,16 @@ def batch_size(rate: float, low: int = LOW, high: int = HIGH) -> int:
 
 
 class RateEstimator:
-    """S_i of a stream, estimated from n_k samples that arrived at t_k, k = 1, 2, ...
+    """An estimate of the rate S_i of a stream, from n_k samples that arrived at t_k, k = 1, 2, ...
 
         S(t) = sum_k n_k exp(-(t - t_k) / T) / (T (1 - exp(-max(t - t_0, 1) / T)))
 
-    an exponentially weighted moving average over about T seconds. The denominator is the weight of the time
-    since t_0, so that a steady stream is not underestimated at first. The first arrival sets t_0 and does not
-    count: how long its samples took is not known. Nor does a backlog that comes at once then pass for a rate.
-    A burst of n adds at most n / T to a settled estimate, and in silence S halves every 0.7 T seconds. Of the
-    arrivals at random moments of a stream of rate S, it has a relative deviation of 1 / sqrt(2 S T).
+    It is an exponentially weighted moving average over about T seconds. The denominator is the weight of the
+    time since t_0, so that it does not underestimate a steady stream at first. The first arrival sets t_0 and
+    does not count: the time that its samples took is unknown. So a backlog that arrives at once does not
+    count as a rate. A burst of n adds at most n / T to a settled estimate, and in silence S halves every 0.7
+    T seconds. For arrivals at random moments of a stream of rate S, the relative deviation is 1 / sqrt(2 S
+    T).
     """
 
     def __init__(self, seconds: float = 10.0) -> None:
@@ -42,7 +43,7 @@ class RateEstimator:
         self._weighted = 0.0
 
     def arrived(self, count: int, now: float) -> None:
-        """`count` samples arrived at `now`. A clock that goes back is taken to stand still."""
+        """Count `count` samples that arrived at `now`. A clock that goes back counts as stopped."""
         if self._first is None:
             self._first = self._last = now
             return
@@ -50,7 +51,7 @@ class RateEstimator:
         self._last = max(self._last, now)
 
     def rate(self, now: float) -> float:
-        """S(now); 0 before anything has arrived."""
+        """S(now); 0 before the first arrival."""
         if self._first is None:
             return 0.0
         elapsed = max(now - self._first, 1.0)
@@ -60,8 +61,8 @@ class RateEstimator:
         return self._weighted * math.exp(-max(0.0, now - self._last) / self._seconds)
 
 
-# Table I: the rates of a fleet, float64 [count]. All lie within LOW and HIGH, as section V D says: by itself
-# a uniform one of mean 38 and deviation 24 reaches below zero.
+# Table I: the rates of a fleet, float64 [count]. All are clipped to LOW and HIGH, as in section V D: without
+# that a uniform rate of mean 38 and deviation 24 can be below zero.
 
 
 def uniform(random: np.random.Generator, mean: float, deviation: float, count: int) -> NDArray[np.float64]:
@@ -83,10 +84,7 @@ RATE = rf"{NUMBER}|(?:{'|'.join(DISTRIBUTIONS)})\({NUMBER},{NUMBER}\)"
 
 
 def draw(text: str, random: np.random.Generator) -> float:
-    """The rate that `text` says: 64, uniform(38,24) or normal(64,24), as (mean,deviation).
-
-    Raises ConfigError.
-    """
+    """Return the rate of `text`: 64, uniform(38,24) or normal(64,24) as (mean,sd). Raises ConfigError."""
     if not re.fullmatch(RATE, text):
         drawn = " or ".join(f"{name}(mean,sd)" for name in DISTRIBUTIONS)
         raise ConfigError(f"rate {text!r} must be a number, {drawn}")

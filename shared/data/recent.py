@@ -1,7 +1,7 @@
-"""Features of the recent past, for streams whose order carries meaning.
+"""Features of the recent past, for streams whose order carries information.
 
-A stream's best features often are not in its records: what came before says more. Both kinds look strictly
-back: a sample never sees its own label, nor anything after it.
+For some streams the past says more than the current record. Both kinds of features use only the past: a
+sample never sees its own label, nor later data.
 """
 
 import numpy as np
@@ -12,22 +12,22 @@ from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError
 
 FAR = 5.0
-"""No feature lies further from its recent mean than so many deviations: what is beyond is cut off."""
+"""The largest distance of a feature from its recent mean, in deviations; larger ones are clipped."""
 
 _ROWS = 256
-"""Samples at a time, which bounds the memory that a window takes."""
+"""Samples per step, which bounds the memory of a window."""
 
 
 class LaggedFeatures:
-    """Appends to the features x_t of each sample, in the order in which the samples come,
+    """Appends features to the features x_t of each sample, in the order of the samples.
 
-    window = K     how far each feature stands from its mean over the K samples before, in their deviations:
+    window = K     the distance of each feature from its mean over the K samples before, in deviations:
                    (x_t - m) / s with m, s the mean and standard deviation of x_{t-K} .. x_{t-1}; 0 where a
-                   feature did not vary. Before there are K, the first sample stands for the missing.
-    lags = L       the labels y_{t-1}, ..., y_{t-L}, the newest first: as numbers, or with classes = C > 2
-                   each as a one among C - 1 zeros. Zeros where there is none yet.
+                   feature did not vary. Before there are K, copies of the first sample stand in.
+    lags = L       the labels y_{t-1}, ..., y_{t-L}, newest first: as numbers, or with classes = C > 2
+                   as one-hot vectors of length C. Zeros where there is none yet.
 
-    How the samples were split into chunks makes no difference.
+    The split of the samples into chunks makes no difference.
     """
 
     def __init__(self, window: int = 0, lags: int = 0, classes: int = 0) -> None:
@@ -40,11 +40,11 @@ class LaggedFeatures:
         """The last `lags` labels."""
 
     def width(self, features: int) -> int:
-        """How many features a sample of `features` then has."""
+        """The number of features of a sample that had `features`."""
         return features * (2 if self._window else 1) + self._labels.size
 
     def extend(self, data: Dataset) -> Dataset:
-        """x [n, d] -> x [n, width(d)]. Raises ConfigError if samples or labels have another shape."""
+        """Extend x [n, d] to x [n, width(d)]. Raises ConfigError if samples or labels have another shape."""
         if data.x.ndim != 2 or data.y.ndim != 1:
             raise ConfigError(
                 "window= and lags= take samples that are lists of features, each with one label; these have "
@@ -80,7 +80,7 @@ class LaggedFeatures:
 
 
 def _standing(joined: NDArray[np.float32], window: int) -> NDArray[np.float32]:
-    """For each row of `joined` from the `window`-th on, where it stands among the `window` rows before."""
+    """The place of each row of `joined` from the `window`-th on among the `window` rows before it."""
     before = sliding_window_view(joined.astype(np.float64), window, axis=0)[:-1]
     mean: NDArray[np.float64] = before.mean(axis=-1)
     deviation: NDArray[np.float64] = before.std(axis=-1)

@@ -1,11 +1,10 @@
-"""Samples as somebody keeps them, and what of a run's description makes them what is trained on.
+"""Samples in their stored form, and their conversion to a run's data with its description.
 
     raw ──► describe ──► Description (of the server's held-out data; it travels in the Welcome)
      └──► complete ─┴──► fitted ──► Dataset
 
-`describe` and `fitted` are in fitting.py, what tables need of them in columns.py.
-
-Pure but for what is read lazily. What does not fit is told by the row it stands in.
+fitting.py has `describe` and `fitted`; columns.py has their parts for tables. The code is pure, except for
+lazy reads. Errors about a sample name its row.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,23 +21,23 @@ from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.fields import Fields, Inputs, rows
 
 IGNORED = -100
-"""The class of what has none, as torch's cross entropy takes it."""
+"""The class of entries without a class, as in torch's cross entropy."""
 
 _SHOWN = 12
-"""Names of columns or classes in an error, at most."""
+"""The most names of columns or classes in an error."""
 
 Text = NDArray[np.str_]
 
 
 def absent(source: str) -> ConfigError:
-    """What to raise where a path leads nowhere: settings are often read in another folder than their own."""
+    """Return the error for a missing path: settings are often used in another folder than their own."""
     return ConfigError(
         f"data {source!r}: there is no such file; paths count from where the command runs, {Path.cwd()}"
     )
 
 
 class Lazy:
-    """x of samples, each of which is read when it is asked for."""
+    """x of samples that are read on demand."""
 
     def __init__(
         self, read: Callable[[int], NDArray[np.float32]], where: NDArray[np.int64], shape: tuple[int, ...]
@@ -59,15 +58,15 @@ class Lazy:
 
 
 class Unread(Protocol):
-    """x that is still to be read."""
+    """x that has not been read yet."""
 
     def __len__(self) -> int: ...
 
     def chosen(self, where: NDArray[np.int64]) -> "Unread":
-        """Of these samples alone."""
+        """Return x of these samples only."""
 
     def read_as(self, shape: tuple[int, ...] | None) -> Lazy:
-        """As samples of this shape; None: of their own."""
+        """Return samples of this shape; None: of their own shape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,41 +93,41 @@ class Stored:
         return len(self.y)
 
     def whole(self) -> Dataset:
-        """With all of x in memory."""
+        """Read all of x into memory."""
         return Dataset(rows(self.x, slice(None)), self.y, described=self.described)
 
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """n samples, as they are kept."""
+    """n samples in their stored form."""
 
     source: str
-    """What they are called in errors."""
+    """The name of the samples in errors."""
     x: NDArray[np.generic] | Fields | Unread
-    """[n, ...] numbers, of several fields or not; NaN where there is none."""
+    """[n, ...] numbers, with one or several fields; NaN where there is none."""
     y: NDArray[np.generic]
     """[n, ...] numbers, or text."""
     columns: tuple[str, ...] = ()
     """The names of the numbers of x, if they have names."""
     place: Callable[[int], str] = "sample {}".format
-    """What a person finds sample i by."""
+    """The place of sample i, for people."""
     texts: Mapping[int, Texts] = field(default_factory=dict)
-    """Column -> the texts in it. There x is NaN."""
+    """Column -> its texts, where x is NaN."""
     scale: bool | None = None
-    """Whether x, and y of numbers, are to be brought to mean 0 and deviation 1. None: only such y as is far
-    from that."""
+    """Whether x, and numbers in y, are scaled to mean 0 and deviation 1. None: only such y as is far from
+    that."""
     numbers: bool | None = None
-    """Whether y is numbers rather than classes; None: it shows."""
+    """Whether y is numbers rather than classes; None: its type decides."""
     missing: str = "error"
-    """What becomes of samples that lack a value: one of texts.POLICIES."""
+    """The policy for samples that lack a value, from texts.POLICIES."""
     unlabelled: int = 0
-    """Samples that were left out because they have no label."""
+    """The number of samples that were left out because they have no label."""
 
     def __len__(self) -> int:
         return len(self.y)
 
     def chosen(self, where: NDArray[np.int64]) -> "Raw":
-        """These samples alone, which keep their places."""
+        """Return these samples only; they keep their places."""
         x = rows(self.x, where) if isinstance(self.x, np.ndarray | Fields) else self.x.chosen(where)
         place, texts = self.place, {column: one.chosen(where) for column, one in self.texts.items()}
         return replace(self, x=x, y=self.y[where], place=lambda i: place(int(where[i])), texts=texts)
@@ -144,7 +143,7 @@ class Raw:
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first few of them."""
+    """The first names, as text."""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
 

@@ -1,19 +1,19 @@
 """Tables: csv:PATH?label=COLUMN and parquet:PATH?label=COLUMN.
 
-    x=COLUMN,COLUMN     which columns are x; without it, all but the label
-    targets=numbers     the label is a number to predict; or classes; without it, it shows: text and whole
-                        numbers are classes
-    scale=none          numbers are taken as they are, not brought to mean 0 and deviation 1; without it
-                        numbers to predict are, too
-    missing=mean        of a row that lacks a number that counts as the mean, and a category as none of them;
-                        or drop: the row is left out; or error. mean without it. Rows that lack the label are
-                        left out, but for error
-    sep=;               of CSV: what stands between two cells, or "tab"; a comma without it
-    decimal=comma       of CSV: numbers are written 3,5, as where a semicolon stands between two cells
+    x=COLUMN,COLUMN     the columns of x; without it, all but the label
+    targets=numbers     the label is a number to predict; or classes; without it, text and whole numbers are
+                        classes, and other numbers are to predict
+    scale=none          numbers stay as they are; without it they are scaled to mean 0 and deviation 1, also
+                        numbers to predict
+    missing=mean        the default: a missing number is the mean, and a missing category is none of them;
+                        drop leaves such rows out, and error ends. Rows without a label are left out, but
+                        with error they end too
+    sep=;               for CSV: the character between two cells, or "tab"; the default is a comma
+    decimal=comma       for CSV: numbers are written 3,5, as is usual with a semicolon between cells
 
-The first line of CSV names the columns. A column without any number holds categories. A device needs the
-label's name only: which columns, which units, categories and classes, it learns from the server, whose
-held-out data say it. A cell without a value is empty, or as texts.MISSING has it: NA, null, ...
+The first line of CSV names the columns. A column without any number holds categories. A device needs only the
+label's name. It learns columns, units, categories and classes from the server, whose held-out data define
+them. A cell without a value is empty, or as in texts.MISSING: NA, null, ...
 """
 
 import csv
@@ -34,7 +34,7 @@ OPTIONS = ("label", "x", "targets", "scale", "missing")
 CSV_OPTIONS = (*OPTIONS, "sep", "decimal")
 
 _ROWS = 4096
-"""Lines that are taken apart at a time."""
+"""The lines that are parsed at a time."""
 
 Cells = tuple[str, ...]
 
@@ -82,7 +82,7 @@ Block = tuple[NDArray[np.float64], Cells, NDArray[np.int64], dict[int, list[tupl
 
 
 def _taken_apart(source: str, header: list[str]) -> None:
-    """Raises ConfigError if another character than was said stands between the names."""
+    """Raise ConfigError if the first line uses another separator than the given one."""
     for separator, said in (";", ";"), ("\t", "tab"), ("|", "|"):
         if len(header) == 1 and separator in header[0]:
             raise ConfigError(
@@ -114,7 +114,7 @@ def _blocks(
 
 
 def _numbers(cells: Cells, comma: bool) -> tuple[NDArray[np.float64], list[tuple[int, str]]]:
-    """(the numbers, NaN where there is none; the cells with a text: where, and which)."""
+    """Return (numbers, NaN where there is none; the cells with text as (index, text))."""
     plain = tuple(cell.replace(",", ".") for cell in cells) if comma else cells
     try:
         return np.array(plain, np.float64), []
@@ -174,7 +174,7 @@ def read_parquet(path: str, options: Mapping[str, str]) -> Raw:
 
 
 def _columns(source: str, header: list[str], options: Mapping[str, str]) -> tuple[int, list[int]]:
-    """(where the label is, where x is). Raises ConfigError."""
+    """Return (the label's column, the columns of x). Raises ConfigError."""
     there = f"the columns are {', '.join(header[:40])}" if header else "the file is empty"
     if len(set(header)) < len(header):
         raise ConfigError(f"data {source!r}: two columns have one name; {there}")
@@ -197,7 +197,7 @@ def _columns(source: str, header: list[str], options: Mapping[str, str]) -> tupl
 
 
 def _label(cells: Iterable[str], comma: bool = False) -> tuple[NDArray[np.generic], NDArray[np.bool_]]:
-    """(y, which samples have none). y is whole numbers, if all are that; numbers, if all are; else text."""
+    """Return (y, which samples have none). y is integers if all are; else numbers if all are; else text."""
     told = np.array([cell.strip() for cell in cells], np.str_)
     lacking = told == ""
     numbers = np.char.replace(told, ",", ".") if comma else told
@@ -211,7 +211,7 @@ def _label(cells: Iterable[str], comma: bool = False) -> tuple[NDArray[np.generi
 
 
 def _as_wanted(raw: Raw, unlabelled: NDArray[np.bool_], options: Mapping[str, str]) -> Raw:
-    """`raw` as the options say, without the samples that have no label. Raises ConfigError."""
+    """Apply the options to `raw`, and leave out the samples without a label. Raises ConfigError."""
     choices = {"targets": ("classes", "numbers"), "scale": ("none",), "missing": POLICIES}
     for option, known in choices.items():
         if option in options and options[option] not in known:

@@ -1,7 +1,7 @@
-"""Text where a sample has numbers: categories, and what stands for a number that is missing.
+"""Texts in samples of numbers: categories, and markers for a missing number.
 
-A table keeps the texts of a column by their numbers (Texts). A stream keeps samples as float32, so a text
-becomes a float that no sensor reads (`coded`): which texts are categories, only the run says, later.
+A table keeps the texts of a column as indices (Texts). A stream keeps samples as float32, so a text becomes a
+float that no sensor measures (`coded`). Only the run defines later which texts are categories.
 """
 
 import zlib
@@ -15,16 +15,16 @@ from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.description import LONGEST
 
 POLICIES = ("mean", "drop", "error")
-"""What a sample that lacks a value comes to: the value counts as the run's mean, it is left out, an error."""
+"""The policies for a missing value: use the run's mean, drop the sample, raise an error."""
 
 MISSING = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "null", "?"})
-"""Texts that say that there is no value, in small letters."""
+"""Texts that mean a missing value, in lower case."""
 
 _CODES = 2.0**127
-"""Codes are -2^127 (1 + k / 2^23), k of 23 bits: floats beyond whatever is measured, exact in float32."""
+"""Codes are -2^127 (1 + k / 2^23), k of 23 bits: floats beyond all measurements, exact in float32."""
 
 ABSENT = -_CODES
-"""The code of a value that is missing."""
+"""The code of a missing value."""
 
 
 def is_missing(text: str) -> bool:
@@ -35,40 +35,41 @@ class Texts(NamedTuple):
     """The texts in a column."""
 
     codes: NDArray[np.int32]
-    """[n]: for each sample the place of its text in `names`; -1: it has none."""
+    """[n]: the index of each sample's text in `names`; -1: no text."""
     names: tuple[str, ...]
 
     @classmethod
     def of(cls, count: int, texts: Iterable[tuple[int, str]]) -> "Texts":
-        """Of `count` samples those that `texts` names have some. What is longer than names may be is cut."""
+        """Build from `count` samples; `texts` lists (sample, text). Texts longer than a name may be are
+        cut."""
         codes, names = np.full(count, -1, np.int32), dict[str, int]()
         for sample, text in texts:
             codes[sample] = names.setdefault(text.strip()[: LONGEST + 1], len(names))
         return cls(codes, tuple(names))
 
     def chosen(self, where: NDArray[np.int64]) -> "Texts":
-        """Of these samples alone."""
+        """Return the texts of these samples only."""
         return Texts(self.codes[where], self.names)
 
     def first(self, among: NDArray[np.bool_] | None = None) -> tuple[int, str] | None:
-        """(sample, text) of the first one, `among` these samples; None if there is none."""
+        """Return (sample, text) of the first text, within `among`; None if there is none."""
         has = self.codes >= 0
         places = np.flatnonzero(has if among is None else has & among)
         return (int(places[0]), self.names[self.codes[places[0]]]) if places.size else None
 
     def there(self) -> list[str]:
-        """Those that a sample has, sorted."""
+        """The sorted texts that samples have."""
         return sorted(self.names[code] for code in np.unique(self.codes) if code >= 0)
 
     def within(self, categories: Sequence[str]) -> NDArray[np.int64]:
-        """[n]: the place of each sample's text in `categories`; -1: it has none, or one that is unknown."""
+        """[n]: the index of each sample's text in `categories`; -1: no text, or an unknown one."""
         places = {name: place for place, name in enumerate(categories)}
         known = np.array([*(places.get(name, -1) for name in self.names), -1], np.int64)
         return known[self.codes]
 
 
 def coded(text: str) -> float:
-    """The float that stands for a text in a stream."""
+    """The float that represents a text in a stream."""
     if is_missing(text):
         return ABSENT
     octets = text.strip()[: LONGEST + 1].encode()
@@ -76,17 +77,17 @@ def coded(text: str) -> float:
 
 
 def are_codes(x: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which of the numbers stand for texts, or for nothing."""
+    """Which numbers represent texts or missing values."""
     return np.asarray((x <= ABSENT) & np.isfinite(x))
 
 
 def with_codes(x: NDArray[Any]) -> NDArray[np.bool_]:
-    """[n]: which samples x [n, ...] have some."""
+    """[n]: which samples x [n, ...] have such numbers."""
     return np.asarray(are_codes(x).reshape(len(x), -1).any(axis=1))
 
 
 def places_of(x: NDArray[np.float32], categories: Sequence[str]) -> NDArray[np.int64]:
-    """[n]: the place in `categories` of what each of the numbers x [n] stands for; -1: none of them."""
+    """[n]: the index in `categories` of the text that each number of x [n] represents; -1: none."""
     codes = np.array([coded(name) for name in categories], np.float32)
     order = np.argsort(codes)
     found = order[np.minimum(np.searchsorted(codes, x, sorter=order), len(codes) - 1)]
@@ -94,7 +95,7 @@ def places_of(x: NDArray[np.float32], categories: Sequence[str]) -> NDArray[np.i
 
 
 def check_codes(column: str, categories: Sequence[str]) -> None:
-    """Raises ConfigError if two of them have one code."""
+    """Raise ConfigError if two categories have the same code."""
     seen: dict[float, str] = {}
     for name in categories:
         if (other := seen.setdefault(coded(name), name)) != name:

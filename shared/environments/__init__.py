@@ -1,12 +1,12 @@
-"""Environments that a model learns from by acting in them: gym:NAME, on devices and for evaluation.
+"""Environments in which a model learns by acting: gym:NAME, on devices and for evaluation.
 
-    opening.py      gym:URI -> an Environment: what is observed, what can be done, and how to make one
-    actions.py      what a policy returns -> actions and their log probabilities
+    opening.py      gym:URI -> an Environment: its observations and actions, and how to make one
+    actions.py      the outputs of a policy -> actions and their log probabilities
     advantages.py   rewards and values -> advantages and returns
     rollouts.py     a policy that acts -> batches for the losses a2c and ppo
     episodes.py     a policy that acts -> mean return and length of some episodes
 
-Pure numpy, and gymnasium where an environment is made. The losses are in model/policy_losses.py.
+The code is pure numpy, with gymnasium for the environments. model/policy_losses.py has the losses.
 """
 
 from edgeflock.shared.environments.episodes import Episodes, play

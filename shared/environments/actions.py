@@ -1,6 +1,7 @@
-"""Actions by what a policy returns: of classes (logits, value), of numbers (mean, log deviation, value).
+"""Actions from the outputs of a policy.
 
-A policy returns a tuple: two tensors for a Discrete action space, three for a Box. `value` is [n] or [n, 1].
+A policy returns (logits, value) for a Discrete action space, (mean, log deviation, value) for a Box. `value`
+is [n] or [n, 1].
 """
 
 import numpy as np
@@ -14,7 +15,7 @@ _HALF_LOG = np.float32(0.5 * np.log(2 * np.pi))
 
 
 def check(outputs: tuple[Array, ...], actions: int, *, discrete: bool) -> None:
-    """Raises ConfigError unless `outputs` are of `actions` classes or numbers, and a value."""
+    """Raise ConfigError unless `outputs` are those of `actions` classes or numbers, and a value."""
     shapes = [list(output.shape[1:]) for output in outputs]
     if discrete:
         wanted = f"(logits [n, {actions}], value [n])"
@@ -32,9 +33,9 @@ def check(outputs: tuple[Array, ...], actions: int, *, discrete: bool) -> None:
 def drawn(
     outputs: tuple[Array, ...], random: np.random.Generator, *, greedy: bool = False
 ) -> tuple[Array, Array, Array]:
-    """(actions [n, A], their log probabilities [n], values [n]); the likeliest actions if `greedy`.
+    """Draw (actions [n, A], their log probabilities [n], values [n]); the likeliest actions if `greedy`.
 
-    An action of classes is its number, in one column.
+    An action for classes is the number of its class, in one column.
     """
     *actor, value = outputs
     if len(actor) == 1:

@@ -1,4 +1,4 @@
-"""How good a policy is: the mean return of some episodes with fixed seeds."""
+"""Evaluation of a policy: the mean return of some episodes with fixed seeds."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from edgeflock.shared.environments.rollouts import Policy
 
 
 class Episodes(NamedTuple):
-    """What some episodes came to."""
+    """The results of some episodes."""
 
     returns: tuple[float, ...]
     """The sum of the rewards of each."""
@@ -18,9 +18,8 @@ class Episodes(NamedTuple):
 
 
 def play(environment: Environment, policy: Policy) -> Episodes:
-    """As many episodes as the environment's URI says, all at a time, with the seeds 0, 1, ...: the same
-    policy gives the same ones.
-    """
+    """Play the number of episodes in the environment's URI, all at once, with the seeds 0, 1, ... The same
+    policy gives the same episodes."""
     count = environment.episodes
     random = np.random.default_rng(count)
     playing = list(range(count))

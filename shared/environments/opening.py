@@ -1,13 +1,13 @@
 """Environments by URI.
 
-gym:CartPole-v1                      one that gymnasium knows (extra rl)
-gym:ALE/Qbert-v5                     a game of ale-py (extra atari), as Mnih et al. (2015) see it
-gym:package.module:function          what a function returns, a gymnasium.Env
+gym:CartPole-v1                      an environment of gymnasium (extra rl) gym:ALE/Qbert-v5
+a game of ale-py (extra atari), as Mnih et al. (2015) see it gym:package.module:function          the
+gymnasium.Env that a function returns
 
-...?envs=8            so many at a time, on a device (4)
-...?episodes=20       of an evaluation: so many, with seeds 0, 1, ... (10)
-...?sampled           of an evaluation: actions are drawn; without it the likeliest is taken
-...?NAME=VALUE        arguments of the function, or of gymnasium.make; plain values
+...?envs=8            the number of environments at a time, on a device (4) ...?episodes=20       for
+evaluation: the number of episodes, with seeds 0, 1, ... (10) ...?sampled           for evaluation: actions
+are drawn; without it the likeliest is taken ...?NAME=VALUE        arguments of the function, or of
+gymnasium.make; plain values
 """
 
 import ast
@@ -32,27 +32,27 @@ SCHEME = "gym:"
 
 _ALE = "ALE/"
 _FRAMES = 4
-"""Pictures of an observation of ale-py's games: Mnih et al., "Human-level control", Nature 2015."""
+"""Frames in an observation of ale-py's games: Mnih et al., "Human-level control", Nature 2015."""
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What is observed and done in an environment, and how to make one."""
+    """An environment's observations and actions, and how to make one."""
 
     uri: str
     make: "Callable[[], gymnasium.Env[Any, Any]]"
     shape: tuple[int, ...]
-    """Of one observation."""
+    """The shape of one observation."""
     actions: int
-    """How many actions there are to choose from, or numbers to give."""
+    """The number of actions to choose from, or of numbers in an action."""
     low: NDArray[np.float32] | None = None
-    """Of numbers the least; None: actions are classes."""
+    """The lower bounds of numbers; None: actions are classes."""
     high: NDArray[np.float32] | None = None
     envs: int = 4
     episodes: int = 10
     sampled: bool = False
     scale: np.float32 = field(default=np.float32(1))
-    """What observations are multiplied with: pictures of bytes come as 0 to 1."""
+    """The factor of observations: byte images become 0 to 1."""
 
     @property
     def discrete(self) -> bool:
@@ -60,21 +60,21 @@ class Environment:
         return self.low is None
 
     def check(self, outputs: tuple[NDArray[np.float32], ...]) -> None:
-        """Raises ConfigError if a policy that returns these does not fit."""
+        """Raise ConfigError if a policy that returns `outputs` does not fit."""
         check(outputs, self.actions, discrete=self.discrete)
 
     def act(self, environment: "gymnasium.Env[Any, Any]", action: NDArray[np.float32]) -> tuple[Any, ...]:
-        """One step of it: (observation, reward, terminated, truncated, info). `action` is float32 [A]."""
+        """Take one step: (observation, reward, terminated, truncated, info). `action` is float32 [A]."""
         if self.low is None:
             return environment.step(int(action[0]))
         return environment.step(np.clip(action, self.low, self.high))
 
     def observed(self, observations: list[Any]) -> NDArray[np.float32]:
-        """float32 [n, ...] of n observations."""
+        """Convert n observations to float32 [n, ...]."""
         return np.asarray(observations, np.float32) * self.scale
 
     def example(self, samples: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """(x, y) as the losses get them, of `samples` first observations and the first action."""
+        """Return (x, y) in the form of the losses, from `samples` first observations and the first action."""
         environment = self.make()
         try:
             x = self.observed([environment.reset(seed=seed)[0] for seed in range(samples)])
@@ -91,7 +91,7 @@ def is_environment(uri: str) -> bool:
 
 
 def open_environment(uri: str) -> Environment:
-    """The environment that `uri` names. Raises ConfigError that says what is wrong with it."""
+    """Open the environment that `uri` names. Raises ConfigError that describes the problem."""
     place, _, query = uri.removeprefix(SCHEME).partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     envs, episodes = _count(uri, options, "envs", 4), _count(uri, options, "episodes", 10)
@@ -101,7 +101,7 @@ def open_environment(uri: str) -> Environment:
         environment = make()
         seen, actions = environment.observation_space, environment.action_space
         environment.close()
-    except Exception as error:  # somebody's own environment may raise anything
+    except Exception as error:  # user environments may raise anything
         raise ConfigError(f"data {uri!r}: {type(error).__name__}: {error}") from error
     from gymnasium.spaces import Box, Discrete
 
@@ -133,7 +133,7 @@ def _maker(uri: str, place: str, arguments: dict[str, Any]) -> "Callable[[], gym
     if colon:
         try:
             function = getattr(import_module(module), name, None)
-        except Exception as error:  # somebody's own module may raise anything
+        except Exception as error:  # user modules may raise anything
             raise ConfigError(f"data {uri!r}: {type(error).__name__}: {error}") from error
         if callable(function):
 
@@ -150,7 +150,7 @@ def _maker(uri: str, place: str, arguments: dict[str, Any]) -> "Callable[[], gym
 
 
 def _atari(uri: str, place: str, arguments: dict[str, Any]) -> "Callable[[], gymnasium.Env[Any, Any]]":
-    """Four grey pictures of 84 x 84, each four frames later; a life is no episode."""
+    """Four grey images of 84 x 84, each four frames later; the loss of a life does not end an episode."""
     try:
         import ale_py
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Batches of a policy that acts: what the losses a2c and ppo learn from."""
+"""Batches of a policy that acts, for the losses a2c and ppo."""
 
 import math
 from collections import deque
@@ -22,32 +22,32 @@ if TYPE_CHECKING:
 Array = NDArray[np.float32]
 
 Policy = Callable[[Array], tuple[Array, ...]]
-"""Observations [n, ...] -> what the module returns for them (actions.py)."""
+"""Observations [n, ...] -> the outputs of the module (actions.py)."""
 
 LONGEST = 1 << 20
-"""Steps of a rollout, and epochs, at most."""
+"""The most steps of a rollout, and the most epochs."""
 
 RECENT = 100
-"""Episodes of which a device tells the mean."""
+"""The number of episodes in a device's mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """What of a loss's arguments says how its batches are made; policy_losses.py has the others."""
+    """The arguments of a loss that define its batches; policy_losses.py has the others."""
 
     discount: float = 0.99
     gae: float = 0.95
-    """lambda of generalised advantage estimation. 1: returns of all steps of a rollout, as A3C has them."""
+    """lambda of generalised advantage estimation. 1: returns over all steps of a rollout, as in A3C."""
     rollout: int = 0
-    """Steps that are taken before the model learns from them; 0: those of one batch."""
+    """Steps before the model learns from them; 0: those of one batch."""
     epochs: int = 1
-    """How often it learns from each."""
+    """How often the model learns from each rollout."""
     reward_scale: float = 1.0
-    """What rewards are multiplied with before the model learns from them."""
+    """The factor of rewards before the model learns from them."""
 
     @classmethod
     def of(cls, loss: str) -> "Constants":
-        """Those of a call such as "a2c(gae=0.9)". Raises ConfigError."""
+        """Parse the constants of a call such as "a2c(gae=0.9)". Raises ConfigError."""
         call = Call.of(loss, "model.loss")
         usual = {"ppo": {"rollout": 512, "epochs": 4}}.get(call.name, {})
         known = {one.name for one in fields(cls)}
@@ -64,7 +64,7 @@ class Constants:
 
 
 class Rollouts:
-    """Environments in which one device acts, and what it has not yet learned from."""
+    """The environments of one device, and the experience from which it has not yet learned."""
 
     def __init__(self, environment: Environment, constants: Constants, random: np.random.Generator) -> None:
         self._environment = environment
@@ -72,26 +72,26 @@ class Rollouts:
         self._random = random
         self._envs: list[gymnasium.Env[Any, Any]] = []
         self._seen: list[Any] = []
-        """The latest observation of each."""
+        """The latest observation of each environment."""
         self._rewards = np.zeros(environment.envs)
         self._lengths = np.zeros(environment.envs, np.int64)
         self._x, self._y = np.zeros(0, np.float32), np.zeros(0, np.float32)
-        """What was collected."""
+        """The collected steps."""
         self._ready: deque[NDArray[np.int64]] = deque()
-        """Which of it each batch has that is still to be learned from."""
+        """The collected steps of each batch from which the model has not yet learned."""
         self.returns: deque[float] = deque(maxlen=RECENT)
-        """Of the latest episodes: sums of their rewards."""
+        """The sums of the rewards of the latest episodes."""
         self.lengths: deque[int] = deque(maxlen=RECENT)
         self.episodes = 0
-        """That have ended so far."""
+        """The number of episodes that have ended."""
         self.steps = 0
-        """Taken so far, in all environments together."""
+        """The number of steps so far, in all environments together."""
 
     def batch(self, size: int, policy: Callable[[], Policy]) -> tuple[Array, Array]:
-        """(x [size, ...], y [size, A + 3]): observations; actions, advantage, return, log probability of
-        each. `size` is rounded up to as many steps in each environment.
+        """Return (x [size, ...], y [size, A + 3]): observations; actions, advantage, return, log probability
+        of each. `size` is rounded up to the same number of steps in each environment.
 
-        What was collected comes first; `policy` makes the policy that acts if there is nothing left. Raises
+        Collected steps come first; if there are none, `policy` makes the policy that acts. Raises
         TrainingFailed if an environment fails; the next batch begins with new ones.
         """
         if not self._ready:
@@ -100,7 +100,7 @@ class Rollouts:
                 self._x, self._y = self._collect(policy(), steps)
             except EdgeflockError:
                 raise
-            except Exception as error:  # somebody's own environment may raise anything
+            except Exception as error:  # user environments may raise anything
                 self.close()
                 raise TrainingFailed(f"{self._environment.uri}: {type(error).__name__}: {error}") from error
             self._deal(size)
@@ -116,9 +116,7 @@ class Rollouts:
         self._rewards[:] = self._lengths[:] = 0
 
     def _deal(self, size: int) -> None:
-        """Cut what was collected into batches, as often as the loss learns from each; shuffled if there are
-        several.
-        """
+        """Split the collected steps into batches, once for each epoch; several batches are shuffled."""
         count = len(self._y)
         parts = max(1, count // size) if self._constants.rollout > size else 1
         if parts == 1 and self._constants.epochs == 1:
@@ -151,7 +149,7 @@ class Rollouts:
                 self._rewards[place] += float(reward)
                 self._lengths[place] += 1
                 rewards[t, place] = constants.reward_scale * float(reward)
-                if truncated and not terminated:  # it would have gone on: what it expects counts
+                if truncated and not terminated:  # it would have continued: add its expected value
                     value = float(policy(of.observed([seen]))[-1].reshape(-1)[0])
                     rewards[t, place] += constants.discount * value
                 if terminated or truncated:
@@ -164,7 +162,7 @@ class Rollouts:
         return x.reshape(-1, *of.shape), y.reshape(-1, y.shape[-1])
 
     def _over(self, place: int) -> Any:
-        """An episode has ended: the first observation of the next one."""
+        """End an episode, and return the first observation of the next one."""
         self.returns.append(float(self._rewards[place]))
         self.lengths.append(int(self._lengths[place]))
         self.episodes += 1

@@ -1,7 +1,7 @@
-"""ONNX graphs as both ends know them: the few operators that training needs, read without trusting who wrote
-them, written in one form, and weighed before anything is computed.
+"""ONNX graphs for training: read without trust in their origin, written in one form, and measured before use.
 
-step.Step is what a device makes of a server's bytes, reading.read and writing.write what an exporter calls
-too; operators.TABLE is what a graph may have. A new operator is an entry there and a rule for its shape in
-shapes.py, or products.py. Pure Python and numpy: a device has no onnx. Imports errors and model.
+step.StepGraph checks a server's bytes on a device. Exporters call reading.read and writing.write too.
+operators.TABLE has the operators that a graph may have. A new operator needs an entry there and a rule
+for its shape in shapes.py or products.py. Pure Python and numpy: a device has no onnx. Imports errors
+and model.
 """

@@ -1,7 +1,7 @@
-"""What a step takes, before it is computed: bytes at once, and multiplications.
+"""The cost of a step before it runs: peak bytes and multiplications.
 
-Each node is gone through for inputs of given shapes. What a shape is computed of (sizes, axes, products of
-them) is computed along; everything else is known by type and shape alone.
+The code visits each node for inputs of given shapes. It also computes the values from which shapes come
+(sizes, axes, products of them). Of all other tensors it knows only type and shape.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,26 +20,26 @@ from edgeflock.shared.graphs.tensor_info import MISFITS, Shape, TensorInfo, few,
 _WHOLE = (INT64, INT32, BOOL)
 
 _SAFE = 1 << 31
-"""Numbers below it, either way, are multiplied without overflow."""
+"""Products of numbers with a magnitude below it do not overflow."""
 
 
 _START = 1 << 12
-"""Multiplications that take as long as it takes to start an operator, which bodies do again and again."""
+"""Multiplications that take as long as the start of an operator, which a body repeats at each step."""
 
 
 class Footprint(NamedTuple):
-    """What a step takes."""
+    """The cost of a step."""
 
     octets: int
-    """The most bytes of tensors that there are at a time."""
+    """The peak of the total bytes of tensors."""
     work: int
-    """Multiplications, or entries that are gone through, in all."""
+    """Multiplications, or visited entries, in total."""
     outputs: dict[str, TensorInfo]
-    """What it gives."""
+    """The outputs of the step."""
 
 
 def footprint(graph: Graph, shapes: Mapping[str, Shape]) -> Footprint:
-    """What `graph` takes on inputs of these shapes; all that it has must be among them.
+    """Return the cost of `graph` for inputs of these shapes; `shapes` must have all its inputs.
 
     Raises BadGraph if operators do not fit together, or if a shape depends on more than shapes.
     """
@@ -52,7 +52,7 @@ def footprint(graph: Graph, shapes: Mapping[str, Shape]) -> Footprint:
 
 
 def _gone_through(graph: Graph, seen: dict[str, TensorInfo]) -> Footprint:
-    """`graph`, with what is `seen` of all that it has not made itself."""
+    """Visit the nodes of `graph`; `seen` has the tensors from outside it."""
     given_to_it = frozenset(seen)
     outputs = {port.name for port in graph.outputs}
     last = {name: number for number, node in enumerate(graph.nodes) for name in node.takes()}
@@ -68,7 +68,7 @@ def _gone_through(graph: Graph, seen: dict[str, TensorInfo]) -> Footprint:
                 held += _octets(result)
         most = max(most, held + within)
         for name in {*node.takes(), *node.outputs}:
-            # What was given is not the step's, nor do outputs go.
+            # Inputs from outside do not count, and outputs stay.
             if name in last and last[name] > number or not name or name in outputs:
                 continue
             if name not in given_to_it:
@@ -77,7 +77,7 @@ def _gone_through(graph: Graph, seen: dict[str, TensorInfo]) -> Footprint:
 
 
 def _node(node: Node, seen: dict[str, TensorInfo]) -> tuple[list[TensorInfo], int, int]:
-    """(results, work, bytes that it takes meanwhile)."""
+    """(results, work, bytes that it takes while it runs)."""
     given = [seen[name] if name else None for name in node.inputs]
     operator = TABLE[node.operator]
     try:
@@ -95,9 +95,8 @@ def _node(node: Node, seen: dict[str, TensorInfo]) -> tuple[list[TensorInfo], in
 def _scan(
     node: Node, given: list[TensorInfo | None], seen: dict[str, TensorInfo]
 ) -> tuple[list[TensorInfo], int, int]:
-    """The same of a Scan, whose body has the states and one step of what is gone along, and gives the next
-    states and the step's results.
-    """
+    """Like `_node`, for a Scan. Its body takes the states and one step of the scanned inputs, and gives the
+    next states and the results of the step."""
     body, along = node.body, integer(node, "num_scan_inputs")
     everything = [one for one in given if one is not None]
     states = len(given) - along
@@ -144,12 +143,12 @@ def _octets(seen: TensorInfo) -> int:
 
 
 def _known(seen: TensorInfo) -> TensorInfo:
-    """Without its entries, if nothing is made of them."""
+    """Return `seen` without its entries, unless a shape may come from them."""
     return seen if seen.type in _WHOLE and few(seen.shape) else seen._replace(known=None)
 
 
 def _computed(node: Node, given: list[TensorInfo | None], result: TensorInfo) -> TensorInfo:
-    """`result` with its entries, if they can be known."""
+    """Return `result` with its entries, if they can be known."""
     compute = _ENTRIES.get(node.operator)
     if result.known is not None or compute is None or not few(result.shape):
         return _known(result)
@@ -162,7 +161,7 @@ def _computed(node: Node, given: list[TensorInfo | None], result: TensorInfo) ->
 
 
 def _arithmetic(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` of integers, or None where the machine's might overflow."""
+    """Return `function` for integers, or None where machine integers might overflow."""
 
     def compute(node: Node, given: list[Any], result: TensorInfo) -> Any:
         numbers = [one.known for one in given]
@@ -172,7 +171,7 @@ def _arithmetic(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _divided(a: NDArray[Any], b: NDArray[Any]) -> Any:
-    """Towards zero, as C does."""
+    """Division rounds towards zero, as in C."""
     return np.abs(a) // np.abs(b) * np.sign(a) * np.sign(b) if b.all() else None
 
 
@@ -211,7 +210,7 @@ _ENTRIES: dict[str, Callable[[Node, list[Any], TensorInfo], Any]] = {
     "Gather": _gathered,
     "Concat": _concatenated,
 }
-"""Operator -> (node, what it takes, its result) -> the result's entries, None where they cannot be known."""
+"""Operator -> (node, inputs, its result) -> the result's entries; None if they cannot be known."""
 
 
 def _names(node: Node) -> str:

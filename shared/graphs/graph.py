@@ -1,4 +1,6 @@
-"""A training step or an evaluation as a list of operators. What travels is read.py's and write.py's."""
+"""A training step or an evaluation as a list of operators. reading.py and writing.py convert it from and to
+bytes.
+"""
 
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
@@ -16,7 +18,7 @@ TYPES: dict[int, np.dtype[np.generic]] = {
     BOOL: np.dtype("?"),
     DOUBLE: np.dtype("<f8"),
 }
-"""Those that a graph may have."""
+"""The element types that a graph may have."""
 
 OPSET, IR_VERSION = 20, 10
 
@@ -30,7 +32,7 @@ class GraphConstant(NamedTuple):
     """Little-endian, in C order."""
 
     def array(self) -> NDArray[np.generic]:
-        """As numpy has it, read-only."""
+        """Return a read-only numpy array."""
         return np.frombuffer(self.octets, TYPES[self.type]).reshape(self.shape)
 
 
@@ -38,7 +40,7 @@ Attribute: TypeAlias = "int | bytes | float | tuple[int, ...] | GraphConstant | 
 
 
 class Node(NamedTuple):
-    """An operator that makes `outputs` of `inputs`. An empty name is one that is left out."""
+    """An operator that makes `outputs` of `inputs`. An empty name stands for an omitted one."""
 
     operator: str
     inputs: tuple[str, ...]
@@ -47,12 +49,12 @@ class Node(NamedTuple):
 
     @property
     def body(self) -> "Graph | None":
-        """What it runs once for each step, if it is a Scan."""
+        """The graph that a Scan runs once for each step."""
         body = self.attributes.get("body")
         return body if isinstance(body, Graph) else None
 
     def takes(self) -> tuple[str, ...]:
-        """`inputs`, and what its body takes from around it."""
+        """Return `inputs`, and the outer names that its body takes."""
         if self.body is None:
             return self.inputs
         own = {port.name for port in self.body.inputs}
@@ -67,12 +69,12 @@ class Port(NamedTuple):
     name: str
     type: int
     shape: tuple[int | str, ...]
-    """A name stands for any number: the samples of a batch."""
+    """A name stands for any size: the samples of a batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Nodes come after those that make what they take; every name is made once, those of bodies too."""
+    """A graph. Nodes come after those that make their inputs; every name is made once, also in bodies."""
 
     nodes: tuple[Node, ...]
     constants: dict[str, GraphConstant]

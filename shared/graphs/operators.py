@@ -1,8 +1,8 @@
-"""The operators that a graph may have: those that the exporter writes (server/training_graph), no others.
+"""The operators that a graph may have: only those that the exporter writes (server/training_graph).
 
-Each computes, in time and memory that its arguments' shapes say beforehand. None reads a file, keeps
-anything, or has text for its values. One runs another graph: a Scan its body, as often as its arguments are
-long.
+Each operator computes, in time and memory that its arguments' shapes determine. None reads a file, keeps
+state, or has text values. One operator runs another graph: a Scan runs its body, as often as its arguments
+are long.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,51 +15,52 @@ from edgeflock.shared.graphs.graph import Node
 from edgeflock.shared.graphs.tensor_info import Rule, Shape, TensorInfo
 
 Work = Callable[[Node, list[Any], list[TensorInfo]], int]
-"""(node, what it takes, what it gives) -> multiplications, or entries that are gone through."""
+"""(node, inputs, results) -> multiplications, or visited entries."""
 
 
 def _entries(node: Node, given: list[Any], results: list[TensorInfo]) -> int:
-    """As many as the largest tensor has."""
+    """The number of entries of the largest tensor."""
     return int(max(prod(seen.shape) for seen in (*given, *results) if seen is not None))
 
 
 def _products(node: Node, given: list[Any], results: list[TensorInfo]) -> int:
-    """Of matrices: each entry takes as many as a row of the first has; of a transposed one, as a column."""
+    """For matrix products: each entry takes as many as a row of the first matrix, or a column if
+    transposed."""
     first: Shape = given[0].shape
     return prod(results[0].shape) * (first[0] if node.attributes.get("transA") else first[-1])
 
 
 def _taps(node: Node, given: list[Any], results: list[TensorInfo]) -> int:
-    """Of convolutions: a kernel, [out, in, ...] or [in, out, ...], for each place of the wider side."""
+    """For convolutions: a kernel, [out, in, ...] or [in, out, ...], for each place of the wider side."""
     x: Shape = given[0].shape
     kernel: Shape = given[1].shape
     return x[0] * max(prod(x[2:]), prod(results[0].shape[2:])) * prod(kernel)
 
 
 def _window(node: Node, given: list[Any], results: list[TensorInfo]) -> int:
-    """Of pools."""
+    """For pools."""
     kernel: Any = node.attributes["kernel_shape"]
     return prod(results[0].shape) * int(prod(kernel))
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """What an operator may look like."""
+    """The valid forms of an operator."""
 
     rule: Rule | None
-    """None: a Scan's, whose body is gone through (footprint.py)."""
+    """None: a Scan, whose body footprint.py visits."""
     inputs: int | None
-    """At most; None: any number."""
+    """The most inputs; None: any number."""
     outputs: int | None = 1
     attributes: Mapping[str, str] = field(default_factory=dict)
     """Name -> the field of its value (reading.KINDS)."""
     texts: frozenset[bytes] = frozenset()
-    """What attributes that are text may say."""
+    """The valid values of text attributes."""
     work: Work = _entries
 
 
 def _windows(*more: str) -> dict[str, str]:
-    """The attributes of all that moves a window."""
+    """The attributes of operators with a moving window."""
     return {"auto_pad": "s", **dict.fromkeys(("kernel_shape", "pads", "strides", *more), "ints")}
 
 

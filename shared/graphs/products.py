@@ -1,6 +1,6 @@
-"""How large the results of products and of moving windows are; by ONNX's rules (opset 18).
+"""Shape rules of products and of moving windows, after ONNX's rules (opset 18).
 
-Rules (seen.py), like shapes.py's.
+tensor_info.py defines a rule; shapes.py has the other rules.
 """
 
 import numpy as np
@@ -59,14 +59,14 @@ def conv_transpose(node: Node, given: Given) -> list[TensorInfo]:
 
 
 def pool(node: Node, given: Given) -> list[TensorInfo]:
-    """MaxPool, without where the maxima are, and AveragePool."""
+    """The rule of MaxPool, without the indices of the maxima, and of AveragePool."""
     x = given[0].shape
     new = (*x[:2], *_windows(node, x[2:], integers(node, "kernel_shape", ())))
     return [TensorInfo(given[0].type, new)]
 
 
 def _windows(node: Node, sizes: Shape, kernel: Shape) -> list[int]:
-    """How often a kernel fits."""
+    """The number of positions of a kernel along each axis."""
     rank = len(sizes)
     strides = integers(node, "strides", (1,) * rank)
     dilations = integers(node, "dilations", (1,) * rank)

@@ -1,8 +1,8 @@
-"""The part of protobuf's wire format that a graph needs, read so that there is one way to read it.
+"""The part of protobuf's wire format that a graph needs, with one valid encoding for each message.
 
-protobuf itself takes what nobody writes: numbers longer than they need be, fields that it does not know, the
-last of two values where there may be one, pieces of a message to be put together. Whoever looks for something
-forbidden can be led past it with any of these. Here each is an error.
+protobuf itself accepts unusual input: numbers longer than needed, unknown fields, repeats of a single field
+(the last counts), and messages in pieces. Any of these can mislead a check for forbidden content. Here each
+one is an error.
 
 https://protobuf.dev/programming-guides/encoding/ describes the format.
 """
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from edgeflock.shared.errors import BadGraph
 
 VARINT, OCTETS, FIXED32 = 0, 2, 5
-"""Wire types: a number, a length and as many bytes, four bytes."""
+"""Wire types: a number, a length and that number of bytes, four bytes."""
 
 _LARGEST_FIELD = (1 << 29) - 1
 _LONGEST_VARINT = 10
@@ -34,9 +34,9 @@ Fields = Mapping[int, Field]
 
 
 def read(octets: bytes, fields: Fields, what: str) -> dict[str, list[Value]]:
-    """The values of a message by field: integers (0 to 2^64 - 1), or bytes, of OCTETS and FIXED32.
+    """Return the values of a message by field: integers (0 to 2^64 - 1), or bytes for OCTETS and FIXED32.
 
-    A field that is not there has no values, one that is not repeated at most one. `what` names the message in
+    A field has no values if it is absent, and at most one unless it is repeated. `what` names the message in
     errors. Raises BadGraph.
     """
     values: dict[str, list[Value]] = {field.name: [] for field in fields.values()}
@@ -53,12 +53,12 @@ def read(octets: bytes, fields: Fields, what: str) -> dict[str, list[Value]]:
 
 
 def signed(number: int) -> int:
-    """The int64 that travels as `number`."""
+    """The int64 that the varint `number` stands for."""
     return number - (1 << 64) if number >> 63 else number
 
 
 def field(number: int, value: int | bytes | str) -> bytes:
-    """One field: an int64 as a varint, anything else as bytes with their length."""
+    """Encode one field: an int64 as a varint, anything else as bytes with their length."""
     if isinstance(value, int):
         return varint(number << 3 | VARINT) + varint(value & 0xFFFF_FFFF_FFFF_FFFF)
     octets = value.encode() if isinstance(value, str) else value
@@ -66,12 +66,12 @@ def field(number: int, value: int | bytes | str) -> bytes:
 
 
 def fixed32(number: int, octets: bytes) -> bytes:
-    """One field of four bytes."""
+    """Encode one field of four bytes."""
     return varint(number << 3 | FIXED32) + octets
 
 
 def varint(number: int) -> bytes:
-    """`number`, 0 to 2^64 - 1, seven bits a byte, the lowest first."""
+    """Encode `number`, 0 to 2^64 - 1, seven bits a byte, the lowest first."""
     octets = bytearray()
     while number > 0x7F:
         octets.append(number & 0x7F | 0x80)

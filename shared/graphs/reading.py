@@ -1,12 +1,13 @@
-"""Bytes -> Graph. A graph comes from a server that its device need not trust, so that only this is taken:
+"""Reader of graphs: bytes -> Graph. It accepts only a safe subset, because a device need not trust its
+server.
 
-the fields of ONNX's protobuf that a Graph has, each as its only encoding; operators, attributes and element
-types of operators.TABLE; constants whose bytes are with them; and no more of anything than LIMITS say. So
-there are no files, no functions, no other domains, no text. Of graphs within graphs there are the bodies of
-Scans, which have no constants and no bodies of their own.
+The subset has the fields of ONNX's protobuf that a Graph has, each in its only encoding. It has the
+operators, attributes and element types of operators.TABLE, and constants with their bytes inline. LIMITS
+bound all sizes. So there are no files, no functions, no other domains, no free text. Graphs within graphs are
+bodies of Scans only, which have no constants and no further bodies.
 
-What is computed gets only the bytes that writing.write makes of the Graph: whoever reads them next, with
-another parser, cannot find in them what was not found here.
+The runtime gets only the bytes that writing.write makes of the Graph. So another parser cannot find anything
+in them that this reader did not find.
 """
 
 import struct
@@ -35,18 +36,18 @@ LARGEST_GRAPH = 1 << 24
 
 
 class Limits(NamedTuple):
-    """How much a graph may have."""
+    """The size limits of a graph."""
 
     nodes: int = 1 << 15
-    """Those of bodies too."""
+    """The nodes, with those of bodies."""
     constants: int = 1 << 16
     ports: int = 20_002
-    """Inputs, and outputs."""
+    """The most inputs, and the most outputs."""
     operands: int = 1 << 12
-    """Inputs of a node, its outputs, and numbers of an attribute."""
+    """The most inputs or outputs of a node, or numbers of an attribute."""
     rank: int = 8
     name: int = 1000
-    """Bytes of a name."""
+    """The most bytes of a name."""
 
 
 LIMITS = Limits()
@@ -96,11 +97,11 @@ _SHAPE = {1: Field("dim", OCTETS, repeated=True)}
 _DIMENSION = {1: Field("dim_value", VARINT), 2: Field("dim_param", OCTETS)}
 
 KINDS = {"f": 1, "i": 2, "s": 3, "t": 4, "g": 5, "ints": 7}
-"""Field of an attribute that holds its value -> its type (AttributeProto.AttributeType)."""
+"""The field of an attribute's value -> its type (AttributeProto.AttributeType)."""
 
 
 def read(octets: bytes) -> Graph:
-    """The graph in a ModelProto. Raises BadGraph, which says what is wrong with it."""
+    """Read the graph in a ModelProto. Raises BadGraph, which describes the problem."""
     if len(octets) > LARGEST_GRAPH:
         raise BadGraph(f"it has {len(octets)} bytes; at most {LARGEST_GRAPH} are taken")
     model = protobuf.read(octets, _MODEL, "the model")
@@ -132,7 +133,7 @@ def _graph(octets: Any, fields: protobuf.Fields, what: str) -> Graph:
 
 
 def all_nodes(graph: Graph) -> Iterator[Node]:
-    """Those of `graph` and of its bodies."""
+    """The nodes of `graph` and of its bodies."""
     for node in graph.nodes:
         yield node
         if node.body is not None:
@@ -150,7 +151,7 @@ def _check_opset(imports: list[Any]) -> None:
 
 
 def _node(octets: Any, *, within: bool) -> Node:
-    """`within` a body or not."""
+    """Read a node; `within`: whether it is in a body."""
     parts = protobuf.read(octets, _NODE, "a node")
     operator = _name(_one(parts, "op_type", "a node"), "an operator")
     known = TABLE.get(operator)
@@ -261,9 +262,9 @@ def _dimension(octets: Any, name: str) -> int | str:
 
 
 def _check_order(graph: Graph, around: set[str], made: set[str]) -> None:
-    """Every name is made once, and before it is taken; what a body makes is taken in that body only.
+    """Check that every name is made once, and before its use; names of a body are used in that body only.
 
-    `around` are the names that may be taken from around it, `made` all that there are.
+    `around` has the outer names that the graph may use, `made` all names so far.
     """
     seen = {*around, *graph.constants}
     made.update(graph.constants)

@@ -1,7 +1,7 @@
-"""How large an operator's results are, of how large what it takes is; by ONNX's rules (opset 18).
+"""Shape rules of operators, after ONNX's rules (opset 18): the shapes of results from those of inputs.
 
-These are the rules (seen.py) of what goes entry by entry, and of what arranges, picks or sums up entries;
-those of products are in products.py.
+These rules (tensor_info.py) are for operators that work on single entries, or that arrange, pick or reduce
+entries. products.py has those of products.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def compared(node: Node, given: Given) -> list[TensorInfo]:
 
 
 def chosen(node: Node, given: Given) -> list[TensorInfo]:
-    """Where."""
+    """The rule of Where."""
     return [TensorInfo(given[1].type, broadcast(node, given)[0].shape)]
 
 
@@ -40,7 +40,7 @@ def cast(node: Node, given: Given) -> list[TensorInfo]:
 
 
 def shape(node: Node, given: Given) -> list[TensorInfo]:
-    """Shape, of some of the dimensions."""
+    """The rule of Shape, with a range of dimensions."""
     taken = given[0].shape[slice(integer(node, "start", 0), node.attributes.get("end"))]
     return [TensorInfo(INT64, (len(taken),), np.array(taken, np.int64))]
 
@@ -139,13 +139,13 @@ def sliced(node: Node, given: Given) -> list[TensorInfo]:
 
 
 def slices(given: Given, old: Shape) -> dict[int, slice]:
-    """Of Slice: axis -> what stays of it, as Python has it."""
+    """For Slice: axis -> the Python slice that stays."""
     starts, ends = given[1].numbers(), given[2].numbers()
     axes = list(range(len(starts))) if given[3] is None else given[3].numbers()
     steps = [1] * len(starts) if given[4] is None else given[4].numbers()
     parts = {}
     for axis, start, end, step in zip(axes_of(axes, len(old)), starts, ends, steps, strict=True):
-        if step < 0 and start < -old[axis]:  # ONNX begins at the first entry then, Python has none
+        if step < 0 and start < -old[axis]:  # ONNX then begins at the first entry, Python at none
             raise ValueError(f"down from {start}")
         parts[axis] = slice(start, end, step)
     return parts
@@ -187,7 +187,7 @@ def reduced(node: Node, given: Given) -> list[TensorInfo]:
 
 
 def where_largest(node: Node, given: Given) -> list[TensorInfo]:
-    """ArgMax."""
+    """The rule of ArgMax."""
     old = given[0].shape
     axes = axes_of([integer(node, "axis", 0)], len(old))
     return [TensorInfo(INT64, _without(old, axes, integer(node, "keepdims", 1)))]

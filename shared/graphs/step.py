@@ -1,6 +1,4 @@
-"""A server's training step or evaluation as a device takes it: of this layout, and no heavier than the device
-can bear.
-"""
+"""Checks of a server's training step or evaluation: it has this layout, and the device has memory for it."""
 
 from collections.abc import Mapping
 from hashlib import sha256
@@ -13,30 +11,29 @@ from edgeflock.shared.graphs.writing import write
 from edgeflock.shared.model.layout import Layout, Tensor
 
 RIGHT = "right"
-"""The output that a graph may have beside those of its layout: the part of the predictions that are right."""
+"""An optional output besides those of the layout: the part of the predictions that are right."""
 
 OUTPUT = "output"
-"""What the model returns, in the graph of an evaluation."""
+"""The output of the model, in the graph of an evaluation."""
 
 MOST_WORK = 1 << 44
-"""Multiplications of a step. A Raspberry Pi 4 takes an hour for them; loops are as long as their arguments,
-so it ends."""
+"""The most multiplications of a step. A Raspberry Pi 4 takes an hour for them. A loop is as long as its
+arguments, so a step ends."""
 
 _TRY = 2
-"""Samples of the batch for which a graph is gone through before it is opened."""
+"""The samples of the batch with which a graph is measured before use."""
 
 
 class StepGraph:
     """A graph that computes a training step of a layout, or its outputs, and nothing else."""
 
     def __init__(self, octets: bytes, layout: Layout, memory: int, *, predicts: bool = False) -> None:
-        """Read and check `octets`, of a training step, or of an evaluation if it `predicts`. A step may take
-        `memory` bytes. Raises BadGraph.
-        """
+        """Read and check `octets`: a training step, or an evaluation if it `predicts`. A step may take
+        `memory` bytes. Raises BadGraph."""
         self.graph = read(octets)
         self._memory = memory
         self.octets = write(self.graph)
-        """What stands for it: others read these, never what was sent."""
+        """The rewritten bytes, which the runtime reads instead of those from the server."""
         wanted = {"loss": ()} if predicts else _given(self.graph, layout)
         _check_ports(self.graph, layout, wanted, predicts=predicts)
         self._weighed: dict[tuple[tuple[int, ...], ...], int] = {}
@@ -51,14 +48,15 @@ class StepGraph:
 
     @property
     def digest(self) -> str:
-        """64 hexadecimal digits that stand for the graph."""
+        """64 hexadecimal digits that identify the graph."""
         return sha256(self.octets).hexdigest()
 
     def weigh(self, batch: Mapping[str, tuple[int, ...]]) -> int:
-        """Bytes of the tensors of a step on a batch, whose inputs have these shapes. Raises BadGraph if that
-        is more than there is.
+        """Return the bytes of a step's tensors for a batch whose inputs have these shapes. Raises BadGraph if
+        that is more than the device has.
 
-        What does not have the shape of the graph's inputs weighs nothing: it is left to whoever runs it.
+        A batch that does not have the shapes of the graph's inputs weighs 0: the runtime reports the
+        error.
         """
         shapes = tuple(batch.values())
         asked = [name for name in self._ports if _is_of_the_batch(name)]
@@ -98,27 +96,26 @@ class StepGraph:
 
 
 def outputs_of(layout: Layout) -> dict[str, tuple[int, ...]]:
-    """Output of a training step -> its shape, in order."""
+    """The outputs of a training step -> their shapes, in order."""
     return {"loss": (), **{output_of(tensor): tensor.shape for tensor in layout.tensors}}
 
 
 def _given(graph: Graph, layout: Layout) -> dict[str, tuple[int, ...]]:
-    """`outputs_of`, and RIGHT if `graph` has it."""
+    """Return `outputs_of`, and RIGHT if `graph` has it."""
     knows = any(port.name == RIGHT for port in graph.outputs)
     return {**outputs_of(layout), **({RIGHT: ()} if knows else {})}
 
 
 def output_of(tensor: Tensor) -> str:
-    """The output that is a tensor's gradient, or what a buffer becomes."""
+    """The name of the output with a tensor's gradient, or with a buffer's new value."""
     return f"{'buffer' if tensor.buffer else 'gradient'}/{tensor.name}"
 
 
 def _check_ports(
     graph: Graph, layout: Layout, wanted: Mapping[str, tuple[int, ...]], *, predicts: bool
 ) -> None:
-    """Raise BadGraph unless inputs and outputs are named and shaped as those of a step of the layout, which
-    has the outputs `wanted`, and if it `predicts` those of the model besides.
-    """
+    """Raise BadGraph unless inputs and outputs have the names and shapes of a step of the layout. `wanted`
+    are its outputs; if it `predicts`, those of the model are also allowed."""
     theta = {f"theta/{tensor.name}": tensor.shape for tensor in layout.tensors}
     asked = {port.name: port for port in graph.inputs}
     fields = [name for name in asked if name.startswith("x/")]
@@ -157,7 +154,7 @@ def _check_port(verb: str, port: Port, shape: tuple[int, ...]) -> None:
 
 
 def is_output(name: str) -> bool:
-    """Whether it is what the model returns, or one of several tensors that it does."""
+    """Whether `name` is the model's output, or one of several."""
     return name == OUTPUT or name.startswith(f"{OUTPUT}/")
 
 

@@ -1,8 +1,8 @@
-"""What is known of a tensor before anything is computed, and how a rule reads what it is given.
+"""Knowledge about a tensor before a step runs, and helpers with which rules read their inputs.
 
-A rule is a function (node, what it takes) -> the results' types and shapes (shapes.py, products.py). What an
-operator leaves out is None. Where a shape is the value of another tensor, that must be known; a step of which
-it is not could take any amount of memory. Rules may raise anything of MISFITS for what does not fit together.
+A rule is a function (node, inputs) -> the results' types and shapes (shapes.py, products.py). An omitted
+input is None. If a shape is the value of another tensor, that value must be known. With an unknown shape, a
+step could take any amount of memory. Rules may raise any of MISFITS for inputs that do not fit together.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,33 +20,33 @@ MISFITS = (ValueError, IndexError, TypeError, ZeroDivisionError, OverflowError, 
 
 
 class TensorInfo(NamedTuple):
-    """What is known of a tensor before anything is computed."""
+    """The type and shape of a tensor, and its entries if they are known."""
 
     type: int
     shape: Shape
     known: NDArray[Any] | None = None
-    """Its entries, where they depend on shapes alone and are few."""
+    """The entries, if they depend on shapes alone and are few."""
 
     def numbers(self) -> list[int]:
-        """The entries of one whose values are a shape, axes or bounds. Raises BadGraph if nobody knows."""
+        """Return the entries of a shape, of axes or of bounds. Raises BadGraph if they are unknown."""
         if self.known is None:
             raise BadGraph("a shape in it depends on values, so that nobody can tell how large it becomes")
         return [int(number) for number in self.known.ravel()]
 
 
 Given = Sequence[Any]
-"""A TensorInfo for each input, None for one left out, then None for every further index."""
+"""A TensorInfo for each input, None for an omitted one, then None for every further index."""
 
 Rule = Callable[[Node, Given], list[TensorInfo]]
 
 
 def few(shape: Sequence[int]) -> bool:
-    """Whether the entries of a tensor are worth to be known."""
+    """Whether a tensor is small enough to keep its entries."""
     return prod(shape) <= 1 << 12
 
 
 def axes_of(axes: Sequence[int], rank: int) -> list[int]:
-    """From 0 on. Raises ValueError if one is none, or is there twice."""
+    """Return axes counted from 0. Raises ValueError if one is out of range or occurs twice."""
     found = [axis + rank if axis < 0 else axis for axis in axes]
     if any(not 0 <= axis < rank for axis in found) or len(set(found)) < len(found):
         raise ValueError(f"axes {list(axes)} of {rank}")
@@ -54,7 +54,7 @@ def axes_of(axes: Sequence[int], rank: int) -> list[int]:
 
 
 def no_less(sizes: Sequence[int]) -> Shape:
-    """`sizes`, none of which is below 0."""
+    """Return `sizes`. Raises ValueError if one is below 0."""
     if any(size < 0 for size in sizes):
         raise ValueError(f"a shape of {list(sizes)}")
     return tuple(sizes)

@@ -1,4 +1,4 @@
-"""Graph -> bytes: a ModelProto in one form only, and without what only people read."""
+"""Writer of graphs: a ModelProto in one form, without texts that are only for people."""
 
 import struct
 
@@ -6,11 +6,11 @@ from edgeflock.shared.graphs.graph import IR_VERSION, OPSET, Attribute, Graph, G
 from edgeflock.shared.graphs.protobuf import field, fixed32
 
 _NAME = "step"
-"""ONNX wants a graph to have one."""
+"""ONNX requires a name for a graph."""
 
 
 def write(graph: Graph) -> bytes:
-    """`graph` as ONNX. reading.read makes the same graph of it again."""
+    """Encode `graph` as ONNX. reading.read makes the same graph of it."""
     return field(1, IR_VERSION) + field(7, _graph(graph)) + field(8, field(1, "") + field(2, OPSET))
 
 

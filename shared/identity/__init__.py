@@ -1,9 +1,9 @@
-"""Who somebody is, as both ends say it: tokens, keys and their proofs, pinned certificates.
+"""Identities, in the form that both ends use: tokens, keys and their proofs, pinned certificates.
 
-tokens.py is the text that lets a machine join or an operator look; names.py what a device may be called;
-proofs.py what a device signs with its own key; pins.py the public key of a server, and TLS that takes no
-other. No event loop, no network, no files. Imports errors. proofs.py and pins.py load `cryptography` when
-they are first used.
+tokens.py is the text that lets a machine join or an operator log in; names.py has the rules for device names.
+proofs.py has what a device signs with its own key. pins.py has the public key of a server, and TLS that
+accepts no other. No event loop, no network, no files. Imports errors. proofs.py and pins.py load
+`cryptography` on first use.
 """
 
 from edgeflock.shared.identity import names

@@ -1,7 +1,8 @@
-"""What a device may be called: two names that look alike are not two devices' names.
+"""Rules for device names: two names that look alike cannot belong to two devices.
 
-People tell devices apart by what they read. So a name has one form, nothing that is not seen, and letters of
-one script, and none of other letters reads like one that there is (Unicode Technical Standard 39, in short).
+People tell devices apart by their displayed names. So a name has one form, no invisible characters, and
+letters of one script. No name in other letters may look like an existing one (Unicode Technical Standard 39,
+in short).
 """
 
 import unicodedata
@@ -11,10 +12,10 @@ LONGEST = 200
 """Characters."""
 
 _UNSEEN = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
-"""Letters and marks that show nothing; most others like them do not count as printable."""
+"""Invisible letters and marks; most others of this kind are not printable in Python."""
 
 _SELECTORS = (range(0x180B, 0x1810), range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0))
-"""Variation selectors, which show nothing either."""
+"""Variation selectors, which are invisible too."""
 
 _TOGETHER = ({"CJK", "HIRAGANA", "IDEOGRAPHIC", "KATAKANA", "LATIN"}, {"CJK", "HANGUL", "LATIN"})
 """Scripts that are written together."""
@@ -28,11 +29,11 @@ _LIKE = str.maketrans(
     "BPDTGKJCZFMNLSRVHWXYAEIOU" "DRTAJEWMHYGZbRWVSLCPKdB"
     "opcxCOPXHNKMIEABT" "------",
 )  # fmt: skip
-"""What looks like a letter of ASCII -> that."""
+"""Characters that look like an ASCII character -> that character."""
 
 
 def fault(name: str) -> str:
-    """What a name must be, and is not; empty: it is fine."""
+    """The rule that a name breaks; empty: it is valid."""
     if not 0 < len(name) <= LONGEST or not name.isprintable():
         return f"must be a text of 1 to {LONGEST} printable characters"
     if name != " ".join(name.split()):
@@ -70,7 +71,7 @@ def shown(name: str) -> str:
 
 
 def alike(name: str, others: Iterable[str]) -> str | None:
-    """Another name that a name of other letters than ASCII's reads like."""
+    """Return another name that looks like `name`, if `name` has letters outside ASCII."""
     if name.isascii():
         return None
     reads = name.translate(_LIKE)

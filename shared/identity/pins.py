@@ -1,8 +1,8 @@
-"""TLS with one server's public key and no other, whoever has signed its certificate.
+"""TLS that accepts one public key of a server, with any issuer of the certificate.
 
-A pin is the SHA-256 of the certificate's SubjectPublicKeyInfo (as in RFC 7469): a renewed certificate of the
-same key has the same pin. It is compared at the end of the TLS handshake, in which the server has proved that
-the key is its own, and before anything is said.
+A pin is the SHA-256 of the certificate's SubjectPublicKeyInfo (as in RFC 7469), so a renewed certificate of
+the same key has the same pin. It is compared at the end of the TLS handshake, before any data is sent. In the
+handshake the server has proved that it owns the key.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from edgeflock.shared.errors import ConfigError, WrongKey
 from edgeflock.shared.identity.tokens import PREFIX, Token
 
 NO_PIN = bytes(32)
-"""Stands in a proof where no public key was compared."""
+"""The pin in a proof if no public key was compared."""
 
 
 def pin_of(certificate: bytes) -> bytes:
@@ -29,23 +29,23 @@ def pin_of(certificate: bytes) -> bytes:
 
 
 def with_certificate(tls: ssl.SSLContext, key: bytes, certificate: str) -> ssl.SSLContext:
-    """`tls`, which from now on shows the certificate, in PEM, of an Ed25519 key. Raises ssl.SSLError."""
+    """Make `tls` show the certificate, in PEM, of an Ed25519 key. Raises ssl.SSLError."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     pem = Ed25519PrivateKey.from_private_bytes(key).private_bytes(
         Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
     )
-    with tempfile.NamedTemporaryFile() as file:  # OpenSSL reads files only; nobody else may read this one
+    with tempfile.NamedTemporaryFile() as file:  # OpenSSL reads only files; other users may not read this one
         file.write(pem + certificate.encode("ascii"))
         file.flush()
-        tls.load_cert_chain(file.name, password="")  # nobody is asked for one, whatever the file says
+        tls.load_cert_chain(file.name, password="")  # never prompt for a password
     return tls
 
 
 @lru_cache(maxsize=64)
 def pinned(pin: bytes) -> ssl.SSLContext:
-    """TLS for clients that ends with WrongKey if the server's key is another one."""
+    """Return TLS for clients that fails with WrongKey if the server has another key."""
 
     class Pinned(ssl.SSLObject):
         def do_handshake(self) -> None:
@@ -59,7 +59,7 @@ def pinned(pin: bytes) -> ssl.SSLContext:
 
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # the pin says more
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # the pin is stricter
     context.sslobject_class = Pinned
     return context
 
@@ -67,10 +67,10 @@ def pinned(pin: bytes) -> ssl.SSLContext:
 def tls_for(
     scheme: str, host: str, pin: bytes, *, insecure: bool, of_its_own: bool = False
 ) -> ssl.SSLContext | bool:
-    """What aiohttp's `ssl` is to be for a server. Raises ConfigError if the URL may not be used.
+    """Return aiohttp's `ssl` argument for a server. Raises ConfigError if the URL may not be used.
 
-    That is TLS with `pin`, or with the system's authorities if there is none. Without TLS only what asks for
-    it with `insecure` goes beyond this machine. With `of_its_own` the caller may change what comes.
+    That is TLS with `pin`, or with the system's authorities if there is none. Plain HTTP to another machine
+    needs `insecure`. With `of_its_own` the caller may change the returned context.
     """
     if scheme == "https" and of_its_own:
         return pinned.__wrapped__(pin) if pin else ssl.create_default_context()
@@ -87,12 +87,13 @@ def tls_for(
 
 
 def pin_in(token: str) -> bytes:
-    """That of a token's text; empty if it is some other secret. Raises ConfigError if it is damaged."""
+    """Return the pin in a token's text; empty for any other secret. Raises ConfigError if the token is
+    damaged."""
     return Token.parse(token).pin if token.startswith(f"{PREFIX}.") else b""
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can be meant."""
+    """Whether `host` can only be this machine."""
     try:
         return ipaddress.ip_address(host.strip("[]").partition("%")[0]).is_loopback
     except ValueError:

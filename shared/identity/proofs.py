@@ -1,13 +1,13 @@
-"""What a device signs with its own key (Ed25519, RFC 8032), so that nobody else speaks under its name.
+"""Messages that a device signs with its own key (Ed25519, RFC 8032), so that no other can use its name.
 
-What is signed names all that it is meant for, each in its place and of a fixed length but for the name, which
-is last: the same words cannot be meant for another question, server, challenge or device.
+A signed message holds its whole context: each part has its place and a fixed length, except the name, which
+is last. So one message cannot be valid for another question, server, challenge or device.
 """
 
 import hashlib
 
 CHALLENGE, ROTATE = "Edgeflock-Challenge", "Edgeflock-Rotate"
-"""Headers of the answer that begins a session: what to sign, and whether another key is wanted."""
+"""Headers of the answer that begins a session: the challenge to sign, and whether a new key is required."""
 
 CHALLENGE_BYTES = 32
 REALM_BYTES = 16
@@ -26,21 +26,20 @@ _SESSION, _JOIN = b"edgeflock session 1\n", b"edgeflock join 1\n"
 
 
 def session_words(challenge: bytes, realm: bytes, pin: bytes, name: str) -> bytes:
-    """For a session: the server's challenge, the register of devices that it belongs to, and the public key
-    that the device was shown (NO_PIN if it compares none).
-    """
+    """The message for a session: the server's challenge, the register of devices that it belongs to, and the
+    public key that the server showed (NO_PIN if the device compares none)."""
     assert (len(challenge), len(realm), len(pin)) == (CHALLENGE_BYTES, REALM_BYTES, 32)
     return _SESSION + challenge + realm + pin + name.encode()
 
 
 def join_words(token: str, pin: bytes, public: bytes, name: str) -> bytes:
-    """For joining with `token` as the device of the key `public`."""
+    """The message for joining with `token` as the device of the key `public`."""
     assert (len(pin), len(public)) == (32, KEY_BYTES)
     return _JOIN + hashlib.sha256(token.encode()).digest() + pin + public + name.encode()
 
 
 def new_key() -> bytes:
-    """A private key."""
+    """Generate a private key."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     return Ed25519PrivateKey.generate().private_bytes_raw()
@@ -54,23 +53,25 @@ def public_of(key: bytes) -> bytes:
 
 
 def sign(key: bytes, words: bytes) -> bytes:
-    """64 bytes."""
+    """Return the signature, 64 bytes."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     return Ed25519PrivateKey.from_private_bytes(key).sign(words)
 
 
 def is_owned(public: bytes) -> bool:
-    """Whether a public key can have an owner: it is no point of small order, and in its one encoding.
+    """Whether a public key can have an owner: it is not a point of small order, and has its canonical
+    encoding.
 
-    Of a point of small order signatures prove nothing: for the identity anybody makes one of any words.
+    A signature of a point of small order proves nothing: for the identity, anybody can make one for any
+    message.
     """
     y = int.from_bytes(public, "little") % (1 << 255)
     return len(public) == KEY_BYTES and y < _PRIME and y not in _SMALL
 
 
 def proves(public: bytes, words: bytes, signature: bytes) -> bool:
-    """Whether `signature` of these words is of the key's owner."""
+    """Whether the key's owner made `signature` of these words."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 

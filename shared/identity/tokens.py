@@ -1,10 +1,10 @@
-"""A token: a secret that opens something, and what to hold its server against, in one line of text.
+"""Tokens: a secret that grants access, and the data that identify its server, in one line of text.
 
     ef1.SECRET.PIN          ef1.SECRET.PIN.GRAPH
 
-Each part is base64url without padding: SECRET 24 bytes, PIN the server's public key (pins.py, 32 bytes) or
-nothing, GRAPH the digest of the one graph to train (32 bytes). Servers know a token by the SHA-256 of its
-text.
+Each part is base64url without padding. SECRET has 24 bytes; PIN is the server's public key (pins.py, 32
+bytes) or empty; GRAPH is the digest of the one graph to train (32 bytes). Servers identify a token by the
+SHA-256 of its text.
 """
 
 import base64
@@ -23,11 +23,11 @@ _DIGEST_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What the text says."""
+    """The content of a token."""
 
     secret: bytes
     pin: bytes = b""
-    """Of the server's public key; empty: the system's certificate authorities, or no TLS."""
+    """The pin of the server's public key; empty: the system's certificate authorities, or no TLS."""
     graph: bytes = b""
     """SHA-256 of the one graph to train; empty: any."""
 
@@ -37,7 +37,7 @@ class Token:
 
     @classmethod
     def parse(cls, text: str) -> "Token":
-        """Raises ConfigError that says what is wrong with the text, and nothing of its secret."""
+        """Parse a token. Raises ConfigError that describes the problem without the secret."""
         prefix, *parts = text.split(".")
         if prefix != PREFIX:
             if prefix[:2] == "ef" and prefix[2:].isdecimal():
@@ -60,26 +60,26 @@ class Token:
 
     @property
     def digest(self) -> bytes:
-        """SHA-256 of the text: what a server knows it by."""
+        """SHA-256 of the text, by which a server identifies the token."""
         return digest_of(self.text)
 
 
 _PARTS = {"secret": (SECRET_BYTES,), "pin": (0, _DIGEST_BYTES), "graph": (0, _DIGEST_BYTES)}
-"""How many bytes each may have."""
+"""The valid lengths of each part, in bytes."""
 
 
 def digest_of(text: str) -> bytes:
-    """SHA-256 of what a header may hold, which is any byte."""
+    """SHA-256 of a header's content, which may have any byte."""
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
 
 
 def text_of(octets: bytes) -> str:
-    """base64url without padding."""
+    """Encode base64url without padding."""
     return base64.urlsafe_b64encode(octets).rstrip(b"=").decode()
 
 
 def from_text(text: str) -> bytes:
-    """The one octets whose `text_of` is this text. Raises ValueError."""
+    """Decode the octets whose `text_of` is this text. Raises ValueError."""
     try:
         octets = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:

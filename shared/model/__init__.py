@@ -1,6 +1,7 @@
-"""A model as both ends know it: the layout of theta, losses by name, torch modules as flat vectors; modules
-and losses with arguments as text (calls), inputs that are several (fields); and what a run starts from as a
-function of a seed (start), where that can be (measuring).
+"""A model, in the form that both ends use: the layout of theta, losses by name, torch modules as flat
+vectors.
 
-layout.Layout is everybody's; torch_module.FlatModule brings torch, so the door opens nothing. Imports errors.
+`calls` has modules and losses with arguments as text; `fields` has models with several inputs. `start` makes
+a run's first model from a seed, if `measuring` finds that possible. layout.Layout needs no torch;
+torch_module.FlatModule imports it, so this package imports nothing. Imports errors.
 """

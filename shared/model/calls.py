@@ -1,5 +1,6 @@
-"""What is called, by import string or by name, and with which arguments: one line of text, as settings and
-the Welcome have it.
+"""Calls of an import string or a name, with arguments.
+
+A call is one line of text, in settings and in the Welcome:
 
     my_package:Net(width=64, depths=[2, 2])        cross_entropy(label_smoothing=0.1)
 """
@@ -12,19 +13,19 @@ from typing import Any
 from edgeflock.shared.errors import ConfigError
 
 LONGEST = 4096
-"""Characters of a call."""
+"""The most characters of a call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A name and keyword arguments, which are numbers, truths, text, None, and lists and dicts of them."""
+    """A name and keyword arguments: numbers, booleans, text, None, and lists and dicts of them."""
 
     name: str
     arguments: Mapping[str, Any]
 
     @classmethod
     def of(cls, text: str, setting: str) -> "Call":
-        """The call that `text` writes; `setting` is what it was given to. Raises ConfigError."""
+        """Parse the call in `text`; `setting` names its setting in errors. Raises ConfigError."""
         name, bracket, _ = text.partition("(")
         if not bracket:
             return cls(text, {})

@@ -1,4 +1,4 @@
-"""A model in chunks: parts that are exchanged one by one, while the rest trains (staggered EASGD).
+"""Chunks of a model, which are exchanged one by one while the rest trains (staggered EASGD).
 
 D. Svoboda and A. Aggarwal, "Communication efficient distributed SGD", section 3.1: "The model's parameters
 are split by layer and each layer is further split into chunks of 100,000 parameters."
@@ -10,7 +10,7 @@ from itertools import groupby
 from edgeflock.shared.model.layout import Layout
 
 MOST_CHUNKS = 4096
-"""Of a model. Each has a message of its own."""
+"""The most chunks of a model. Each chunk has its own message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +20,13 @@ class ParameterRange:
     start: int
     stop: int
     layout: Layout
-    """Of these parameters alone: the parts of tensors that lie in it, as vectors."""
+    """The layout of these parameters: the parts of tensors in this range, as vectors."""
 
 
 def chunks(layout: Layout, size: int) -> list[ParameterRange]:
-    """The parameters of each layer, in chunks of `size` and a last one of what is left; all as one if 0.
+    """Split the parameters of each layer into chunks of `size`, the last one shorter; 0: one chunk for all.
 
-    A layer is the tensors behind each other whose names have the same beginning, up to the last dot.
+    A layer is the consecutive tensors whose names have the same beginning, up to the last dot.
     """
     layout = layout.parameters
     if not size:
@@ -40,9 +40,9 @@ def chunks(layout: Layout, size: int) -> list[ParameterRange]:
 
 
 def phase(number: int, count: int, period: int) -> int:
-    """After which step of each `period` chunk `number` of `count` is exchanged: 0 to period - 1.
+    """The step of each `period` after which chunk `number` of `count` is exchanged: 0 to period - 1.
 
-    They are spread as evenly as can be.
+    The chunks are spread as evenly as possible.
     """
     return number * period // count
 

@@ -1,4 +1,4 @@
-"""What the numbers of a run's samples are, so that every device reads its own data alike."""
+"""Description of the numbers in a run's samples, so that every device reads its own data alike."""
 
 import math
 from typing import Any, NamedTuple
@@ -6,55 +6,55 @@ from typing import Any, NamedTuple
 from edgeflock.shared.errors import Malformed
 
 MOST = 1 << 14
-"""Columns, and classes."""
+"""The most columns, and the most classes."""
 MOST_CATEGORIES = 100
-"""Of one column."""
+"""The most categories of one column."""
 LONGEST = 200
-"""Characters of a name."""
+"""The most characters of a name."""
 
 
 _LARGE, _SMALL = 10.0, 0.05
-"""Targets usually this far from 0 make steps leap at the usual rates; this near they are lost in noise."""
+"""Larger typical targets make steps too large at the usual rates; smaller ones are lost in noise."""
 
 
 def are_far(mean: float, deviation: float) -> bool:
-    """Whether models learn targets of this mean and deviation badly, by the root of their mean square."""
+    """Whether models learn targets of this mean and deviation badly, by their root mean square."""
     reach = math.hypot(mean, deviation)
     return math.isfinite(reach) and not _SMALL <= reach <= _LARGE
 
 
 class Description(NamedTuple):
-    """Of the server's held-out data; devices follow it."""
+    """Description of the server's held-out data, which devices follow."""
 
     columns: tuple[str, ...] = ()
-    """The names of a sample's numbers, in their order; none if they have none."""
+    """The names of a sample's numbers, in order; empty: they have none."""
     means: tuple[float, ...] = ()
-    """Of each number, in float32, and"""
+    """The mean of each number, in float32, and"""
     spreads: tuple[float, ...] = ()
-    """its standard deviation: samples are trained on as (x - mean) / spread. Empty: as they are."""
+    """its standard deviation: models train on (x - mean) / spread. Empty: on x itself."""
     labels: tuple[str, ...] = ()
-    """The names of the classes 0, 1, ...; none if they are numbers already."""
+    """The names of the classes 0, 1, ...; empty if classes are numbers already."""
     numbers: bool = False
     """Whether targets are numbers rather than classes."""
     target: tuple[float, ...] = ()
     """(mean, deviation) of the targets, in float32: models learn (y - mean) / deviation. Empty: y itself."""
     categories: tuple[tuple[str, ...], ...] = ()
-    """For each column the names of its categories, none if it holds numbers; empty: all columns do. A column
-    of k categories is k inputs, 1 for the sample's own and 0 for the others; all 0: none of them."""
+    """The names of the categories of each column, none for numbers; empty: all columns are numbers. A column
+    of k categories is k inputs: 1 for the sample's own, 0 for the others. All 0: none of them."""
 
     @property
     def told(self) -> "Description | None":
-        """What others must know to read their data alike; None if there is nothing that they do not see."""
+        """The description that others need to read their data alike; None if it has no such information."""
         return self if self.columns or self.labels or self.target else None
 
     @property
     def inputs(self) -> int:
-        """Numbers of a sample that a model gets, of which each column has one or more."""
+        """The number of a model's inputs for a sample; each column has one or more."""
         return len(self.columns) + sum(len(names) - 1 for names in self.categories if names)
 
     @property
     def fields(self) -> list[Any]:
-        """For msgpack and JSON: without the last ones that are empty."""
+        """The fields for msgpack and JSON, without empty last ones."""
         fields = [*self]
         while len(fields) > _LEAST and not fields[-1]:
             del fields[-1]
@@ -63,8 +63,7 @@ class Description(NamedTuple):
     @classmethod
     def of(cls, value: Any, name: str = "data") -> "Description":
         """[columns, means, spreads, labels, numbers, target, categories], of which the last two may be left
-        out, as msgpack unpacked it. Raises Malformed if it is anything else.
-        """
+        out, as msgpack unpacked it. Raises Malformed if it is anything else."""
         kinds = [list, list, list, list, bool, list, list]
         given = [type(field) for field in value] if type(value) is list else []
         if len(given) < _LEAST or given != kinds[: len(given)]:
@@ -93,7 +92,7 @@ class Description(NamedTuple):
 
 
 _LEAST = 5
-"""Fields that are always there."""
+"""The number of fields that are always present."""
 
 
 def _check_names(name: str, names: list[Any], most: int) -> None:

@@ -1,4 +1,4 @@
-"""Inputs of a model that takes several: arrays by name, of as many samples each."""
+"""Inputs of models that take several: arrays by name, with the same number of samples."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 
 class Fields(Mapping[str, NDArray[Any]]):
-    """Arrays [n, ...] by name. Indexed by rows, as an array is, it is the fields of these samples."""
+    """Arrays [n, ...] by name; `rows` selects samples."""
 
     def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Raises ValueError if they are not of as many samples each."""
+        """Raises ValueError if the arrays have different numbers of samples."""
         self._arrays = dict(arrays)
         if len({len(array) for array in self._arrays.values()}) != 1:
             counts = ", ".join(f"{name} has {len(array)}" for name, array in self._arrays.items())
@@ -32,33 +32,33 @@ class Fields(Mapping[str, NDArray[Any]]):
 
 
 Inputs: TypeAlias = Any
-"""x of some samples: float32 [n, ...], or Fields. Any: most that handle it have one input, or hand it on."""
+"""x of some samples: float32 [n, ...], or Fields. Any, because most users have one input or pass it on."""
 
 
 def rows(x: Inputs, chosen: Any) -> Inputs:
-    """The chosen samples' x."""
+    """Return x of the chosen samples."""
     return x.rows(chosen) if isinstance(x, Fields) else x[chosen]
 
 
 def copied(x: Inputs) -> Inputs:
-    """x, to be written into."""
+    """Return a copy of x."""
     return Fields({name: array.copy() for name, array in x.items()}) if isinstance(x, Fields) else x.copy()
 
 
 def concatenated(parts: list[Inputs]) -> Inputs:
-    """All samples' x, of one part behind the other."""
+    """Concatenate x of all parts."""
     if isinstance(parts[0], Fields):
         return Fields({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
     return np.concatenate(parts)
 
 
 def named(x: Inputs) -> dict[str, NDArray[Any]]:
-    """The arrays by the names that graphs have for them: x, or x/NAME of each field."""
+    """Return the arrays by their names in graphs: x, or x/NAME of each field."""
     return {f"x/{name}": array for name, array in x.items()} if isinstance(x, Fields) else {"x": x}
 
 
 def described(x: Inputs) -> str:
-    """The shape of a sample, for a person."""
+    """The shape of a sample, as text."""
     if isinstance(x, Fields):
         return ", ".join(f"{name} {list(array.shape[1:])}" for name, array in x.items())
     return str(list(x.shape[1:]))

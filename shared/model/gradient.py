@@ -1,4 +1,4 @@
-"""What a step on one batch came to."""
+"""The result of a step on one batch."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 
 class Gradient(NamedTuple):
-    """Arrays that whoever computed them may overwrite at the next step."""
+    """The gradient of a batch. The next step may overwrite its arrays."""
 
     loss: float
     """Mean over the batch."""
@@ -16,6 +16,6 @@ class Gradient(NamedTuple):
     statistics: NDArray[np.float32]
     """The batch's own running statistics: float32 [B]."""
     right: float | None = None
-    """The part of the predictions that were right, 0 to 1; None: the loss knows no right and wrong."""
+    """The part of the predictions that were right, 0 to 1; None: the loss has no accuracy."""
     samples: int | None = None
-    """How many it is of; None: those of the batch."""
+    """The number of samples; None: those of the batch."""

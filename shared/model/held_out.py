@@ -1,10 +1,10 @@
-"""Whether a device trains on the rows that the server evaluates on: it compares hashes, and tells no row.
+"""Detection of held-out rows in a device's training data, by hashes and without any row.
 
-The server sends a sketch: the least of the hashes of its held-out rows, at most HASHES of them. The device
-hashes its own rows and counts which of the sketch it has (bottom-k sketch; Beyer et al., "On synopses for
-distinct-value estimation under multiset operations", SIGMOD 2007). A row's hash is BLAKE2b of 8 bytes, keyed
-with the run's name, over its inputs and its target as models get them, rounded to 12 bits of mantissa: a
-stream's float32 and a table's float64 come to the same.
+The server sends a sketch: the smallest hashes of its held-out rows, at most HASHES. The device hashes its own
+rows and counts the matches (bottom-k sketch; Beyer et al., "On synopses for distinct-value estimation under
+multiset operations", SIGMOD 2007). A row's hash is BLAKE2b of 8 bytes, keyed with the run's name. It covers
+the inputs and the target as models get them, rounded to 12 bits of mantissa: so a stream's float32 and a
+table's float64 agree.
 """
 
 import math
@@ -18,31 +18,31 @@ from edgeflock.shared.errors import Malformed
 from edgeflock.shared.model.fields import Inputs, named, rows
 
 HASHES = 64
-"""In a sketch, at most: 512 bytes."""
+"""The most hashes of a sketch: 512 bytes."""
 
 _OCTETS = 8
 
 _ROWS = 1 << 17
-"""Of stored data that are hashed, at most: some microseconds each."""
+"""The most stored rows that are hashed: some microseconds each."""
 
 _BYTES = 1 << 28
-"""Of stored inputs that are hashed, at most."""
+"""The most bytes of stored inputs that are hashed."""
 
 _DROPPED = 12
-"""Of the 24 bits of a float32's mantissa."""
+"""The dropped bits of the 24 bits of a float32's mantissa."""
 
 _SIGMA = 4.0
-"""Standard deviations above what repeated readings explain from which matches are told of."""
+"""Matches are reported if they are this many standard deviations above what repeated readings explain."""
 
 
 class Sketch(NamedTuple):
-    """Of held-out rows."""
+    """A sketch of held-out rows."""
 
     rows: int
     repeated: int
-    """Rows that others among them equal: of readings that repeat, a device may have the same by chance."""
+    """Rows that equal other held-out rows: a device may have the same repeated readings by chance."""
     hashes: bytes
-    """8 bytes each, ascending, of rows that no other equals."""
+    """Ascending hashes of 8 bytes each, of rows that equal no other."""
 
     @classmethod
     def of(cls, value: Any, name: str = "held_out") -> "Sketch":
@@ -59,24 +59,24 @@ class Sketch(NamedTuple):
 
 
 def hashes_of(run: str, x: Inputs, y: NDArray[np.generic]) -> list[bytes]:
-    """Of each row x [n, ...], y [n, ...] of the run of this name."""
+    """Return the hash of each row x [n, ...], y [n, ...] of the run of this name."""
     parts = [_octets(array) for array in (*named(x).values(), y)]
     key = run.encode()[:64]
     return [blake2b(b"".join(row), digest_size=_OCTETS, key=key).digest() for row in zip(*parts, strict=True)]
 
 
 def _octets(array: NDArray[Any]) -> list[bytes]:
-    """What of each row is hashed: whole numbers as int64, others as the upper bits of float32."""
+    """The hashed bytes of each row: integers as int64, others as the upper bits of float32."""
     flat = array.reshape(len(array), -1)
     if flat.dtype.kind in "biu":
         return [row.tobytes() for row in flat.astype("<i8")]
-    bits = (flat.astype("<f4") + np.float32(0)).view("<u4")  # + 0: there is one zero
+    bits = (flat.astype("<f4") + np.float32(0)).view("<u4")  # + 0 makes -0 the same zero
     rounded = (bits.astype(np.uint64) + (1 << (_DROPPED - 1))) >> _DROPPED
     return [row.tobytes() for row in rounded.astype("<u4")]
 
 
 def sketch_of(run: str, x: Inputs, y: NDArray[np.generic]) -> Sketch | None:
-    """Of held-out rows; None if they are too many bytes, or read one at a time."""
+    """Return the sketch of held-out rows; None if they have too many bytes, or are read one at a time."""
     where = looked_at(x, len(y))
     if where is None:
         return None
@@ -89,7 +89,7 @@ def sketch_of(run: str, x: Inputs, y: NDArray[np.generic]) -> Sketch | None:
 
 
 def looked_at(x: Inputs, count: int) -> NDArray[np.int64] | None:
-    """Which rows of stored data are hashed; None: none."""
+    """Return which rows of stored data are hashed; None: none."""
     arrays = named(x).values()
     if not count or not all(isinstance(array, np.ndarray) for array in arrays):
         return None
@@ -99,7 +99,7 @@ def looked_at(x: Inputs, count: int) -> NDArray[np.int64] | None:
 
 
 class Overlap:
-    """Counts the held-out rows among a device's own."""
+    """Counts the held-out rows among a device's own rows."""
 
     def __init__(self, run: str, sketch: Sketch) -> None:
         self._run, self._sketch = run, sketch
@@ -107,12 +107,12 @@ class Overlap:
         self._missing = {octets[at : at + _OCTETS] for at in range(0, len(octets), _OCTETS)}
         self._hashes = len(self._missing)
         self._seen = 0
-        """Rows that were looked at, and"""
+        """The rows that were hashed, and"""
         self._own = 0
-        """those that they stand for."""
+        """the rows that they represent."""
 
     def see(self, x: Inputs, y: NDArray[np.generic]) -> None:
-        """Rows that the device trains on."""
+        """Count rows that the device trains on."""
         self._own += len(y)
         self._look(x, y)
 
@@ -122,18 +122,17 @@ class Overlap:
             self._missing.difference_update(hashes_of(self._run, x, y))
 
     def see_stored(self, x: Inputs, y: NDArray[np.generic]) -> None:
-        """Stored data, of which so many are looked at as is quick."""
+        """Count stored data; a sample of the rows is hashed, for speed."""
         if (where := looked_at(x, len(y))) is not None:
             self._own += len(y)
             self._look(rows(x, where), y[where])
 
     @property
     def rows(self) -> int:
-        """Held-out rows among the device's, estimated, and no more than all its rows; 0 if no more match than
-        repeated readings explain.
-        """
+        """The estimated held-out rows among the device's, at most all its rows; 0 if repeated readings
+        explain the matches."""
         found = self._hashes - len(self._missing)
-        # The chance that a row equals none of so many others, if it equals none of the held-out ones by p.
+        # `chance` is that of a held-out row to match a seen row, if readings repeat at the same rate.
         alike = min(1.0, (self._sketch.repeated + 1) / self._sketch.rows)
         chance = 1 - (1 - alike) ** (self._seen / self._sketch.rows)
         expected = self._hashes * chance

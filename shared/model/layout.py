@@ -1,7 +1,7 @@
-"""Where each tensor of a model lies in the flat vector theta.
+"""The place of each tensor of a model in the flat vector theta.
 
 P trained parameters come first, then B buffers: the running statistics of normalisation layers, which no
-gradient moves. Most models have none of these.
+gradient changes. Most models have no buffers.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from edgeflock.shared.errors import ConfigError
 
 _MEANS = {"running_mean": "running_var", "moving_mean": "moving_variance", "mean": "var"}
-"""What PyTorch, Keras and Flax call a running mean -> the variance that goes with it."""
+"""The names of running means in PyTorch, Keras and Flax -> the names of their variances."""
 
 Entry = tuple[str, Iterable[int]] | tuple[str, Iterable[int], bool]
 """(name, shape), and True if the tensor is a buffer."""
@@ -33,7 +33,7 @@ class Tensor:
     start: int
     stop: int
     buffer: bool = False
-    """Running statistics rather than trained parameters."""
+    """Whether it is running statistics rather than trained parameters."""
 
     @property
     def is_variance(self) -> bool:
@@ -42,12 +42,12 @@ class Tensor:
 
 
 class Beside(NamedTuple):
-    """What of a module's state is not in theta."""
+    """The parts of a module's state that theta does not have."""
 
     same: Mapping[str, str]
-    """Name -> the tensor of the layout that it is another name of: tied weights."""
+    """Name -> the tensor of the layout with the same content: tied weights."""
     constants: Mapping[str, NDArray[np.generic]]
-    """Buffers that nothing changes and nobody sends."""
+    """Buffers that do not change and are not sent."""
 
 
 NOTHING = Beside({}, {})
@@ -55,15 +55,16 @@ NOTHING = Beside({}, {})
 
 @dataclass(frozen=True)
 class Layout:
-    """The tensors of a model in order. Two ends agree on a model if their digests agree."""
+    """The tensors of a model in order. Two ends agree on a model if the digests of their layouts are
+    equal."""
 
     tensors: tuple[Tensor, ...]
 
     @classmethod
     def of(cls, shapes: Iterable[Entry]) -> "Layout":
-        """Lay tensors out one after the other.
+        """Lay out tensors one after the other.
 
-        Raises ConfigError if there is no parameter at all, or one after a buffer.
+        Raises ConfigError if there is no parameter, or one after a buffer.
         """
         tensors: list[Tensor] = []
         start = 0
@@ -85,7 +86,7 @@ class Layout:
 
     @cached_property
     def parameters(self) -> "Layout":
-        """The P trained parameters, theta[:P]: what gradients are of and updates select from."""
+        """The P trained parameters, theta[:P]: gradients and updates have these entries."""
         trained = tuple(tensor for tensor in self.tensors if not tensor.buffer)
         return self if len(trained) == len(self.tensors) else Layout(trained)
 
@@ -105,9 +106,8 @@ class Layout:
 
     @cached_property
     def norms(self) -> tuple[tuple[slice, slice], ...]:
-        """(means, variances) of each normalisation layer, as places in theta[P:]; none, if there are running
-        statistics of which names do not tell what they are.
-        """
+        """(means, variances) of each normalisation layer, as places in theta[P:]; empty if the names of some
+        running statistics do not show what they are."""
         known = {tensor.name: tensor for tensor in self.tensors if tensor.buffer}
         pairs: list[tuple[slice, slice]] = []
         for tensor in known.values():
@@ -149,7 +149,7 @@ class Layout:
         return [[t.name, list(t.shape), True] if t.buffer else [t.name, list(t.shape)] for t in self.tensors]
 
     def counts(self, indices: NDArray[np.int64] | None) -> NDArray[np.int64]:
-        """int64 [T]: how many of the sorted `indices` fall into each tensor (None: all of it)."""
+        """int64 [T]: the number of the sorted `indices` in each tensor (None: all entries)."""
         if indices is None:
             return np.diff(self.bounds)
         places = np.searchsorted(indices, self.bounds)

@@ -1,4 +1,4 @@
-"""What training can minimise. To know that it needs no torch: torch_module.py imports the function."""
+"""Losses that training can minimise. This module needs no torch: torch_module.py imports the functions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,21 +17,21 @@ class Loss:
     function: str | Callable[[Any, Any], Any]
     """(output, target) -> the mean over the batch, in torch tensors; or package.module:name of it."""
     right: Callable[[Any, Any], Any] | None = None
-    """(output, target) -> for each prediction whether it is right. None: there is no accuracy."""
+    """(output, target) -> whether each prediction is right. None: the loss has no accuracy."""
     classes: bool | None = False
-    """Whether targets are classes. Else each has the shape of its output. None: as the function has it."""
+    """Whether targets are classes; else each has the shape of its output. None: the function decides."""
     own: bool = False
     """Whether it takes the batch rather than targets, or is the class of a module that does."""
     numbers: bool = False
-    """Whether it is of how far outputs are from targets, in any unit: then tables' targets are scaled."""
+    """Whether it measures the distance of outputs from targets, in any unit: then tables' targets are
+    scaled."""
     acts: bool = False
-    """Whether it is of a policy that acts in an environment (shared/environments)."""
+    """Whether it is for a policy that acts in an environment (shared/environments)."""
 
 
 def loss_of(found: object) -> Loss | None:
-    """A Loss, or one of a function or a class alone, which has no accuracy. What calls its second argument
-    `batch` gets the batch.
-    """
+    """Return a Loss, or wrap a function or a class alone, which has no accuracy. A function whose second
+    argument is named `batch` gets the batch."""
     if isinstance(found, Loss):
         return found
     if isinstance(found, type):
@@ -42,7 +42,7 @@ def loss_of(found: object) -> Loss | None:
 def _takes_batch(function: Callable[..., Any]) -> bool:
     try:
         return [*signature(function).parameters][1:2] == ["batch"]
-    except ValueError:  # one of C has none
+    except ValueError:  # functions in C have no signature
         return False
 
 
@@ -69,7 +69,7 @@ LOSSES: Table[Loss] = Table(
 
 
 def chosen(text: str) -> tuple[Loss, Call]:
-    """The loss that `text` names, by name or import string, and its call. Raises ConfigError."""
+    """Return the loss that `text` names, by name or import string, and its call. Raises ConfigError."""
     if text in LOSSES:
         return LOSSES[text], Call(text, {})
     call = Call.of(text, "model.loss")
@@ -83,7 +83,6 @@ def chosen(text: str) -> tuple[Loss, Call]:
 
 
 def scales_targets(text: str) -> bool:
-    """Whether numbers to predict are brought to mean 0 and deviation 1 for the loss that `text` names. Raises
-    ConfigError.
-    """
+    """Whether the loss that `text` names scales numbers to predict to mean 0 and deviation 1. Raises
+    ConfigError."""
     return chosen(text)[0].numbers

@@ -1,13 +1,13 @@
-"""Whether a module starts from random numbers that any others of their kind may stand in for.
+"""Test whether other random numbers can replace those from which a module starts.
 
-All there is to go by are two first models of it, under different seeds. A tensor that is one number in both
-is constant. Else its entries must look like independent draws of one uniform or normal distribution:
-different in both, unrelated between them in value and in size, of that marginal, and, as a matrix, neither
-orthogonal nor otherwise structured. Whatever is more than that (pretrained weights, an identity, a row of
-zeros for padding, a forget gate's bias, two tensors that start as the same) a draw would destroy; then there
-is no Start.
+The only input is two first models of it, under different seeds. A tensor that is one number in both is
+constant. The entries of any other must look like independent draws of one uniform or normal distribution.
+They must differ in both models and be uncorrelated in value and in size. They must have that marginal
+distribution, and a matrix must not be orthogonal or otherwise structured. A new draw would destroy any other
+content: pretrained weights, an identity, a row of zeros for padding, a forget gate's bias, two tensors with
+the same start. Then there is no Start.
 
-A few entries can tell little: for these the likelier of both distributions must do.
+A few entries give little evidence: for these the likelier of both distributions must be enough.
 """
 
 import math
@@ -21,26 +21,27 @@ from edgeflock.shared.model.start import CONSTANT, NORMAL, UNIFORM, Filling, Sta
 Values = NDArray[np.float64]
 
 _CHANCE = 5.0
-"""Standard errors that a correlation may be from 0."""
+"""The standard errors by which a correlation may differ from 0."""
 
 _UNLIKE = 0.02
-"""How far a distribution function may be from the fitted one, beside what chance adds. A normal one cut at
-two deviations is 0.016 from a normal one, a uniform one 0.06."""
+"""The distance allowed between a distribution function and the fitted one, in addition to chance. For a
+normal one cut at two deviations it is 0.016 from a normal one, for a uniform one 0.06."""
 
 _SAMPLE = 1 << 14
-"""Entries that are compared with a distribution function, and"""
+"""The entries that are compared with a distribution function, and"""
 _ROWS = 256
-"""rows of a matrix that are compared with each other, and"""
+"""the rows of a matrix that are compared with each other, and"""
 _MOST = 1 << 22
-"""entries that are looked at for anything else but being the same, at most: that bounds time and memory."""
+"""the most entries for all other checks except equality, which bounds time and memory."""
 
 
 def measured(
     theta: NDArray[np.float32], other: NDArray[np.float32], layout: Layout, seed: int
 ) -> Start | None:
-    """The Start whose model under `seed` is as good as `theta`; None if the module has weights of its own.
+    """Return the Start whose model under `seed` is as good as `theta`; None if the module has weights of its
+    own.
 
-    theta and other, float32 [P + B], are what the module starts from under two seeds.
+    theta and other, float32 [P + B], are the module's first models under two seeds.
     """
     fillings = []
     seen: set[bytes] = set()
@@ -56,7 +57,7 @@ def measured(
 
 
 def _filling(x: NDArray[np.float32], y: NDArray[np.float32], shape: tuple[int, ...]) -> Filling | None:
-    """What a tensor is filled with, of which x and y are the entries under two seeds; None: own weights."""
+    """Return the filling of a tensor with entries x and y under two seeds; None for own weights."""
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         return None
     if not x.size or ((x == x[0]).all() and (y == x[0]).all()):
@@ -72,7 +73,7 @@ def _filling(x: NDArray[np.float32], y: NDArray[np.float32], shape: tuple[int, .
 
 
 def _moments(values: Values) -> tuple[float, float]:
-    """(mean, standard deviation around it). A mean that may be 0 is."""
+    """(mean, standard deviation around it). A mean that may be 0 counts as 0."""
     mean, deviation = float(values.mean()), float(values.std())
     if abs(mean) <= 4 * deviation / math.sqrt(values.size):
         return 0.0, math.sqrt(float(np.square(values).mean()))
@@ -80,13 +81,13 @@ def _moments(values: Values) -> tuple[float, float]:
 
 
 def _shared(x: NDArray[np.float32], y: NDArray[np.float32]) -> bool:
-    """Whether entries are the same under both seeds, other than a few of very many by chance."""
+    """Whether entries are equal under both seeds, except a few of very many by chance."""
     alike = x[x == y]
     return bool(alike.size > x.size >> 16 or np.unique(alike).size < alike.size)
 
 
 def _related(pair: Values) -> bool:
-    """Whether where entries are high, or far from the centre, is the same under both seeds."""
+    """Whether entries correlate between both seeds, in value or in magnitude."""
     return any(abs(_correlation(*of)) > _CHANCE / math.sqrt(pair.shape[1]) for of in (pair, np.abs(pair)))
 
 
@@ -97,10 +98,11 @@ def _correlation(x: Values, y: Values) -> float:
 
 
 def _structured(tensor: NDArray[np.float32], centre: float, deviation: float) -> bool:
-    """Whether the rows of a matrix, or if there are fewer its columns, are less or more alike than chance is.
+    """Whether the rows of a matrix, or its columns if there are fewer, are less or more similar than by
+    chance.
 
-    Of independent entries of variance 1 the product of two rows of k has the mean square k; of orthogonal
-    rows it is 0.
+    For independent entries of variance 1, the product of two rows of k entries has the mean square k. For
+    orthogonal rows it is 0.
     """
     if tensor.ndim < 2:
         return False
@@ -116,7 +118,7 @@ def _structured(tensor: NDArray[np.float32], centre: float, deviation: float) ->
 
 
 def _likelier(pair: Values, centre: float, deviation: float) -> Filling:
-    """The uniform or the normal distribution, whichever the entries are likelier of."""
+    """Return the uniform or the normal distribution, whichever makes the entries likelier."""
     low, high = _bounds(pair)
     # The mean of -log density: of the uniform one over its width, and of the normal one at its own entropy.
     if math.log(high - low) < math.log(deviation * math.sqrt(2 * math.pi * math.e)):
@@ -125,7 +127,8 @@ def _likelier(pair: Values, centre: float, deviation: float) -> Filling:
 
 
 def _bounds(values: Values) -> tuple[float, float]:
-    """A uniform one's: the extremes, widened by what they miss on average; symmetric if these are."""
+    """The bounds of a uniform distribution: the extremes, widened by their average gap; symmetric if these
+    are."""
     low, high, n = float(values.min()), float(values.max()), values.size
     if low < 0 < high and abs(low + high) <= 8 * (high - low) / n:
         bound = max(-low, high) * (n + 1) / n
@@ -135,7 +138,8 @@ def _bounds(values: Values) -> tuple[float, float]:
 
 
 def _distance(pair: Values, fit: Filling) -> float:
-    """Kolmogorov's and Smirnov's: the most that the two distribution functions differ, at some entries."""
+    """The Kolmogorov-Smirnov distance: the largest difference of the two distribution functions, at some
+    entries."""
     values = np.sort(pair.ravel()[:: -(-pair.size // _SAMPLE)])
     if fit.kind == UNIFORM:
         expected = (values - fit.a) / (fit.b - fit.a)

@@ -2,7 +2,7 @@
 
 A policy returns (logits, value) for actions of classes, or (mean, log deviation, value) for numbers. The
 columns of a batch's y are action..., advantage, return, log probability (environments/rollouts.py). Arguments
-that say how batches are made (environments.Constants) are taken here, too, and change nothing.
+for the batches (environments.Constants) are accepted here, too, without effect.
 """
 
 import math
@@ -14,7 +14,7 @@ from torch import Tensor
 _ENTROPY_OF_NORMAL = 0.5 * math.log(2 * math.pi * math.e)
 _HALF_LOG = 0.5 * math.log(2 * math.pi)
 _TINY = 1e-6
-"""Larger than what the exporter takes for zero."""
+"""Larger than the numbers that the exporter treats as zero."""
 
 
 def a2c(
@@ -68,7 +68,7 @@ def ppo(
 
 
 def _of(output: tuple[Tensor, ...], y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(log probability of each action, entropy of each policy, each value): [n]."""
+    """Return (log probability of each action, entropy of each policy, each value): [n]."""
     if not isinstance(output, tuple) or len(output) not in (2, 3):
         raise TypeError("a policy returns (logits, value) or (mean, log deviation, value)")
     *actor, expected = output

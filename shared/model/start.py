@@ -1,9 +1,9 @@
-"""The model that a run starts from, as a function of a seed: devices make it, and need not download it.
+"""The first model of a run as a function of a seed: devices compute it instead of a download.
 
 J. K. Salmon, M. A. Moraes, R. O. Dror and D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011:
-Philox4x64-10 turns a key and a counter into 64-bit words. From them each value comes by integer operations
-and two float32 ones that round, without a logarithm or a sine: every machine gets the same bits.
-docs/protocol.md says each step, for those who write it again.
+Philox4x64-10 turns a key and a counter into 64-bit words. Each value comes from them by integer operations
+and two rounding float32 operations, without a logarithm or a sine: every machine gets the same bits.
+docs/protocol.md describes each step, for other implementations.
 """
 
 import math
@@ -18,19 +18,19 @@ from edgeflock.shared.model.layout import Layout
 CONSTANT, UNIFORM, NORMAL = range(3)
 
 _WORDS = {UNIFORM: 1, NORMAL: 3}
-"""64-bit words for a value."""
+"""The number of 64-bit words for a value."""
 
 _AT_ONCE = 1 << 16
-"""Values made at a time: the words of a normal one take six times its memory."""
+"""The values made at a time: the words of a normal value take six times its memory."""
 
 _LARGEST_SEED = (1 << 63) - 1
 
 
 class Filling(NamedTuple):
-    """What a tensor is filled with. a and b are float32 numbers."""
+    """The distribution that fills a tensor. a and b are float32 numbers."""
 
     kind: int
-    """CONSTANT: a, and b is 0. UNIFORM: between a and b. NORMAL: of mean a and standard deviation b."""
+    """CONSTANT: a, and b is 0. UNIFORM: between a and b. NORMAL: with mean a and standard deviation b."""
     a: float
     b: float
 
@@ -42,7 +42,7 @@ class Filling(NamedTuple):
 
 
 class Start(NamedTuple):
-    """A first model: tensor t of the layout is filled as tensors[t] says."""
+    """A first model: tensors[t] defines the filling of tensor t of the layout."""
 
     seed: int
     """0 to 2^63 - 1."""
@@ -50,7 +50,8 @@ class Start(NamedTuple):
 
     @classmethod
     def of(cls, value: object, name: str = "start") -> "Start":
-        """[seed, [[kind, a, b], ...]] as msgpack unpacked it. Raises Malformed if it is anything else."""
+        """Parse [seed, [[kind, a, b], ...]] as unpacked from msgpack. Raises Malformed for any other
+        value."""
         if type(value) is not list or len(value) != 2 or type(value[1]) is not list:
             raise Malformed(f"{name} must be [seed, [[kind, a, b], ...]]")
         seed, fillings = value
@@ -60,9 +61,9 @@ class Start(NamedTuple):
 
 
 def generate(start: Start, layout: Layout) -> NDArray[np.float32]:
-    """float32 [P + B]: the first model.
+    """Return the first model, float32 [P + B].
 
-    Raises Malformed if `start` has not a filling for each tensor of `layout`, or leaves the finite numbers.
+    Raises Malformed if `start` does not have a filling for each tensor of `layout`, or overflows float32.
     """
     if len(start.tensors) != len(layout.tensors):
         raise Malformed(f"start has {len(start.tensors)} tensors and the layout {len(layout.tensors)}")
@@ -80,7 +81,7 @@ def _fill(values: NDArray[np.float32], filling: Filling, seed: int, tensor: int)
         values[:] = a
         return
     words = np.random.Philox(counter=0, key=np.array([seed, tensor], np.uint64))
-    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite, `generate` refuses
+    with np.errstate(over="ignore", invalid="ignore"):  # `generate` refuses infinity and NaN
         for first in range(0, values.size, _AT_ONCE):
             some = values[first : first + _AT_ONCE]
             raw = words.random_raw(_WORDS[filling.kind] * some.size)
@@ -88,15 +89,16 @@ def _fill(values: NDArray[np.float32], filling: Filling, seed: int, tensor: int)
 
 
 def _uniform(raw: NDArray[np.uint64]) -> NDArray[np.float32]:
-    """In [0, 1), exact: the upper 24 bits of each word."""
+    """Values in [0, 1), exact: the upper 24 bits of each word."""
     return (raw >> np.uint64(40)).astype(np.float32) * np.float32(2**-24)
 
 
 def _normal(raw: NDArray[np.uint64]) -> NDArray[np.float32]:
-    """Of mean 0 and variance 1 (less 2^-32), within 6 of 0, exact: twelve 16-bit numbers of three words each.
+    """Values of mean 0 and variance 1 (less 2^-32), within 6 of 0, exact: twelve 16-bit numbers of three
+    words each.
 
-    Their sum has the mean 12 * 65535 / 2 and the variance 2^32 - 1. It is below 2^24, so that float32 adds it
-    up exactly in whatever order.
+    Their sum has the mean 12 * 65535 / 2 and the variance 2^32 - 1. It is below 2^24, so float32 sums are
+    exact in any order.
     """
     sums = raw.view(np.uint16).reshape(-1, 12).astype(np.float32) @ np.ones(12, np.float32)
     return (sums - np.float32(6 * 65535)) * np.float32(2**-16)
@@ -118,7 +120,7 @@ def _filling(value: object, name: str) -> Filling:
 
 
 def _single(value: object, name: str) -> float:
-    """The float32 number that a number is rounded to."""
+    """Round a number to float32. Raises Malformed."""
     if type(value) is not float and type(value) is not int:
         raise Malformed(f"{name} must have numbers for a and b")
     with np.errstate(over="ignore"):

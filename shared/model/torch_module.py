@@ -1,9 +1,9 @@
-"""A torch module whose parameters and gradients lie in two flat vectors. Loaded only where torch is.
+"""A torch module whose parameters and gradients are in two flat vectors. It is loaded only with torch.
 
-The running statistics of its normalisation layers lie behind the parameters and travel with them. Other
-buffers stay where they are: num_batches_tracked counts what this module has seen, and nothing depends on it.
-A step replaces the statistics by its batch's own: it is the server that averages
-(server/descent/parameters.py), and the layers' momentum has no part in it.
+The running statistics of its normalisation layers follow the parameters and travel with them. Other buffers
+stay in the module: num_batches_tracked counts its own batches, and nothing depends on it. A step replaces the
+statistics by those of its batch. The server averages them (server/descent/parameters.py); the momentum of the
+layers has no effect.
 """
 
 import importlib
@@ -32,28 +32,28 @@ from edgeflock.shared.model.start import Start, generate
 _EXAMPLES = 8
 
 _ALIGNED = 64
-"""Entries between tensors on an accelerator: its kernels want the first of each at an address of its kind."""
+"""The alignment of tensors on an accelerator, in entries: its kernels need aligned addresses."""
 
 _RANDOM = threading.RLock()
 
 Make = Callable[[], nn.Module]
-"""Builds a module, as it starts."""
+"""Builds a module in its initial state."""
 
 X = Tensor | dict[str, Tensor]
-"""What a module is called with: a tensor, or several by name."""
+"""The argument of a module: a tensor, or several by name."""
 
 
 class FlatModule:
-    """`module` with theta, of P parameters and B running statistics, and its gradient as views of one float32
+    """A `module` whose theta (P parameters, B running statistics) and gradient are views of one float32
     vector each."""
 
     def __init__(self, path: str, loss: str, seed: int = 0, make: Make | None = None) -> None:
-        """Build the module that the import string `path` names, initialised under `seed`; with `make`, which
-        builds it, `path` is what people call it by.
+        """Build the module that the import string `path` names, initialised under `seed`. If `make` is given,
+        it builds the module and `path` is a display name.
 
-        It computes on the device that its parameters are on: the processor, or one of a `with torch.device`
-        around this. Raises ConfigError if it cannot be imported, is no module, or cannot travel as a flat
-        vector.
+        It computes on the device of its parameters: the CPU, or that of a `with torch.device` around
+        this call. Raises ConfigError if it cannot be imported, is not a module, or cannot travel as a
+        flat vector.
         """
         self.path = path
         self.loss, call = chosen(loss)
@@ -71,7 +71,7 @@ class FlatModule:
         self._gradient = torch.zeros_like(self._theta)
         parts = [slice(start, start + size) for start, size in zip(starts, sizes, strict=True)]
         self._places: Tensor | None = None
-        """Where the entries of theta lie, if not one behind the other."""
+        """The places of theta's entries, if they are not contiguous."""
         if every > 1:
             self._places = torch.cat([torch.arange(p.start, p.stop, device=self.device) for p in parts])
         for (_, tensor, buffer), where, place in zip(named, self.layout.tensors, parts, strict=True):
@@ -85,28 +85,27 @@ class FlatModule:
         return self._theta[self._where(0)].numpy(force=True).copy()
 
     def _where(self, start: int, stop: int | None = None) -> slice | Tensor:
-        """The places of these entries of theta, or of its gradient."""
+        """Return the places of these entries in theta or its gradient."""
         place = slice(start, stop)
         return place if self._places is None else self._places[place]
 
     def _move(self, theta: NDArray[np.float32], start: int = 0) -> None:
-        """Have the module at theta, float32 [P + B], from this entry on."""
+        """Set the module's parameters to theta, float32 [P + B], from entry `start` on."""
         if self._places is None:
             self._theta.numpy()[start:] = theta[start:]
         else:
             self._theta[self._places[start:]] = torch.tensor(theta[start:], device=self.device)
 
     def at(self, theta: NDArray[np.float32]) -> nn.Module:
-        """The module at theta, float32 [P + B], ready to predict, until the next call."""
+        """Return the module at theta, float32 [P + B], in evaluation mode. Valid until the next call."""
         self._move(theta)
         return self.module.eval()
 
     def predictor(
         self, theta: NDArray[np.float32]
     ) -> Callable[[NDArray[np.float32]], tuple[NDArray[np.float32], ...]]:
-        """x [n, ...] -> the tensors that the module returns at theta, until the next call. Raises ConfigError
-        if it returns anything else, or does not take x.
-        """
+        """Return a function: x [n, ...] -> the module's output tensors at theta. Valid until the next call.
+        It raises ConfigError if the module returns anything else, or does not accept x."""
         module = self.at(theta)
 
         @torch.no_grad()
@@ -123,9 +122,9 @@ class FlatModule:
         return predicted
 
     def first_model(self, seed: int) -> tuple[NDArray[np.float32], Start | None]:
-        """(theta to begin a run with, how devices make it themselves), for a module as built under `seed`.
+        """Return (theta to begin a run with, the Start for devices), for a module built under `seed`.
 
-        If the module starts from weights of its own, theta is these, and devices must be sent it. Builds the
+        If the module starts from weights of its own, these are theta, and devices must receive it. Builds the
         module once more, under another seed.
         """
         theta = self.theta()
@@ -137,17 +136,16 @@ class FlatModule:
 
     @property
     def predicts(self) -> bool:
-        """Whether outputs are right or wrong: then they are logits."""
+        """Whether outputs can be right or wrong: then they are logits."""
         return self.loss.right is not None
 
     def gradient(
         self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic], temperature: float = 1.0
     ) -> Gradient:
-        """Of a batch, until the next call. What is right is said of the outputs of the step itself. The loss
-        is that of outputs divided by the temperature.
+        """Return the gradient of a batch, valid until the next call. Accuracy is that of the step's own
+        outputs. The loss is that of the outputs divided by the temperature.
 
-        theta is float32 [P + B]; the statistics are in the order of theta[P:].
-        """
+        theta is float32 [P + B]; the statistics are in the order of theta[P:]."""
         self._move(theta)
         self._gradient.zero_()
         self.module.train()
@@ -169,7 +167,7 @@ class FlatModule:
         return float(output.std(correction=0))
 
     def beside(self) -> Beside:
-        """What state_dict has and theta has not."""
+        """The entries of state_dict that theta does not have."""
         same, constants = {}, {}
         own = {tensor.name for tensor in self.layout.tensors}
         names = {id(parameter): name for name, parameter in self.module.named_parameters()}
@@ -184,9 +182,9 @@ class FlatModule:
 
     @torch.no_grad()
     def example(self, shape: tuple[int, ...]) -> tuple[NDArray[np.float32], NDArray[np.generic]]:
-        """(x, y) of made-up samples, whose x have this shape and are 0 to 1; y is of the loss's usual kind.
+        """Return (x, y) of artificial samples: x of this shape, from 0 to 1; y as the loss requires.
 
-        Raises ConfigError if the module takes no such x.
+        Raises ConfigError if the module does not accept such x.
         """
         random = np.random.default_rng(0)
         self.module.eval()
@@ -197,7 +195,7 @@ class FlatModule:
             )
         try:
             x = random.random((_EXAMPLES, *shape), np.float32)
-            output = self.module(torch.from_numpy(x.copy()))  # a module may write into its input
+            output = self.module(torch.from_numpy(x.copy()))  # a module may modify its input
             if self._takes_classes(output):
                 y = random.integers(0, output.shape[1], (len(output), *output.shape[2:]))
             else:
@@ -211,7 +209,7 @@ class FlatModule:
         return x, y
 
     def _takes_classes(self, output: Tensor) -> bool:
-        """Whether the loss's targets are classes; if nobody says, whether it takes them."""
+        """Whether the loss's targets are classes; if it does not say so, whether it accepts them."""
         if self.loss.classes is not None:
             return self.loss.classes
         if output.dim() < 2 or output.shape[1] < 2:
@@ -230,9 +228,9 @@ class FlatModule:
         return int(counter.get_total_flops())
 
     def loss_of(self, output: Any, target: Tensor, x: X) -> Tensor:
-        """The loss; but [b, 1] against [b] would be broadcast to [b, b] and train the wrong thing.
+        """Return the loss. Outputs [b, 1] with targets [b] are refused: they would broadcast to [b, b].
 
-        One of somebody's own gets the batch: y, and x or its fields.
+        A user's own loss gets the batch: y, and x or its fields.
         """
         if self.loss.own:
             loss = self._mean_loss(output, {**(x if isinstance(x, dict) else {"x": x}), "y": target})
@@ -247,9 +245,8 @@ class FlatModule:
         return self._mean_loss(output, target)
 
     def right_of(self, output: Any, target: Tensor) -> Tensor | None:
-        """The part of the predictions that are right, as float32; None if the loss or the targets, which may
-        be probabilities of classes, know no right and wrong.
-        """
+        """The part of the predictions that are right, as float32. None if the loss has no accuracy, or if the
+        targets are probabilities of classes."""
         if self.loss.right is None or (self.loss.classes and target.is_floating_point()):
             return None
         right: Tensor = self.loss.right(output.detach(), target)
@@ -264,10 +261,10 @@ class FlatModule:
         batch: int = 200,
         seen: Callable[[Any, Tensor, Tensor | None], object] = lambda output, target, right: None,
     ) -> tuple[float, float | None]:
-        """(mean loss, accuracy) over all samples; no accuracy for a regression loss.
+        """Return (mean loss, accuracy) over all samples; no accuracy for a regression loss.
 
-        The accuracy is that of single predictions, of which a sample may have several. `seen` gets the
-        outputs and targets of each batch, and which predictions are right if the loss knows that.
+        The accuracy counts single predictions; a sample may have several. `seen` gets the outputs and targets
+        of each batch, and which predictions are right if the loss knows that.
         """
         module = self.at(theta)
         total, correct = 0.0, 0
@@ -284,7 +281,7 @@ class FlatModule:
 
 
 def tensors_of(x: Inputs, device: torch.device | None = None) -> X:
-    """As torch has it, on a device; None: on the processor."""
+    """Convert x to torch tensors on a device; None: on the CPU."""
     if isinstance(x, Fields):
         return {name: torch.from_numpy(array).to(device) for name, array in x.items()}
     return torch.from_numpy(x).to(device)
@@ -297,10 +294,10 @@ def applied(module: nn.Module, x: X) -> Any:
 
 
 def call_of(module: nn.Module, x: X) -> tuple[tuple[Any, ...], dict[str, Tensor]]:
-    """(arguments, arguments by name) of forward for x.
+    """Return (arguments, keyword arguments) of forward for x.
 
-    Fields go by their names; those named 0, 1, ... by their places; to a forward of one argument all in
-    one, as a dict or a tuple.
+    Fields are passed by name, and those named 0, 1, ... by position. A forward with one argument gets all as
+    a dict or a tuple.
     """
     if isinstance(x, Tensor):
         return (x,), {}
@@ -321,7 +318,7 @@ def _takes(module: nn.Module, names: Mapping[str, object]) -> bool:
 
 
 def _loss_function(loss: Loss, call: Call) -> Callable[..., Tensor]:
-    """What computes it, in torch. Raises ConfigError."""
+    """Return the function that computes the loss in torch. Raises ConfigError."""
     function = loss.function
     try:
         if isinstance(function, str):
@@ -334,7 +331,7 @@ def _loss_function(loss: Loss, call: Call) -> Callable[..., Tensor]:
             return function
         given = {name: value if loss.own else _as_tensor(value) for name, value in call.arguments.items()}
         signature(function).bind_partial(**given)
-    except Exception as error:  # somebody's own code may raise anything
+    except Exception as error:  # user code may raise anything
         raise ConfigError(f"model.loss = {str(call)!r}: {type(error).__name__}: {error}") from error
     return partial(function, **given)
 
@@ -344,16 +341,16 @@ def _called(loss: Loss) -> str:
 
 
 def _as_tensor(value: Any) -> Any:
-    """torch's own losses have lists, e.g. weights of classes, as tensors."""
+    """Convert lists to tensors, which torch's own losses take, e.g. for weights of classes."""
     return torch.tensor(value, dtype=torch.float32) if isinstance(value, list) else value
 
 
 @contextmanager
 def random_of(seed: int | Tensor) -> Iterator[None]:
-    """torch draws under a seed, or from a state of it, and afterwards as if nobody had.
+    """Run torch with a seed or a random state, and restore the state afterwards.
 
-    Its random numbers are all of the process's: one at a time. Whoever draws meanwhile in another thread
-    draws from these.
+    Random numbers are global to the process, so only one such block runs at a time. Meanwhile other threads
+    also draw from this state.
     """
     with _RANDOM, torch.random.fork_rng(devices=()):
         if isinstance(seed, int):
@@ -364,7 +361,7 @@ def random_of(seed: int | Tensor) -> Iterator[None]:
 
 
 def made(path: str, make: Make | None = None) -> nn.Module:
-    """The module that `path` names, with its arguments, or `make` builds. Raises ConfigError."""
+    """Build the module that `path` names with its arguments, or that `make` builds. Raises ConfigError."""
     call = Call.of(path, "model.module")
     name, _, attribute = call.name.partition(":")
     if make is None and not (name and attribute):
@@ -375,7 +372,7 @@ def made(path: str, make: Make | None = None) -> nn.Module:
     except ModuleNotFoundError as error:
         where = "modules are looked for beside the settings and where pip installs"
         raise ConfigError(f"model.module {path!r}: {type(error).__name__}: {error}; {where}") from error
-    except Exception as error:  # the user's own module may raise anything
+    except Exception as error:  # user modules may raise anything
         raise ConfigError(f"model.module {path!r}: {type(error).__name__}: {error}") from error
     if not isinstance(module, nn.Module):
         raise ConfigError(f"model.module {path!r} makes a {type(module).__name__}, not a torch.nn.Module")
@@ -403,7 +400,7 @@ def _build(path: str, make: Make | None) -> nn.Module:
 
 
 def _tensors(module: nn.Module) -> list[tuple[str, Tensor, bool]]:
-    """(name, tensor, whether it is a running statistic) of all that travels, in its order."""
+    """(name, tensor, whether it is a running statistic) of all tensors that travel, in order."""
     named: list[tuple[str, Tensor, bool]] = []
     named += ((name, parameter, False) for name, parameter in module.named_parameters())
     named += ((name, buffer, True) for name, buffer in _statistics(module))

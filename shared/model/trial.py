@@ -1,4 +1,4 @@
-"""The first step of a model on data, before anybody counts on it."""
+"""A trial step of a model on data, before a run depends on it."""
 
 import time
 from collections.abc import Callable
@@ -12,19 +12,19 @@ from edgeflock.shared.model.fields import Inputs, described, named
 from edgeflock.shared.model.gradient import Gradient
 
 SAMPLES = 8
-"""Of a trial."""
+"""The samples of a trial."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a step came to."""
+    """The result of a trial step."""
 
     samples: int
     shape: str
-    """Of a sample's x."""
+    """The shape of a sample's x."""
     loss: float
     milliseconds: float
-    """Of a second step: the first one gets things ready."""
+    """The time of a second step: the first one includes initialisation."""
 
     def __str__(self) -> str:
         return (
@@ -40,7 +40,7 @@ def trial(
     y: NDArray[np.generic],
     clock: Callable[[], float] = time.perf_counter,
 ) -> Trial:
-    """A step from theta. Raises ConfigError if its loss or its gradient is not finite."""
+    """Take a step from theta. Raises ConfigError if its loss or its gradient is not finite."""
     loss, vector, *_ = gradient(theta, x, y)
     if not (np.isfinite(loss) and np.isfinite(vector).all()):
         furthest = max(float(np.abs(array).max()) for array in named(x).values())

@@ -1,4 +1,4 @@
-"""A first model of weights of its own, which devices load rather than make."""
+"""A first model with weights of its own, which devices load instead of computing it."""
 
 from typing import NamedTuple
 
@@ -8,20 +8,20 @@ _DIGEST = 32
 
 
 class Weights(NamedTuple):
-    """A file that holds the first model (codecs/packed.py): what it must be, and whether to load it."""
+    """A file with the first model (codecs/packed.py): its identity, and whether to load it."""
 
     digest: bytes
     """SHA-256 of the file, 32 bytes."""
     size: int
-    """Of the file, in bytes."""
+    """The size of the file, in bytes."""
     mode: int
-    """Value mode of the numbers in it."""
+    """The value mode of its numbers."""
     load: bool
-    """Whether to load it if it is not there yet: false if the current model, whole, is shorter."""
+    """Whether to load it if it is not on the device: false if the whole current model is shorter."""
 
     @classmethod
     def of(cls, value: object, name: str = "weights") -> "Weights":
-        """[digest, size, mode, load] as msgpack unpacked it. Raises Malformed if it is anything else."""
+        """Parse [digest, size, mode, load] as unpacked from msgpack. Raises Malformed for any other value."""
         if type(value) is not list or [type(field) for field in value] != [bytes, int, int, bool]:
             raise Malformed(f"{name} must be [digest, size, mode, load]")
         weights = cls(*value)

@@ -1,6 +1,6 @@
-"""What crosses a process: records and frames, their bytes, and the manners of asking again.
+"""Messages between processes: records and frames, their bytes, and the back-off of retries.
 
-messages.py and wire.py are a device's session, frames.py and feed.py a monitor's, flower.py a ClientApp's
-mod; schema.py checks them all and fails closed. gateway is a gateway's line to its leader, and checks its
-own. docs/protocol.md says every byte of a session. Imports model and errors.
+messages.py and wire.py serve the session of a device, frames.py and feed.py that of a monitor, and flower.py
+a ClientApp's mod. schema.py checks them and fails closed. `gateway` is the connection of a gateway to its
+leader, with its own checks. docs/protocol.md describes every byte of a session. Imports model and errors.
 """

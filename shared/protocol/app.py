@@ -1,6 +1,6 @@
-"""What a device's own app is told of a run: how it should train, and the arrays as it knows them.
+"""Data for a device's own app: how it should train, and the arrays as it knows them.
 
-A Welcome carries it as bytes, which a device without an app never looks into.
+A Welcome carries the data as bytes. A device without an app does not read them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,16 +17,16 @@ from edgeflock.shared.protocol.bounded import AllocationLimits, unpacked
 from edgeflock.shared.protocol.flower import flatten, layout_of
 
 Value = bool | int | float | str | list[bool] | list[int] | list[float] | list[str]
-"""Of a key that an app is told."""
+"""A value in the app's configuration."""
 
 _LONGEST_KEPT = 1 << 16
-"""Bytes of all arrays that are not trained."""
+"""The most bytes of all arrays that are not trained."""
 
 _LONGEST, _MOST = 1 << 22, 1 << 14
-"""Bytes of what an app is told, and entries of a list or a table in it."""
+"""The most bytes of an encoded App, and entries of a list or a table in it."""
 
 _BOUNDS = AllocationLimits(containers=4 * _MOST, array=_MOST, map=_MOST, text=_LONGEST)
-"""An array is a list, and its shape another one."""
+"""An array is a list, and its shape is another list."""
 
 _SCALARS = {bool, int, float, str}
 
@@ -45,9 +45,8 @@ class Arrays:
 
     @classmethod
     def of(cls, contents: Mapping[str, NDArray[np.generic]], statistics: Iterable[str]) -> "Arrays":
-        """Of their first values; `statistics` are the last parts of the names of running statistics. Raises
-        ConfigError if there is an array that can be neither trained nor kept.
-        """
+        """Build from the arrays' first values. `statistics` are the last name parts of running statistics.
+        Raises ConfigError if an array can be neither trained nor kept."""
         for name, content in contents.items():
             if content.dtype.kind not in "fiub" or content.dtype.itemsize > 8:
                 raise ConfigError(f"array {name!r} is of type {content.dtype}; use float32")
@@ -63,15 +62,15 @@ class Arrays:
 
     @classmethod
     def like(cls, layout: Layout) -> "Arrays":
-        """Of a model that says no more of its arrays: all are float32, in its order."""
+        """The arrays of a model without further information: all are float32, in the layout's order."""
         return cls(layout, {tensor.name: np.dtype(np.float32) for tensor in layout.tensors})
 
     def flat(self, contents: Mapping[str, NDArray[np.generic]]) -> NDArray[np.float32]:
-        """float32 [P + B] of them. Raises LayoutMismatch."""
+        """Flatten `contents` to float32 [P + B]. Raises LayoutMismatch."""
         return flatten(contents, self.layout)
 
     def apart(self, theta: NDArray[np.float32]) -> dict[str, NDArray[np.generic]]:
-        """theta, float32 [P + B], as the arrays it is made of, in their order and types."""
+        """Split theta, float32 [P + B], into its arrays, in their order and types."""
         parts = {t.name: theta[t.start : t.stop].reshape(t.shape) for t in self.layout.tensors}
         return {
             name: parts[name].astype(kind, copy=False) if isinstance(kind, np.dtype) else kind
@@ -81,7 +80,7 @@ class Arrays:
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """What an app is told."""
+    """Data for an app."""
 
     config: dict[str, Value]
     """The server's [client_config]."""
@@ -91,7 +90,7 @@ class App:
 
 
 def encode(app: App) -> bytes:
-    """[config, evaluate, [[name, type], or [name, type, shape, bytes] of what is not trained, ...]]."""
+    """Encode [config, evaluate, [[name, type], or [name, type, shape, bytes] of an untrained array, ...]]."""
     arrays = [
         [name, kind.str] if isinstance(kind, np.dtype) else [name, kind.dtype.str, kind.shape, kind.tobytes()]
         for name, kind in app.arrays.kinds.items()
@@ -101,7 +100,7 @@ def encode(app: App) -> bytes:
 
 
 def decode(octets: bytes, layout: Layout) -> App:
-    """What `encode` made, for a model of this layout. Raises Malformed, or LayoutMismatch if of another."""
+    """Decode the App for a model of this layout. Raises Malformed, or LayoutMismatch for another layout."""
     if len(octets) > _LONGEST:
         raise Malformed(
             f"what the device's app is told has {len(octets)} bytes; at most {_LONGEST} are taken"

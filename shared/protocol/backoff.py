@@ -1,8 +1,8 @@
-"""Trying again: how long to wait before it, and when it is no use.
+"""Retries: how long to wait before the next attempt, and which errors are permanent.
 
-One for all who wait for somebody else: devices and monitors for their server, streams for their broker.
-What passes by itself is tried again for ever: a refused connection, a name that is not found, a timeout, a
-server's own trouble (5xx). What a person must mend is told once.
+Devices and monitors use it for their server, streams for their broker. Errors that may pass are retried
+forever: a refused connection, an unresolved name, a timeout, a server error (5xx). An error that a person
+must fix is reported once.
 """
 
 import ssl
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Uniform(Protocol[T_co]):
-    """What draws: random.Random, or for many devices at once."""
+    """A source of random numbers: random.Random, or one for many devices at once."""
 
     def uniform(self, a: float, b: float, /) -> T_co: ...
 
@@ -25,17 +25,17 @@ _PASSING = (408, 425, 429)
 """Statuses below 500 that mean "later": Request Timeout, Too Early, Too Many Requests."""
 
 _UPGRADE = 426
-"""What the server's port with TLS answers to plain HTTP."""
+"""The answer of the server's TLS port to plain HTTP."""
 
 _NOT_YET_VALID, _EXPIRED, _OTHER_NAMES = 9, 10, (62, 64)
 """OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED, _HOSTNAME_MISMATCH and _IP_ADDRESS_MISMATCH."""
 
 
 def back_off(random: Uniform[T], first: float = 0.5, longest: float = 30.0) -> Iterator[T]:
-    """Seconds to wait before each next attempt: exponential, with full jitter, for ever.
+    """Yield the seconds to wait before each next attempt: exponential, with full jitter, forever.
 
-    After M. Brooker, "Exponential Backoff And Jitter", 2015: a fleet that lost its server must not return
-    in step.
+    After M. Brooker, "Exponential Backoff And Jitter", 2015: the devices of a fleet that lost its server must
+    not return at the same time.
     """
     bound = first
     while True:
@@ -44,14 +44,14 @@ def back_off(random: Uniform[T], first: float = 0.5, longest: float = 30.0) -> I
 
 
 def may_pass(status: int) -> bool:
-    """Whether an HTTP answer of this status, which is not the one wanted, may be another one later."""
+    """Whether an unexpected HTTP answer of this status may change later."""
     return not 200 <= status < 500 or status in _PASSING
 
 
 def permanent(url: str, error: Exception, status: int | None = None) -> ConfigError | None:
-    """What to tell a person if asking `url` again is no use after `error`; None if it may pass by itself.
+    """Return the error to report if a retry of `url` is useless after `error`; None if the error may pass.
 
-    `status` is that of the HTTP answer that came instead of the one wanted, if one came.
+    `status` is that of an unexpected HTTP answer, if one came.
     """
     if status is not None:
         return _answered(url, status)
@@ -86,7 +86,7 @@ def _answered(url: str, status: int) -> ConfigError | None:
 
 def _distrusted(url: str, error: ssl.SSLCertVerificationError) -> ConfigError | None:
     code = error.verify_code
-    if code == _NOT_YET_VALID:  # a board without a battery wakes up in the past, until its clock is set
+    if code == _NOT_YET_VALID:  # without a battery a board's clock is in the past until it is set
         return None
     if code == _EXPIRED:
         remedy = "renew it, if this machine's clock is right"
@@ -99,7 +99,7 @@ def _distrusted(url: str, error: ssl.SSLCertVerificationError) -> ConfigError | 
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error itself, what it was raised from, and so on."""
+    """Yield the error, its cause, the cause of that, and so on."""
     cause: BaseException | None = error
     while cause is not None:
         yield cause

@@ -1,4 +1,4 @@
-"""msgpack of the other end, unpacked within bounds: a list takes one byte on the wire and 56 in memory."""
+"""Unpack msgpack from the other end within limits: a list takes one byte on the wire and 56 in memory."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,20 +10,20 @@ from edgeflock.shared.errors import Malformed
 
 @dataclass(frozen=True, slots=True)
 class AllocationLimits:
-    """What is allocated for a message beside its bytes."""
+    """Limits on the memory that a message takes in addition to its bytes."""
 
     containers: int
-    """Lists and maps, at most."""
+    """The most lists and maps."""
     array: int
-    """Elements of one list."""
+    """The most elements of one list."""
     map: int
-    """Entries of one map."""
+    """The most entries of one map."""
     text: int
-    """Bytes of one."""
+    """The most bytes of one text."""
 
 
 def unpacked(octets: bytes | memoryview, bounds: AllocationLimits, what: str) -> Any:
-    """The one object in `octets`, which are `what`. Raises Malformed."""
+    """Unpack the one object in `octets`; `what` names it in errors. Raises Malformed."""
     try:
         return msgpack.unpackb(octets, **options(bounds, what))
     except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
@@ -31,7 +31,7 @@ def unpacked(octets: bytes | memoryview, bounds: AllocationLimits, what: str) ->
 
 
 def options(bounds: AllocationLimits, what: str) -> dict[str, Any]:
-    """The same for an Unpacker, over all that it unpacks. It raises what `malformed` is to make Malformed."""
+    """Options for an Unpacker; the limits cover all that it unpacks. `malformed` converts its errors."""
     containers = 0
 
     def count(container: Any) -> Any:
@@ -52,5 +52,5 @@ def options(bounds: AllocationLimits, what: str) -> dict[str, Any]:
 
 
 def malformed(what: str, error: Exception) -> Malformed:
-    """What msgpack raises, in words."""
+    """Convert an error of msgpack to Malformed."""
     return Malformed(f"{what} is not one whole msgpack object: {str(error) or type(error).__name__}")

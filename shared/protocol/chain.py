@@ -1,9 +1,8 @@
-"""What of the models so far a device and its server must agree on: 16 bits that stand for all their bytes.
+"""The chain: 16 bits that identify all bytes of the models that a device received.
 
-A lossy difference is put on what the device holds, and the server must know that to the last bit. So both
-ends keep the CRC-32 of all that was sent since the last whole model, and a device says the low 16 bits of it
-with every question. Zero stands for the model itself: the run's first one, which nobody sends, and any that
-came exactly.
+A lossy difference is applied to the device's replica, which the server must know exactly. So both ends keep
+the CRC-32 of all bytes since the last whole model. A device sends its low 16 bits with every request. Zero
+means that the replica is the model itself: the run's first model, which is not sent, or exact values.
 """
 
 from zlib import crc32
@@ -14,10 +13,10 @@ FIRST = 0
 
 
 def follow(chain: int, model: Model) -> int:
-    """The chain with `model`, which was put on what `chain` stands for: 0 to 2^32 - 1.
+    """Return the chain after `model`, which was applied to the replica of `chain`: 0 to 2^32 - 1.
 
-    What changes nothing leaves it as it is. After exact values it says nothing: the version alone tells what
-    a device holds.
+    A model that changes nothing leaves the chain as it is. After exact values it is FIRST: the version alone
+    identifies the replica.
     """
     if not model.changes:
         return FIRST
@@ -27,5 +26,5 @@ def follow(chain: int, model: Model) -> int:
 
 
 def said(chain: int) -> int:
-    """What a device says of it: 1 to 65535, and 0 of FIRST only."""
+    """Return the 16 bits that a device sends: 1 to 65535, and 0 only for FIRST."""
     return chain & 0xFFFF or int(chain != FIRST)

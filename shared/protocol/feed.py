@@ -1,7 +1,7 @@
-"""Bytes <-> frames. A frame is one msgpack map, of type snapshot or delta, in one WebSocket message.
+"""Coding of frames: one msgpack map, of type snapshot or delta, in one WebSocket message.
 
-No I/O. As in wire.py, what is not known is refused: another type, another key, a value of another type, a
-number that is not finite. A record in a frame is a map of its fields, a row a list of its entries.
+No I/O. As in wire.py, unknown input is refused: another type, another key, a value of another type, a number
+that is not finite. A record in a frame is a map of its fields, and a row is a list of its entries.
 """
 
 from collections.abc import Callable
@@ -35,21 +35,21 @@ from edgeflock.shared.protocol.frames import (
 from edgeflock.shared.protocol.schema import Check, Row, check_for, checks_of, rows_for
 
 _LEAST_CONTAINERS, _ROW = 1 << 12, 16
-"""Lists and maps that a short frame may have, and bytes of a longer one for each."""
+"""The most lists and maps of a short frame, and the bytes per further one of a longer frame."""
 
 Record = TypeVar("Record")
 
 
 def encode(frame: Frame) -> bytes:
-    """One frame as the payload of one WebSocket message."""
+    """Encode one frame as the payload of one WebSocket message."""
     entries: dict[str, Any] = {"type": type(frame).__name__.lower()}
     entries |= {field.name: getattr(frame, field.name) for field in fields(frame)}
     overview = entries["overview"] = asdict(frame.overview)
-    # Most runs have no gateways and no shards, and say nothing of them.
+    # Most runs have no gateways and no shards: leave them out.
     for key in _SELDOM:
         if not overview[key]:
             del overview[key]
-    # Most evaluations tell no metrics or no classes: the last entries are left out if they are empty.
+    # Most evaluations have no metrics or no classes: empty last entries are left out.
     entries["evaluations"] = [_shortened(row) for row in frame.evaluations]
     if isinstance(frame, Snapshot):
         entries["run"] = asdict(frame.run)
@@ -59,7 +59,7 @@ def encode(frame: Frame) -> bytes:
 
 
 def decode(octets: bytes) -> Frame:
-    """The frame in `octets`. Raises Malformed."""
+    """Decode the frame in `octets`. Raises Malformed."""
     bounds = AllocationLimits(
         _LEAST_CONTAINERS + len(octets) // _ROW, array=1 << 17, map=1 << 12, text=1 << 16
     )
@@ -76,7 +76,7 @@ def decode(octets: bytes) -> Frame:
 
 
 def device_history(document: object) -> tuple[DeviceRow, tuple[Point, ...]]:
-    """The answer of GET /v1/devices/NAME, read from JSON: a device and its recent updates. Raises Malformed.
+    """Read the JSON answer of GET /v1/devices/NAME: a device and its recent updates. Raises Malformed.
 
     {"device": {column: value, ...}, "history": [[time, loss, staleness, bytes], ...]}
     """
@@ -90,7 +90,7 @@ def device_history(document: object) -> tuple[DeviceRow, tuple[Point, ...]]:
 
 
 def history(document: object) -> tuple[Mark, ...]:
-    """The answer of GET /v1/history, read from JSON: rows of marks, oldest first. Raises Malformed."""
+    """Read the JSON answer of GET /v1/history: rows of marks, oldest first. Raises Malformed."""
     return _marks(document, "history")
 
 
@@ -107,7 +107,7 @@ def _bins(value: Any, name: str) -> Any:
 
 
 def _map_for(kind: type[Record]) -> Callable[[Any, str], Record]:
-    """The check of a map of all the fields of `kind`. It returns the record."""
+    """Return the check of a map of all the fields of `kind`, which returns the record."""
     checks = checks_of(kind, _CHECKS)
 
     def check(value: Any, name: str) -> Record:
@@ -127,7 +127,7 @@ def _shortened(evaluation: Evaluation) -> list[Any]:
 
 
 def _evaluations(value: Any, name: str) -> tuple[Evaluation, ...]:
-    """Rows of numbers, behind which there may be a map of metrics, and behind that counts of classes."""
+    """Rows of numbers, optionally followed by a map of metrics, and then by counts of classes."""
     most = len(Evaluation._fields)
     if type(value) is not list or not all(type(row) is list and len(row) <= most for row in value):
         raise Malformed(f"{name} must be rows of {_NUMBERS} to {most} entries")
@@ -163,12 +163,12 @@ def _metrics(value: Any, name: str) -> dict[str, float | None]:
 
 
 def _overview(value: Any, name: str) -> Overview:
-    """With what is left out where there is none of it."""
+    """Check an overview, with defaults for the keys that may be left out."""
     return _whole_overview({**_SELDOM, **value} if type(value) is dict else value, name)
 
 
 def _row_for(kind: type[Row]) -> Check:
-    """The check of one row of the NamedTuple `kind`. It returns it as such."""
+    """Return the check of one row of the NamedTuple `kind`, which returns that NamedTuple."""
     check = rows_for(kind)
     return lambda value, name: check([value], name)[0]
 

@@ -1,7 +1,7 @@
-"""What a Flower strategy and a ClientApp's mod must agree on. numpy only: no flwr.
+"""Conventions between a Flower strategy and a ClientApp's mod. numpy only: no flwr.
 
 A Flower message carries named arrays; here a model is one flat vector. Floating-point arrays are trained, in
-the order of their record; those that hold running statistics (by their names) come last, as a Layout wants.
+the order of their record. Those with running statistics (by their names) come last, as a Layout requires.
 """
 
 import math
@@ -15,29 +15,29 @@ from edgeflock.shared.errors import BadSamples, LayoutMismatch
 from edgeflock.shared.model.layout import Layout
 
 CONFIG_KEY = "edgeflock"
-"""Where a training message's ConfigRecord says what to send and how: a Welcome record, as text in base64, for
-ClientApps print their config, or make JSON of it."""
+"""The key of a training message's ConfigRecord for what to send and how. It holds a Welcome record as base64
+text, because ClientApps print their config or convert it to JSON."""
 
 REFUSED_KEY = "edgeflock-refused"
-"""There if the node's last update was refused for what it held: nothing of it is to come again."""
+"""Present if the node's last update was refused for its content: that content must not be sent again."""
 
 STYPE = "edgeflock.update.v1"
 """The serialisation type of an Array whose data are an Update record instead of numbers."""
 
 _LOSSES = ("train_loss", "train-loss", "loss")
-"""Metrics that tell the loss of an update, for operators; the first that is there."""
+"""Metrics with the loss of an update, for operators; the first one present counts."""
 
 REMAINS = "edgeflock/remains"
-"""A buffer that may come after running statistics: it begins at 1, and every update reports 0. What is left
-of it is how much of the statistics' first values is still in them."""
+"""A buffer that may follow the running statistics. It begins at 1, and every update reports 0. Its value is
+the share of the statistics' first values that is still in them."""
 
 
 def layout_of(
     shapes: Iterable[tuple[str, Sequence[int]]], statistics: Iterable[str], *, remains: bool
 ) -> Layout:
-    """The layout of named arrays. Those whose last part of the name is one of `statistics` are buffers.
+    """Return the layout of named arrays. Those whose last part of the name is in `statistics` are buffers.
 
-    If there are any, REMAINS comes last if asked for. Raises ConfigError if there is nothing to train.
+    If there are buffers, `remains` appends REMAINS. Raises ConfigError if no array is trained.
     """
     endings = frozenset(statistics)
     tensors: list[tuple[str, Sequence[int], bool]] = [
@@ -49,7 +49,7 @@ def layout_of(
 
 
 def flatten(arrays: Mapping[str, NDArray[np.generic]], layout: Layout) -> NDArray[np.float32]:
-    """float32 [P + B]: the arrays that `layout` names, one after the other, and 0 for REMAINS.
+    """Flatten the arrays that `layout` names to float32 [P + B], with 0 for REMAINS.
 
     Raises LayoutMismatch if one is missing or has another shape.
     """
@@ -64,13 +64,13 @@ def flatten(arrays: Mapping[str, NDArray[np.generic]], layout: Layout) -> NDArra
             raise LayoutMismatch(
                 f"array {tensor.name!r} has shape {list(array.shape)} instead of {list(tensor.shape)}"
             )
-        with np.errstate(over="ignore"):  # what overflows is not finite, and refused as such
+        with np.errstate(over="ignore"):  # overflow is not finite, so admission refuses it
             flat[tensor.start : tensor.stop] = array.reshape(-1)
     return flat
 
 
 def samples_of(metrics: Iterable[Mapping[str, object]], key: str) -> int:
-    """How many samples a reply was computed from: its weight. Raises BadSamples."""
+    """Return the number of samples of a reply: its weight. Raises BadSamples."""
     weight = next((record[key] for record in metrics if key in record), None)
     if not isinstance(weight, int | float) or not math.isfinite(weight):
         raise BadSamples(f"the reply's metrics lack {key!r}, the number of samples it was computed from")
@@ -78,7 +78,7 @@ def samples_of(metrics: Iterable[Mapping[str, object]], key: str) -> int:
 
 
 def loss_of(metrics: Iterable[Mapping[str, object]]) -> float:
-    """The loss that a reply's metrics tell; NaN if none does."""
+    """Return the loss in a reply's metrics; NaN if there is none."""
     found = (record[key] for record in metrics for key in _LOSSES if key in record)
     loss = next(found, math.nan)
     return float(loss) if isinstance(loss, int | float) else math.nan

@@ -1,7 +1,7 @@
-"""What a server tells whoever watches its run: first a Snapshot, then Deltas (docs/operations.md).
+"""Records that a server sends to monitors of its run: first a Snapshot, then Deltas (docs/operations.md).
 
-Records only: feed.py says how they travel. Devices, evaluations and events are positional rows, of which
-thousands may be in a frame.
+feed.py encodes the records. Devices, evaluations and events are positional rows, because a frame may have
+thousands of them.
 """
 
 import math

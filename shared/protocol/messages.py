@@ -113,11 +113,11 @@ class Welcome:
     proximal: float = 0.0
     """What of the way back to the model that they set out from is added to their gradients (FedProx)."""
     app: bytes = b""
-    """What a device is told that trains by an app of its own (app.py); empty: nothing."""
+    """Configuration and array names for a device with its own app (app.py); empty: none."""
     data: Description | None = None
     """What the numbers and the targets of a sample are; None: nobody says."""
     held_out: Sketch | None = None
-    """Of the rows that the server evaluates on, which are not to be trained on; None: they are not told."""
+    """A sketch of the rows that the server evaluates on and devices must not train on; None: not sent."""
     adafactor: float = 0.0
     """Decay of the second moments that the device divides its gradients by the root of; 0: it does not."""
     balances: bool = False
@@ -233,7 +233,7 @@ class Stop:
 class Samples:
     """Samples that a device shares, on their way to the server or from there to the other devices.
 
-    There is no answer to it. Of what shape they are, whoever trains on such samples knows.
+    There is no answer to it. The device that trains on the samples knows their shape.
     """
 
     count: int
@@ -262,7 +262,8 @@ class Over:
     """The round of the model that the device has is over: no update from that model counts any more."""
 
     version: int
-    """The model's now. What the device was told to have counted is in it, and durable."""
+    """The current version of the model. All updates that the device knows as counted are in it, and
+    durable."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
-"""Whether what msgpack or JSON unpacked is what a record's type hints say.
+"""Checks that values unpacked from msgpack or JSON match a record's type hints.
 
-A check takes a value and its name, and returns the value or raises Malformed. It goes by exact types: True is
-no int, and 1 is a float only where a check says so. Checks are made once, from the hints; what a hint means
-beyond its type (a range, a nested record) whoever reads the bytes adds as `special` ones.
+A check takes a value and its name, and returns the value or raises Malformed. It compares exact types: True
+is not an int, and 1 is a float only where a check allows it. Checks are built once, from the hints. For a
+meaning beyond the type (a range, a nested record), the caller adds `special` checks.
 """
 
 import math
@@ -20,23 +20,22 @@ Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
 def checks_of(kind: type, special: Mapping[Any, Check]) -> dict[str, Check]:
-    """Field -> its check, for the fields of `kind` in their order: a dataclass or a NamedTuple."""
+    """Field -> its check, for the fields of `kind` in order: a dataclass or a NamedTuple."""
     return {name: check_for(hint, special) for name, hint in get_type_hints(kind).items()}
 
 
 def check_for(hint: Any, special: Mapping[Any, Check]) -> Check:
-    """The check of a value: what `special` has for the hint or its origin (dict of dict[str, int]), else that
-    of its type, or of a Literal's names. Numbers must be finite. None passes where the hint says so.
-    """
+    """Return the check of a value: the one in `special` for the hint or its origin (dict of dict[str, int]),
+    else that of its type, or of a Literal's names. Numbers must be finite. None passes where the hint allows
+    it."""
     present, optional = _present(hint)
     check = special.get(present) or special.get(get_origin(present)) or _scalar(present)
     return (lambda value, name: None if value is None else check(value, name)) if optional else check
 
 
 def rows_for(kind: type[Row]) -> Callable[[Any, str], tuple[Row, ...]]:
-    """The check of a list of rows of the NamedTuple `kind`, column by column. It returns them as such. What
-    has a default is no column.
-    """
+    """Return the check of a list of rows of the NamedTuple `kind`, column by column, which returns
+    NamedTuples. A field with a default is not a column."""
     defaults: Mapping[str, Any] = kind._field_defaults  # type: ignore[attr-defined]  # of any NamedTuple
     columns = {name: _column(hint) for name, hint in get_type_hints(kind).items() if name not in defaults}
 
@@ -60,7 +59,7 @@ def _scalar(hint: Any) -> Check:
 
 
 def exactly(expected: type) -> Check:
-    """The check of a value of this type, whatever it holds."""
+    """Return the check that a value has this type, with any content."""
 
     def check(value: Any, name: str) -> Any:
         if type(value) is not expected:
@@ -71,7 +70,8 @@ def exactly(expected: type) -> Check:
 
 
 def _column(hint: Any) -> Check:
-    """The check of a tuple of values: of thousands several times as fast as one by one. An int is a float."""
+    """Return the check of a tuple of values, which is several times as fast as one by one. An int is a
+    float."""
     present, optional = _present(hint)
     names = get_args(present) if get_origin(present) is Literal else ()
     allowed = {str} if names else {int, float} if present is float else {present}

@@ -1,7 +1,7 @@
-"""Bytes <-> records. A record is one msgpack array [tag, field, ...] in one WebSocket message.
+"""Coding of records: one msgpack array [tag, field, ...] in one WebSocket message.
 
-No I/O. What it does not know it refuses: an unknown tag, another number of fields, a field of another type,
-bytes after the end. Nothing a frame announces is allocated beyond the frame's own length.
+No I/O. Unknown input is refused: an unknown tag, another number of fields, a field of another type, bytes
+after the end. No announced size allocates more than the frame's own length.
 """
 
 import math
@@ -36,23 +36,23 @@ from edgeflock.shared.protocol.messages import (
 from edgeflock.shared.protocol.schema import Check, check_for, exactly
 
 _MOST_FACTS, _LONGEST_FACT = 32, 100
-"""Entries, and characters of a name or a text: what devices tell is kept, for each of them."""
+"""The most facts of a device, and characters of a name or a text: a server keeps them for each device."""
 
 _MAP = 2 * _MOST_FACTS
-"""A few too many are told of by their name."""
+"""The bound of a map is larger, so that the error for a few facts too many names the field."""
 
 _OF_DEVICES = AllocationLimits(containers=3, array=16, map=_MAP, text=LONGEST_SHARDS)
-"""A record, its facts, and a Model in a Receipt. A name has 200 characters."""
+"""A record, its facts, and a Model in a Receipt. A device name has 200 characters."""
 
 _BOUNDS = {
     Welcome: AllocationLimits(containers=1 << 16, array=1 << 16, map=_MAP, text=1 << 12),
     Refusal: AllocationLimits(containers=1, array=5, map=_MAP, text=1 << 16),
     Stop: AllocationLimits(containers=1, array=2, map=_MAP, text=1 << 16),
 }
-"""A Welcome has three lists a tensor."""
+"""A Welcome has three lists for each tensor."""
 
 _HEAD = 32
-"""Bytes within which a record's tag is, however it is written."""
+"""The most bytes before the end of a record's tag, in any encoding."""
 
 _NO_RECORD = "a record is a msgpack array that begins with its type tag"
 
@@ -60,25 +60,26 @@ _LARGEST_INTEGER = (1 << 63) - 1
 
 
 def encode(record: Record) -> bytes:
-    """One record as the payload of one WebSocket message. Floats travel as float32."""
+    """Encode one record as the payload of one WebSocket message. Floats travel as float32."""
     octets: bytes = msgpack.packb(_array(record), use_single_float=True)
     return octets
 
 
 def size(record: Record) -> int:
-    """len(encode(record)), without copying the values of a model."""
+    """Return len(encode(record)) without a copy of a model's values."""
     model = record.model if isinstance(record, Receipt) else record
     if not isinstance(model, Model) or len(model.values) < 1 << 16:
         return len(encode(record))
-    stub = replace(model, values=bytes(1 << 16))  # its length takes five bytes too
+    stub = replace(model, values=bytes(1 << 16))  # its length field has five bytes as well
     rest = len(encode(replace(record, model=stub) if isinstance(record, Receipt) else stub))
     return rest - (1 << 16) + len(model.values)
 
 
 def decode(octets: bytes, taken: Collection[type[Record]] = tuple(TAGS)) -> Record:
-    """The record in `octets`. Raises Malformed or UnknownRecord, UnexpectedRecord if it is none of `taken`.
+    """Decode the record in `octets`. Raises Malformed, UnknownRecord, or UnexpectedRecord if it is not in
+    `taken`.
 
-    Which record it is and how many fields it has is looked at first: what else there is is bounded by it.
+    The kind of record and its number of fields are checked first: they determine the limits of the rest.
     """
     kind, announced = _kind_of(octets)
     if kind not in taken:
@@ -90,7 +91,7 @@ def decode(octets: bytes, taken: Collection[type[Record]] = tuple(TAGS)) -> Reco
 
 
 def _kind_of(octets: bytes) -> tuple[type[Record], int]:
-    """(which record begins so, how many elements its array announces)."""
+    """(the kind of the record, the number of elements that its array announces)."""
     head = msgpack.Unpacker(max_buffer_size=_HEAD)
     head.feed(octets[:_HEAD])
     try:
@@ -106,9 +107,9 @@ def _kind_of(octets: bytes) -> tuple[type[Record], int]:
 
 
 def framed_size(payload: int, *, masked: bool) -> int:
-    """Bytes on the socket of an unfragmented WebSocket message (RFC 6455, section 5.2).
+    """Return the bytes on the socket of an unfragmented WebSocket message (RFC 6455, section 5.2).
 
-    Devices mask what they send, servers do not.
+    Devices mask their messages; servers do not.
     """
     extended = 0 if payload < 126 else 2 if payload < 1 << 16 else 8
     return 2 + extended + 4 * masked + payload
@@ -157,7 +158,7 @@ def _base(version: int, behind: int | None) -> int | None:
 
 
 def _model_after(version: int, fields: list[Any]) -> Record:
-    """The Model of these fields, of which the version counts from `version` on."""
+    """Return the Model of these fields, whose version counts from `version` on."""
     ahead = _integer(fields[0] if fields else None, "Receipt.model.version")
     return _record([TAGS[Model], version + ahead, *fields[1:]])
 
@@ -169,14 +170,14 @@ def _integer(value: Any, name: str) -> Any:
 
 
 def _number(value: Any, name: str) -> float:
-    """Infinity and NaN too: what they mean is for admission to say."""
+    """Check a number. Infinity and NaN pass, because admission decides about them."""
     if type(value) is not float and type(value) is not int:
         raise Malformed(f"{name} must be a number, not {_shown(value)}")
     return float(value)
 
 
 def _shown(value: object) -> str:
-    """A scalar itself, of a container only its type: it may be nested too deep to be printed."""
+    """Return a scalar as text, or a container's type: its nesting may be too deep to print."""
     return f"{value!r:.40}" if isinstance(value, int | float | str) else type(value).__name__
 
 
@@ -202,7 +203,7 @@ def _level(value: Any, name: str) -> float:
 
 
 def _fields_of_a_model(value: Any, name: str) -> Any:
-    # Only these are looked into, so that nothing nests deeper than that.
+    # Only these are decoded further, so that nothing nests deeper than a Model in a Receipt.
     if value is not None and type(value) is not list:
         raise Malformed(f"{name} must be the fields of a Model or nil, not {_shown(value)}")
     return value
@@ -231,7 +232,7 @@ _CHECKS: dict[Any, Check] = {
     Weights: Weights.of,
     Sketch: Sketch.of,
 }
-"""Beside the exact types: whoever reads a Welcome's layout looks into it."""
+"""Checks that do more than compare types; readers of a Welcome check its layout themselves."""
 
 _KINDS: dict[int, type[Record]] = {tag: kind for kind, tag in TAGS.items()}
 _SPECIAL: dict[tuple[type[Record], str], Check] = {

@@ -1,4 +1,4 @@
-"""What of a gradient to send: the largest entries (largest) or the significant ones (significance), all of it
-where that loses too much (adaptive), and what to do with the rest (feedback). Pure functions; a new rule is a
-file. Imports model.
+"""Selection of the gradient entries to send: the largest (largest) or the significant ones (significance).
+`adaptive` sends all of them if a selection loses too much; `feedback` keeps the rest. The functions are pure;
+a new rule is a new file. Imports model.
 """

@@ -1,4 +1,4 @@
-"""Adaptive compression: whether the selection of a gradient will do, or all of it is worth its bytes.
+"""Adaptive compression: whether to send a selection of a gradient or all of it.
 
 ScaDLES, section IV ("High communication cost"): a device sends
 
@@ -15,25 +15,25 @@ from numpy.typing import NDArray
 Gradient = NDArray[np.float32]
 
 WEIGHT = 0.1
-"""Of the newest gradient in the averages, which then stand for the last 20 or so. The paper gives none.
+"""The weight of the newest gradient in the averages, which cover about the last 20. The paper gives none.
 
-On MNIST (10 samples a step, a tenth selected) the part of |g|^2 that is lost varies from step to step with a
-standard deviation of 0.029, averaged like this of 0.011: the rule follows training, not the luck of a batch.
+On MNIST (10 samples a step, a tenth selected) the lost part of |g|^2 has a standard deviation of 0.029 from
+step to step. Averaged with this weight it is 0.011: the rule follows training, not the noise of a batch.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class NormAverages:
-    """Averages of squared norms."""
+    """Moving averages of squared norms."""
 
     whole: float
-    """|g|^2, of gradients."""
+    """|g|^2, of the gradients."""
     kept: float
-    """|Topk(g)|^2, of their selection."""
+    """|Topk(g)|^2, of the selected entries."""
 
 
 def follow(norms: NormAverages | None, gradient: Gradient, where: NDArray[np.int64]) -> NormAverages:
-    """The averages with `gradient` (float32 [P]), of which `where` is selected. The first one begins them."""
+    """Return the averages with `gradient` (float32 [P]), of which `where` is selected. None starts them."""
     newest = NormAverages(_squared_norm(gradient), _squared_norm(gradient[where]))
     if norms is None:
         return newest
@@ -44,10 +44,10 @@ def follow(norms: NormAverages | None, gradient: Gradient, where: NDArray[np.int
 
 
 def will_do(norms: NormAverages, delta: float) -> bool:
-    """Whether selecting loses no more than the part delta of |g|^2."""
+    """Whether the selection loses at most the part delta of |g|^2."""
     return abs(norms.whole - norms.kept) <= delta * norms.whole
 
 
 def _squared_norm(gradient: Gradient) -> float:
-    """In double precision: single overflows at entries of 1e19."""
+    """The squared norm in double precision: single precision overflows at entries of 1e19."""
     return float(np.einsum("i,i->", gradient, gradient, dtype=np.float64))

@@ -1,7 +1,7 @@
-"""Which entries of a gradient to send: the largest fraction c of each tensor.
+"""Selection of the largest fraction c of the entries of each tensor of a gradient.
 
-AdaComp's selection (Hardy, Le Merrer, Sericola, 2017, section IV b): "only a fraction c of the largest
-gradients per matrix V_l and vector beta_l are kept", which balances learning across layers.
+AdaComp's selection (Hardy, Le Merrer, Sericola, 2017, section IV b) is: "only a fraction c of the largest
+gradients per matrix V_l and vector beta_l are kept". It balances learning across layers.
 """
 
 from functools import lru_cache
@@ -19,11 +19,11 @@ _SAMPLE = 2048
 def select_largest(
     gradient: Gradient, layout: Layout, fraction: float, balance: float = 1.0
 ) -> NDArray[np.int64]:
-    """Strictly increasing indices of the largest |entries| of each tensor, about fraction P in all.
+    """Return strictly increasing indices of the largest |entries| of each tensor, about fraction P in all.
 
-    `gradient` is float32 [P], 0 < fraction <= 1. `quotas` says how many each tensor sends. Exact zeros say
-    nothing and are left out, and with them tensors that have nothing else, such as frozen ones; but for one
-    entry of a gradient that has nothing else.
+    `gradient` is float32 [P], 0 < fraction <= 1. `quotas` gives the number for each tensor. Exact zeros carry
+    no information and are left out, so frozen tensors send nothing. If the whole gradient is zero, one entry
+    is sent.
     """
     magnitudes = np.abs(gradient)
     selected = [
@@ -35,33 +35,33 @@ def select_largest(
 
 
 USUAL_BATCH = 10
-"""Samples of a gradient of which the root of P entries is sent."""
+"""Samples of a gradient for which sqrt(P) entries are sent."""
 
 _GROWTH = 8
-"""How many times as much a device sends at most because it comes rarely, and"""
+"""The largest factor for a device that sends rarely, and"""
 _MOST = 16
-"""how many times the root of P at most, for whatever reason."""
+"""the largest multiple of sqrt(P) entries for any reason."""
 
 
 def fraction_of(select: float, layout: Layout, batch: int = USUAL_BATCH) -> float:
-    """`select`; or if that is 0 as much as makes the root of P entries of P parameters, of more than ten
-    samples (batch / 10)^1.2 times that, 16 times at most.
+    """Return `select`; if it is 0, the fraction of sqrt(P) entries of P parameters. For more than ten samples
+    that is multiplied by (batch / 10)^1.2, at most 16.
 
-    What must be told of a gradient grows more slowly than the model: measured from 38,282 parameters to
-    333,194 and from 4 devices to 200 (docs/benchmarks.md). A gradient of more samples has less noise, and
-    more of its entries are worth their bytes (docs/compression.md).
+    The information in a gradient grows more slowly than the model: measured from 38,282 parameters to 333,194
+    and from 4 devices to 200 (docs/benchmarks.md). A gradient of more samples has less noise, so that more
+    entries are worth their bytes (docs/compression.md).
     """
     times = min(float(_MOST), max(1.0, batch / USUAL_BATCH) ** 1.2)
     return select or float(min(0.5, times * layout.parameters.size**-0.5))
 
 
 def grown(fraction: float, interval: float, usual: int, layout: Layout) -> float:
-    """The part of a gradient to send if `interval` versions lie between two of the device's updates: of up to
-    `usual` ones it is `fraction`, of more it grows in proportion, eight times at most, and up to 16 times the
-    root of P and 0.5. usual = 0: it never grows.
+    """Return the part of a gradient to send if `interval` versions lie between two updates of the device. Up
+    to `usual` versions it is `fraction`. Beyond, it grows in proportion: at most eight times, up to 16 times
+    sqrt(P) entries and 0.5. usual = 0: it never grows.
 
-    With n devices at work an entry that is not sent waits for some P / (fraction P) updates of n versions
-    each. So a device of a large fleet, or a slow one, would send ever older gradients.
+    With n active devices, an unsent entry waits for about P / (fraction P) updates of n versions each.
+    Without growth, a device of a large fleet, or a slow one, would send ever older gradients.
     """
     if not usual or interval <= usual:
         return fraction
@@ -71,10 +71,10 @@ def grown(fraction: float, interval: float, usual: int, layout: Layout) -> float
 
 @lru_cache(maxsize=64)
 def quotas(layout: Layout, fraction: float, balance: float) -> tuple[int, ...]:
-    """How many entries each tensor of n sends: its share of fraction P, as n^balance; 1 to n.
+    """The number of entries that each tensor of n sends: its share of fraction P, as n^balance; 1 to n.
 
-    At balance 1 that is AdaComp's round(fraction n). Below it small tensors get more: most of a network's
-    entries lie in one or two large matrices, and at tiny fractions all others would be left with one each.
+    At balance 1 that is AdaComp's round(fraction n). Below 1 small tensors get more. Most of a network's
+    entries lie in one or two large matrices, so at tiny fractions every other tensor would send one entry.
     """
     sizes = np.diff(layout.bounds)
     weights = np.where(sizes > 0, sizes.astype(np.float64) ** balance, 0.0)
@@ -85,9 +85,9 @@ def quotas(layout: Layout, fraction: float, balance: float) -> tuple[int, ...]:
 def _largest(magnitudes: Gradient, count: int) -> NDArray[np.int64]:
     """Indices of the `count` largest, in order; fewer if the rest are zeros.
 
-    A threshold from a sample leaves about twice the entries that are wanted, and only these are
-    partitioned: several times faster than partitioning all, and out of reach of numpy's slow path for
-    arrays with many equal entries (most of a real gradient is exact zeros).
+    A threshold from a sample leaves about twice as many entries as needed, and only these are partitioned.
+    That is several times faster than a partition of all. It also avoids numpy's slow path for arrays with
+    many equal entries (most of a real gradient is exact zeros).
     """
     if count == 1:
         return np.array([magnitudes.argmax()])
@@ -105,7 +105,7 @@ def _largest(magnitudes: Gradient, count: int) -> NDArray[np.int64]:
         among = magnitudes[candidates]
         smallest = np.partition(among, among.size - count)[among.size - count]
         candidates = candidates[among >= smallest]
-        if candidates.size > count:  # entries as large as the smallest kept: the last of them go
+        if candidates.size > count:  # drop the last of the entries that equal the smallest kept one
             equal = np.flatnonzero(magnitudes[candidates] == smallest)
             candidates = np.delete(candidates, equal[count - candidates.size :])
     return candidates if candidates.size else np.zeros(1, np.int64)

@@ -1,4 +1,4 @@
-"""Which entries of a gradient to send: those that would change their parameter by a noticeable part.
+"""Selection of the entries of a gradient that would change their parameter significantly.
 
 Significance compression (D. Svoboda and A. Aggarwal, "Communication efficient distributed SGD", algorithm 2,
 line 3), with the filter of approximate synchronous parallel (K. Hsieh et al., "Gaia", NSDI 2017): an update
@@ -14,17 +14,16 @@ Vector = NDArray[np.float32]
 
 
 def select_significant(accumulated: Vector, parameters: Vector, threshold: float) -> NDArray[np.int64]:
-    """Strictly increasing indices where |accumulated| > threshold |parameters|, of two float32 [P].
+    """Return strictly increasing indices where |accumulated| > threshold |parameters|, of two float32 [P].
 
-    They may be none, and at threshold 0 all but exact zeros. What a parameter of 0 accumulates is significant
-    whatever the threshold.
+    The result may be empty; at threshold 0 it has all but exact zeros. An accumulated change of a parameter
+    of 0 is significant at any threshold.
     """
-    with np.errstate(over="ignore"):  # beyond every number there is no larger one
+    with np.errstate(over="ignore"):  # an infinite bound selects nothing
         return np.flatnonzero(np.abs(accumulated) > np.float32(threshold) * np.abs(parameters))
 
 
 def decayed(threshold: float, update: int) -> float:
     """threshold / sqrt(t) for the t-th update, t >= 1: as training converges, smaller changes matter (Gaia,
-    section 4.2).
-    """
+    section 4.2)."""
     return threshold / math.sqrt(update)

@@ -1,9 +1,9 @@
-"""What a screen shows, known without one: pure functions from a state to lines.
+"""The contents of a screen without the screen: pure functions from a state to lines.
 
-A file a page; besides, `fleet` (the columns of the table, and which devices are in it), `query` (the filter),
-`curves` (what is drawn against what) and `printed` (a run without a screen). From outside the monitor:
-`block` and `summary` (all of it as lines, or as JSON), `device_page`, and the module `curves`.
-Imports: `edgeflock.shared`, `edgeflock.tui.sources` for what they show, `edgeflock.tui.text`.
+Each page is a file. Further files are `fleet` (columns and selection of the table), `query` (the filter),
+`curves` (data of curves) and `printed` (a run without a screen). Other packages use `block` and `summary` (a
+run as lines or JSON), `device_page` and the module `curves`. Imports: `edgeflock.shared`,
+`edgeflock.tui.sources` and `edgeflock.tui.text`.
 """
 
 from edgeflock.tui.pages import curves

@@ -1,4 +1,4 @@
-"""What can be typed after a `:`, as `pause pi-3 too hot`: a line to a command."""
+"""The commands after a `:`, such as `pause pi-3 too hot`: parsing of a line."""
 
 import difflib
 import math
@@ -42,24 +42,24 @@ USAGE: dict[Verb, str] = {
     "sort": "sort temp",
     "quit": "quit",
 }
-"""How each is written. Without a device it is for those marked, or the chosen one; a number that is missing
-is asked for.
+"""The usage of each command. Without a device, it is for the marked devices, or the chosen one. The screen
+asks for a missing number.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What was typed."""
+    """A parsed command."""
 
     verb: Verb
     device: str | None = None
-    """None: those that are chosen."""
+    """None means the chosen devices."""
     text: str = ""
-    """The reason of a pause, a filter, columns, a number as it was written."""
+    """The reason of a pause, a filter, columns, or the text of a number."""
 
 
 def parse(line: str) -> Command:
-    """The command of a line. Raises ConfigError, in one line, for what is none."""
+    """Return the command of a line. Raises ConfigError with a one-line message if there is none."""
     word, _, rest = line.strip().removeprefix(":").strip().partition(" ")
     rest = rest.strip()
     verb = next((one for one in get_args(Verb) if one == word.lower()), None)
@@ -84,7 +84,7 @@ def parse(line: str) -> Command:
 
 
 def devices_of(command: Command, state: MonitorState, chosen: Sequence[DeviceRow]) -> Sequence[DeviceRow]:
-    """The devices that a command is for, one at least. Raises ConfigError if there is none."""
+    """Return the devices that a command is for, at least one. Raises ConfigError if there is none."""
     if command.device is None:
         if not chosen:
             raise ConfigError(f"{command.verb} which device? {USAGE[command.verb]}")

@@ -1,4 +1,4 @@
-"""How the run is set up; what differs from the defaults stands out."""
+"""The configuration page. Settings that differ from the defaults are marked."""
 
 import json
 from functools import cache
@@ -11,7 +11,7 @@ from edgeflock.tui.text.lines import Line, beside, columns, fit
 
 
 def config_page(state: MonitorState, width: int) -> list[Line]:
-    """All of it, in two columns where there is room."""
+    """Return all settings, in two columns if the screen is wide enough."""
     number = 2 if width >= 100 else 1
     each = columns(width - 1, number)
     defaults = _defaults()

@@ -1,4 +1,4 @@
-"""The curves of the overview as data: what is drawn against what. Screen and `edgeflock plot` share them."""
+"""The curves of the overview as data. The screen and `edgeflock plot` share them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ FORMS: dict[Against, Callable[[float], str]] = {
 
 
 def accuracy(state: MonitorState, against: Against) -> PlotCurve:
-    """Of the evaluations, in percent."""
+    """Return the accuracy of the evaluations, in percent."""
     known = [(e, e.accuracy) for e in state.evaluations if e.accuracy is not None]
     start = began(state)
     return PlotCurve(
@@ -41,7 +41,7 @@ def accuracy(state: MonitorState, against: Against) -> PlotCurve:
 
 
 def returns(state: MonitorState, against: Against) -> PlotCurve:
-    """Of the evaluations of a policy that acts; empty of any other model."""
+    """Return the returns of a policy's evaluations. The curve is empty for other models."""
     known = [(e, value) for e in state.evaluations if (value := e.metrics.get(RETURN)) is not None]
     start = began(state)
     return PlotCurve(
@@ -51,7 +51,7 @@ def returns(state: MonitorState, against: Against) -> PlotCurve:
 
 
 def test_loss(state: MonitorState, against: Against) -> PlotCurve:
-    """Of the evaluations."""
+    """Return the loss of the evaluations."""
     known = [(e, e.loss) for e in state.evaluations if e.loss is not None]
     start = began(state)
     return PlotCurve(
@@ -61,7 +61,7 @@ def test_loss(state: MonitorState, against: Against) -> PlotCurve:
 
 
 def training_loss(state: MonitorState, against: Against) -> PlotCurve:
-    """As the devices tell, averaged over recent updates; since somebody watches."""
+    """Return the devices' training loss, averaged over recent updates, for the observed time."""
     known = [(m, m.loss) for m in state.trend if m.loss is not None]
     start = began(state)
     return PlotCurve(
@@ -71,7 +71,7 @@ def training_loss(state: MonitorState, against: Against) -> PlotCurve:
 
 
 def reduction(state: MonitorState, against: Against, field: Reduction = "reduction") -> PlotCurve:
-    """How many times less than dense went up, or both ways, since somebody watches."""
+    """Return the uplink reduction against dense float32, or that of both ways, for the observed time."""
     known = [(m, value) for m in state.trend if (value := getattr(m, field)) is not None]
     start = began(state)
     return PlotCurve(
@@ -81,14 +81,14 @@ def reduction(state: MonitorState, against: Against, field: Reduction = "reducti
 
 
 def stayed(accuracy: PlotCurve) -> float:
-    """The mean of the last five points, or of all if they are fewer: a collapse shows, as it does not in the
-    best. There must be one.
+    """Return the mean of the last five points, or of all if there are fewer. It shows a collapse, which the
+    best value hides. The curve must have a point.
     """
     return fmean(accuracy.y[-5:])
 
 
 def without_outliers(values: Sequence[float]) -> list[float]:
-    """The values without the first few wild ones, which would flatten all others."""
+    """Return the values without outliers, which would flatten the rest of a curve."""
     if len(values) < 20:
         return list(values)
     bound = 3 * sorted(values)[int(len(values) * 0.9)]
@@ -96,13 +96,13 @@ def without_outliers(values: Sequence[float]) -> list[float]:
 
 
 def recent(state: MonitorState, field: Rate, window: float) -> PlotCurve:
-    """A rate over the last `window` seconds; x is in seconds before now, the last of them 0."""
+    """Return a rate over the last `window` seconds. x is seconds before now, and ends at 0 or below."""
     known = [m for m in state.trend if m.time >= state.time - window]
     return PlotCurve([m.time - state.time for m in known], [getattr(m, field) for m in known])
 
 
 def began(state: MonitorState) -> float:
-    """The time that is 0 on the axis: of the first evaluation or of the first frame."""
+    """Return the time of 0 on the axis: the first evaluation or the first frame."""
     return min(
         [*(evaluation.time for evaluation in state.evaluations[:1]), *(m.time for m in state.trend[:1])],
         default=state.time,
@@ -110,10 +110,10 @@ def began(state: MonitorState) -> float:
 
 
 def bin_labels() -> Sequence[str]:
-    """The least staleness of each bin."""
+    """Return the lowest staleness of each bin."""
     return ["0", *(f"{2**power}" if power < 10 else f"{2 ** (power - 10)}k" for power in range(BINS - 1))]
 
 
 def _place(against: Against, seconds: float, version: int, traffic: int) -> float:
-    """On the axis; `traffic` is what was received and sent."""
+    """Return the place on the axis. `traffic` is the sum of ingress and egress."""
     return float({"time": seconds, "updates": version, "bytes": traffic}[against])

@@ -1,4 +1,4 @@
-"""One device: what it is, how it does, and how that went."""
+"""The page of one device: its facts, its curves and its events."""
 
 from collections.abc import Sequence
 
@@ -14,13 +14,13 @@ from edgeflock.tui.text.lines import Ink, Line, apart, beside, fit, heading, pag
 
 _NEWEST = {"loss": numbers.decimal, "staleness": numbers.count, "bytes": numbers.size}
 _FACTS = 30
-"""Cells that the column of facts takes."""
+"""The width of the column of facts, in cells."""
 
 
 def device_page(
     state: MonitorState, row: DeviceRow, points: Sequence[Point], labels: Labels, width: int, height: int
 ) -> list[Line]:
-    """Facts on the left, curves on the right, its events below where there is room."""
+    """Return facts on the left, curves on the right, and the device's events below if there is room."""
     sign, state_ink = STATES[row.state]
     why = row.paused_because or (row.why_left if row.state == "away" else None)
     told = f"{sign} {row.state}" + (f": {numbers.plain(why)}" if why else "")
@@ -41,7 +41,7 @@ def device_page(
 
 
 def _facts(state: MonitorState, row: DeviceRow, height: int) -> list[Line]:
-    """Every column of the table but those of the title, and what only this page shows."""
+    """Return the table's columns without those of the title, and the facts of this page only."""
     facts: list[tuple[str, str, Ink]] = [
         (column.title, column.text(row, state, {}), ink(column, row))
         for column in COLUMNS
@@ -54,7 +54,7 @@ def _facts(state: MonitorState, row: DeviceRow, height: int) -> list[Line]:
     if row.undervoltage is not None:
         low = row.undervoltage
         facts.append(("power", "UNDER-VOLTAGE" if low else "ok", "bad" if low else "text"))
-    # What is not known gives way first, if not all of it fits.
+    # Unknown facts are left out first, if there is not enough room.
     if len(facts) > height:
         facts = [fact for fact in facts if fact[1] != numbers.NOTHING]
     return [

@@ -1,4 +1,4 @@
-"""The log: what happened, the newest last."""
+"""The page of events, the newest last."""
 
 import time
 from collections.abc import Sequence
@@ -27,8 +27,8 @@ INKS: dict[str, Ink] = {
 
 
 def matching(events: Sequence[Event], query: str) -> list[Event]:
-    """The events that hold every word of the query, in their kind, device or text; in the kind or the device
-    only, with `kind:` or `device:` before it; and none of those with `!` before them.
+    """Return the events that contain every word of the query, in their kind, device or text. `kind:` or
+    `device:` before a word restricts it to that field, and `!` excludes events that contain it.
     """
     words = query.lower().split()
     return [event for event in events if all(_holds(event, word) for word in words)]
@@ -45,7 +45,7 @@ def _holds(event: Event, word: str) -> bool:
 
 
 def event_line(event: Event, now: float, width: int) -> Line:
-    """A clock time (with the day if it is not of the last 24 hours), the kind, the device, the text."""
+    """Return the time of day (with the date if over 24 hours old), the kind, the device and the text."""
     form, cells = ("%H:%M:%S", 9) if now - event.time < 86400 else ("%d %b %H:%M", 13)
     clock = time.strftime(form, time.localtime(event.time))
     line: Line = [(fit(clock, cells), "dim"), (fit(event.kind, 11), INKS[event.kind])]
@@ -57,23 +57,23 @@ def event_line(event: Event, now: float, width: int) -> Line:
 
 
 def place(found: Sequence[Event], chosen: Event | None) -> int:
-    """How many events are newer than the chosen one. One that is gone was the oldest."""
+    """Return how many events are newer than the chosen one. A missing event counts as the oldest."""
     if chosen is None or not found:
         return 0
     return next((at for at, event in enumerate(reversed(found)) if event == chosen), len(found) - 1)
 
 
 def in_sight(at: int, back: int, total: int, rows: int) -> int:
-    """How many events to leave out below, `back` if that can be, so that the one at `at` is to be seen."""
+    """Return how many events to skip at the end, `back` if possible, so that the one at `at` is visible."""
     return max(0, at - rows + 1, min(back, at, total - rows))
 
 
 def events_page(
     state: MonitorState, found: Sequence[Event], query: str, at: int, back: int, width: int, height: int
 ) -> list[Line]:
-    """The log of what was `found`, up to `back` lines before its end, with a line about what is not shown.
+    """Return the `found` events up to `back` lines before the end, and a line about the hidden ones.
 
-    `at`: how many are newer than the chosen one.
+    `at` is the number of events that are newer than the chosen one.
     """
     if not found:
         about = f"no event holds {query!r}; esc clears the filter" if query else "nothing has happened yet"

@@ -1,4 +1,4 @@
-"""What is wrong with the run: a strip above each page, a page of all, and the lines of one device."""
+"""Findings: a strip above each page, a page of all findings, and the lines of one device."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ SIGNS: dict[str, tuple[str, Ink]] = {
 
 
 def strip(state: MonitorState, width: int) -> Line:
-    """The worst finding, and how many more there are; empty if nothing is wrong."""
+    """Return the worst finding and the number of others. The line is empty without findings."""
     found = state.overview.findings
     if not found:
         return []
@@ -25,12 +25,12 @@ def strip(state: MonitorState, width: int) -> Line:
 
 
 def worst(findings: Sequence[Finding], device: str) -> Finding | None:
-    """The worst that is wrong with a device."""
+    """Return the worst finding about a device."""
     return next((finding for finding in findings if finding.device == device), None)
 
 
 def findings_page(state: MonitorState, at: int, width: int, height: int) -> list[Line]:
-    """All of them, the worst first, each with what to do; `at` is the place of the chosen one, in sight."""
+    """Return all findings with remedies, the worst first. The one at place `at` is chosen and visible."""
     found, more = state.overview.findings, state.overview.more_findings
     if not found:
         return notice([[("nothing is wrong", "dim")]], width, height)
@@ -46,7 +46,7 @@ def findings_page(state: MonitorState, at: int, width: int, height: int) -> list
 
 
 def _block(finding: Finding, now: float, width: int, *, on_it: bool) -> list[Line]:
-    """What is wrong, and what to do, whole."""
+    """Return the full text and remedy of a finding."""
     whole = "".join(text for text, _ in line(finding, now)).strip()
     first, *others = wrapped(whole, width - 4)
     meaning: Ink = "cursor" if on_it else SIGNS[finding.severity][1]
@@ -57,7 +57,7 @@ def _block(finding: Finding, now: float, width: int, *, on_it: bool) -> list[Lin
 
 
 def of_device(findings: Sequence[Finding], device: str, now: float, width: int) -> list[Line]:
-    """What is wrong with it, and what to do, two lines each."""
+    """Return the findings about a device with their remedies, two lines each."""
     lines: list[Line] = []
     for finding in findings:
         if finding.device == device:
@@ -69,7 +69,7 @@ def of_device(findings: Sequence[Finding], device: str, now: float, width: int) 
 
 
 def line(finding: Finding, now: float) -> Line:
-    """What is wrong, with whom, and for how long."""
+    """Return a finding's kind, device, text and age."""
     sign, ink = SIGNS[finding.severity]
     told: Line = [(f" {sign} {finding.kind} ", ink)]
     if finding.device is not None:

@@ -1,4 +1,4 @@
-"""The table of devices as data: its columns, their order, and which devices are in it."""
+"""The table of devices as data: its columns, its order, and the selected devices."""
 
 import difflib
 import re
@@ -24,16 +24,16 @@ class Column:
     title: str
     width: int
     value: Callable[[DeviceRow, Labels], Any]
-    """What it is sorted by; None sorts last."""
+    """Returns the key for sorting. None sorts last."""
     text: Callable[[DeviceRow, MonitorState, Labels], str]
-    """(row, the run it is of, labels) -> what stands there."""
+    """(row, state of the run, labels) -> the text of the cell."""
     about: str
     align: Align = "right"
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What an operator chose to see."""
+    """The order and the filter that an operator chose."""
 
     sort: str = "name"
     reverse: bool = False
@@ -48,12 +48,12 @@ STATES: dict[str, tuple[str, Ink]] = {
     "paused": ("‖", "accent"),
     "away": ("·", "dim"),
 }
-"""State -> its sign and ink: a sign each, so that no state is told by colour alone."""
+"""State -> its sign and ink. Each state has a sign, so that colour is never the only difference."""
 
 
 @lru_cache(1 << 15)
 def natural(text: str) -> list[tuple[int, int, str]]:
-    """A key that sorts pi-2 before pi-10."""
+    """Return a key that sorts pi-2 before pi-10."""
     return [
         (0, int(part), "") if part.isdecimal() else (1, 0, part)
         for part in re.split(r"(\d+)", text.lower())
@@ -182,12 +182,12 @@ BY_KEY = {column.key: column for column in COLUMNS}
 
 
 def contribution(row: DeviceRow, state: MonitorState) -> float | None:
-    """The part of the updates in the model that are the device's."""
+    """Return the part of the model's updates that come from the device."""
     return row.updates / state.overview.version if state.overview.version else None
 
 
 def select(state: MonitorState, view: View, labels: Labels) -> list[DeviceRow]:
-    """The devices to show, in order. What is not known comes last in either direction.
+    """Return the devices to show, in order. Unknown values come last in both directions.
 
     Raises ConfigError if the query has an unknown key.
     """
@@ -205,7 +205,7 @@ def select(state: MonitorState, view: View, labels: Labels) -> list[DeviceRow]:
 
 
 def ink(column: Column, row: DeviceRow) -> Ink:
-    """What a cell means: normal values are plain, so that what needs a look stands out."""
+    """Return the ink of a cell. Normal values are plain, so that unusual values stand out."""
     if row.state == "away" and column.key not in ("name", "state"):
         return "dim"
     if column.key == "state":
@@ -228,14 +228,14 @@ def ink(column: Column, row: DeviceRow) -> Ink:
 
 
 def told(rows: Sequence[DeviceRow], labels: Labels) -> list[Column]:
-    """The columns behind the name, those first of which any device tells something."""
+    """Return the columns after the name. Those with values of any device come first."""
     rest = COLUMNS[1:]
     known = [column for column in rest if any(column.value(row, labels) is not None for row in rows)]
     return known + [column for column in rest if column not in known]
 
 
 def by_name(name: str) -> Column:
-    """The column of this title or name. Raises ConfigError."""
+    """Return the column with this title or key. Raises ConfigError."""
     known = {column.title: column for column in COLUMNS} | BY_KEY
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
@@ -245,7 +245,7 @@ def by_name(name: str) -> Column:
 
 
 def fitting(rest: Sequence[Column], width: int, first: int, names: int) -> tuple[list[Column], int]:
-    """The name, in `names` cells, and what fits of `rest` from the `first` on; how many are beyond."""
+    """Return the name's column and those from `first` that fit, and how many do not fit."""
     chosen = [COLUMNS[0]]
     room = width - names
     for column in rest[first:]:

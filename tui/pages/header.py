@@ -1,4 +1,4 @@
-"""The two lines on top: the run and its progress; where one is, and how fresh that is."""
+"""The two lines at the top: the run and its progress, the page and the age of its data."""
 
 import math
 from typing import Literal
@@ -14,7 +14,7 @@ PAGES: tuple[Page, ...] = ("overview", "fleet", "events", "config", "findings")
 
 
 def header(state: MonitorState | None, link: LinkState, fresh: Freshness, source: str, width: int) -> Line:
-    """The run, its progress, and the connection."""
+    """Return the line with the run, its progress and the connection."""
     right: Line = [(" ", "text"), *connection(link, fresh)]
     if state is None:
         return apart([(" edgeflock ", "accent"), (" " + numbers.plain(source), "dim")], right, width)
@@ -25,7 +25,7 @@ def header(state: MonitorState | None, link: LinkState, fresh: Freshness, source
 
 
 def _progress(state: MonitorState, room: int, *, known: bool) -> Line:
-    """The model, the run if it is to be `known`, how far it is, and a bar if there is room."""
+    """Return the model, the run's name if `known`, the progress, and a bar if there is room."""
     overview, target = state.overview, state.run.updates_target
     left, part = progress(state)
     model = numbers.plain(state.run.model.rpartition(":")[2] or state.run.model)
@@ -50,8 +50,8 @@ def _progress(state: MonitorState, room: int, *, known: bool) -> Line:
 
 
 def progress(state: MonitorState) -> tuple[float | None, float | None]:
-    """(seconds that are left, the part of the run that is over), by what ends it first: run.updates, or
-    run.seconds. None: nobody knows.
+    """Return (remaining seconds, finished part of the run), by run.updates or run.seconds, whichever ends it
+    first. None means unknown.
     """
     overview, target = state.overview, state.run.updates_target
     seconds = float(state.run.config.get("run", {}).get("seconds") or 0.0)
@@ -70,7 +70,7 @@ def progress(state: MonitorState) -> tuple[float | None, float | None]:
 
 
 def connection(link: LinkState, fresh: Freshness) -> Line:
-    """What the link is doing, in words and a sign."""
+    """Return the state of the connection, with a sign."""
     old = fresh.age > max(3.0, 3 * fresh.interval)
     aged = f" · data {numbers.age(fresh.age)} old" if fresh.age != float("inf") else ""
     if fresh.frozen:
@@ -91,7 +91,7 @@ def connection(link: LinkState, fresh: Freshness) -> Line:
 
 
 def absent(source: str, link: LinkState) -> list[Line]:
-    """What stands on a page while nothing is known of the run."""
+    """Return the text of a page while no state is known."""
     where: Line = [(source, "strong")]
     if link.phase == "refused":
         return [where, [], [(link.detail, "bad")]]
@@ -101,7 +101,7 @@ def absent(source: str, link: LinkState) -> list[Line]:
 
 
 def menu(state: MonitorState | None, page: Page, width: int) -> Line:
-    """The pages by their numbers, devices that are up, and the role."""
+    """Return the pages with their numbers, the number of connected devices, and the role."""
     counts: dict[Page, int] = {}
     if state is not None:
         counts = {"fleet": len(state.devices), "events": len(state.events)}

@@ -1,4 +1,4 @@
-"""The first page: how the run is doing."""
+"""The overview page: the numbers and curves of a run."""
 
 from edgeflock.shared.protocol.frames import RETURN, Evaluation, worst_class
 from edgeflock.tui.pages import curves
@@ -20,24 +20,24 @@ from edgeflock.tui.text.chart import (
 from edgeflock.tui.text.lines import Ink, Line, Span, apart, beside, columns, fit, heading, page
 
 WINDOW = 300.0
-"""Seconds that the curves of rates cover."""
+"""The time range of the rate curves, in seconds."""
 
 _DAY = 86400.0
 
 _WIDE = 100
-"""Cells: on a narrower screen the charts need the lines of what is only of interest now and then."""
+"""Cells. On a narrower screen, charts replace the numbers of secondary interest."""
 
 _HIGH = 28
-"""Lines from which on there is room for a table of gateways."""
+"""Lines. A screen of this height has room for a table of gateways."""
 
 _EVENTS = 6
-"""Lines of events below the charts, where there is room."""
+"""Lines of events below the charts, if there is room."""
 
 
 def overview(state: MonitorState, against: Against, width: int, height: int) -> list[Line]:
-    """Numbers, curves, and where there is room the newest events."""
+    """Return numbers, curves, and the newest events if there is room."""
     lines = [*overview_numbers(state, width), []]
-    # On a low screen they have a line each; the curves need the others.
+    # On a low screen, gateways and shards have one line each. The curves need the rest.
     others = parts(state, width, 2 if height < _HIGH else min(9, height // 4))
     lines += [*others, []] if others else []
     room = height - len(lines)
@@ -61,7 +61,7 @@ def overview(state: MonitorState, against: Against, width: int, height: int) -> 
 
 
 def overview_numbers(state: MonitorState, width: int) -> list[Line]:
-    """Two lines, what each number is and the number; two more for what does not fit beside the others."""
+    """Return two lines, the names and the numbers, and two more for each further row of numbers."""
     overview, traffic = state.overview, state.traffic
     newest = state.evaluations[-1] if state.evaluations else None
     tiles: list[Tile] = [
@@ -111,16 +111,16 @@ def overview_numbers(state: MonitorState, width: int) -> list[Line]:
 
 
 Tile = tuple[str, str, Ink, int]
-"""What a number is, the number, its ink, and the cells it takes at least."""
+"""The name of a number, its text, its ink, and its minimum width in cells."""
 
 
 def _against_dense(octets: int, reduction: float | None) -> str:
-    """Bytes, and how many times less than dense they are."""
+    """Return the bytes and the reduction against dense float32."""
     return f"{numbers.size(octets)} {numbers.reduction(reduction)}"
 
 
 def _how_good(newest: Evaluation | None) -> Tile:
-    """The return of a policy that acts, or the accuracy of any other model."""
+    """Return the return of a policy, or the accuracy of any other model."""
     if newest and RETURN in newest.metrics:
         return "return", numbers.decimal(newest.metrics[RETURN]), "first", 9
     return "accuracy", numbers.percent(newest.accuracy, 2) if newest else numbers.NOTHING, "first", 9
@@ -188,7 +188,7 @@ def _traffic(state: MonitorState, against: Against, width: int, height: int) -> 
         (f"↓{numbers.short_size(state.overview.ingress_rate)}", "first"),
         (f" ↑{numbers.short_size(state.overview.egress_rate)}", "second"),
     ]
-    # An axis each: where one is many times the other, it would lie on the ground.
+    # Each has its own axis: on a shared axis, the smaller one would lie at zero.
     axes = [around(curve.y, numbers.short_size, zero=True) for curve in (ingress, egress)]
     gutter, above = max(map(width_beside, axes)), (height - 2) // 2
     upper = _recent([(ingress, "first")], axes[0], width, above + 1, gutter)[:-1]

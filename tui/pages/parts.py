@@ -1,4 +1,4 @@
-"""What a run consists of beside its server: gateways that hold its devices, shards that have its model."""
+"""The parts of a run besides its server: gateways and model shards."""
 
 from edgeflock.shared.protocol.frames import GatewayRow
 from edgeflock.tui.sources.state import MonitorState
@@ -6,16 +6,16 @@ from edgeflock.tui.text import numbers
 from edgeflock.tui.text.lines import Ink, Line, Span, crop, fit, heading
 
 _WIDTHS = (9, 11, 12, 10, 10, 6)
-"""Cells of the numbers of a gateway."""
+"""Widths of a gateway's numbers, in cells."""
 
 _HEADS = ("devices", "updates/s", "received/s", "sent/s", "waiting", "up")
 
 _NAME = 12
-"""Cells of its name at least."""
+"""The minimum width of a gateway's name, in cells."""
 
 
 def parts(state: MonitorState, width: int, most: int) -> list[Line]:
-    """A line for each gateway below a heading, and one for all shards; at most `most`."""
+    """Return a heading with a line for each gateway, and one for all shards: at most `most` lines."""
     rows = state.overview.gateways
     shards = [shard_line(state)] if state.overview.shards or state.overview.restored else []
     room = most - len(shards)
@@ -33,7 +33,7 @@ def parts(state: MonitorState, width: int, most: int) -> list[Line]:
 
 
 def shard_line(state: MonitorState) -> Line:
-    """All shards together."""
+    """Return the line for all model shards."""
     shards, restored = state.overview.shards, state.overview.restored
     again = f", made again {restored:,} time{'s' * (restored > 1)}" if restored else ""
     if not shards:
@@ -73,7 +73,7 @@ def _gateway(row: GatewayRow, now: float, width: int) -> Line:
 
 
 _MUCH = 1 << 20
-"""Bytes that wait for a gateway which does not keep up: a message holds so many."""
+"""Bytes that wait for a slow gateway. One message holds as many."""
 
 
 def _room(width: int) -> int:

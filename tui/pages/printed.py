@@ -1,4 +1,4 @@
-"""A run without a screen: what `edgeflock top` shows, as lines below each other or as JSON."""
+"""A run without a screen: the contents of `edgeflock top` as lines or as JSON."""
 
 from typing import Any
 
@@ -15,16 +15,16 @@ from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text.lines import Line
 
 _ROWS = ("findings", "gateways", "shards")
-"""Of an overview, what is told apart."""
+"""Fields of an overview that have their own keys."""
 
 _EVENTS = 5
-"""Lines of the newest events."""
+"""The number of newest events."""
 
 
 def block(state: MonitorState, source: str, width: int) -> list[Line]:
-    """The screen's header, numbers, whole table and newest events, below each other.
+    """Return the screen's header, findings, numbers, parts, full table and newest events.
 
-    `source` is what the run is called, `width` in cells.
+    `source` is the name of the run, `width` is in cells.
     """
     rows = fleet.select(state, fleet.View(), {})
     table = fleet_page(
@@ -42,7 +42,7 @@ def block(state: MonitorState, source: str, width: int) -> list[Line]:
 
 
 def summary(state: MonitorState) -> dict[str, Any]:
-    """Everything that a screen shows, of plain JSON types."""
+    """Return all that a screen shows, as plain JSON types."""
     overview, run = state.overview, state.run
     names = [name.rstrip("_") for name in DeviceRow._fields]
     return {

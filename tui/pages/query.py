@@ -1,5 +1,5 @@
-"""The filter: `pi`, `state:paused`, `loss>1.5`, `seen>5m`, `in>1MB`, `!class:laptop`; terms apart, all of
-which must hold, or all of those on the other side of a `|`.
+"""The filter: `pi`, `state:paused`, `loss>1.5`, `seen>5m`, `in>1MB`, `!class:laptop`. Spaces separate terms,
+which must all match. `|` separates alternatives.
 """
 
 import re
@@ -9,7 +9,7 @@ from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.frames import DeviceRow
 
 Labels = Mapping[str, str]
-"""Device name -> what the operator calls it."""
+"""Device name -> the operator's label."""
 Test = Callable[[DeviceRow, Labels], bool]
 
 KEYS = {name.rstrip("_"): name for name in DeviceRow._fields}
@@ -26,7 +26,7 @@ _SHORT = {
     "upd/s": "updates_per_s",
     "stand": "standing",
 }
-"""Titles of the table that differ from their column's name."""
+"""Titles in the table that differ from the key of their column."""
 _TERM = re.compile(r"(?P<key>~?[a-z_]+(?:/s)?)(?P<relation>>=|<=|[:=<>])(?P<value>.*)")
 _NUMBER = re.compile(r"(?P<number>[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?)(?P<unit>[a-z]*)")
 _BYTES = {"b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9}
@@ -35,13 +35,13 @@ _UNITS = {
     "egress": _BYTES,
     "last_seen": {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0},
 }
-"""What may stand behind a number, by column: ages are of seconds without."""
+"""Units after a number, by column. Ages without a unit are in seconds."""
 _SEARCHED = ("name", "state", "class_", "backend", "paused_because", "why_left")
 
 
 def parse(query: str, now: float) -> Test:
-    """The test that a device must pass, at the Unix time `now`. Raises ConfigError for a key that no device
-    has, and for what is no number.
+    """Return the test for a device, at the Unix time `now`. Raises ConfigError for an unknown key, and for a
+    value that is not a number.
     """
     ways = [[_term(term, now) for term in way.split()] for way in query.lower().split("|")]
     ways = [tests for tests in ways if tests] or [[]]

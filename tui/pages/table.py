@@ -1,4 +1,4 @@
-"""The table of devices, of which only the visible part is ever made into lines."""
+"""The lines of the table of devices. Only the visible part is made."""
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ MARK = "✓"
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Which part of the table is on screen."""
+    """The visible part of the table."""
 
     cursor: int = 0
-    """The chosen row, and"""
+    """The position of the chosen row in the selection."""
     top: int = 0
-    """the first visible one, as positions in the selection."""
+    """The position of the first visible row in the selection."""
     first: int = 0
-    """The first column behind the name."""
+    """The first visible column after the name."""
 
 
 def fleet_page(
@@ -40,9 +40,9 @@ def fleet_page(
     height: int,
     marked: Set[int] = frozenset(),
 ) -> list[Line]:
-    """Titles, the visible devices, and a line that says what is shown.
+    """Return the titles, the visible devices, and a line about the selection.
 
-    `rest`: the columns behind the name, in order; `trouble`: why the filter fails; `marked`: ids of devices.
+    `rest`: the columns after the name, in order. `trouble`: the filter's error. `marked`: ids of devices.
     """
     if not state.devices:
         about: list[Line] = [
@@ -74,7 +74,7 @@ def fleet_page(
 
 
 def name_width(state: MonitorState, width: int) -> int:
-    """As wide as the longest name, within bounds."""
+    """Return the width of the longest name, within bounds."""
     wrong = {finding.device for finding in state.overview.findings}
     longest = max(
         (
@@ -87,7 +87,7 @@ def name_width(state: MonitorState, width: int) -> int:
 
 
 def columns_at(rest: Sequence[Column], first: int, width: int, names: int) -> list[tuple[Column, int, int]]:
-    """(column, start, end) in cells of each visible column."""
+    """Return (column, start, end) in cells for each visible column."""
     places: list[tuple[Column, int, int]] = []
     x = 1
     for column in fitting(rest, width - 1, first, names)[0]:
@@ -101,7 +101,7 @@ def _titles(chosen: list[Column], names: int, view: View, first: int, beyond: in
     line: Line = []
     for column in chosen:
         size = names if column is COLUMNS[0] else column.width
-        # The mark stands before the title, so that it takes nothing from it: in the gap if need be.
+        # The mark is before the title, in the gap if necessary, so that it takes no room from the title.
         mark = ("▼" if view.reverse else "▲") if column.key == view.sort else ""
         gap = "" if mark or column.align == "right" else " "
         line.append((fit(gap + mark + column.title, 1 + size, column.align), "accent" if mark else "dim"))
@@ -165,7 +165,7 @@ def _below(
 
 
 def scrolled(window: Window, total: int, body: int) -> Window:
-    """The window with its cursor within the rows, and in sight."""
+    """Return the window with its cursor within the rows and visible."""
     cursor = max(0, min(window.cursor, total - 1))
     top = min(max(window.top, cursor - body + 1, 0), cursor, max(0, total - body))
     return Window(cursor, top, max(0, min(window.first, len(COLUMNS) - 2)))

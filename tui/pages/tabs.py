@@ -1,4 +1,4 @@
-"""Several servers: a tab each, with what state it is in."""
+"""Tabs for several servers, each with its state."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,18 +12,18 @@ from edgeflock.tui.text.numbers import plain
 
 
 class Tab(NamedTuple):
-    """What stands on it."""
+    """The contents of a tab."""
 
     sign: str
-    """Of its connection: as at the right of its own header."""
+    """The sign of the connection, as in the header."""
     ink: Ink
     name: str
     said: str
-    """What of its run needs to be known: that it is over, or that something is wrong."""
+    """The end of the run, and the sign of its worst finding."""
 
 
 def tab(name: str, state: MonitorState | None, link: LinkState, fresh: Freshness) -> Tab:
-    """One server."""
+    """Return the tab of one server."""
     said: list[str] = []
     if state is not None:
         if state.overview.state != "training":
@@ -35,7 +35,7 @@ def tab(name: str, state: MonitorState | None, link: LinkState, fresh: Freshness
 
 
 def tab_line(tabs: Sequence[Tab], chosen: int, width: int) -> Line:
-    """All of them beside each other."""
+    """Return the line of all tabs."""
     line: Line = [(" ", "text")]
     for number, one in enumerate(tabs):
         line += _spans(one, on_it=number == chosen)
@@ -43,7 +43,7 @@ def tab_line(tabs: Sequence[Tab], chosen: int, width: int) -> Line:
 
 
 def tab_at(tabs: Sequence[Tab], x: int) -> int | None:
-    """The tab at this cell of the line."""
+    """Return the index of the tab at this cell of the line, if there is one."""
     end = 1
     for number, one in enumerate(tabs):
         start, end = end, end + width_of(_spans(one, on_it=False))

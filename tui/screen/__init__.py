@@ -1,10 +1,10 @@
-"""`edgeflock top`: the application, its widgets and its dialogs. The only room that imports textual.
+"""`edgeflock top`: the application, its widgets and its dialogs. The only package that imports textual.
 
-Widgets hold what the operator chose, and nothing of the run. They are given their source, palette and labels,
-draw what `pages` says, and tell what is not theirs to do by messages; none knows who holds it.
-From outside: `Top`, and `preferences`, which knows where an operator's theme, keys and labels are kept. This
-door loads textual, which need not be installed: go through it only when there is something to show.
-Imports: textual, `edgeflock.shared` and the three other rooms.
+Widgets hold the operator's choices and no state of the run. They receive their source, palette and labels,
+and draw the lines of `pages`. They send messages for actions that are not theirs, and do not know their
+parent. Other packages use `Top` and `preferences`, which knows the folder of theme, keys and labels. This
+package loads textual, which may be missing: import it only to show a screen. Imports: textual,
+`edgeflock.shared` and the other three packages.
 """
 
 from edgeflock.tui.screen import preferences

@@ -40,7 +40,7 @@ _OWNERS = (
 
 
 class Top(App[None]):
-    """Shows runs. What it knows of them, it has from their sources."""
+    """Shows runs. All its data come from their sources."""
 
     TITLE = "edgeflock"
     CSS: ClassVar[str] = """
@@ -58,7 +58,7 @@ class Top(App[None]):
     ]
 
     def __init__(self, sources: Sequence[Source], folder: Path | None = None) -> None:
-        """`folder` holds top.toml and labels.toml; None: nothing is read or kept. Raises ConfigError."""
+        """`folder` has top.toml and labels.toml. None: no file is read or written. Raises ConfigError."""
         super().__init__()
         for theme in THEMES:
             self.register_theme(theme)
@@ -91,7 +91,7 @@ class Top(App[None]):
 
     @property
     def view(self) -> RunView:
-        """The run that is shown."""
+        """The view of the run that is shown."""
         return self.views[self.at]
 
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
@@ -186,7 +186,7 @@ class Top(App[None]):
 
 
 def binding_ids() -> list[str]:
-    """Everything that the [keys] of top.toml can name."""
+    """Return all names that the [keys] of top.toml can have."""
     classes = [Top, *(owner for _, owner in _OWNERS if owner is not None)]
     bindings = [binding for owner in classes for binding in owner.BINDINGS]
     return [binding.id for binding in bindings if isinstance(binding, Binding) and binding.id is not None]

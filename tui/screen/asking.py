@@ -1,4 +1,4 @@
-"""What is asked for that changes the screen alone: a place in a recording, a label."""
+"""Questions that change the screen only: a place in a recording, a label."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from edgeflock.tui.sources.source import Source
 
 
 async def seek(app: App[Any], source: Source) -> None:
-    """Go to a place of a replay."""
+    """Ask for a place of a replay, and go to it."""
     where = await app.push_screen_wait(
         TextPrompt("Go to", "A time since the recording began, such as 12:30, or a part of it, such as 40%.")
     )
@@ -23,7 +23,7 @@ async def seek(app: App[Any], source: Source) -> None:
 
 
 async def label(app: App[Any], book: LabelBook, device: str) -> None:
-    """Call a device something."""
+    """Ask for a device's label, and keep it."""
     about = f"What {device} is called here. Empty: nothing."
     name = await app.push_screen_wait(TextPrompt("Label", about, book.labels.get(device, "")))
     if name is None:

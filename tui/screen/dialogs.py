@@ -1,4 +1,4 @@
-"""What asks before it acts, what asks for a value, and the help."""
+"""Dialogs that confirm an action or ask for a value, and the help."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -26,7 +26,7 @@ _CSS = """
 
 
 class Confirm(ModalScreen[bool]):
-    """Yes or no; anything but y is no."""
+    """A question with the keys y for yes, and n, escape, enter or q for no."""
 
     DEFAULT_CSS: ClassVar[str] = _CSS.format(name="Confirm")
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -52,7 +52,7 @@ class Confirm(ModalScreen[bool]):
 
 
 class TextPrompt(ModalScreen[str | None]):
-    """One line of text; None if it was called off. Confirms by itself: enter does it, esc does not."""
+    """Asks for a line of text. Enter confirms and returns it; escape returns None."""
 
     DEFAULT_CSS: ClassVar[str] = _CSS.format(name="TextPrompt")
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Leave it")]
@@ -80,7 +80,7 @@ class TextPrompt(ModalScreen[str | None]):
 
 
 class Help(ModalScreen[None]):
-    """Every key that does something here and now, as it is bound."""
+    """The help: every key that is active now, as it is bound."""
 
     DEFAULT_CSS: ClassVar[str] = (
         _CSS.format(name="Help")
@@ -107,7 +107,7 @@ class Help(ModalScreen[None]):
 
 
 def _beside(sections: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> list[Line]:
-    """The sections in two columns."""
+    """Return the sections in two columns."""
     parts: tuple[list[Line], list[Line]] = ([], [])
     for title, keys in sections:
         shortest = min(parts, key=len)

@@ -1,4 +1,4 @@
-"""What an admin does to a run: asked for, confirmed, done, and its outcome told."""
+"""An admin's actions on a run: ask, confirm, do, and show the outcome."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -14,13 +14,13 @@ from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text.numbers import plain
 
 _NAMED = 8
-"""Devices that a question names; of the others it says how many they are."""
+"""The most devices that a question names. It gives the number of the others."""
 
 
 async def order(
     app: App[Any], actions: Actions, state: MonitorState, command: Command, rows: Sequence[DeviceRow]
 ) -> None:
-    """Do what was asked for by a key or in words, to the devices if it is for some."""
+    """Carry out a command, for `rows` if it is for devices."""
     match command.verb:
         case "pause":
             await pause(app, actions, rows, command.text)
@@ -47,7 +47,7 @@ async def order(
 
 
 async def pause(app: App[Any], actions: Actions, rows: Sequence[DeviceRow], because: str) -> None:
-    """For a reason that everybody sees."""
+    """Ask for a reason, which all watchers see, and pause the devices."""
     about = (
         "It trains no more until somebody resumes it."
         if len(rows) == 1
@@ -66,7 +66,7 @@ async def pause(app: App[Any], actions: Actions, rows: Sequence[DeviceRow], beca
 
 
 async def learning_rate(app: App[Any], actions: Actions, state: MonitorState, text: str) -> None:
-    """Asks for it if `text` is empty."""
+    """Change the learning rate. Ask for it if `text` is empty."""
     present = state.run.config.get("coordination", {}).get("learning_rate", "")
     about = "It holds from the next update on, and is journaled."
     answer: str | None = text or await app.push_screen_wait(TextPrompt("Learning rate", about, f"{present}"))
@@ -89,7 +89,7 @@ async def checkpoint(app: App[Any], actions: Actions) -> None:
 
 
 async def roll_back(app: App[Any], actions: Actions, state: MonitorState, text: str) -> None:
-    """Asks for the version if `text` is empty, and proposes that of the best evaluation."""
+    """Go back to a version. Ask for it if `text` is empty, and propose the best evaluation's."""
     answer: str | None = text or await app.push_screen_wait(
         TextPrompt(
             "Roll back to which version?",
@@ -111,7 +111,7 @@ async def roll_back(app: App[Any], actions: Actions, state: MonitorState, text: 
 
 
 def _good_version(state: MonitorState) -> int:
-    """The version of the best evaluation."""
+    """Return the version of the best evaluation, 0 if there is none."""
     known = [one for one in state.evaluations if one.loss is not None]
     best = max(known, key=lambda one: (one.accuracy or 0.0, -(one.loss or 0.0)), default=None)
     return 0 if best is None else best.version
@@ -122,14 +122,14 @@ def _called(rows: Sequence[DeviceRow]) -> str:
 
 
 def _names(rows: Sequence[DeviceRow]) -> str:
-    """Of as many as a question has room for."""
+    """Return the names that a question has room for."""
     names = [plain(row.name) for row in rows[:_NAMED]]
     more = len(rows) - len(names)
     return ", ".join(names) + (f" and {more:,} more" if more else "")
 
 
 async def _sure_of(app: App[Any], verb: str, rows: Sequence[DeviceRow], about: str, of_one: str) -> bool:
-    """One question for all of them."""
+    """Ask one question for all devices."""
     return await _sure(
         app, f"{verb} {_called(rows)}?", of_one if len(rows) == 1 else f"{_names(rows)}. {about}"
     )
@@ -140,7 +140,7 @@ async def _sure(app: App[Any], title: str, consequence: str) -> bool:
 
 
 async def _do_each(app: App[Any], action: Callable[[str], Awaitable[str]], rows: Sequence[DeviceRow]) -> None:
-    """One after the other; what is refused of some does not keep the others from it."""
+    """Do the action for one device after another. A refusal for one device does not stop the others."""
     if len(rows) == 1:
         await _do(app, action(rows[0].name))
         return

@@ -1,4 +1,4 @@
-"""A widget made of lines that repaints only the cells that changed: over a slow link every cell counts."""
+"""A widget of lines that repaints only changed cells, because cells are costly over a slow link."""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -16,7 +16,7 @@ from edgeflock.tui.text.lines import WITH_BACKGROUND, Line, crop
 
 
 class Painted(Widget):
-    """Subclasses say what their lines are; `redraw` brings what differs on the screen."""
+    """Draws the lines of a subclass. `redraw` repaints the differences."""
 
     DEFAULT_CSS: ClassVar[str] = "Painted { width: 1fr; height: 1fr; }"
 
@@ -27,11 +27,11 @@ class Painted(Widget):
         self._strips: list[Strip] = []
 
     def draw(self, width: int, height: int) -> list[Line]:
-        """What is to be seen: `height` lines of `width` cells."""
+        """Return the visible content: `height` lines of `width` cells."""
         raise NotImplementedError
 
     def redraw(self, *, whole: bool = False) -> None:
-        """Draw anew, and repaint the spans that differ (`whole`: everything, as after a change of theme)."""
+        """Draw again, and repaint the changed spans, or all if `whole`, e.g. after a change of theme."""
         width, height = self.size
         if not (width and height and self.display):
             return
@@ -43,7 +43,7 @@ class Painted(Widget):
         for y, line in enumerate(after):
             if not whole and line != before[y]:
                 spans = changed(before[y], line)
-                # Textual writes whole segments: these begin and end with what changed.
+                # Textual writes whole segments. Cut them at the edges of the changes.
                 cuts = sorted({*(edge for span in spans for edge in span), width} - {0})
                 self._strips[y] = Strip.join(self._strip(line).divide(cuts))
                 regions += (Region(start, y, end - start, 1) for start, end in spans)
@@ -60,7 +60,7 @@ class Painted(Widget):
         for text, ink in line:
             blank = text.isspace() and ink not in WITH_BACKGROUND
             if blank and segments and segments[-1].style in plain:
-                # A blank has no colour of its own: it costs less in that of what stands before it.
+                # A blank has no visible colour. The colour of the text before it costs fewer bytes.
                 segments[-1] = Segment(segments[-1].text + text, segments[-1].style)
             elif text:
                 segments.append(Segment(text, inks[ink]))
@@ -79,19 +79,19 @@ class Painted(Widget):
 
 
 class Bar(Painted):
-    """One line that depends on the run."""
+    """A line that depends on the run."""
 
     DEFAULT_CSS: ClassVar[str] = "Bar { height: 1; }"
 
     class Clicked(Message):
-        """Somebody clicked on a cell of it."""
+        """The user clicked on a cell of the bar."""
 
         def __init__(self, bar: "Bar", x: int) -> None:
             super().__init__()
             self.bar, self.x = bar, x
 
     def __init__(self, line: Callable[[int], Line], palette: Palette, *, id: str) -> None:
-        """`line`: width -> what is to be seen; nothing at all is a blank line."""
+        """`line`: width -> the content. An empty one is a blank line."""
         super().__init__(palette, id=id)
         self._line = line
 

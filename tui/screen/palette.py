@@ -1,4 +1,4 @@
-"""Inks to colours, and the themes. Meaning never rests on colour alone: every state has a sign too."""
+"""Colours of inks, and the themes. Each state also has a sign, so that colour is never the only one."""
 
 from collections.abc import Mapping
 from typing import get_args
@@ -72,18 +72,18 @@ THEMES = (
 
 
 class Palette:
-    """The styles of the theme that is on: widgets that draw look them up here, the app changes them."""
+    """The styles of the current theme. Widgets read them, and the application changes them."""
 
     def __init__(self) -> None:
         self.inks: Mapping[Ink, Style] = {}
 
     def take(self, theme: Theme, *, plain: bool) -> None:
-        """Draw in this theme from now on; `plain`: without colour."""
+        """Use this theme. `plain` means without colour."""
         self.inks = inks(theme.to_color_system().generate() | theme.variables, plain=plain)
 
 
 def inks(colours: Mapping[str, str], *, plain: bool = False) -> dict[Ink, Style]:
-    """A style for each ink, from a theme's variables; `plain`: with NO_COLOR, bold and reverse must do."""
+    """Return a style for each ink from a theme's variables. `plain` (NO_COLOR): bold and reverse only."""
 
     def colour(name: str) -> Color:
         return Color.parse(colours[name])
@@ -106,7 +106,7 @@ def inks(colours: Mapping[str, str], *, plain: bool = False) -> dict[Ink, Style]
     }
     behind: dict[Ink, Color] = {"cursor": paper.blend(colour("primary"), 0.28), "chosen": colour("primary")}
     assert behind.keys() == WITH_BACKGROUND, "their blanks are repainted"
-    if plain:  # of which Textual makes greys: two of them that are alike would hide what is chosen
+    if plain:  # Textual converts colours to greys, and two similar greys would hide the choice
         shades |= dict.fromkeys(behind, text)
     bold = {"strong", "cursor", "bad", "chosen"}
     return {

@@ -1,4 +1,4 @@
-"""What an operator prefers: theme, keys and labels, in TOML files of theirs."""
+"""An operator's preferences: theme, keys and labels, in TOML files."""
 
 import difflib
 import json
@@ -20,18 +20,18 @@ class Preferences:
 
     theme: str = "edgeflock"
     columns: tuple[fleet.Column, ...] = ()
-    """Of the table, behind the name; none: all."""
+    """Columns of the table after the name. Empty means all."""
     keys: Mapping[str, str] = field(default_factory=dict)
-    """Binding -> its keys, apart by commas."""
+    """Binding -> its keys, separated by commas."""
 
 
 def folder() -> Path:
-    """Where they are kept."""
+    """Return the folder of the preferences."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "edgeflock"
 
 
 def load(path: Path, bindings: Iterable[str], themes: Iterable[str]) -> Preferences:
-    """The preferences in `path`, the default ones if there is no such file. Raises ConfigError."""
+    """Return the preferences in `path`, or the defaults if there is no such file. Raises ConfigError."""
     table = _read(path)
     for key in table:
         if key not in _KEYS:
@@ -70,16 +70,16 @@ def load(path: Path, bindings: Iterable[str], themes: Iterable[str]) -> Preferen
 
 
 class LabelBook:
-    """What the operator calls the devices, kept in a file of theirs."""
+    """The operator's labels of devices, kept in a file."""
 
     def __init__(self, path: Path | None) -> None:
-        """None: nothing is read or kept. Raises ConfigError."""
+        """With None, no file is read or written. Raises ConfigError."""
         self._path = path
         self.labels: Mapping[str, str] = _load(path) if path is not None else {}
-        """Device -> label. A change makes a new mapping: who holds one can see that it is an old one."""
+        """Device -> label. A change makes a new mapping, so that a holder can notice it."""
 
     def label(self, device: str, label: str) -> None:
-        """Call it so; an empty label is none. Raises OSError if it cannot be kept, but holds for now."""
+        """Set a device's label, or remove it if empty. Raises OSError if the file cannot be written."""
         others = {name: text for name, text in self.labels.items() if name != device}
         self.labels = others | {device: label} if label else others
         if self._path is not None:
@@ -102,7 +102,7 @@ def _save(path: Path, labels: Mapping[str, str]) -> None:
 
 
 def _quoted(text: str) -> str:
-    """A basic string of TOML; JSON's is one, but for DEL."""
+    """Return a basic string of TOML. It is a JSON string with DEL escaped."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

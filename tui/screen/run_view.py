@@ -1,4 +1,4 @@
-"""One run on the screen: its source, its pages, and what an operator does to it."""
+"""One run on the screen: its source, its pages, and the operator's actions."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -47,7 +47,7 @@ class RunView(Vertical):
         Binding("3", "page('events')", "Events", id="events", show=False),
         Binding("4", "page('config')", "Config", id="config", show=False),
         Binding("5", "page('findings')", "Findings", id="findings", show=False),
-        # Before any other: keys that arrive together with it are the filter's already.
+        # These have priority: keys that arrive together with them belong to the filter.
         Binding("slash", "filter", "Filter", id="filter", tooltip="Show only what matches", priority=True),
         Binding("colon", "command", "Command", id="command", show=False, priority=True),
         Binding("space", "freeze", "Freeze", id="freeze", tooltip="Freeze, or go on"),
@@ -116,11 +116,11 @@ class RunView(Vertical):
 
     def on_mount(self) -> None:
         self.run_worker(self.source.run(self.renew), group="source")
-        # Between frames only the age of what is shown changes.
+        # Between frames, only the age of the data changes.
         self.set_interval(1.0, self._header.redraw)
 
     def renew(self) -> None:
-        """There is something new to show."""
+        """Show the new state of the source."""
         self.device.follow()
         if self.state is not None and self.state.role != self._role:
             self._role = self.state.role
@@ -141,7 +141,7 @@ class RunView(Vertical):
     def _strip_line(self, width: int) -> Line:
         return [] if self.state is None else strip(self.state, width)
 
-    # Where one is
+    # Navigation
 
     def action_page(self, page: Page) -> None:
         self.page = page
@@ -157,7 +157,7 @@ class RunView(Vertical):
         self._open(message.device)
 
     def _open(self, device: int) -> None:
-        """A closer look; the way back leads to the page one comes from."""
+        """Show a device's page. Going back leads to the page before it."""
         if self.page != "device":
             self._before = self.page
         self.fleet.point_at(device)
@@ -182,7 +182,7 @@ class RunView(Vertical):
             self.device.show(row.id, points)
 
     def action_back(self) -> None:
-        """Out of the marks, of what is filtered, of the device, of the frozen display: one a time."""
+        """Leave one thing at a time: the marks, the filter, the device's page, or the frozen display."""
         page = self.pages[self.page]
         if self.page == "fleet" and self.fleet.marked:
             self.fleet.unmark()
@@ -194,7 +194,7 @@ class RunView(Vertical):
         elif self.source.freshness().frozen:
             self.action_freeze()
 
-    # What is typed
+    # Text input
 
     def action_filter(self) -> None:
         if self.page not in ("fleet", "events"):
@@ -217,7 +217,7 @@ class RunView(Vertical):
         self.screen.set_focus(self._command)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Keep what is filtered or do what is asked for, and put the line away."""
+        """Keep the filter or carry out the command, and hide the input line."""
         event.stop()
         self._filter.display = self._command.display = False
         self.screen.set_focus(self.pages[self.page])
@@ -256,22 +256,22 @@ class RunView(Vertical):
             await asking.label(self.app, self._book, row.name)
             self.redraw()
 
-    # What an admin may do
+    # Actions of an admin
 
     def _devices(self) -> Sequence[DeviceRow]:
-        """Those that are marked, or else the one that is chosen."""
+        """Return the marked devices, or else the chosen one."""
         if self.page == "fleet" and (marked := self.fleet.marked):
             return marked
         return [row] if (row := self._device()) is not None else []
 
     def _device(self) -> DeviceRow | None:
-        """The device that is chosen on this page."""
+        """Return the device that is chosen on this page."""
         if self.page == "device":
             return self.device.row
         return self.fleet.chosen if self.page == "fleet" else None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys that do nothing here are not offered."""
+        """Return whether a key has an effect here. Others are not offered."""
         if self._filter.display or self._command.display:
             return False
         admin = self.source.actions is not None and self._role == "admin"
@@ -290,7 +290,7 @@ class RunView(Vertical):
 
     @work(exclusive=True, group="dialog")
     async def _order(self, command: Command) -> None:
-        """Tell in one line why not, or do it."""
+        """Carry out a command, or notify in one line why it cannot be done."""
         if command.verb == "quit":
             self.app.exit()
             return
@@ -316,7 +316,7 @@ class RunView(Vertical):
             self.app.notify(str(error), severity="error", markup=False)
 
     def _show(self, command: Command) -> None:
-        """What concerns the screen alone. Raises ConfigError."""
+        """Carry out a command that concerns the screen only. Raises ConfigError."""
         page = self.pages[self.page]
         if command.verb == "filter" and isinstance(page, EventsPage):
             page.filter(command.text)

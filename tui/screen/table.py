@@ -1,4 +1,4 @@
-"""The table of devices as a widget: its cursor, its order, its filter, and which part of it is in sight."""
+"""The table of devices as a widget: its cursor, order, filter and visible part."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -19,7 +19,7 @@ from edgeflock.tui.text.lines import Line
 
 
 class FleetPage(PageWidget):
-    """The table of devices. Of thousands of rows, only the visible ones are ever drawn."""
+    """The table of devices. It draws only the visible rows, even of thousands."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Open", id="open", tooltip="A closer look"),
@@ -47,7 +47,7 @@ class FleetPage(PageWidget):
         *,
         id: str,
     ) -> None:
-        """`columns` behind the name; none: all."""
+        """`columns` are those after the name. None means all."""
         super().__init__(source, palette, id=id)
         self._book = book
         self._wanted = columns
@@ -56,15 +56,15 @@ class FleetPage(PageWidget):
         self.trouble: str | None = None
         self._rows: list[DeviceRow] = []
         self._rest: list[fleet.Column] = list(fleet.COLUMNS[1:])
-        """The columns behind the name, in order."""
+        """The columns after the name, in order."""
         self._shown: tuple[object, ...] = ()
         self._chosen: int | None = None
-        """The device that the cursor stays on, wherever it is sorted to."""
+        """The device under the cursor, which follows it when the order changes."""
         self._marks: frozenset[int] = frozenset()
 
     @property
     def sought(self) -> str:
-        """What the devices must match."""
+        """The filter's query."""
         return self.look.query
 
     @property
@@ -79,13 +79,13 @@ class FleetPage(PageWidget):
 
     @property
     def marked(self) -> list[DeviceRow]:
-        """The devices that what is done next is done to, in the order of their names; shown or not."""
+        """The devices for the next action, shown or not, in the order of their names."""
         known = self.state.devices if self.state is not None else {}
         rows = [known[device] for device in self._marks if device in known]
         return sorted(rows, key=lambda row: fleet.natural(row.name))
 
     def unmark(self) -> None:
-        """No device is marked any more."""
+        """Remove all marks."""
         self._marks = frozenset()
         self.redraw()
 
@@ -105,7 +105,7 @@ class FleetPage(PageWidget):
         )
 
     def _select(self) -> None:
-        """Which devices are shown, if state or view have changed since; the cursor follows its device."""
+        """Select the devices again if state or view have changed. The cursor follows its device."""
         state, labels = self.state, self._book.labels
         shown = (state, self.look, labels)
         if state is None or shown == self._shown:
@@ -134,7 +134,7 @@ class FleetPage(PageWidget):
         self._select()
 
     def choose(self, columns: Sequence[fleet.Column]) -> None:
-        """Show these columns behind the name; none: all."""
+        """Show these columns after the name. None means all."""
         self._wanted, self._shown = columns, ()
         self.window = Window(self.window.cursor, self.window.top)
         self.redraw()
@@ -145,20 +145,20 @@ class FleetPage(PageWidget):
         self.redraw()
 
     def sort_by(self, key: str) -> None:
-        """Sort by a column; by the same one again: the other way round."""
+        """Sort by a column. A second call with the same column reverses the order."""
         reverse = not self.look.reverse if key == self.look.sort else key not in ("name", "state", "class")
         self.look = fleet.View(key, reverse, self.look.query)
         self.redraw()
 
     def _columns(self) -> list[tuple[fleet.Column, int, int]]:
-        """(column, start, end) of those in sight."""
+        """Return (column, start, end) of the visible columns."""
         state, width = self.state, self.size.width
         if state is None:
             return []
         return columns_at(self._rest, self.window.first, width, name_width(state, width))
 
     def action_sort(self, step: int) -> None:
-        """By the next visible column."""
+        """Sort by the next visible column."""
         if keys := [column.key for column, _, _ in self._columns()]:
             at = keys.index(self.look.sort) if self.look.sort in keys else -1
             self.sort_by(keys[(at + step) % len(keys)])
@@ -181,13 +181,13 @@ class FleetPage(PageWidget):
         self.redraw()
 
     def action_mark(self) -> None:
-        """Mark the device under the cursor, or no longer, and go on to the next one."""
+        """Toggle the mark of the device under the cursor, and move to the next one."""
         if (row := self.chosen) is not None:
             self._marks ^= {row.id}
             self.action_move(1)
 
     def action_mark_all(self) -> None:
-        """Mark all that the filter lets through; if they are, none of them."""
+        """Mark all devices that match the filter. If all are marked, unmark them."""
         self._select()
         shown = {row.id for row in self._rows}
         self._marks = self._marks - shown if shown <= self._marks else self._marks | shown

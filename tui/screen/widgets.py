@@ -1,4 +1,4 @@
-"""The pages as widgets: they hold what the operator chose, and render the state of their run."""
+"""The pages as widgets. They hold the operator's choices and render the state of their run."""
 
 from typing import ClassVar
 
@@ -30,7 +30,7 @@ class PageWidget(Painted, can_focus=True):
     DEFAULT_CSS: ClassVar[str] = "PageWidget { padding: 0 1; } FleetPage { padding: 0; }"
 
     class Opened(Message):
-        """A device was chosen for a closer look."""
+        """The user opened a device."""
 
         def __init__(self, device: int) -> None:
             super().__init__()
@@ -42,7 +42,7 @@ class PageWidget(Painted, can_focus=True):
 
     @property
     def state(self) -> MonitorState | None:
-        """What the source shows now."""
+        """The current state of the source."""
         return self.source.state
 
     def draw(self, width: int, height: int) -> list[Line]:
@@ -54,7 +54,7 @@ class PageWidget(Painted, can_focus=True):
         raise NotImplementedError
 
     def open_device(self, name: str | None, what: str) -> None:
-        """A closer look at the device that `what`, which stands on this page, names."""
+        """Open the device that `what`, an item of this page, names."""
         known = {} if self.state is None else self.state.devices
         row = next((row for row in known.values() if row.name == name), None)
         if row is not None:
@@ -65,12 +65,12 @@ class PageWidget(Painted, can_focus=True):
 
     @property
     def body(self) -> int:
-        """Lines of a list that are on screen at once."""
+        """The number of visible lines of a list."""
         return max(1, self.size.height - 1)
 
 
 class OverviewPage(PageWidget):
-    """Numbers and curves."""
+    """The page of numbers and curves."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("x", "axis", "Axis", id="axis", tooltip="By time, updates or bytes"),
@@ -86,7 +86,7 @@ class OverviewPage(PageWidget):
 
 
 class EventsPage(PageWidget):
-    """The log; it follows its end until one chooses an earlier event."""
+    """The page of events. It follows the newest event until the user chooses an earlier one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Open", id="open_event", tooltip="The event's device"),
@@ -99,7 +99,7 @@ class EventsPage(PageWidget):
     ]
     back, sought = 0, ""
     chosen: Event | None = None
-    """None: the newest, whichever that is."""
+    """None means the newest event, also when new ones arrive."""
 
     def lines(self, state: MonitorState, width: int, height: int) -> list[Line]:
         found = matching(state.events, self.sought)
@@ -129,7 +129,7 @@ class EventsPage(PageWidget):
 
 
 class FindingsPage(PageWidget):
-    """All that is wrong; the cursor stays on its finding."""
+    """The page of findings. The cursor stays on its finding."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Open", id="open_finding", tooltip="The finding's device"),
@@ -140,7 +140,7 @@ class FindingsPage(PageWidget):
     ]
     at = 0
     chosen: tuple[str, str | None] | None = None
-    """Kind and device; None: the worst, whichever that is."""
+    """Kind and device. None means the worst finding, also when it changes."""
 
     def lines(self, state: MonitorState, width: int, height: int) -> list[Line]:
         return findings_page(state, self._place(state), width, height)
@@ -170,7 +170,7 @@ class FindingsPage(PageWidget):
 
 
 class ConfigPage(PageWidget):
-    """The run's settings."""
+    """The page of the run's settings."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "scroll_by(-1)", "Up", id="config_up", show=False),
@@ -197,7 +197,7 @@ class ConfigPage(PageWidget):
 
 
 class DevicePage(PageWidget):
-    """A closer look at one device."""
+    """The page of one device."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,left,k,h", "neighbour(-1)", "Device before", id="device_before", show=False),
@@ -205,7 +205,7 @@ class DevicePage(PageWidget):
     ]
 
     class Neighbour(Message):
-        """The device so many rows further in the table was asked for."""
+        """The user asked for the device `step` rows further in the table."""
 
         def __init__(self, step: int) -> None:
             super().__init__()
@@ -219,7 +219,7 @@ class DevicePage(PageWidget):
 
     @property
     def row(self) -> DeviceRow | None:
-        """The device as the source shows it; None if it is not in the run at this time."""
+        """The device's row in the current state, or None if it is not in the run at this time."""
         state = self.state
         return state.devices.get(self.device) if state is not None and self.device is not None else None
 
@@ -228,7 +228,7 @@ class DevicePage(PageWidget):
         self.redraw()
 
     def follow(self) -> None:
-        """Take note of what the newest frame says of the device."""
+        """Add the device's values of the newest frame to its history."""
         state, row = self.state, self.row
         if state is not None and row is not None and not self.source.freshness().frozen:
             self.points = trace.extend(self.points, row, state.time)
@@ -244,7 +244,7 @@ class DevicePage(PageWidget):
 
 
 class FilterLine(Input):
-    """What to look for, or to do; empty once it is called off."""
+    """The input line for a filter or a command. Escape submits an empty one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "submit", "Keep"),

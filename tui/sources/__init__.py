@@ -1,9 +1,9 @@
-"""Where the states of a run come from: a live server or a recording.
+"""Sources of a run's states: a live server or a recording.
 
-From outside the monitor: `MonitorState`, and `reduce`, which makes it of the feed's frames and is pure.
-`FeedClient` speaks to a server. A `Source` is a run that can be watched: `Live` follows a server and keeps
-its recent past, `Replay` plays a `Recording`, which a `Recorder` wrote. None of them knows who watches.
-Imports: `edgeflock.shared` and `edgeflock.tui.text`; asyncio and aiohttp are at home here.
+Other packages use `MonitorState`, and `reduce`, a pure function that makes it from the feed's frames.
+`FeedClient` speaks to a server. A `Source` is a run to watch: `Live` follows a server and keeps its recent
+past, and `Replay` plays a `Recording` of a `Recorder`. None of them knows its watchers. Imports:
+`edgeflock.shared` and `edgeflock.tui.text`. Only this package uses asyncio and aiohttp.
 """
 
 from edgeflock.tui.sources.feed_client import FeedClient, body_of

@@ -16,22 +16,22 @@ from edgeflock.shared.protocol.backoff import permanent
 from edgeflock.shared.protocol.frames import DeviceRow, Mark, Point
 
 LARGEST_FRAME = 1 << 26
-"""Bytes; a row takes about 150."""
+"""Bytes. A row takes about 150."""
 
 SECONDS = aiohttp.ClientTimeout(total=20)
 
 _LONG = aiohttp.ClientTimeout(total=600)
-"""To go back updates since a snapshot are replayed."""
+"""A rollback takes longer, because the server replays updates since a snapshot."""
 
 _HEARTBEAT = 15.0
-"""Seconds of silence after which the monitor pings; after half of it again without an answer it hangs up."""
+"""Seconds of silence before a ping. The monitor disconnects if half of it passes without an answer."""
 
 
 class FeedClient:
-    """One server."""
+    """A client of one server."""
 
     def __init__(self, url: str, token: str, interval: float = 1.0) -> None:
-        """Raises ConfigError if `url` cannot be one."""
+        """Raises ConfigError if `url` is not a valid URL."""
         try:
             self._base = URL(url if "://" in url else f"http://{url}")
         except ValueError as error:
@@ -47,8 +47,8 @@ class FeedClient:
         return self._base.authority
 
     async def frames(self) -> AsyncIterator[bytes]:
-        """The payload of every frame of one connection. Raises EdgeflockError when it ends; a ConfigError or
-        Unauthorized if another connection is no use.
+        """Yield the payload of every frame of one connection. Raises EdgeflockError at its end, and
+        ConfigError or Unauthorized if another connection cannot help.
         """
         url = self._url("/v1/feed").with_query(interval=f"{self.interval:g}")
         try:
@@ -75,18 +75,18 @@ class FeedClient:
             if error.status == Unauthorized.status:
                 raise _refusal(error.status, "/v1/feed", "") from error
             if error.status == Unavailable.status:
-                await self._ask("GET", "/v1/status")  # says why: whoever stands by, how far it is
+                await self._ask("GET", "/v1/status")  # its error has the reason, e.g. how far a standby is
             hopeless = permanent(str(self._base), error, error.status)
             raise hopeless or _refusal(error.status, "/v1/feed", "") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise permanent(str(self._base), error) or EdgeflockError(_reason(error)) from error
 
     async def device(self, name: str) -> tuple[DeviceRow, tuple[Point, ...]]:
-        """A device and its recent updates. Raises EdgeflockError."""
+        """Return a device and its recent updates. Raises EdgeflockError."""
         return feed.device_history(await self._ask("GET", f"/v1/devices/{quote(name, safe='')}"))
 
     async def history(self) -> tuple[Mark, ...]:
-        """How the run went while nobody watched. Raises EdgeflockError."""
+        """Return the run's history that the server keeps. Raises EdgeflockError."""
         return feed.history(await self._ask("GET", "/v1/history"))
 
     async def pause(self, name: str, because: str) -> str:
@@ -148,7 +148,7 @@ class FeedClient:
 
 
 async def body_of(response: aiohttp.ClientResponse) -> bytes:
-    """That of an answer, which has LARGEST_FRAME bytes at most. Raises EdgeflockError."""
+    """Return the body of an answer, at most LARGEST_FRAME bytes. Raises EdgeflockError."""
     try:
         await response.content.readexactly(LARGEST_FRAME + 1)
     except asyncio.IncompleteReadError as whole:
@@ -157,7 +157,7 @@ async def body_of(response: aiohttp.ClientResponse) -> bytes:
 
 
 def _refusal(status: int, path: str, text: str) -> EdgeflockError:
-    """The server's own words, if it has any."""
+    """Return an error with the server's own reason, if there is one."""
     if status == Unauthorized.status:
         return Unauthorized("the server does not know this token, or it has expired: --token-file")
     try:
@@ -174,7 +174,7 @@ def _refusal(status: int, path: str, text: str) -> EdgeflockError:
 
 
 def _reason(error: BaseException) -> str:
-    """In the words of a person, where they are known."""
+    """Return a readable reason for an error."""
     cause: BaseException = getattr(error, "os_error", None) or error
     if isinstance(cause, ConnectionRefusedError):
         return "connection refused"

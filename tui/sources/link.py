@@ -1,4 +1,4 @@
-"""How a source fares, as values: its connection, and how old what it shows is."""
+"""The state of a source as values: its connection, and the age of its data."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,24 +6,24 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class LinkState:
-    """Where frames come from, and how that goes."""
+    """The state of the connection that frames come from."""
 
     phase: Literal["connecting", "live", "waiting", "refused", "replay", "ended"]
     detail: str = ""
-    """Why there is no connection; of a replay, its speed and place."""
+    """Why there is no connection. For a replay, its speed and place."""
     again: float | None = None
-    """When (monotonic) the next attempt comes."""
+    """The monotonic time of the next attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """How old what is shown is."""
+    """The age of the displayed data."""
 
     age: float
-    """Seconds since the last frame came."""
+    """Seconds since the last frame arrived."""
     interval: float = 1.0
-    """Seconds that frames are apart."""
+    """Seconds between frames."""
     frozen: bool = False
     behind: float = 0.0
-    """Seconds between what is shown and the newest frame."""
+    """Seconds between the displayed frame and the newest one."""
     again_in: float | None = None

@@ -1,4 +1,4 @@
-"""A live server as a source: keeps the feed coming, and recent states for stepping back."""
+"""A live server as a source: follows the feed, and keeps recent states for stepping back."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ from edgeflock.tui.sources.state_history import StateHistory
 
 
 class Live:
-    """Follows one server's feed for as long as it runs."""
+    """Follows the feed of one server."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Live:
         clock: Callable[[], float] = time.monotonic,
         delays: Callable[[], Iterator[float]] = lambda: back_off(Random(), first=1.0),
     ) -> None:
-        """`delays()`: the seconds to wait before each next attempt; begun anew once one has succeeded."""
+        """`delays()` yields the seconds before each next attempt. A successful attempt starts it again."""
         self.name = client.name
         self.link = LinkState("connecting")
         self.actions: Actions | None = client
@@ -49,12 +49,12 @@ class Live:
         return Freshness(age, self._client.interval, self.kept.frozen, self.kept.behind, again)
 
     async def run(self, changed: Notify) -> None:
-        """Connect, follow, and connect again with growing pauses. The end is a token that opens nothing, and
-        before the first frame whatever else a person must mend.
+        """Connect, follow, and connect again with growing pauses. Ends if the server refuses the token, and
+        before the first frame also at a ConfigError.
         """
         delays = self._delays()
         while True:
-            state = self.kept.newest  # what was seen of the same run earlier is kept
+            state = self.kept.newest  # earlier data of the same run are kept
             greeted = False
             try:
                 async for octets in self._client.frames():
@@ -70,7 +70,7 @@ class Live:
                         self._recorder.add(frame, octets, state)
                     changed()
             except EdgeflockError as error:
-                # Where a run was, it may be again: what answers there meanwhile is often a proxy.
+                # Try again where a run was before: a proxy often answers there meanwhile.
                 if isinstance(error, Unauthorized) or (isinstance(error, ConfigError) and state is None):
                     self.link = LinkState("refused", str(error))
                     changed()
@@ -92,13 +92,13 @@ class Live:
         self.kept.step(direction * max(1, len(self.kept) // 10))
 
     def faster(self, factor: float) -> None:
-        """A live run has one speed."""
+        """Do nothing: a live run has one speed."""
 
     def seek(self, where: str) -> None:
         raise ConfigError("a place can be gone to in a replay only; [ and ] step through recent frames")
 
     async def history(self, row: DeviceRow) -> tuple[Point, ...]:
-        """What the server keeps of the device; what was seen of it here, if the display is frozen."""
+        """Return the server's history of a device. If frozen or not connected, use the states seen here."""
         if self.kept.frozen or self.link.phase != "live":
             return trace.of_states(self.kept.rows(row.id))
         _, points = await self._client.device(row.name)

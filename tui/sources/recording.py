@@ -1,9 +1,9 @@
-"""Recordings: the frames of a feed in a file, so that they can be watched again without the server.
+"""Recordings: the frames of a feed in a file, to watch them again without the server.
 
-A file of msgpack objects: a map that says what it is, then [received, key, moment, frame] for each frame.
-`key` says whether the frame is a Snapshot; one is put in every KEY_EVERY frames, so that a seek need not
-begin at the beginning. `moment` is the frame's part of the curves. A file that ends inside of a frame ends
-before it.
+A recording has msgpack objects: a map with its kind and version, then [received, key, moment, frame] for each
+frame. `key` tells whether the frame is a Snapshot. There is one at least every KEY_EVERY frames, so that a
+seek does not start at the beginning. `moment` is the frame's part of the curves. If a file ends inside a
+frame, that frame is ignored.
 """
 
 import bisect
@@ -25,7 +25,7 @@ _MAGIC = {"edgeflock": "recording", "version": 1}
 
 
 class Recorder:
-    """Writes frames as they come. Raises OSError if the disk does."""
+    """Writes frames as they arrive. Raises OSError if a write fails."""
 
     def __init__(self, file: IO[bytes], clock: Callable[[], float] = time.time) -> None:
         self._file, self._clock = file, clock
@@ -34,7 +34,7 @@ class Recorder:
 
     @classmethod
     def at(cls, path: Path) -> "Recorder":
-        """Begin a new file. Raises ConfigError if there is one already, or none can be."""
+        """Open a new file. Raises ConfigError if it exists or cannot be created."""
         try:
             return cls(open(path, "xb", buffering=0))
         except FileExistsError:
@@ -43,7 +43,7 @@ class Recorder:
             raise ConfigError(f"--record {path}: cannot be written: {error.strerror}") from error
 
     def add(self, frame: Frame, octets: bytes, state: MonitorState, received: float | None = None) -> None:
-        """Write a frame, and the state after it as a Snapshot if it is time for one."""
+        """Write a frame. Write the state after it as a Snapshot instead if one is due."""
         when = self._clock() if received is None else received
         self._since_key += 1
         key = isinstance(frame, Snapshot)
@@ -58,10 +58,10 @@ class Recorder:
 
 
 class Recording:
-    """Frames by their number."""
+    """The frames of a recording, by number."""
 
     def __init__(self, file: IO[bytes], name: str) -> None:
-        """Reads the whole file once, without keeping its frames. Raises ConfigError."""
+        """Read the whole file once, without keeping its frames. Raises ConfigError."""
         self._file, self._name = file, name
         self.times: list[float] = []
         self._moments: list[Moment] = []
@@ -82,7 +82,7 @@ class Recording:
                     self._keys.append(len(self._offsets))
                 self._offsets.append(offset)
         except msgpack.OutOfData:
-            pass  # here it ends, or here it was cut off
+            pass  # the end of the file, or of a truncated one
         except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
             raise ConfigError(f"{name} is damaged after frame {len(self.times)}: {error}") from error
         if not self._keys or self._keys[0] != 0:
@@ -102,7 +102,7 @@ class Recording:
 
     @classmethod
     def of(cls, frames: Iterable[Frame], name: str) -> "Recording":
-        """A recording in memory; each frame is received at its own time."""
+        """Return a recording in memory. Each frame is received at its own time."""
         file = BytesIO()
         recorder = Recorder(file)
         state: MonitorState | None = None
@@ -127,7 +127,7 @@ class Recording:
             raise ConfigError(f"{self._name}: frame {number}: {error}") from error
 
     def state(self, number: int, near: tuple[int, MonitorState] | None = None) -> MonitorState:
-        """The state after a frame, from the state after an earlier one if that saves work."""
+        """Return the state after a frame, from an earlier state `near` if that saves work."""
         key = self._keys[bisect.bisect_right(self._keys, number) - 1]
         if near is not None and key <= near[0] <= number:
             start, state = near

@@ -1,4 +1,4 @@
-"""A recording as a source: plays at any speed, stands still, goes anywhere."""
+"""A recording as a source: plays at any speed, pauses, and seeks."""
 
 import asyncio
 import bisect
@@ -16,10 +16,10 @@ from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text import numbers
 
 TICK = 0.2
-"""Seconds between two looks at the clock."""
+"""Seconds between two readings of the clock."""
 SLOWEST, FASTEST = 1 / 16, 4096.0
 HISTORY = 600
-"""Frames that the history of a device is read from."""
+"""The number of frames for the history of a device."""
 
 
 class Replay:
@@ -36,25 +36,25 @@ class Replay:
         at: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Raises ConfigError if `at` is no place."""
+        """Raises ConfigError if `at` is not a place."""
         self.name = name
         self._recording, self._speed, self._clock = recording, speed, clock
         self._frozen = False
         self._number = 0
         self._state = recording.state(0)
         self._played = 0.0
-        """Seconds of the recording."""
+        """The place in the recording, in seconds."""
         if at:
             self.seek(at)
 
     @property
     def length(self) -> float:
-        """Seconds."""
+        """The length of the recording, in seconds."""
         return self._recording.times[-1] - self._recording.times[0]
 
     @property
     def number(self) -> int:
-        """The frame that is shown."""
+        """The number of the displayed frame."""
         return self._number
 
     @property
@@ -82,7 +82,7 @@ class Replay:
             before = now
 
     def advance(self, seconds: float) -> bool:
-        """Play on for so long; whether there is something new to show."""
+        """Advance by `seconds` of real time. Return whether there is something new to show."""
         if self._frozen or self._played >= self.length:
             return False
         self._play_to(self._played + seconds * self._speed)
@@ -90,7 +90,7 @@ class Replay:
 
     def toggle(self) -> None:
         if not self._frozen and self._played >= self.length:
-            self._play_to(0.0)  # at the end, the key that goes on begins again
+            self._play_to(0.0)  # at the end, the same key starts again
         else:
             self._frozen = not self._frozen
 

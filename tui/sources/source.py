@@ -1,4 +1,4 @@
-"""Where states come from: a live server or a recording. Screens know no more of them than this."""
+"""The interface of sources, a live server or a recording. It is all that screens know of them."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -8,25 +8,25 @@ from edgeflock.tui.sources.link import Freshness, LinkState
 from edgeflock.tui.sources.state import MonitorState
 
 Notify = Callable[[], None]
-"""Called when there is something new to show."""
+"""Called when there is a new state to show."""
 
 
 class Source(Protocol):
-    """A run that can be watched."""
+    """A run to watch."""
 
     name: str
-    """What stands on its tab."""
+    """The name on the tab."""
 
     @property
     def link(self) -> LinkState: ...
 
     @property
     def actions(self) -> "Actions | None":
-        """None where nothing can be done: a recording."""
+        """The actions of an admin. None for a recording."""
 
     @property
     def state(self) -> MonitorState | None:
-        """What to show; None before there is anything."""
+        """The state to show, or None before the first."""
 
     def freshness(self) -> Freshness: ...
 
@@ -34,13 +34,13 @@ class Source(Protocol):
         """Keep up to date until cancelled."""
 
     def toggle(self) -> None:
-        """Freeze what is shown, or go on."""
+        """Freeze the display, or continue."""
 
     def step(self, frames: int) -> None:
-        """Freeze, and show so many frames later (earlier if negative)."""
+        """Freeze the display, and move by `frames`, back if negative."""
 
     def leap(self, direction: int) -> None:
-        """A longer way, of a tenth of what there is."""
+        """Move by a tenth of all frames or of the recording."""
 
     def faster(self, factor: float) -> None:
         """Change the speed of a replay."""
@@ -49,11 +49,11 @@ class Source(Protocol):
         """Go to a place of a replay: 40% or a time such as 12:30. Raises ConfigError."""
 
     async def history(self, row: DeviceRow) -> tuple[Point, ...]:
-        """The recent past of a device. Raises EdgeflockError."""
+        """Return the recent history of a device. Raises EdgeflockError."""
 
 
 class Actions(Protocol):
-    """What an admin may do. Each returns what came of it, or raises EdgeflockError."""
+    """Actions of an admin. Each returns its outcome, or raises EdgeflockError."""
 
     async def pause(self, name: str, because: str) -> str: ...
 

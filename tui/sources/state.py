@@ -1,7 +1,6 @@
-"""What the monitor knows of a run: a pure reducer (state, frame) -> state.
+"""The monitor's state of a run: a pure reducer (state, frame) -> state.
 
-A State is never changed: the frames kept for stepping back are the states themselves, which share what did
-not change between them.
+A MonitorState never changes. The frames for stepping back are states, which share their unchanged parts.
 """
 
 import bisect
@@ -24,13 +23,13 @@ from edgeflock.shared.protocol.frames import (
 
 MOST_EVENTS = 1000
 MOST_POINTS = 2000
-"""Of a curve: more than a terminal has columns."""
+"""The most points of a curve, more than a terminal has columns."""
 
 
 _OVER = 10.0
-"""Seconds that rates are averaged over, and"""
+"""Seconds over which rates are averaged."""
 _APART = 2.0
-"""from which on two moments are two."""
+"""Seconds from which two moments count as different."""
 
 
 class Moment(NamedTuple):
@@ -46,34 +45,34 @@ class Moment(NamedTuple):
     loss: float | None
     reduction: float | None
     reduction_both_ways: float | None = None
-    """None too in recordings that were made before it was kept."""
+    """None also in recordings that were made before this field existed."""
 
 
 class TrafficCounts(NamedTuple):
-    """What moved between devices and server by some moment, beside dense float32."""
+    """Bytes between devices and server until some moment, and those of dense float32."""
 
     ingress: int
     egress: int
     dense: int
-    """Bytes that the same updates take as float32, in one direction; a dense model for each is as many."""
+    """Bytes of the same updates as float32, in one direction. Dense models down take as many."""
 
     @property
     def reduction_down(self) -> float | None:
-        """How many times less than dense models was sent; None if it is not known what was."""
+        """The reduction against dense models down. None if the egress is unknown."""
         return self.dense / self.egress if self.egress else None
 
     @property
     def reduction_both_ways(self) -> float | None:
-        """How many times less than dense in both directions; None if one of them is not known."""
+        """The reduction against dense in both directions. None if one of them is unknown."""
         return 2 * self.dense / (self.ingress + self.egress) if self.egress else None
 
 
 @dataclass(frozen=True, slots=True)
 class MonitorState:
-    """A run as of its last frame."""
+    """A run after its last frame."""
 
     time: float
-    """Of the server's clock."""
+    """The time of the server's clock."""
     run: RunFacts
     role: Role
     devices: Mapping[int, DeviceRow]
@@ -81,18 +80,19 @@ class MonitorState:
     evaluations: tuple[Evaluation, ...]
     events: tuple[Event, ...]
     trend: tuple[Moment, ...]
-    """How the overview went while somebody watched."""
+    """The history of the overview while it was watched."""
     missed_events: int
     changed: int
-    """Rows that the last frame brought."""
+    """The number of rows in the last frame."""
     device_ingress: int
-    """Bytes received from the devices, and"""
+    """Bytes received from the devices, without those of monitors and operators."""
     device_egress: int
-    """sent to them: without what monitors and operators move."""
+    """Bytes sent to the devices, without those of monitors and operators."""
 
     @property
     def traffic(self) -> TrafficCounts:
-        """Of the devices; as of the last evaluation if nobody knows what each was sent, as in a journal."""
+        """The devices' traffic. It is that of the last evaluation if the rows have no egress, as in a
+        journal."""
         if not self.device_egress and self.evaluations and self.evaluations[-1].egress:
             newest = self.evaluations[-1]
             return TrafficCounts(newest.ingress, newest.egress, 4 * self.run.layout_size * newest.version)
@@ -100,7 +100,7 @@ class MonitorState:
 
 
 def reduce(state: MonitorState | None, frame: Frame) -> MonitorState:
-    """The state after a frame. Raises Malformed for a Delta to nothing."""
+    """Return the state after a frame. Raises Malformed if a feed begins with a Delta."""
     if isinstance(frame, Snapshot):
         return _begin(state, frame)
     if state is None:
@@ -124,7 +124,7 @@ def reduce(state: MonitorState | None, frame: Frame) -> MonitorState:
 
 
 def snapshot(state: MonitorState) -> Snapshot:
-    """The frame that begins a feed at `state`."""
+    """Return the frame that begins a feed at `state`."""
     return Snapshot(
         state.time,
         state.run,
@@ -137,12 +137,12 @@ def snapshot(state: MonitorState) -> Snapshot:
 
 
 def replaced_trend(state: MonitorState, trend: tuple[Moment, ...]) -> MonitorState:
-    """`state` with curves that are known from elsewhere."""
+    """Return `state` with other curves."""
     return replace(state, trend=trend)
 
 
 def remembering(state: MonitorState, past: Sequence[Mark]) -> MonitorState:
-    """`state` with curves also of the times in which nobody watched from here, as the server knows."""
+    """Return `state` with the server's history for times that were not watched here."""
     known = sorted(moment.time for moment in state.trend)
     new = [moment for moment in _moments(past) if _away(moment.time, known) > _APART]
     if not new:
@@ -152,7 +152,7 @@ def remembering(state: MonitorState, past: Sequence[Mark]) -> MonitorState:
 
 
 def _moments(past: Sequence[Mark]) -> Iterator[Moment]:
-    """What a watcher would have seen of the marks: rates over as many seconds as the server's own are."""
+    """Yield the moments of the server's marks. Rates are averages over the same time as the server's."""
     since = 0
     for number in range(1, len(past)):
         mark = past[number]
@@ -174,20 +174,20 @@ def _moments(past: Sequence[Mark]) -> Iterator[Moment]:
 
 
 def _together(known: tuple[Evaluation, ...], new: tuple[Evaluation, ...]) -> tuple[Evaluation, ...]:
-    """As a server tells them: the last one alone has classes."""
+    """Join evaluations as a server sends them: only the last one has classes."""
     if not new or not known:
         return known + new
     return (*known[:-1], known[-1]._replace(classes=()), *new)
 
 
 def _away(time: float, known: Sequence[float]) -> float:
-    """From the nearest of the times, which are in order."""
+    """Return the distance to the nearest of the sorted times."""
     place = bisect.bisect_left(known, time)
     return min((abs(one - time) for one in known[max(0, place - 1) : place + 1]), default=float("inf"))
 
 
 def _begin(before: MonitorState | None, frame: Snapshot) -> MonitorState:
-    """After a reconnection, what was seen of the same run earlier is kept."""
+    """Return the state of a Snapshot. After a reconnection, earlier data of the same run are kept."""
     trend: tuple[Moment, ...] = ()
     events = frame.events
     missed = 0
@@ -238,5 +238,5 @@ Item = TypeVar("Item")
 
 
 def _thinned(points: tuple[Item, ...]) -> tuple[Item, ...]:
-    """Every second one once there are too many; the newest always stays."""
+    """Return every second point if there are too many. The newest one always stays."""
     return points if len(points) <= MOST_POINTS else (*points[:-1:2], points[-1])

@@ -1,4 +1,4 @@
-"""The recent past of a run that is watched live, for stepping back."""
+"""The recent states of a live run, for stepping back."""
 
 from collections import deque
 
@@ -6,20 +6,20 @@ from edgeflock.shared.protocol.frames import DeviceRow
 from edgeflock.tui.sources.state import MonitorState
 
 MOST_KEPT = 900
-"""States kept for stepping back, and"""
+"""The most states that are kept."""
 MOST_ROWS = 100_000
-"""the devices' rows that may have changed between them: half a KiB each, so about 50 MiB."""
+"""The most changed rows between them: half a KiB each, so about 50 MiB."""
 
 
 class StateHistory:
-    """The newest states, bounded, and which of them is shown."""
+    """A bounded list of the newest states, and the one that is shown."""
 
     def __init__(self, most: int = MOST_KEPT, most_rows: int = MOST_ROWS) -> None:
         self._most, self._most_rows = most, most_rows
         self._states: deque[MonitorState] = deque()
         self._rows = 0
         self._at: int | None = None
-        """The one shown while frozen; None: the newest."""
+        """The index of the frozen state. None means the newest."""
 
     def __len__(self) -> int:
         return len(self._states)
@@ -38,11 +38,11 @@ class StateHistory:
 
     @property
     def behind(self) -> float:
-        """Seconds between what is shown and the newest."""
+        """Seconds between the displayed state and the newest one."""
         return self._states[-1].time - self._states[self._at].time if self._at is not None else 0.0
 
     def add(self, state: MonitorState) -> None:
-        """Keep one more; the oldest go, except the one that is looked at."""
+        """Add a state. The oldest are removed, except the displayed one."""
         self._states.append(state)
         self._rows += state.changed
         while len(self._states) > 2 and (len(self._states) > self._most or self._rows > self._most_rows):
@@ -67,6 +67,6 @@ class StateHistory:
             self._at = max(0, min(at + frames, len(self._states) - 1))
 
     def rows(self, device: int) -> list[tuple[float, DeviceRow]]:
-        """(time, row) of a device, up to what is shown."""
+        """Return (time, row) of a device, up to the displayed state."""
         states = list(self._states)[: len(self._states) if self._at is None else self._at + 1]
         return [(state.time, state.devices[device]) for state in states if device in state.devices]

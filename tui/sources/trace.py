@@ -1,4 +1,4 @@
-"""The history of one device, from what the server kept and what the feed brings: pure."""
+"""The history of one device, from the server's history and the feed. All functions are pure."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,7 +8,7 @@ MOST = 2000
 
 
 def extend(points: Sequence[Point], row: DeviceRow, now: float) -> tuple[Point, ...]:
-    """`points` with the device's state at `now`, if it made an update since the last one."""
+    """Return `points` with the device's values at `now`, if it made an update since the last point."""
     last = points[-1] if points else None
     if row.updates == 0 or (last is not None and row.ingress <= last.bytes):
         return tuple(points)
@@ -19,7 +19,7 @@ def extend(points: Sequence[Point], row: DeviceRow, now: float) -> tuple[Point, 
 
 
 def of_states(states: Iterable[tuple[float, DeviceRow]]) -> tuple[Point, ...]:
-    """The history that a series of (time, row) tells."""
+    """Return the history of a series of (time, row)."""
     points: tuple[Point, ...] = ()
     for now, row in states:
         points = extend(points, row, now)

@@ -1,7 +1,7 @@
-"""Screens as text: lines of spans, numbers as people read them, charts. Nothing here knows what a run is.
+"""Screens as text: lines of spans, readable numbers, and charts. This package knows nothing of runs.
 
-All of it is pure. From outside the monitor: `Line` (spans, each with its `Ink`), `text_of` (lines as plain
-text) and the module `numbers`. Imports: numpy and Rich's table of cell widths, nothing of Edgeflock's.
+All functions are pure. Other packages use `Line` (spans, each with its `Ink`), `text_of` (lines as plain
+text) and the module `numbers`. Imports: numpy and Rich's table of cell widths.
 """
 
 from edgeflock.tui.text import numbers

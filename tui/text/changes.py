@@ -1,4 +1,4 @@
-"""What differs between two lines: over a slow link every cell that is painted costs."""
+"""Differences between two lines, because painted cells are costly over a slow link."""
 
 from rich.cells import cell_len
 
@@ -6,7 +6,7 @@ from edgeflock.tui.text.lines import WITH_BACKGROUND, Line
 
 
 def changed(before: Line, after: Line) -> list[tuple[int, int]]:
-    """The spans of cells [start, end) that differ between two lines of one width."""
+    """Return the spans of cells [start, end) that differ between two lines of the same width."""
     spans: list[tuple[int, int]] = []
     old, new = _cells(before), _cells(after)
     for x, (was, is_) in enumerate(zip(old, new, strict=True)):
@@ -16,7 +16,7 @@ def changed(before: Line, after: Line) -> list[tuple[int, int]]:
             spans[-1] = (spans[-1][0], x + 1)
         else:
             spans.append((x, x + 1))
-    # The two halves of a wide character go together.
+    # Repaint both halves of a wide character.
     return [
         (start - (new[start] == _HALF or old[start] == _HALF), end + (end < len(new) and new[end] == _HALF))
         for start, end in spans
@@ -24,12 +24,12 @@ def changed(before: Line, after: Line) -> list[tuple[int, int]]:
 
 
 _MOVE = 6
-"""To move the terminal's cursor costs as much as so many cells."""
+"""A cursor movement costs as much as this number of cells."""
 _HALF = ("", "text")
 
 
 def _cells(line: Line) -> list[tuple[str, str]]:
-    """(character, ink) of each cell; the second cell of a wide character is _HALF."""
+    """Return (character, ink) of each cell. The second cell of a wide character is _HALF."""
     cells: list[tuple[str, str]] = []
     for text, ink in line:
         for char in text:

@@ -1,4 +1,4 @@
-"""Charts in braille: each cell holds two by four dots. Pure: numbers to lines."""
+"""Charts in braille, pure functions from numbers to lines. Each cell has two by four dots."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -15,13 +15,13 @@ _BITS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]], np.in
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _MINUTES = (1, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100)
 _BETWEEN = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
-"""Seconds between the marks of an axis of time."""
+"""Seconds between the marks of a time axis."""
 _STEPS = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A curve; x ascends."""
+    """A curve with ascending x."""
 
     x: Sequence[float]
     y: Sequence[float]
@@ -30,7 +30,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What an axis covers and how its numbers read."""
+    """The range of an axis and the format of its numbers."""
 
     low: float
     high: float
@@ -38,7 +38,7 @@ class Axis:
 
 
 def ceiling(value: float) -> float:
-    """The next round number: a curve that grows then rescales, and repaints, now and then only."""
+    """Return the next round number. A growing curve then rescales, and repaints, only rarely."""
     if value <= 0:
         return 1.0
     magnitude = 10.0 ** math.floor(math.log10(value))
@@ -46,7 +46,7 @@ def ceiling(value: float) -> float:
 
 
 def duration_ceiling(seconds: float) -> float:
-    """The next round stretch of time."""
+    """Return the next round duration."""
     for unit, steps in (
         (1, (10, 20, 30, 40)),
         (60, _MINUTES),
@@ -59,7 +59,7 @@ def duration_ceiling(seconds: float) -> float:
 
 
 def round_times(low: float, high: float, most: int = 6) -> list[float]:
-    """Seconds between the two for the marks of an axis of time: at most `most` + 1, round, as far apart."""
+    """Return the marks of a time axis between `low` and `high`: at most `most` + 1, round and equidistant."""
     days = max(1.0, ceiling((high - low) / most / 86400))
     step = next((step for step in _BETWEEN if (high - low) / step <= most), days * 86400)
     return [number * step for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
@@ -68,7 +68,7 @@ def round_times(low: float, high: float, most: int = 6) -> list[float]:
 def around(
     values: Sequence[float], form: Callable[[float], str], *, zero: bool, top: float | None = None
 ) -> Axis:
-    """An axis of round numbers that holds `values`; from 0 on if `zero`, at most up to `top`."""
+    """Return an axis of round numbers for `values`. It starts at 0 if `zero`, and ends at most at `top`."""
     if not values:
         return Axis(0.0, 1.0 if top is None else top, form)
     low, high = min(values), max(values)
@@ -77,14 +77,14 @@ def around(
     width = ceiling(max(high - low, abs(high) * 1e-3, 1e-9))
     axis = _rounded(low, high, width / 4, form, top)
     while len({form(value) for value in _marks(axis)}) < 3 and width < 16 * max(abs(low), abs(high)):
-        # Numbers that read alike say nothing: a wider axis, until they do not.
+        # Labels with equal text do not help. Widen the axis until they differ.
         width = ceiling(1.5 * width)
         axis = _rounded(low, high, width / 4, form, top)
     return axis
 
 
 def _rounded(low: float, high: float, step: float, form: Callable[[float], str], top: float | None) -> Axis:
-    """The multiples of `step` around them."""
+    """Return the axis between multiples of `step` that contain both values."""
     low, high = math.floor(low / step) * step, math.ceil(high / step) * step
     if top is not None:
         high = min(high, top)
@@ -92,21 +92,21 @@ def _rounded(low: float, high: float, step: float, form: Callable[[float], str],
 
 
 def _marks(axis: Axis) -> tuple[float, float, float]:
-    """What stands beside it at most."""
+    """Return the values that may have a label."""
     return axis.low, (axis.low + axis.high) / 2, axis.high
 
 
 def width_beside(y: Axis) -> int:
-    """Cells that the numbers of an axis may take."""
+    """Return the width of an axis's labels, in cells."""
     return max(len(y.form(value)) for value in _marks(y))
 
 
 def chart(
     series: Sequence[Series], x: Axis, y: Axis, width: int, height: int, *, gutter: int = 0
 ) -> list[Line]:
-    """The curves with their axes: `height` lines of `width` cells, the last one with x's numbers.
+    """Draw curves with axes: `height` lines of `width` cells, the last one with x's numbers.
 
-    `gutter`: cells for y's numbers at least, alike for charts whose x axes stand below each other.
+    `gutter` is the minimum width of y's numbers. Charts below each other use the same, to align x.
     """
     rows = height - 1
     if rows < 1:
@@ -143,7 +143,7 @@ def _numbers_below(x: Axis, indent: int, width: int) -> Line:
 def _plot(
     series: Sequence[Series], x: Axis, y: Axis, width: int, height: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(dots, series) [height, width]: the braille bits of each cell and who drew there last, from 1 on."""
+    """Return (dots, series) [height, width]: braille bits, and the last series in each cell, from 1 on."""
     cells = np.zeros((height, max(1, width)), np.int64)
     owners = np.zeros_like(cells)
     columns, rows = cells.shape[1] * 2, height * 4
@@ -155,19 +155,19 @@ def _plot(
         first = max(0, math.ceil(places[0] - 1e-9))
         last = min(columns - 1, math.floor(places[-1] + 1e-9))
         at = np.arange(first, last + 1)
-        if not len(at):  # all of it within one column
+        if not len(at):  # the whole series is within one column
             at = np.clip(np.round(places[-1:]).astype(np.int64), 0, columns - 1)
         level = np.clip(np.round(np.interp(at, places, levels)), 0, rows - 1).astype(np.int64)
         before = np.concatenate([level[:1], level[:-1]])
         for column, top, bottom in zip(at, np.minimum(level, before), np.maximum(level, before), strict=True):
-            dots = np.arange(top, bottom + 1)  # a steep stretch is a column of dots
+            dots = np.arange(top, bottom + 1)  # a steep part is a column of dots
             np.bitwise_or.at(cells, (dots // 4, column // 2), _BITS[dots % 4, column % 2])
             owners[dots // 4, column // 2] = number
     return cells, owners
 
 
 def _runs(bits: NDArray[np.int64], owners: NDArray[np.int64], inks: Sequence[Ink]) -> Line:
-    """Cells -> spans of one ink each; empty cells are blank, not empty braille."""
+    """Return cells as spans of one ink each. Empty cells are spaces, not empty braille."""
     line: Line = []
     for bit, owner in zip(bits.tolist(), owners.tolist(), strict=True):
         char, ink = chr(0x2800 + bit) if bit else " ", inks[owner]
@@ -179,7 +179,7 @@ def _runs(bits: NDArray[np.int64], owners: NDArray[np.int64], inks: Sequence[Ink
 
 
 def bars(labels: Sequence[str], values: Sequence[float], ink: Ink, width: int, height: int) -> list[Line]:
-    """A histogram of vertical bars, each with its label below it; the tallest fills the height."""
+    """Draw a histogram of vertical bars with labels below. The highest bar fills the height."""
     rows = height - 1
     if rows < 1 or not values:
         return [[] for _ in range(height)]
@@ -199,6 +199,6 @@ def bars(labels: Sequence[str], values: Sequence[float], ink: Ink, width: int, h
 
 
 def meter(fraction: float, width: int) -> tuple[str, str]:
-    """A bar of `width` cells that is full to `fraction`: (full part, rest)."""
+    """Return (full part, rest) of a bar of `width` cells that is full to `fraction`."""
     full = round(min(1.0, max(0.0, fraction)) * width)
     return "━" * full, "─" * (width - full)

@@ -1,6 +1,6 @@
 """Screens as data: a line is a list of (text, ink) spans. Pages are pure functions to lines.
 
-An ink is a name that screen/palette.py gives a colour: what a span means, not how it looks.
+An ink is the meaning of a span. screen/palette.py gives it a colour.
 """
 
 from textwrap import wrap
@@ -24,14 +24,14 @@ Ink = Literal[
     "chosen",
 ]
 WITH_BACKGROUND: frozenset[Ink] = frozenset({"cursor", "chosen"})
-"""Inks that show where there is no letter."""
+"""Inks that are visible without text."""
 Span = tuple[str, Ink]
 Line = list[Span]
 Align = Literal["left", "right"]
 
 
 def fit(text: str, width: int, align: Align = "left") -> str:
-    """Exactly `width` cells of text; what is cut off ends in an ellipsis."""
+    """Return exactly `width` cells of text. Longer text ends in an ellipsis."""
     length = cell_len(text)
     if length > width:
         return set_cell_size(text, width - 1) + "…" if width > 1 else set_cell_size(text, width)
@@ -44,7 +44,7 @@ def width_of(line: Line) -> int:
 
 
 def crop(line: Line, width: int) -> Line:
-    """Exactly `width` cells of a line."""
+    """Return exactly `width` cells of a line."""
     cropped: Line = []
     left = width
     for text, ink in line:
@@ -61,13 +61,13 @@ def crop(line: Line, width: int) -> Line:
 
 
 def apart(left: Line, right: Line, width: int) -> Line:
-    """`left` and `right` at the two ends of a line; `right` stays whole."""
+    """Return a line with `left` and `right` at its ends. `right` stays whole."""
     room = max(0, width - width_of(right))
     return crop(crop(left, room) + right, width)
 
 
 def beside(blocks: list[tuple[list[Line], int]], gap: int = 2) -> list[Line]:
-    """Blocks of lines, each with its width, side by side; the first one says how many lines."""
+    """Join blocks of lines side by side, each with its width. The first block sets the height."""
     height = len(blocks[0][0])
     joined: list[Line] = []
     for y in range(height):
@@ -81,13 +81,13 @@ def beside(blocks: list[tuple[list[Line], int]], gap: int = 2) -> list[Line]:
 
 
 def columns(width: int, number: int, gap: int = 2) -> list[int]:
-    """The widths of `number` equal columns with gaps between them; the first ones take what is left."""
+    """Return the widths of `number` equal columns with gaps. The first ones take the remaining cells."""
     each, rest = divmod(width - gap * (number - 1), number)
     return [each + (n < rest) for n in range(number)]
 
 
 def heading(title: str, value: Line, width: int) -> Line:
-    """The first line of a panel: its title, a rule, and the number that matters."""
+    """Return the first line of a panel: its title, a rule and its main number."""
     left: Line = [(title, "strong"), (" ", "text")]
     right: Line = [(" ", "text"), *value] if value else []
     rule = width - width_of(left) - width_of(right)
@@ -97,7 +97,7 @@ def heading(title: str, value: Line, width: int) -> Line:
 
 
 def notice(lines: list[Line], width: int, height: int) -> list[Line]:
-    """A few lines in the middle of an empty page; a sentence that is too long for it goes over several."""
+    """Return a page with a few lines in its middle. Long sentences are wrapped."""
     lines = [part for line in lines for part in _wrapped(line, max(1, width - 2))]
     above = max(0, (height - len(lines)) // 2)
     block = max((width_of(line) for line in lines), default=0)
@@ -106,7 +106,7 @@ def notice(lines: list[Line], width: int, height: int) -> list[Line]:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """The text in lines of at most `width` cells, one at least."""
+    """Return the text in lines of at most `width` cells, at least one line."""
     return wrap(text, max(1, width)) or [""]
 
 
@@ -118,10 +118,10 @@ def _wrapped(line: Line, width: int) -> list[Line]:
 
 
 def page(lines: list[Line], width: int, height: int) -> list[Line]:
-    """Exactly height lines of width cells."""
+    """Return exactly `height` lines of `width` cells."""
     return [crop(line, width) for line in (lines + [[]] * height)[:height]]
 
 
 def text_of(lines: list[Line]) -> str:
-    """The lines as plain text."""
+    """Return the lines as plain text."""
     return "\n".join("".join(text for text, _ in line).rstrip() for line in lines)

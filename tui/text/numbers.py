@@ -1,13 +1,13 @@
-"""Numbers as people read them in a narrow column."""
+"""Readable numbers for narrow columns."""
 
 import math
 
 NOTHING = "·"
-"""What stands where nothing is known."""
+"""The text of an unknown value."""
 
 
 def count(value: float | None) -> str:
-    """A whole number: 7,214, from a million on 1.25M."""
+    """Return a whole number: 7,214, and 1.25M from a million on."""
     if value is None:
         return NOTHING
     if value < 1_000_000:
@@ -23,7 +23,7 @@ def size(octets: float | None) -> str:
 
 
 def memory(used: float | None, total: float | None) -> str:
-    """MiB that are used, and of how many: 212/460M, 0.6/3.7G, 212M if it is not known of how many."""
+    """Return used and total MiB: 212/460M, 0.6/3.7G, or 212M if the total is unknown."""
     if used is None:
         return NOTHING if total is None else f"{NOTHING}/{_mebibytes(total, total)}"
     return f"{used:.0f}M" if total is None else f"{_mebibytes(used, total)[:-1]}/{_mebibytes(total, total)}"
@@ -37,7 +37,7 @@ def _mebibytes(value: float, largest: float) -> str:
 
 
 def rate(value: float | None) -> str:
-    """How often a second: 0.42, 12.5, 214."""
+    """Return a rate per second: 0.42, 12.5, 214."""
     if value is None:
         return NOTHING
     return (
@@ -60,12 +60,12 @@ def percent(fraction: float | None, digits: int = 1) -> str:
 
 
 def reduction(value: float | None) -> str:
-    """How many times less: 9.8x, 232x, 15,723x."""
+    """Return a reduction factor: 9.8x, 232x, 15,723x."""
     return NOTHING if value is None else f"{value:.1f}x" if value < 100 else f"{value:,.0f}x"
 
 
 def age(seconds: float | None) -> str:
-    """How long ago, in at most four characters: 0s, 59s, 4m, 3h, 12d."""
+    """Return an age in at most four characters: 0s, 59s, 4m, 3h, 12d."""
     if seconds is None:
         return NOTHING
     seconds = max(0.0, seconds)
@@ -76,14 +76,14 @@ def age(seconds: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A stretch of time: 0:41, 12:05, 3:07:00."""
+    """Return a duration: 0:41, 12:05, 3:07:00."""
     whole = max(0, int(seconds))
     hours, minutes = divmod(whole // 60, 60)
     return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
 
 
 def span(seconds: float) -> str:
-    """A stretch of time on an axis: 30s, 5m, 1.5h, 2d."""
+    """Return a duration on an axis: 30s, 5m, 1.5h, 2d."""
     for unit, length in (("d", 172800), ("h", 5400), ("m", 100)):
         if seconds >= length:
             return f"{seconds / {'d': 86400, 'h': 3600, 'm': 60}[unit]:.3g}{unit}"
@@ -96,7 +96,7 @@ def short(value: float) -> str:
 
 
 def short_times(value: float) -> str:
-    """How many times less, on an axis: 7.5x, 1,000x."""
+    """Return a reduction factor on an axis: 7.5x, 1,000x."""
     return f"{value:.3g}x" if value < 999.5 else f"{value:,.0f}x"
 
 
@@ -106,7 +106,7 @@ def short_size(octets: float) -> str:
 
 
 def plain(text: str) -> str:
-    """Text of others, without what a terminal would obey."""
+    """Return untrusted text without control characters."""
     return "".join(c if c.isprintable() else "?" for c in text)
 
 

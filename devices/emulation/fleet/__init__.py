@@ -1,13 +1,12 @@
-"""A fleet on one machine: N emulated devices and the engine, in virtual time, for one seed.
+"""An emulated fleet on one machine: N devices and the engine, in virtual time, for one seed.
 
     result = run_fleet(prepare(file), seed, directory)
 
-The same file and seed give the same result, bit for bit. A run that was cut short goes on from its journal:
-the updates that had been computed are taken from there instead of being computed again (interrupted.py says
-what that cannot do).
+The same file and seed give the same result, bit for bit. An interrupted run goes on from its journal, which
+has the updates that were computed before. interrupted.py describes the limits of this.
 
-running.py is a run, members.py who takes part in it, watching.py what is found of them; preparing.py loads
-and deals out the data. Brings torch.
+running.py has a run, members.py its devices, and watching.py its findings. preparing.py loads the data and
+deals them out. The package loads torch.
 """
 
 from edgeflock.devices.emulation.fleet.preparing import FleetObjects, Prepared, prepare

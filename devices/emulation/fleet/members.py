@@ -1,4 +1,4 @@
-"""Who takes part in a fleet: devices of its classes, each with its share of the data."""
+"""The devices of a fleet: each has a class and its share of the data."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from edgeflock.shared.protocol.messages import Facts
 
 
 def tallies(file: FleetFile) -> dict[str, ClassTotals]:
-    """class -> what its devices will come to, who are counted."""
+    """Return class -> its totals. The number of devices is set; the rest is counted during the run."""
     counts = headcount(file.classes, file.fleet.devices)
     return {name: ClassTotals(devices=count) for name, count in counts.items()}
 
@@ -40,9 +40,9 @@ def members(
     earlier: Interrupted | None,
     health_of: Callable[[str], Callable[[], Facts]],
 ) -> Iterator[tuple[int, EmulatedDevice]]:
-    """(number in the journal, which is `number_of` its name, device): classes are dealt over the shares at
-    random, so that no class gets certain data. `backends` are by a device's place in the fleet; what
-    `health_of` its name gives is what it tells of itself.
+    """Yield (number in the journal, device). `number_of` maps a device's name to that number. Classes are
+    dealt over the shares at random, so that no class gets certain data. `backends` maps a device's place in
+    the fleet to its backend. `health_of` maps its name to its telemetry.
     """
     file = prepared.file
     kinds = file.classes
@@ -77,14 +77,14 @@ def members(
 
 
 def _held_by(place: int, file: FleetFile) -> list[int]:
-    """The shards of a device, its own first: those of a column of the cyclic matrix. In a run of tasks."""
+    """Return a device's data shards in a run of tasks, its own first: a column of the cyclic matrix."""
     tasks, devices = file.coordination.tasks, file.fleet.devices
     holds = (file.fleet.holds or tasks) if tasks else 0
     return [(place + step) % devices for step in range(holds)]
 
 
 def _sharded(data: Sequence[Dataset], shards: Sequence[int], seed: int, place: int) -> Shards:
-    """Each device draws its own batches of a shard."""
+    """Return the batches of the device's data shards. Each device draws its own batches of a shard."""
     return Shards([Shuffled(data[one], np.random.default_rng([seed, 1, place, one])) for one in shards])
 
 
@@ -98,7 +98,7 @@ def _batches(
     rate = curve(kind.rate, own)
     if rate == steady(0):
         return Shuffled(data, random)
-    if rate.period < math.inf:  # each device is somewhere else in it
+    if rate.period < math.inf:  # each device starts at another phase of the curve
         rate = Later(rate, own.uniform(0, rate.period))
     everything = kind.buffer == "persistence"
     return EmulatedStream(data, rate, random, kind.batch_min, kind.batch_max, everything=everything)

@@ -1,4 +1,4 @@
-"""A fleet file with its data, loaded, dealt out over the devices and tried on the model."""
+"""Preparation of a fleet: load the data of a fleet file, deal them out, and try them on the model."""
 
 import logging
 from collections.abc import Mapping
@@ -35,36 +35,36 @@ class Prepared:
 
     file: FleetFile
     shares: list[Dataset]
-    """What each device trains on; empty where devices act."""
+    """The samples that each device trains on. Empty if devices act in an environment."""
     test: Dataset
-    """What the model is evaluated on; of an environment a few samples that show its shapes."""
+    """The held-out data. For an environment, a few samples that show its shapes."""
     flops: int
     """Floating-point operations of one step."""
     make: Make | None = None
     """Builds the model, if no import string does."""
     metrics: Mapping[str, Own] = field(default_factory=dict)
-    """A program's own."""
+    """Metrics that the calling program defines."""
     targets: Targets | None = None
-    """The numbers to predict, if they are not scaled."""
+    """The targets of a regression that are not scaled."""
     environment: Environment | None = None
-    """Whose episodes the model is evaluated on."""
+    """The environment whose episodes the model is evaluated on."""
     acts_in: Mapping[str, Environment] = field(default_factory=dict)
     """Class of devices -> the environment in which they act."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetObjects:
-    """What a program has at hand in the place of what a fleet file names."""
+    """Objects of the calling program that replace what a fleet file names."""
 
     train: Dataset | None = None
     test: Dataset | None = None
     make: Make | None = None
     metrics: Mapping[str, Own] = field(default_factory=dict)
-    """Beside those that model.metrics names."""
+    """Metrics in addition to those that model.metrics names."""
 
 
 def prepare(file: FleetFile, given: FleetObjects = FleetObjects()) -> Prepared:
-    """Load what `file` names, if it is not `given`. Raises ConfigError if the data cannot be dealt out or do
+    """Load what `file` names, unless it is `given`. Raises ConfigError if the data cannot be dealt out or do
     not fit the model.
     """
     fleet = file.fleet
@@ -113,7 +113,7 @@ def prepare(file: FleetFile, given: FleetObjects = FleetObjects()) -> Prepared:
 
 
 def _acting(file: FleetFile, given: FleetObjects) -> Prepared:
-    """Of devices that act. Raises ConfigError."""
+    """Prepare a fleet whose devices act in environments. Raises ConfigError."""
     fleet = file.fleet
     data = [fleet.data, file.model.data, *(kind.data for kind in file.classes.values() if kind.data)]
     if not all(map(is_environment, data)) or given.train or given.test:
@@ -150,7 +150,7 @@ def _acting(file: FleetFile, given: FleetObjects) -> Prepared:
 
 
 def _look_at(train: Dataset, test: Dataset, targets: Targets | None, *, source: str) -> None:
-    """Say what makes a run useless though it works."""
+    """Log warnings about targets and held-out data that make a run's results useless."""
     if targets is not None and targets.far:
         log.warning("%s; %s", targets.far, REMEDY)
     if (sketch := sketch_of("fleet", test.x, test.y)) is not None:
@@ -168,7 +168,7 @@ def _look_at(train: Dataset, test: Dataset, targets: Targets | None, *, source: 
 def _load(
     data: str, split: str, described: Description | None = None, *, scales_targets: bool = False
 ) -> Dataset:
-    """Kept for the next run on it."""
+    """Load data, and cache them for the next run on the same data."""
     return datasets.load(data, split, described, scales_targets=scales_targets)
 
 

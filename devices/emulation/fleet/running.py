@@ -1,4 +1,4 @@
-"""One run of a fleet, in virtual time: the engine, the devices, and the evaluations between their updates."""
+"""One run of a fleet in virtual time: the engine, the devices, and the evaluations between updates."""
 
 import asyncio
 import logging
@@ -47,15 +47,15 @@ log = logging.getLogger(__name__)
 News = TypeVar("News")
 
 BackendOf = Callable[[int, Backend], Backend]
-"""(device's number, what computes gradients) -> what computes that device's."""
+"""(device's place in the fleet, the fleet's backend) -> the device's backend."""
 
 HealthOf = Callable[[str], Callable[[], Facts]]
-"""A device's name -> what tells how it does."""
+"""A device's name -> a function that returns its telemetry."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetResult:
-    """One run of a fleet."""
+    """The result of one run of a fleet."""
 
     seed: int
     ended: str
@@ -63,16 +63,16 @@ class FleetResult:
     updates: int
     classes: dict[str, ClassTotals]
     digest: str
-    """Of the final theta: equal runs have equal ones."""
+    """SHA-256 of the final theta. Equal runs have equal digests."""
     size: int
-    """Of theta: parameters and running statistics."""
+    """The length of theta: parameters and running statistics."""
     gradients_per_update: int = 1
     streams: dict[str, StreamTally] = field(default_factory=dict)
-    """device -> how its stream did, if it has one."""
+    """Device -> the tally of its stream, if it has one."""
     gradient_s: float = 0.0
     evaluation_s: float = 0.0
     total_s: float = 0.0
-    """CPU seconds: of the gradients, of the evaluations, of everything. All else is reproducible."""
+    """CPU seconds of the gradients, of the evaluations, and of the whole run. All else is reproducible."""
 
 
 def run_fleet(
@@ -84,13 +84,12 @@ def run_fleet(
     backend_of: BackendOf = lambda number, backend: backend,
     health_of: HealthOf = lambda name: dict,
 ) -> FleetResult:
-    """One run; with run.keep_updates its journal lies in `directory` until it is over.
+    """Run a fleet once. With run.keep_updates, its journal is in `directory` until the run is over.
 
-    With Adafactor, error feedback, compression.select = 0, a threshold, injection, elastic averaging or tasks
-    a step depends on more of the earlier ones than the journal holds: such a run begins again if it is
-    interrupted. It ends after an evaluation of which `stop` is true. `backend_of` may give devices gradients
-    of their own, `health_of` what they tell of themselves. Raises ConfigError, and what those raise that are
-    `listening`.
+    A run starts again after an interruption if a step depends on more than the journal holds. This is so
+    with Adafactor, error feedback, compression.select = 0, a threshold, injection, elastic averaging and
+    tasks. The run ends after an evaluation for which `stop` returns true. `backend_of` may replace a device's
+    backend, `health_of` its telemetry. Raises ConfigError, and what functions of `listening` raise.
     """
     began = time.process_time()
     file = prepared.file
@@ -99,10 +98,10 @@ def run_fleet(
     compression = file.compression
     remembers = compression.feedback or compression.threshold or file.injection.alpha
     remembers = remembers or file.coordination.mode == ELASTIC or file.run.local_optimizer == ADAFACTOR
-    remembers = remembers or select_interval(file)  # how often a device comes
-    remembers = remembers or file.coordination.tasks  # who computes what depends on all that went before
-    remembers = remembers or prepared.environment is not None  # what a device does depends on its model
-    if file.coordination.mode == "rounds":  # what is sent anew while it is held is in no journal
+    remembers = remembers or select_interval(file)  # depends on how often a device pushes
+    remembers = remembers or file.coordination.tasks  # a device's task depends on all earlier rounds
+    remembers = remembers or prepared.environment is not None  # a device's actions depend on its model
+    if file.coordination.mode == "rounds":  # no journal has an update that is sent again while it is held
         remembers = remembers or any(kind.session_s for kind in file.classes.values())
     if file.run.keep_updates and not remembers:
         earlier: Interrupted | None = Interrupted(directory)
@@ -127,7 +126,7 @@ def run_fleet(
 
 
 class _Timed:
-    """A backend that knows how long its gradients took."""
+    """A backend that measures the CPU time of its gradients."""
 
     def __init__(self, backend: TorchBackend) -> None:
         self._backend = backend
@@ -147,7 +146,7 @@ class _Timed:
 
 
 class _FleetRun:
-    """One fleet at work."""
+    """The state of one run of a fleet."""
 
     def __init__(
         self,
@@ -166,7 +165,7 @@ class _FleetRun:
         self._earlier, self._listening, self._stop = earlier, listening, stop
         self._stopped = False
         self._failure: Exception | None = None
-        """What a function has raised that was called of what happened."""
+        """The first exception that a listening function has raised."""
         self._scores = Scores(file.model.metrics, prepared.metrics)
         self._scores.in_units(prepared.test.described.target)
         self._evaluations: list[Evaluation] = []
@@ -198,7 +197,7 @@ class _FleetRun:
         self._devices = dict(
             members(prepared, seed, self._server, backends, self._tallies, number_of, earlier, health_of)
         )
-        """By their numbers in the journal."""
+        """Devices by their numbers in the journal."""
         self._look_again()
 
     def result(self) -> FleetResult:
@@ -226,9 +225,9 @@ class _FleetRun:
         )
 
     async def _live(self) -> str:
-        """Until the run has its updates or its time, or nobody is left. Returns how it ended."""
+        """Run until the updates or the time are used up, or no device is left. Return how the run ended."""
         self._over = asyncio.Event()
-        if self._listening.on_finding is not None:  # as a server does that begins
+        if self._listening.on_finding is not None:  # a server also evaluates its first model
             version, theta = self._engine.result()
             loss, accuracy = self._flat.evaluate(theta, self._test.x, self._test.y)
             self._watch.evaluated(Evaluation(version, 0.0, loss, accuracy, 0, 0), ())
@@ -254,7 +253,7 @@ class _FleetRun:
             await asyncio.gather(*lives, over, everybody, return_exceptions=True)
 
     def _look_again(self) -> None:
-        """The guard has what it may trust, and anew now and then."""
+        """Give the engine's defence its trusted gradients, and refresh them when they are due."""
         if self._look is None:
             return
         began = time.process_time()
@@ -281,7 +280,7 @@ class _FleetRun:
                 self._tell(self._listening.on_finding, finding)
 
     def _tell(self, function: Callable[[News], object], news: News) -> object:
-        """What `function` says. If it raises anything, so will `result`, whoever calls this."""
+        """Return the result of `function`. If it raises an exception, `result` raises it again."""
         try:
             return function(news)
         except Exception as error:
@@ -290,7 +289,7 @@ class _FleetRun:
             raise
 
     def _judged(self, theta: NDArray[np.float32]) -> tuple[float, float | None]:
-        """(loss, accuracy) at theta."""
+        """Return (loss, accuracy) at theta."""
         if self._episodes is not None:
             return self._episodes.evaluate(theta)
         return self._flat.evaluate(theta, self._test.x, self._test.y, seen=self._scores.see)
@@ -298,7 +297,7 @@ class _FleetRun:
     def _evaluate(self) -> None:
         began = time.process_time()
         version, theta = self._engine.result()
-        # A journal knows no metrics.
+        # A journal does not hold metrics.
         known_before = self._earlier.evaluation(version) if self._earlier and not self._scores else None
         loss, accuracy = known_before or self._judged(theta)
         finite = math.isfinite(loss)

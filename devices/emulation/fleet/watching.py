@@ -1,4 +1,4 @@
-"""What is found of a fleet, as a server finds it: by the virtual clock, of a disk that is never full."""
+"""The findings of an emulated fleet. They are a server's findings by the virtual clock, without a disk."""
 
 from collections.abc import Iterable
 
@@ -21,31 +21,31 @@ from edgeflock.shared.protocol.frames import Evaluation, Finding
 
 
 class Watch:
-    """That of one run."""
+    """Looks for findings of one run."""
 
     def __init__(self, parameters: int, targets: Targets | None = None, labels: tuple[str, ...] = ()) -> None:
-        """Of a model with so many; `targets` are the numbers to predict, if they are not scaled, `labels` the
-        names of the classes.
+        """`parameters` is the size of the model. `targets` are regression targets that are not scaled.
+        `labels` are the names of the classes.
         """
         self._labels = labels
         self._agreement = AgreementTracker(parameters)
         self._portraits, self._targets = Portraits(self._agreement.of), targets
         self._course, self._diagnosis = EvaluationHistory(), Diagnosis()
         self._looked = 0.0
-        """When, in virtual seconds."""
+        """The virtual second of the last look."""
 
     def observe(self, push: Push, step: Step) -> None:
-        """An update that was admitted."""
+        """Record an admitted update."""
         self._agreement.observe(push.device, push.update.loss, step)
 
     def evaluated(self, evaluation: Evaluation, devices: Iterable[Device]) -> None:
-        """How the model does, and what the devices have done by then."""
+        """Record an evaluation of the model, and the devices' usual loss by then."""
         self._course = self._course.after(evaluation, usual_loss(devices))
 
     def look(
         self, now: float, version: int, devices: Iterable[Device], *, diverged: bool = False
     ) -> Iterable[Finding]:
-        """What was not found before, every few virtual seconds, and once the model has diverged."""
+        """Return new findings every EVERY virtual seconds, and at once if the model has diverged."""
         if now < self._looked + EVERY and not diverged:
             return ()
         self._looked = now

@@ -1,4 +1,4 @@
-"""The report of a reproduction: the paper's numbers beside ours, and the figures."""
+"""The report of a reproduction: the paper's numbers next to ours, and the figures."""
 
 from pathlib import Path
 from statistics import fmean

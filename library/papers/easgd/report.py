@@ -1,4 +1,4 @@
-"""The report: the paper's numbers beside ours, and figures 2 and 3."""
+"""The report: the paper's numbers next to ours, and figures 2 and 3."""
 
 from collections.abc import Iterator
 from pathlib import Path

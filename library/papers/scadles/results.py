@@ -116,7 +116,7 @@ def _compared(methods: dict[str, Measured], target: float | None, task: ScadlesT
 
 
 def _dense(setting: Setting, updates: float | None) -> float | None:
-    """Bytes of as many updates as float32; None if they were not reached, or the model's size is not told."""
+    """Return the bytes of as many updates as float32. None if unreached, or the model's size is unknown."""
     size = setting.outcomes[0].end.get("size")
     return 4 * size * updates if size and updates is not None else None
 

@@ -64,7 +64,7 @@ _EACH = {"coordination.rule": "adacomp", "coordination.base_batch": BATCH}
 _FIXED = {"devices.batch_min": BATCH, "devices.batch_max": BATCH, "devices.buffer": "persistence"}
 
 DDL = Method("DDL", {**ROUNDS, **_DENSE, **_FIXED}, 0.4)
-"""Conventional training: 64 samples a device, whoever has to be waited for; nothing is dropped."""
+"""Conventional training: 64 samples a device. It waits for every device, and drops nothing."""
 SCADLES = Method("ScaDLES", {**ROUNDS, **_DENSE}, 0.4)
 ADAPTIVE = Method(
     "ScaDLES, adaptive", {**ROUNDS, "compression.select": 0.1, "compression.threshold": 0.3}, 0.4

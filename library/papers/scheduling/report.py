@@ -1,4 +1,4 @@
-"""The report of the scheduling paper's reproduction: its claims beside ours, and the figures."""
+"""The report of the scheduling paper's reproduction: its claims next to ours, and the figures."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How theta moves by a step: plainly, or by an optimizer (way.py). Only parameters.py imports it."""
+"""The ways to apply a step to theta: plain, or with an optimizer (way.py). Only parameters.py imports it."""
 
 from edgeflock.server.descent.ways.optimized import Optimized
 from edgeflock.server.descent.ways.plain import Plain

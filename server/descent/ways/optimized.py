@@ -1,5 +1,5 @@
-"""Steps by an optimizer, of one update or of several that wait for each other: what is known of them as a
-whole. What is remembered of each parameter is with the vectors (part.py).
+"""Steps with an optimizer, each from one update or from several that wait for each other.
+This module has the state of steps as a whole. The vectors have the state of each parameter (part.py).
 """
 
 import math
@@ -14,25 +14,24 @@ from edgeflock.server.descent.step import Step, Where
 from edgeflock.server.descent.step_bound import StepBound, largest
 
 _SQUARABLE = 1e15
-"""No entry of a gradient may be larger where an optimizer remembers it: squares of larger ones add up to no
-number."""
+"""The largest gradient entry that an optimizer accepts. Sums of larger squares could overflow."""
 
 
 class Optimized:
-    """Weigh; wait for others, if several updates make a step; clip; step."""
+    """Weighs updates, gathers them if several make a step, clips their gradient and steps."""
 
     def __init__(self, state: VectorState, kept: RecoverableVectors, reach: StepBound) -> None:
-        """An optimizer that remembers something else than the memory is of begins anew; what waits for a step
-        is in the next one, however many updates make one from now on. Raises ConfigError if there is no such
-        optimizer.
+        """An optimizer of another kind than the state starts with zeros. Updates that wait are part of the
+        next step, however many updates make a step from now on. Raises ConfigError if the optimizer is
+        unknown.
         """
         self._how, self._kept, self._reach = state.regime.how, kept, reach
         known = state.memory
         self._waiting = known.waiting
-        """How many updates wait for others to make a step with."""
+        """How many updates wait for others to make a step."""
         self._gathers = gathers(state)
         self._gathered_most = 0.0 if known.gathered is None else largest(known.gathered)
-        """No entry of what waits is above it."""
+        """An upper bound of the entries of the waiting updates' sum."""
         self._foresight = Foresight(self._how)
         if known.of == self._foresight.kind.remembers:
             self._foresight = Foresight(self._how, known.numbers)
@@ -42,7 +41,7 @@ class Optimized:
         return replace(self._kept.surely(lambda: self._kept.vectors.memory), waiting=self._waiting).packed()
 
     def counted(self, base: int, version: int) -> int:
-        """Where several updates make a step, a version that still waits for the others changed nothing."""
+        """Counts steps: if several updates make a step, versions of waiting ones have not changed theta."""
         return base + max(0, -(-(version - self._waiting - base) // self._how.together))
 
     def changes(self, where: Where) -> Where:
@@ -55,7 +54,7 @@ class Optimized:
         return np.union1d(self._kept.surely(lambda: self._kept.vectors.gathered_places()), where)
 
     def fits(self, step: Step, weight: float, rate: float, most: float, samples: int = 1) -> bool:
-        """The squares must stay numbers as well."""
+        """Also checks that the squares of the gradient stay finite."""
         how, weighs, alpha = self._how, np.float32(weight / samples), np.float32(rate)
         largest_entry = abs(float(weighs)) * largest(step.delta)
         if not largest_entry <= _SQUARABLE:
@@ -85,12 +84,12 @@ class Optimized:
         )
         self._foresight.took((self._gathered_most + largest_entry) / (self._waiting + 1))
         self._waiting, self._gathered_most = 0, 0.0
-        if self._gathers and self._how.together == 1:  # what waited was of a regime before
+        if self._gathers and self._how.together == 1:  # the waiting updates were of an earlier regime
             self._kept.vectors.gather_no_more()
             self._gathers, self.is_over = False, self._how.is_plain
 
     def _prepare(self, step: Step, weighs: np.float32) -> np.float32 | None:
-        """The gradient of the next step, with what waits. How much it is clipped, if at all."""
+        """Compute the next step's gradient, waiting updates included. Return its clipping factor; None: 1."""
         vectors, clip, waiting = self._kept.vectors, self._how.clip, self._waiting + 1
         vectors.prepare(step.where, step.delta, step.base, weighs, waiting)
         if not clip or waiting < self._how.together:

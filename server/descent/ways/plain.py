@@ -1,4 +1,4 @@
-"""theta - rate g, in one pass: how theta moves where no optimizer steps."""
+"""Plain steps without an optimizer: theta - rate g, in one pass."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from edgeflock.server.descent.step_bound import StepBound, largest
 
 
 class Plain:
-    """Remembers nothing: each update is a step."""
+    """Applies each update as a step. It has no state."""
 
     is_over = False
 
@@ -16,7 +16,7 @@ class Plain:
         self._kept, self._reach = kept, reach
 
     def packed_memory(self) -> None:
-        """There is none."""
+        """Return None: there is no state."""
 
     def counted(self, base: int, version: int) -> int:
         return version

@@ -1,12 +1,11 @@
-"""How theta moves: what `Parameters` asks for each update, and at the end of each round.
+"""The interface by which `Parameters` applies each update, and each round at its end.
 
     plain      theta - rate g, in one pass (plain.py)
-    optimized  by an optimizer, of one update or of several that wait for each other (optimized.py)
+    optimized  with an optimizer, from one update or several that wait for each other (optimized.py)
 
-`weight` is how much an update counts, but for the staleness of each parameter, and `rate` the learning rate
-of the moment. The sum of a round is a step as well: it is divided by its `samples`. A step that `fits` leaves
-every trained parameter a number of at most `most` in magnitude, or, where it was beyond that before, no
-further from it.
+`weight` is the weight of an update without the per-parameter staleness. `rate` is the current learning rate.
+The sum of a round is also a step: it is divided by its `samples`. A step `fits` if it leaves every trained
+parameter finite and at most `most` in magnitude. A parameter beyond `most` before must not move further away.
 """
 
 from typing import Protocol
@@ -17,19 +16,19 @@ from edgeflock.server.descent.step import Step, Where
 class Way(Protocol):
     @property
     def is_over(self) -> bool:
-        """Whether it has done what a regime before left to do, and theta moves plainly from now on."""
+        """Whether the updates left by an earlier regime are applied, and plain steps follow."""
 
     def packed_memory(self) -> bytes | None:
-        """What steps to come depend on beside theta and its average; None: nothing."""
+        """Encode the optimizer's state; None if there is none."""
 
     def counted(self, base: int, version: int) -> int:
-        """base + tau: tau is how often theta has changed from version `base` to `version`."""
+        """Return base + tau; tau is how often theta changed from version `base` to `version`."""
 
     def changes(self, where: Where) -> Where:
-        """Which parameters the next version changes, whose update touches these."""
+        """Return the parameters that the next version changes, if its update touches `where`."""
 
     def fits(self, step: Step, weight: float, rate: float, most: float, samples: int = 1) -> bool:
         """Whether the step may be taken."""
 
     def take(self, step: Step, weight: float, rate: float, samples: int = 1) -> None:
-        """Take it, or let it wait."""
+        """Apply the step, or add it to the waiting updates."""

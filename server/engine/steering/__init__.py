@@ -1,8 +1,8 @@
-"""What becomes of a run beside its updates.
+"""The life of a run apart from its updates: its end, evaluations, snapshots, rollbacks and learning rate.
 
-course.py says until when it takes them, judging.py what evaluations decide, snapshots.py when a version is
-kept whole, steering.py what operators and hosts ask of it. Imports descent and publication, and of the
-engine's room what an engine needs of a log and what it hands out.
+course.py holds whether the run takes updates, judging.py what evaluations decide, snapshots.py when the
+journal gets a snapshot, steering.py the requests of operators and hosts. Imports descent and publication, and
+the engine's log.py and outcomes.py.
 """
 
 from edgeflock.server.engine.steering.course import RunLifecycle

@@ -1,4 +1,4 @@
-"""Whether a run takes updates, or why not; and what everybody may see of it."""
+"""Whether a run takes updates, or why not, and its public state."""
 
 from edgeflock.server.descent import Parameters
 from edgeflock.server.engine.outcomes import Published
@@ -6,10 +6,12 @@ from edgeflock.shared.errors import RunComplete, RunDiverged
 
 
 class RunLifecycle:
-    """Of one run. It goes on until it has its updates, is ended, or diverges."""
+    """The lifecycle of one run. It goes on until it has its updates, is ended, or diverges."""
 
     def __init__(self, parameters: Parameters, updates: int, over: str | None) -> None:
-        """Complete after so many `updates`, 0: never. `over` says why it is already, before it has them."""
+        """The run is complete after `updates` updates; 0: never. `over` is the reason if it has already
+        ended.
+        """
         self._parameters = parameters
         self._updates = updates
         self._over = over
@@ -17,7 +19,7 @@ class RunLifecycle:
         self.publish()
 
     def publish(self) -> None:
-        """All there is of memory is on the disk now."""
+        """Publish the state in memory, which is durable now."""
         self.published = Published(
             self._parameters.version, self._parameters.regime.learning_rate, self.over, self._diverged
         )
@@ -34,7 +36,7 @@ class RunLifecycle:
         return self.over is None and self._diverged is None
 
     def check_open(self) -> None:
-        """Raises RunComplete or RunDiverged if they are not."""
+        """Raise RunComplete or RunDiverged if no updates are taken."""
         if (why := self.over) is not None:
             raise RunComplete(f"the run is over: {why}")
         if self._diverged is not None:

@@ -1,7 +1,7 @@
-"""What evaluations decide: when a run ends before it has its updates, and when its learning rate falls or its
-model goes back.
+"""Decisions by evaluations: when a run ends early, when its learning rate falls, when its model goes back.
 
-A function of the evaluations in the journal and of the settings: after a restart it comes to the same.
+The result is a function of the evaluations in the journal and of the settings. So a restart does not change
+it.
 """
 
 import math
@@ -14,31 +14,30 @@ from edgeflock.shared.settings.config import Config
 from edgeflock.shared.settings.coordination import ELASTIC
 
 _SMALLEST = 1 / 64
-"""The part of the configured learning rate below which the model goes back no more: then the rate is not what
-is wrong.
-"""
+"""The model does not go back at rates below this part of the configured learning rate: then the rate is not
+the cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Criteria:
-    """When. What is 0 ends nothing."""
+    """The criteria that end a run or lower its learning rate. A criterion of 0 has no effect."""
 
     accuracy: float = 0.0
-    """Of an evaluation."""
+    """The accuracy of an evaluation that ends the run."""
     patience: int = 0
-    """Evaluations in a row that are no better than the best one."""
+    """Evaluations in a row, none better than the best one, that end the run."""
     seconds: float = 0.0
-    """Since the first update."""
+    """Seconds since the first update that end the run."""
     traffic: int = 0
-    """Bytes to and from all devices."""
+    """Bytes to and from all devices that end the run."""
     lowers_after: int = 0
-    """As patience, for the learning rate."""
+    """As `patience`, to lower the learning rate."""
     factor: float = 1.0
-    """What it is multiplied with then."""
+    """The factor by which the learning rate then falls."""
     least: float = 0.0
-    """Below which it does not go then."""
+    """The lower bound of the learning rate in this case."""
     recovers_to: float = math.inf
-    """The least learning rate with which the model goes back; infinite: it never does."""
+    """The least learning rate to which a recovery lowers it; infinite: the model never goes back."""
 
     @classmethod
     def of(cls, config: Config) -> "Criteria":
@@ -57,33 +56,33 @@ class Criteria:
 
 
 class EvaluationJudge:
-    """Goes through the evaluations of a run, in order."""
+    """Judges the evaluations of a run, in order."""
 
     def __init__(self, criteria: Criteria, history: Iterable[Evaluation] = (), lowered: int = 0) -> None:
-        """`lowered` is the version at which the learning rate was changed last."""
+        """`lowered` is the version of the last change of the learning rate."""
         self._criteria = criteria
         self._lowered = lowered
         self.best: Evaluation | None = None
-        """The first of the best."""
+        """The best evaluation; the first one if several are equal."""
         self._last: Evaluation | None = None
         self._since_best = self._since_lowered = 0
         self._rising = Rising()
         self._why: str | None = None
-        """The run is over, whatever comes."""
+        """Why the run is over, whatever comes next."""
         for evaluation in history:
             self.take(evaluation)
 
     def is_best(self, evaluation: Evaluation) -> bool:
-        """Whether it is better than all before it: by its accuracy, or its loss where there is none."""
+        """Whether `evaluation` is better than all before: by its accuracy, or its loss where it has none."""
         if evaluation.loss is None:
             return False
         return self.best is None or _score(evaluation) > _score(self.best)
 
     def take(self, evaluation: Evaluation) -> None:
-        """One more."""
+        """Take the next evaluation."""
         self._last = evaluation
         self._rising.take(evaluation)
-        if evaluation.version <= self._lowered:  # with another rate: known of an earlier time of the server
+        if evaluation.version <= self._lowered:  # from before the last change of the rate
             self._rising.begin_again()
         self._since_best += 1
         self._since_lowered += evaluation.version > self._lowered
@@ -104,13 +103,13 @@ class EvaluationJudge:
         return None
 
     def lowered_rate(self, rate: float) -> float | None:
-        """What the learning rate falls to, if it does."""
+        """Return the lower learning rate; None: it does not fall."""
         after, lower = self._criteria.lowers_after, max(self._criteria.least, rate * self._criteria.factor)
         return lower if after and self._since_lowered >= after and lower < rate else None
 
     def recovery(self, rate: float) -> tuple[int, float] | None:
-        """(The version to go back to, the learning rate from then on) of a run that goes by `rate`, once all
-        that was learned is lost.
+        """Return (the version to go back to, the new learning rate) once the model has lost all that it had
+        learned. `rate` is the present learning rate. None: it does not go back.
         """
         lower, best = rate / 2, self._rising.best
         if not self._rising.is_lost or lower < self._criteria.recovers_to:
@@ -120,18 +119,18 @@ class EvaluationJudge:
         return best, lower
 
     def changed_rate(self, version: int) -> None:
-        """The learning rate is another one from `version` on, whoever changed it."""
+        """Record that the learning rate changes from `version` on."""
         self._lowered, self._since_lowered = version, 0
         self._rising.begin_again()
 
     def ended_before(self, began: float | None) -> str | None:
-        """Why the run was over with its last evaluation; None: it was not."""
+        """Return why the run was over with its last evaluation; None: it was not."""
         last = self._last
         return None if last is None else self.ended(began, last.time, last.ingress + last.egress)
 
     def ended(self, began: float | None, time: float, traffic: int) -> str | None:
-        """Why the run is over whose first update came at `began`, if any, after so many bytes; None: it is
-        not.
+        """Return why the run is over at `time`, after `traffic` bytes; None: it is not. Its first update came
+        at `began`, if any.
         """
         of, seconds = self._criteria, 0.0 if began is None else time - began
         if self._why is not None:

@@ -1,16 +1,16 @@
 """Whether a run has lost what it had learned, by its evaluations.
 
 A learning rate that is too high makes the loss rise, often late and for good. Noise, drifting data and
-overfitting make it rise as well, but then the model still knows something. So nothing short of this counts,
-in two evaluations one after the other:
+overfitting raise the loss too, but then the model still has some skill. So only these conditions count, in
+two evaluations in a row:
 
-    loss >= 0.95 first and accuracy <= best / 2   of a run that had learned something: lowest <= 0.8 first
-    loss >= 3 first and accuracy <= first one     of one that had not
+    loss >= 0.95 first and accuracy <= best / 2   if the run had learned: lowest <= 0.8 first
+    loss >= 3 first and accuracy <= first one     if it had not
 
-0.95: a model whose outputs are the same for every input has the entropy of the labels as its loss. That of a
-model with random weights is a little higher.
-Without an accuracy the loss must be 3 times the first in either case. A loss that is no number, or a thousand
-times the first one, counts at once. Of a first loss that is not above 0 nothing else is known.
+0.95: a model whose outputs are the same for every input has the entropy of the labels as its loss. The loss
+of a model with random weights is a little higher. Without an accuracy the loss must be 3 times the first in
+either case. A loss that is no number, or a thousand times the first one, counts at once. If the first loss is
+not above 0, no other condition applies.
 """
 
 import math
@@ -18,7 +18,7 @@ import math
 from edgeflock.shared.protocol.frames import Evaluation
 
 EXPLODED = 1000
-"""A loss so many times the first one, or 1 if that is less, is no honest spike any more."""
+"""A loss so many times the first one (or 1, if that is more) is no noise any more."""
 
 _LEARNED = 0.8
 _LOST = 0.95
@@ -27,12 +27,12 @@ _IN_A_ROW = 2
 
 
 def is_sound(evaluation: Evaluation, first: float) -> bool:
-    """Whether the loss is a number that is not EXPLODED, for a run whose first loss was `first`."""
+    """Whether the loss is a number and has not EXPLODED, in a run whose first loss was `first`."""
     return evaluation.loss is not None and evaluation.loss <= EXPLODED * max(1.0, first)
 
 
 class Rising:
-    """Goes through the evaluations of a run, in order."""
+    """Follows the evaluations of a run, in order."""
 
     def __init__(self) -> None:
         self._first_loss: float | None = None
@@ -42,15 +42,15 @@ class Rising:
         self.best = 0
         """The version with the lowest loss so far; 0 before there is one."""
         self._bad = 0
-        """Evaluations in a row, the last one included, that know nothing any more."""
+        """Bad evaluations in a row, up to the last one."""
 
     @property
     def is_lost(self) -> bool:
-        """Whether all that was learned is lost."""
+        """Whether the model has lost all that it had learned."""
         return self._bad >= _IN_A_ROW
 
     def take(self, evaluation: Evaluation) -> None:
-        """One more."""
+        """Take the next evaluation."""
         loss, accuracy = evaluation.loss, evaluation.accuracy
         if self._first_loss is None:
             self._first_loss, self._first_accuracy = loss, accuracy
@@ -64,7 +64,7 @@ class Rising:
             self._lowest_loss, self.best = loss, evaluation.version
 
     def begin_again(self) -> None:
-        """The model is another one: what comes does not go on from the last evaluation."""
+        """Reset the count of bad evaluations: the model or its learning rate has changed."""
         self._bad = 0
 
     def _knows_nothing(self, loss: float, first: float, accuracy: float | None) -> bool:

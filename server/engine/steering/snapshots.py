@@ -1,22 +1,22 @@
-"""When the journal gets a version whole, so that a restart replays nothing before it."""
+"""When the journal gets a snapshot, so that a restart replays nothing before it."""
 
 from edgeflock.server.descent import Parameters
 from edgeflock.server.engine.log import Log
 
 
 class Snapshots:
-    """Of one run."""
+    """The snapshots of one run."""
 
     def __init__(self, log: Log, parameters: Parameters, every: int, *, keep_updates: bool) -> None:
-        """One at least `every` so many versions; unless `keep_updates`, each lets go of what it makes
-        superfluous.
+        """A snapshot is due each `every` versions. Unless `keep_updates`, each deletes the update records
+        before the window.
         """
         self._log, self._parameters = log, parameters
         self._every, self._keep_updates = every, keep_updates
         self.begin_again()
 
     def begin_again(self) -> None:
-        """The present version is in the journal whole."""
+        """Start a new interval: the journal has a snapshot of the present version."""
         self._next = self._parameters.version + self._every
 
     def take_if_due(self) -> None:
@@ -24,7 +24,7 @@ class Snapshots:
             self.take()
 
     def take(self) -> None:
-        """Of the present version; durable with the log's next commit."""
+        """Write a snapshot of the present version. It is durable with the log's next commit."""
         parameters, version = self._parameters, self._parameters.version
         self.begin_again()
         self._log.add_snapshot(version, parameters.theta, parameters.average, parameters.packed_memory())

@@ -1,7 +1,7 @@
-"""What evaluations, operators and hosts do to a run between two groups of updates: it ends, its learning rate
-changes, its model is kept, or goes back.
+"""Requests of evaluations, operators and hosts to a run, between two groups of updates: end it, change its
+learning rate, keep its model, or roll it back.
 
-Each is durable before it is told.
+Each change is durable before it is published.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,16 +20,16 @@ from edgeflock.shared.protocol.frames import Evaluation
 
 
 class Recovery(NamedTuple):
-    """All that was learned was lost: the model has gone back, and the learning rate is lower."""
+    """A recovery: what the model had learned was lost, so it has gone back, with a lower learning rate."""
 
     loss: float | None
-    """Of the evaluation that said so; None: it was no number."""
+    """The loss of the evaluation that caused the recovery; None: it was no number."""
     of: int
-    """The version whose model it is again, as"""
+    """The version whose model is restored, as"""
     version: int
     before: float
     rate: float
-    """Learning rates, from `version` on the second."""
+    """The learning rates before the recovery and from `version` on."""
 
     def __str__(self) -> str:
         loss = "no number" if self.loss is None else f"{self.loss:.4g}"
@@ -41,7 +41,7 @@ class Recovery(NamedTuple):
 
 
 class Steering:
-    """Of one run."""
+    """The steering of one run."""
 
     def __init__(
         self,
@@ -55,8 +55,8 @@ class Steering:
         past: Callable[[int], Parameters] | None,
         give_up: Callable[[Refused], None],
     ) -> None:
-        """`learning_rate` is what the settings say. `past` has the parameters of an earlier version, or
-        raises ConfigError. `give_up` lets go of updates that wait for others, for a reason.
+        """`learning_rate` is the configured one. `past` returns the parameters of an earlier version, or
+        raises ConfigError. `give_up` drops updates that wait for others, for a reason.
         """
         self._log, self._parameters = log, parameters
         self._course, self._snapshots, self._outlet = course, snapshots, outlet
@@ -73,12 +73,12 @@ class Steering:
         *,
         may_recover: bool = False,
     ) -> Recovery | None:
-        """Put an evaluation and the (device, ingress, egress) of each device into the journal, and do as it
-        says: the run may end, its learning rate fall. Without one `now` (as updates have it) and the `total`
-        of bytes so far say so.
+        """Put an evaluation and each device's (device, ingress, egress) into the journal, and act on it: the
+        run may end, its learning rate fall. Without an evaluation, `now` (the time as updates have it) and
+        `total` (bytes so far) decide.
 
-        If all that was learned is lost, the model may go back, and the learning rate is halved: that is what
-        is returned.
+        If the model has lost what it had learned, it may go back, and the learning rate is halved. Returns
+        this recovery.
         """
         if evaluation is not None:
             self._log.add_evaluation(evaluation)
@@ -102,8 +102,8 @@ class Steering:
         return recovery
 
     def _recover(self, evaluation: Evaluation) -> Recovery | None:
-        """If all that was learned is lost: from the best model on, or from the first if the journal lacks
-        what led there, with half the rate. One transaction with what was written before.
+        """If what was learned is lost, go back to the best model, with half the rate, or to the first model
+        if the journal cannot make the best one again. One transaction with what was written before.
         """
         parameters = self._parameters
         before = parameters.regime.learning_rate
@@ -125,28 +125,30 @@ class Steering:
         return Recovery(evaluation.loss, of, parameters.version, before, rate)
 
     def is_best(self, evaluation: Evaluation) -> bool:
-        """Whether it is better than all that were recorded."""
+        """Whether `evaluation` is better than all that were recorded."""
         return self._judge.is_best(evaluation)
 
     def end(self, why: str) -> None:
-        """The run is over, as whoever sends updates is told; unless it is already."""
+        """End the run, unless it is over already. Devices that send updates get the reason."""
         if self._course.over is None:
             self._course.end(why)
             self._give_up(RunComplete(f"the run is over: {why}"))
             self._course.publish()
 
     def checkpoint(self) -> int:
-        """Put a snapshot of the version into the journal, so that a restart replays nothing until here."""
+        """Put a snapshot of the present version into the journal, so that a restart replays nothing before
+        it.
+        """
         self._snapshots.take()
         self._log.commit()
         return self._parameters.version
 
     def adjust(self, learning_rate: float, configured: float, why: str = "operator") -> int:
-        """Descend by `learning_rate` from the returned version on, in the open round too, while the settings
-        say `configured`; `why` is for the journal.
+        """Use `learning_rate` from the returned version on, in the open round too, while the settings say
+        `configured`. `why` is for the journal.
 
-        A regime of its own begins with a snapshot: see ledger/recovery.py. Of the past nothing needs to be
-        known anew, since only the rate changes.
+        The new regime begins with a snapshot: see ledger/recovery.py. It needs nothing else of the past,
+        since only the rate changes.
         """
         version, regime = self._parameters.version, self._parameters.regime
         regime = replace(regime, learning_rate=learning_rate)
@@ -160,8 +162,8 @@ class Steering:
         return version
 
     def share(self, nodes: int) -> None:
-        """From the next version on updates are of so many nodes at work, each of which trains by steps of its
-        own (descent/how.py). A regime of its own, as in `adjust`.
+        """Set the number of nodes at work to `nodes` from the next version on; each trains by steps of its
+        own (descent/how.py). This begins a new regime, as in `adjust`.
         """
         if nodes != self._parameters.regime.how.nodes:
             self._snapshots.take()
@@ -170,8 +172,8 @@ class Steering:
             self._log.commit()
 
     def stop_diverged(self, version: int, why: str) -> None:
-        """Take no more updates, since the model of `version` is no good: until `roll_back`, unless there was
-        one since that version. `why` is for devices and people.
+        """Stop taking updates because the model of `version` has diverged, until `roll_back`. Does nothing if
+        a rollback came after that version. `why` is for devices and people.
         """
         if version >= self._log.last_rollback():
             self._course.diverge(why)
@@ -179,11 +181,12 @@ class Steering:
             self._course.publish()
 
     def roll_back(self, to: int, now: float) -> tuple[int, int]:
-        """Go on from the model of version `to`, as the next version: nothing made since counts. (The version
-        that it is of, its own.) In the middle of a round there is no model, but where it started.
+        """Go on from the model of version `to`, as the next version: updates since then do not count. In the
+        middle of a round there is no model, so its start is used. Returns (the restored version, the new
+        version).
 
         Versions, sequence numbers and receipts go on as if nothing had happened. `now` is in Unix seconds.
-        Raises ConfigError if there is no such version, or it cannot be made again.
+        Raises ConfigError if there is no such version, or if it cannot be made again.
         """
         if self._past is None:
             raise ConfigError("this run keeps no past that one could go back to")
@@ -193,7 +196,7 @@ class Steering:
         return of, self._parameters.version
 
     def _go_back(self, past: Parameters, now: float) -> None:
-        """To the model of `past`, in one transaction with what was written before."""
+        """Go back to the model of `past`, in one transaction with what was written before."""
         parameters = self._parameters
         self._log.add_rollback(
             parameters.version + 1, past.version, parameters.regime, past.theta, past.average,

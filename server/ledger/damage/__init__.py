@@ -1,8 +1,8 @@
-"""For people whose disk failed: `verify` tells what of a journal is whole, `repair` keeps that and gives up
-the rest.
+"""Tools for a journal on a failed disk. `verify` reports which parts of it are whole. `repair` keeps those
+and drops the rest.
 
-Nothing of the ledger imports this but its door: a server that starts, or goes on, finds by itself what it
-meets (stores/examination.py, chain.walk). Imports all of the ledger.
+Only the ledger package's __init__ and backup.py import this. A running server detects damage by itself
+(stores/examination.py, chain.walk). Imports all of the ledger.
 """
 
 from edgeflock.server.ledger.damage.repairing import Repaired, repair

@@ -1,8 +1,8 @@
-"""A journal made again of what is whole in another one, up to a version; the rest is given up.
+"""Rebuild a journal from the whole part of another one, up to a version. The rest is dropped.
 
-It is another run: devices hold versions that it will make anew, otherwise, and must not take them for the
-same. They begin with what it holds when they join (`RunReplaced`), and lose nothing but updates that were
-given up.
+The result is another run, since it will make versions again that devices hold already, with other content.
+Devices start from its model when they join (`RunReplaced`), and lose only the updates that were
+dropped.
 """
 
 import secrets
@@ -29,33 +29,33 @@ from edgeflock.server.ledger.stores.migrations import SCHEMA, schema_of
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 
 _AT_ONCE = 1000
-"""Updates a transaction."""
+"""Updates per transaction."""
 
 _FILES = ("", "-wal", "-shm", "-mark")
 
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """What became of a journal."""
+    """The result of a repair."""
 
     run: str
-    """Its name from now on."""
+    """The run's new name."""
     before: str
     version: int
     given_up: int
-    """The last version that there was; `version` if nothing was lost."""
+    """The last version of the old journal; `version` if nothing was lost."""
     updates: int
-    """How many of the lost ones the old journal still holds."""
+    """How many of the lost updates the old journal still holds."""
     devices: int
-    """Of how many devices they are."""
+    """How many devices made them."""
     backup: Path
-    """The journal as it was; its other files beside it."""
+    """The old journal. Its other files are in the same directory."""
 
 
 def repair(path: Path, to: int, now: float) -> Repaired:
-    """Keep the versions of the journal at `path` up to `to`, and what it was under another name.
+    """Keep the versions of the journal at `path` up to `to`, and the old journal under another name.
 
-    Raises ConfigError if a server hosts it or it is not whole up to that version, JournalDamaged if nothing
+    Raises ConfigError if a server hosts it or it is not whole up to that version, JournalDamaged if no part
     of it can be read.
     """
     if not path.exists():
@@ -80,7 +80,7 @@ def repair(path: Path, to: int, now: float) -> Repaired:
         for suffix in _FILES:
             if (old := path.with_name(path.name + suffix)).exists():
                 old.rename(backup.with_name(backup.name + suffix))
-        # The mark first: without its journal it is refused, a journal without it, too.
+        # The mark moves first: a mark without its journal is refused, and so is a journal without its mark.
         for suffix in reversed(_FILES):
             if (new := fresh.with_name(fresh.name + suffix)).exists():
                 new.rename(path.with_name(path.name + suffix))
@@ -89,7 +89,7 @@ def repair(path: Path, to: int, now: float) -> Repaired:
 
 
 def _backup(path: Path) -> Path:
-    """A name that is free."""
+    """A backup name that is free."""
     number = 1
     while (backup := path.with_name(f"{path.name}.before-repair-{number}")).exists():
         number += 1
@@ -102,7 +102,7 @@ def _remove(path: Path) -> None:
 
 
 def _check_reach(path: Path, known: Verified, to: int) -> None:
-    """Raises ConfigError if the model of version `to` cannot be had."""
+    """Raises ConfigError if the model of version `to` cannot be rebuilt."""
     if not 0 <= to <= known.whole:
         raise ConfigError(f"--to {to}: the versions of {path} are whole from 0 to {known.whole}")
     since = max((version for version in known.snapshots if version <= to), default=-1)
@@ -117,7 +117,7 @@ def _check_reach(path: Path, known: Verified, to: int) -> None:
 def _copied(
     db: sqlite3.Connection, found: Examined, known: Verified, to: int, fresh: Path, now: float
 ) -> str:
-    """Write what is kept into the journal `fresh`; the name of its run."""
+    """Write the kept rows to the journal `fresh`; return the name of its run."""
     run, model, packed, made, data, created = db.execute(
         "SELECT run, model, layout, start, data, created FROM meta"
     ).fetchone()
@@ -151,9 +151,9 @@ def _copied(
 
 
 def _names(db: sqlite3.Connection, found: Examined, to: int) -> Iterator[str]:
-    """Of the devices, in the order of their numbers. Whose name is lost gets another one: updates count
-    by number, and the device itself will be a new one.
-    """
+    """The names of the devices, in the order of their numbers. A device whose name is lost gets another name.
+
+    Updates refer to it by number. The real device joins as a new one."""
     names = dict(db.execute("SELECT id, name FROM devices"))
     (last,) = db.execute("SELECT max(device) FROM updates WHERE version <= ?", (to,)).fetchone()
     for number in range(1, max(last or 0, *names, 0) + 1):
@@ -162,7 +162,7 @@ def _names(db: sqlite3.Connection, found: Examined, to: int) -> Iterator[str]:
 
 
 def _copy_versions(db: sqlite3.Connection, journal: Journal, known: Verified, to: int) -> None:
-    """Updates, regimes and snapshots in their order, since each follows what came before it."""
+    """Copy updates, regimes and snapshots in order, since each depends on those before it."""
     kept = [version for version in known.snapshots if 0 < version <= to]
     regimes = db.execute(f"SELECT {COVERED['regimes']} FROM regimes WHERE version <= ? ORDER BY rowid", (to,))
     turns = {
@@ -201,7 +201,7 @@ def _snapshot(
 
 
 def _sound(db: sqlite3.Connection, found: Examined, table: str, to: int) -> Iterator[tuple[Any, ...]]:
-    """The rows of a table up to a version, without those that are not as they were written."""
+    """The rows of a table up to a version whose checksums match."""
     if table in found.unreadable:
         return
     unsound = found.unsound.get(table, [])

@@ -1,5 +1,5 @@
-"""All of a journal held against its checksums, and its updates decoded, without changing it: what is whole,
-what is not.
+"""Check a whole journal against its checksums, and decode its updates, without changing it.
+It reports which part is whole.
 """
 
 import sqlite3
@@ -24,28 +24,28 @@ from edgeflock.shared.model.layout import Layout
 
 @dataclass(slots=True)
 class Verified:
-    """What a journal is worth. Without `damage` a server goes on with it."""
+    """The result of a check. A server can start from the journal if there is no `damage`."""
 
     run: str
     version: int
-    """The last one that it holds."""
+    """The last version that it holds."""
     acknowledged: int
-    """The last one that was noted beside it; -1 if that is not known."""
+    """The last version that the mark names; -1 if it is unknown."""
     whole: int = 0
-    """Every update up to this version is as it was written, follows the one before it, and decodes."""
+    """Every update up to this version has its checksum, follows the one before it, and decodes."""
     snapshots: list[int] = field(default_factory=list)
-    """The versions of those that are whole, and of which the updates are."""
+    """The versions of the snapshots that are whole and whose updates are."""
     dropped: int = 0
-    """Up to this version the records of updates were dropped (run.keep_updates = false)."""
+    """The records of updates up to this version were dropped (run.keep_updates = false)."""
     repairs: list[tuple[int, int, str]] = field(default_factory=list)
-    """(version, given up until, the run before) of earlier ones."""
+    """(version, last dropped version, the previous run) of each earlier repair."""
     damage: list[str] = field(default_factory=list)
 
 
 def verify(place: Path | str) -> Verified:
-    """Read all of it, the file or the place (place.py); its server may be running. Raises ConfigError if
-    there is no journal of this schema, JournalDamaged if nothing of it can be read.
-    """
+    """Check the journal in a file or at a place (place.py). Its server may be running.
+
+    Raises ConfigError without a journal of this schema, JournalDamaged if no part of it can be read."""
     path = place if isinstance(place, Path) else file_of(place)
     return _of_database(str(place)) if path is None else _of_file(path)
 
@@ -61,7 +61,7 @@ def _of_database(url: str) -> Verified:
 
 
 def _of_file(path: Path) -> Verified:
-    noted = mark.read(path)  # before the journal, which may grow meanwhile
+    noted = mark.read(path)  # read before the journal, which may grow in the meantime
     try:
         with reading(path) as db:
             if (schema := schema_of(db, path)) != SCHEMA:
@@ -81,7 +81,7 @@ def _of_file(path: Path) -> Verified:
 
 
 def verified(db: JournalDatabase, path: object, noted: mark.Heads | None, found: Examined) -> Verified:
-    """What of an open journal is whole, of which `found` is known."""
+    """Check an open journal, of which `found` is known already."""
     run, *model = db.execute("SELECT run, model, layout, start, data FROM meta").fetchone()
     layout = None if found.unsound.get("meta") else begun(path, run, *model).layout
     acknowledged = -1 if noted is None else noted["updates"].row
@@ -103,7 +103,7 @@ def verified(db: JournalDatabase, path: object, noted: mark.Heads | None, found:
     except sqlite3.Error as error:
         _note(result, f"what follows version {result.whole} cannot be read: {error}", error)
     _look_at_snapshots(db, found, result)
-    if isinstance(db, File):  # PostgreSQL looks at its pages by itself, and has pg_amcheck
+    if isinstance(db, File):  # PostgreSQL checks its pages by itself, and has pg_amcheck
         _look_at_pages(db, result)
     if not found.heads["regimes"].row and result.version:
         result.damage.append("it does not say how its updates count")
@@ -118,7 +118,7 @@ def verified(db: JournalDatabase, path: object, noted: mark.Heads | None, found:
 
 
 def _unlike(facts: Facts, frame: bytes, layout: Layout) -> str:
-    """Why an update cannot be replayed, or its record says something else than its row; empty: it can."""
+    """Why an update cannot be replayed, or differs from its row. Empty: neither."""
     version, _, sequence, time, _, samples, share, *_ = facts
     try:
         update, _ = decoded(JournaledUpdate(version, frame, time, share), layout)
@@ -133,7 +133,7 @@ def _unlike(facts: Facts, frame: bytes, layout: Layout) -> str:
 
 
 def _unsound_regime(db: JournalDatabase, found: Examined) -> int | None:
-    """The version at which the first one begins that is not as it was written: what follows is not known."""
+    """The version at which the first damaged regime begins. Later updates cannot be interpreted."""
     begins = "SELECT version FROM regimes WHERE rowid >= ? ORDER BY rowid LIMIT 1"
     versions = [db.execute(begins, (number,)).fetchone() for number in found.unsound.get("regimes", ())]
     return min((int(row[0]) for row in versions if row is not None), default=None)
@@ -166,7 +166,7 @@ def _look_at_snapshots(db: JournalDatabase, found: Examined, result: Verified) -
 
 
 def _look_at_pages(db: sqlite3.Connection, result: Verified) -> None:
-    """What no row is kept in can be damaged, too, and does harm later."""
+    """Check the pages that hold no rows, too, since damage there does harm later."""
     try:
         (answer,) = db.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.Error as error:

@@ -1,8 +1,8 @@
-"""Where a journal lies: the same rows in SQLite or in PostgreSQL, their schema, their checksums, and who may
-write them.
+"""Stores of a journal: the same rows in SQLite or PostgreSQL, their schema, their checksums, and the lease
+to write them.
 
-`store.Store` is what a journal needs of either (sqlite.py, postgres.py). chain.py says what a row's checksum
-is, mark.py how far all of it got, examination.py what of it is as it was written, migrations.py what tables
-there are and how those of earlier versions become them; lease.py who writes to PostgreSQL, links.py how one
-connects to it. What rows mean is the ledger's to know. Imports edgeflock.shared only.
+`store.JournalStore` is what a journal needs of either (sqlite.py, postgres.py). chain.py defines a row's
+checksum, mark.py notes how far the journal got, examination.py checks what is read. migrations.py has the
+tables and the steps from earlier schemas. lease.py holds the right to write to PostgreSQL, links.py connects
+to it. The rows' meaning is the ledger's. Imports edgeflock.shared only.
 """

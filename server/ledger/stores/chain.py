@@ -1,7 +1,7 @@
-"""Checksums, each over what it covers and the one before it: what changed, is missing or moved does not fit.
+"""Chained checksums: each covers its row and the checksum before it. A change, gap or move breaks the chain.
 
-CRC-32 finds damage, and costs a push a few microseconds. It keeps nobody out: who may write the file can
-write its sums, too.
+CRC-32 finds damage, and costs a push a few microseconds. It is no protection: a process that can write the
+file can also write its checksums.
 """
 
 import struct
@@ -17,7 +17,7 @@ _SHARE = struct.Struct("<d")
 _NO_LOSS = float("nan")
 _VECTORS = struct.Struct("<qIqq")
 _UNLIKE = -1
-"""No checksum is negative."""
+"""A value that no checksum has."""
 
 COVERED = {
     "meta": "run, model, layout, created, start, data",
@@ -28,39 +28,39 @@ COVERED = {
     "evaluations": "version, time, loss, accuracy, ingress, egress, metrics",
     "repairs": "version, given_up, run, time",
 }
-"""The tables that only grow -> the columns that their chain covers. All chains begin with that of meta. The
-traffic of a device is in none: it changes, and decides nothing."""
+"""The tables that only grow -> the columns that their chain covers. All chains begin with that of meta.
+A device's traffic is in no chain: it changes, and nothing depends on it."""
 
 _KEYS = {"devices": "id", "updates": "version", "snapshots": "version"}
 
 
 def key_of(table: str) -> str:
-    """The column of the numbers of its rows, from 1 on. SQLite has a `rowid` in every table unasked."""
+    """The column of the row numbers, from 1 on. SQLite has a `rowid` in every table without one."""
     return _KEYS.get(table, "rowid")
 
 
 def kept(value: object) -> object:
-    """A value as every database keeps it: SQLite knows no NaN, no sign of a zero, and true as 1."""
+    """A value as every database stores it: SQLite has no NaN and no negative zero, and stores true as 1."""
     if isinstance(value, float):
         return None if value != value else value + 0.0
     return int(value) if isinstance(value, bool) else value
 
 
 Facts = tuple[int, int, int, float, float | None, int, float, bytes | None, int]
-"""Of an update: version, device, sequence, time, loss (None: no number), samples, share, why (None: there is
+"""An update's facts: version, device, sequence, time, loss (None: no number), samples, share, reason (None:
 no defence), `of_frame`."""
 
 of_frame = crc32
-"""Of an Update record, apart from the chain, so that it can be dropped and the chain still holds."""
+"""The checksum of an Update record. It is apart from the chain, which holds if the record is dropped."""
 
 
 def of_update(before: int, facts: Facts) -> int:
-    """The chain at the version that an update made, from that of the version `before`. The share and why
-    it is so came later, and are left out where the update counts in full, or nothing is said.
-    """
+    """The chain at the version that an update made, from the chain `before` it.
+
+    A share of 1 and a missing reason are left out, since older schemas have neither."""
     version, device, sequence, time, loss, samples, share, judged, frame = facts
     try:
-        # SQLite keeps neither NaN nor the sign of a zero.
+        # SQLite stores neither NaN nor the sign of a zero.
         known = _NO_LOSS if loss is None or loss != loss else loss + 0.0
         total = crc32(_FACTS.pack(version, device, sequence, time + 0.0, known, samples, frame), before)
         total = total if share == 1 else crc32(_SHARE.pack(share), total)
@@ -70,9 +70,9 @@ def of_update(before: int, facts: Facts) -> int:
 
 
 def of_row(before: int, row: Iterable[object]) -> int:
-    """The chain of a table after a row, as the database gives it back. An empty text at its end is left out:
-    the last columns of meta, regimes and evaluations came later, and are empty where they say nothing.
-    """
+    """The chain of a table after a row, as the database returns it.
+
+    An empty text at its end is left out: older schemas lack the last column of meta, regimes, evaluations."""
     try:
         values = list(row)
         if values[-1] == "":
@@ -85,7 +85,7 @@ def of_row(before: int, row: Iterable[object]) -> int:
 def of_vectors(
     version: int, chain: int, theta: bytes, average: bytes | None, memory: bytes | None = None
 ) -> int:
-    """Of a snapshot: all its bytes, what it is of, and how long it is."""
+    """The checksum of a snapshot: its version, chain and lengths, and all its bytes."""
     head = _VECTORS.pack(version, chain, len(theta), -1 if average is None else len(average))
     total = crc32(average or b"", crc32(theta, crc32(head)))
     return total if memory is None else crc32(memory, crc32(struct.pack("<q", len(memory)), total))
@@ -94,15 +94,15 @@ def of_vectors(
 def walk(
     rows: Iterable[tuple[object, ...]], before: int, turns: Mapping[int, int], after: int, path: object
 ) -> Iterator[tuple[Facts, bytes | None, int]]:
-    """(facts, record, chain) of the updates that follow version `after`, whose chain is `before`.
+    """Yield (facts, record, chain) of the updates after version `after`, whose chain is `before`.
 
-    `rows` are these columns: facts, chain, frame.
-    `turns` are the versions at which regimes began -> the chain behind them. Raises JournalDamaged at the
-    first that is missing or not as it was written.
+    `rows` have the columns facts, chain, frame.
+    `turns` maps each version at which a regime began to the chain after it. Raises JournalDamaged at the
+    first update that is missing or whose checksum does not match.
     """
     expected, chain = after + 1, before
     for *columns, kept, frame in rows:
-        facts: Facts = tuple(columns)  # type: ignore[assignment]  # of_update meets whatever it is
+        facts: Facts = tuple(columns)  # type: ignore[assignment]  # of_update checks the types
         if facts[0] != expected:
             raise missing(path, expected)
         if frame is not None and not (isinstance(frame, bytes) and of_frame(frame) == facts[-1]):

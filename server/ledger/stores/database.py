@@ -1,11 +1,11 @@
-"""A database as far as it is read, whichever it is."""
+"""The interface of a database that a journal is read from, for both kinds."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 
 class StatementRows(Protocol):
-    """What a statement comes to."""
+    """The result of a statement."""
 
     def __iter__(self) -> Iterator[Any]: ...
 
@@ -15,9 +15,9 @@ class StatementRows(Protocol):
 
 
 class JournalDatabase(Protocol):
-    """One that is read."""
+    """A database for reading."""
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> StatementRows: ...
 
     def stream(self, statement: str, *values: object) -> Iterator[Any]:
-        """The rows one after the other, for more of them than memory has room for."""
+        """The rows one at a time, for results that do not fit in memory."""

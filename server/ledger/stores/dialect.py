@@ -1,4 +1,4 @@
-"""PostgreSQL's words for statements that are written in SQLite's: types, placeholders, names of tables."""
+"""Translates SQLite's statements to PostgreSQL: types, placeholders, names of tables."""
 
 import re
 from functools import cache
@@ -9,7 +9,7 @@ TYPES = {"INTEGER": "BIGINT", "REAL": "DOUBLE PRECISION", "TEXT": "TEXT", "BLOB"
 
 @cache
 def in_postgres(statement: str, prefix: str = "") -> str:
-    """`statement` as PostgreSQL takes it; `prefix` goes before the names of its tables."""
+    """`statement` in PostgreSQL's syntax. `prefix` goes before the names of its tables."""
     if prefix:
         statement = re.sub(
             r"\b(FROM|INTO|UPDATE|EXISTS) (?!SET\b)(\w+)\b(?= |$)", rf"\1 {prefix}\2", statement

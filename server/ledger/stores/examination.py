@@ -1,8 +1,8 @@
-"""What of a journal is as it was written: read, compared with its checksums and with what was noted of it.
+"""Examine a journal: compare it with its checksums and with its mark.
 
-A start examines what is small: the run, its devices, regimes and evaluations, and how far all of it goes.
-Updates are checked where they are read (`chain.walk`), snapshots likewise, so that a start reads no more than
-it needs; `edgeflock journal verify` reads all (damage/verifying.py).
+A start examines the small tables, which are the run, its devices, regimes and evaluations, and each table's
+end. Updates are checked where they are read (`chain.walk`), and so are snapshots, so that a start reads only
+what it needs. `edgeflock journal verify` reads everything (damage/verifying.py).
 """
 
 import sqlite3
@@ -20,22 +20,22 @@ from edgeflock.shared.errors import JournalDamaged
 _LISTS = ("devices", "adjustments", "evaluations", "repairs")
 
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
-"""SQLITE_ERROR: a statement that is sound does not fit, so a table or a column is missing."""
+"""SQLITE_ERROR: a valid statement fails, so a table or a column is missing."""
 
 
 @dataclass(slots=True)
 class Examined:
-    """What was found."""
+    """The result of an examination."""
 
     heads: Heads = field(default_factory=dict)
-    """Where each table ends."""
+    """The end of each table."""
     turns: dict[int, int] = field(default_factory=dict)
-    """Version at which a regime began -> the chain of versions behind it."""
+    """Version at which a regime began -> the chain after the regime."""
     damage: list[str] = field(default_factory=list)
     unsound: dict[str, list[int]] = field(default_factory=dict)
-    """Table -> the numbers of rows in it that are not as they were written."""
+    """Table -> the numbers of its rows whose checksums do not match."""
     unreadable: set[str] = field(default_factory=set)
-    """Tables of which SQLite cannot read all."""
+    """Tables that SQLite cannot read completely."""
 
     @property
     def version(self) -> int:
@@ -43,7 +43,7 @@ class Examined:
 
     @property
     def chain(self) -> int:
-        """What the next update follows."""
+        """The chain that the next update follows."""
         return self.turns.get(self.version, self.heads["updates"].chain)
 
     def blame(self, table: str, number: int, why: str) -> None:
@@ -52,7 +52,7 @@ class Examined:
 
 
 class File(sqlite3.Connection):
-    """Implements Database (database.py)."""
+    """Implements JournalDatabase (database.py)."""
 
     def stream(self, statement: str, *values: object) -> Iterator[Any]:
         return self.execute(statement, values)
@@ -60,21 +60,21 @@ class File(sqlite3.Connection):
 
 @contextmanager
 def reading(path: Path) -> Iterator[File]:
-    """A connection that changes nothing: what lies in the write-ahead log stays there."""
+    """A connection that changes nothing. It leaves the write-ahead log as it is."""
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, factory=File)) as db:
         set_up(db)
         yield db
 
 
 def set_up(db: sqlite3.Connection) -> None:
-    """Damaged text is text all the same, which its checksum does not fit."""
+    """Decode damaged text, too. Its checksum does not match."""
     db.text_factory = lambda octets: octets.decode("utf-8", "replace")
 
 
 def examine(db: File, path: Path, noted: Heads | None) -> Examined:
-    """All but updates and snapshots of a file, and what was noted beside it. Raises JournalDamaged if nothing
-    of it can be read.
-    """
+    """Examine a file, except updates and snapshots, and compare it with its mark `noted`.
+
+    Raises JournalDamaged if no part of it can be read."""
     with _described(path):
         found = _look(db, path)
         _compare(db, path, found, noted)
@@ -82,14 +82,14 @@ def examine(db: File, path: Path, noted: Heads | None) -> Examined:
 
 
 def look(db: JournalDatabase, path: object) -> Examined:
-    """The same of any database, by itself."""
+    """Examine any database in the same way, without a mark."""
     with _described(path):
         return _look(db, path)
 
 
 @contextmanager
 def _described(path: object) -> Iterator[None]:
-    """Where the tables themselves are described otherwise, anything may come of a row."""
+    """Raise JournalDamaged for type and value errors, which damaged table definitions cause."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -136,7 +136,7 @@ def _examine_list(db: JournalDatabase, table: str, genesis: int, found: Examined
 
 
 def _examine_regimes(db: JournalDatabase, genesis: int, found: Examined) -> Head:
-    """They are links of the chain of versions: each follows the update that made its version."""
+    """Check the regimes. Each is a link in the chain of versions, after the update of its version."""
     number, chain, before = 0, genesis, -1
     with _blaming(found, "regimes"):
         rows = db.execute(f"SELECT rowid, {COVERED['regimes']}, chain FROM regimes ORDER BY rowid").fetchall()
@@ -157,7 +157,7 @@ def _examine_regimes(db: JournalDatabase, genesis: int, found: Examined) -> Head
 
 
 def _compare(db: sqlite3.Connection, path: Path, found: Examined, noted: Heads | None) -> None:
-    """With what was noted beside the journal, which may have been killed before its last notes."""
+    """Compare with the mark. The process may have been killed before its last notes."""
     if noted is None:
         found.damage.append(
             f"{marked(path).name}, which belongs beside it and says how far it got, is missing or damaged"
@@ -192,13 +192,13 @@ def _blaming(found: Examined, table: str) -> Iterator[None]:
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Whether SQLite found the file damaged or no database; a full disk, say, is no damage."""
-    # The low byte is the kind of the error, the others are its details.
+    """Whether SQLite reports a damaged file or no database. A full disk, say, is no damage."""
+    # The low byte is the kind of the error; the others are its details.
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE
 
 
 def raise_if_damaged(path: object, error: sqlite3.Error) -> None:
-    """Raise JournalDamaged if that is what `error` says of `path`."""
+    """Raise JournalDamaged if `error` means damage of `path`."""
     if is_damage(error):
         raise JournalDamaged(
             f"{path} is damaged, or no journal: {error}; restore a copy of it, or choose another directory"
@@ -206,7 +206,7 @@ def raise_if_damaged(path: object, error: sqlite3.Error) -> None:
 
 
 def seal(db: sqlite3.Connection) -> None:
-    """Put the checksums into a journal of schema 8 that has none yet."""
+    """Add the checksums to a journal of schema 8 that has none yet."""
     (*meta,) = db.execute(f"SELECT {COVERED['meta']} FROM meta").fetchone()
     genesis = of_row(0, meta)
     db.execute("UPDATE meta SET chain = ?", (genesis,))

@@ -1,12 +1,12 @@
-"""Who writes a journal in PostgreSQL: one process at a time, whatever becomes of the others.
+"""The right to write a journal in PostgreSQL. One process at a time has it, even if others fail.
 
-The lease is an advisory lock, held by a connection of its own, and an epoch, one higher for each that takes
-it, which every transaction of the journal checks. The holder's connection speaks every third of the lease's
-seconds. PostgreSQL ends it by itself once it has been silent for all of them (idle_session_timeout): of a
-process that is gone, paused or cut off. Then the lock is free, and whoever takes it raises the epoch; a
-former holder that wakes up finds another epoch, and writes nothing. No clock is compared with another.
+The lease is an advisory lock and an epoch. A connection of its own holds the lock. Each new holder raises the
+epoch by one, and every transaction of the journal checks it. The holder sends a query every third of the
+lease's seconds. PostgreSQL ends a connection that is silent for all of them (idle_session_timeout), because
+its process is gone, paused or cut off. That frees the lock, and the next holder raises the epoch. A former
+holder that wakes up finds another epoch and writes nothing. No clocks are compared.
 
-A holder that gets no answer for as long gives up by itself, and is told by `lost`.
+A holder that gets no answer for that long gives up by itself, and calls `lost`.
 """
 
 import select
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 _LOCK = "hashtextextended('edgeflock ' || current_schema(), 0)"
-"""One for each schema: locks are the database's, a run is a schema's."""
+"""A lock for each schema: locks belong to the database, and a run to a schema."""
 
 _PATIENCE = 1.0
-"""Seconds that a process which ends waits for the database to hear of it."""
+"""Seconds that a process waits at its end for the database to release the lock."""
 
 
 class Lease:
-    """Asked for with `take`; held until `close`, or until the database or this process no longer answers."""
+    """`take` asks for it. It lasts until `close`, or until the database or this process stops answering."""
 
     def __init__(self, url: str, seconds: float, holder: str = "") -> None:
-        """`holder` is what others are told of who holds it. Raises ConfigError if the database cannot be
-        reached.
-        """
+        """`holder` is the name that other processes see as the holder's.
+
+        Raises ConfigError if the database cannot be reached."""
         self.seconds = seconds
         self.epoch = 0
         self._path = shown(url)
@@ -57,15 +57,15 @@ class Lease:
         self._connection: Connection[Any] = connected(url, "edgeflock lease")
 
     def take(self) -> bool:
-        """Whether it is this process's from now on. Raises JournalLost."""
+        """Try to get the lease. Returns whether this process has it from now on. Raises JournalLost."""
         with named(self._path):
-            self._beat()  # which waits no longer than it should
+            self._beat()  # it waits no longer than the lease lasts
             (taken,) = self._connection.execute(f"SELECT pg_try_advisory_lock({_LOCK})").fetchone() or (
                 False,
             )
             if not taken:
                 return False
-            # Before anything else: if it takes long, others may have it again.
+            # Before anything else: if this takes long, another process may take the lock.
             self._connection.execute(f"SET idle_session_timeout = {round(1000 * self.seconds)}")
             self._connection.execute("SET statement_timeout = 0")
             self._connection.execute(
@@ -73,7 +73,7 @@ class Lease:
                 "holder TEXT NOT NULL)"
             )
             self._connection.execute("INSERT INTO lease SELECT 0, 0, '' WHERE NOT EXISTS (SELECT FROM lease)")
-            # Waits for the transaction of whoever held it, if one is open.
+            # This waits for an open transaction of the former holder.
             raised = self._connection.execute(
                 "UPDATE lease SET epoch = epoch + 1, holder = %s RETURNING epoch", (self._holder,)
             )
@@ -83,7 +83,7 @@ class Lease:
         return True
 
     def holder(self) -> str:
-        """Who holds it, or did last; empty if nobody has. Raises JournalLost."""
+        """The present or last holder; empty if there was none. Raises JournalLost."""
         with named(self._path):
             if self._connection.execute("SELECT to_regclass('lease')").fetchone() == (None,):
                 return ""
@@ -91,25 +91,25 @@ class Lease:
         return str(holder)
 
     def keep(self, lost: Callable[[], None]) -> None:
-        """Call `lost`, from another thread, once it is over before `close`; at once if it is."""
+        """Call `lost`, from another thread, if the lease ends before `close`. Call it now if it has ended."""
         self._tell.append(lost)
         if self._why:
             lost()
 
     def why(self) -> str:
-        """Why it is over; empty while it is not."""
+        """Why the lease has ended. Empty: it has not."""
         return self._why
 
     def taken(self) -> str:
-        """What is said once another epoch has begun."""
+        """The message once another epoch has begun."""
         return f"another server hosts the run since ({self._holder} had epoch {self.epoch})"
 
     def close(self) -> None:
-        """Let others have it, from now on: PostgreSQL takes a moment to notice that a connection is gone."""
+        """Release the lease at once: PostgreSQL takes a moment to notice a closed connection."""
         self._over.set()
         if self._beating is not None:
             self._beating.join()
-            with suppress(OSError, psycopg().Error):  # where nobody answers, it ends by itself
+            with suppress(OSError, psycopg().Error):  # without an answer, it ends by itself
                 self._say(f"SELECT pg_advisory_unlock({_LOCK})", min(_PATIENCE, self.seconds))
         self._connection.close()
 
@@ -125,7 +125,7 @@ class Lease:
                 return
 
     def _beat(self) -> None:
-        """Say something, and wait for the answer no longer than the lease lasts. Raises OSError."""
+        """Send a query, and wait for the answer no longer than the lease lasts. Raises OSError."""
         self._say("SELECT 1", self.seconds)
 
     def _say(self, query: str, seconds: float) -> None:
@@ -144,10 +144,11 @@ class Lease:
 
 
 def lease_of(url: str, seconds: float, wait: Callable[[str], None] | None = None, holder: str = "") -> Lease:
-    """The lease of the run at `url`, taken. Until it is free, and the database answers, `wait` is called
-    again and again with why; it returns to try once more, or raises to give up.
+    """Take the lease of the run at `url`.
 
-    Without `wait`: raises ConfigError if somebody has it or the database cannot be reached.
+    Until it is free and the database answers, `wait` is called repeatedly with the reason. It returns to
+    try again, or raises to give up.
+    Without `wait`: raises ConfigError if another has the lease or the database cannot be reached.
     """
     lease: Lease | None = None
     outage = Outage()

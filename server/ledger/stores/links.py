@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL, and what is said of those that fail."""
+"""Connections to PostgreSQL, and the errors of those that fail."""
 
 import logging
 import os
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PATIENCE = 5
-"""Seconds to wait for a database to answer who connects."""
+"""Seconds to wait for a database to accept a connection."""
 
 
 class JournalLost(EdgeflockError, OSError):
-    """The database does not answer, or takes nothing more from this process: what was not acknowledged may be
-    in it or not, and whoever hosts the run next knows.
-    """
+    """The database does not answer, or refuses writes of this process.
+
+    Updates without a receipt may be in it or not. The next server of the run finds out."""
 
 
 class CutReason(Protocol):
-    """What knows why a connection may have been cut."""
+    """Knows why a connection may have been cut."""
 
     def why(self) -> str: ...
 
 
 def psycopg() -> ModuleType:
-    """Raises ConfigError if it is not installed."""
+    """The psycopg module. Raises ConfigError if it is not installed."""
     try:
         import psycopg
     except ImportError as error:
@@ -45,18 +45,18 @@ def psycopg() -> ModuleType:
 
 
 def shown(url: str) -> str:
-    """Without its password."""
+    """The URL without its password."""
     return re.sub(r"(://[^:/@]*):[^@]*@", r"\1@", re.sub(r"([?&]password=)[^&]*", r"\1...", url))
 
 
 def connected(url: str, what: str) -> "Connection[Any]":
-    """A connection that commits each statement by itself, unless told otherwise; `what` is its name in the
-    database's own lists. Raises ConfigError, Unreachable if waiting may help.
-    """
+    """A connection that commits each statement by itself by default.
+
+    `what` is its name in the database's lists. Raises ConfigError, Unreachable if waiting may help."""
     driver = psycopg()
     try:
         given = driver.conninfo.conninfo_to_dict(url)
-        # Of several hosts the one that takes writes: a standby of the database does not.
+        # Of several hosts choose the one that takes writes, which a standby of the database does not.
         defaults = {
             "application_name": what,
             "connect_timeout": PATIENCE,
@@ -81,7 +81,7 @@ def connected(url: str, what: str) -> "Connection[Any]":
 
 
 def _check_schema(connection: "Connection[Any]", url: str) -> None:
-    """Raises ConfigError if none of those that the search path names is there."""
+    """Raises ConfigError if no schema of the search path exists."""
     asked = "SELECT current_schema(), current_setting('search_path')"
     schema, searched = connection.execute(asked).fetchone() or (None, "")
     if schema is None:
@@ -92,15 +92,15 @@ def _check_schema(connection: "Connection[Any]", url: str) -> None:
 
 
 class Unreachable(ConfigError):
-    """There is no such database, or it does not answer now."""
+    """The database does not exist, or does not answer now."""
 
 
 UNREACHABLE = "the journal's database does not answer; this server's log says why"
-"""What everybody may be told: where it is is for the log alone."""
+"""The public reason. Only the log names the database's location."""
 
 
 class Outage:
-    """Why a database does not answer, in the log, once for each reason."""
+    """Logs why a database does not answer, once for each reason."""
 
     def __init__(self) -> None:
         self._told = ""
@@ -112,16 +112,16 @@ class Outage:
 
 
 def shut(connection: "Connection[Any]") -> None:
-    """Whoever waits for an answer on it, in another thread, gets none any more."""
+    """End all waits for an answer on this connection, in other threads, too."""
     with suppress(OSError, psycopg().Error), socket.socket(fileno=os.dup(connection.fileno())) as line:
         line.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
 def named(path: str, lost: CutReason | None = None) -> Iterator[None]:
-    """Raises JournalLost or JournalDamaged in the place of what psycopg raises of the database `path`, and
-    ConfigError where its user may not do what a server does.
-    """
+    """Convert psycopg's errors of the database `path`: raises JournalLost or JournalDamaged.
+
+    Raises ConfigError where the database's user lacks a privilege."""
     driver = psycopg()
     try:
         yield

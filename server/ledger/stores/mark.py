@@ -1,14 +1,12 @@
-"""How far a journal got, in a file beside it: what the loss of the journal's end does not take along.
+"""A journal's mark: a file next to it that says how far it got, and survives the loss of its end.
 
-SQLite finds a damaged end of its log by itself and takes it for the end of the log. So whatever was
-committed is noted here as well, after the commit and before anybody is told: how many rows each table has,
-and the chain at the last one. A journal that has less has lost something; one that has more was killed in
-between.
+SQLite takes a damaged end of its log for the end of the log. So each commit is noted here as well, before any
+receipt: how many rows each table has, and the chain at the last one. A journal that is behind its mark has
+lost something. A journal ahead of its mark was killed between the commit and the note.
 
-Two slots, written in turn, each with a checksum: one is whole whenever the process or the machine ends.
-`kill -9` loses nothing that was written. The disk is waited for at every 64th commit only, since a flush
-costs as much as the commit itself: a power cut may take the notes of the last commits along. What was not
-committed is never noted.
+Two slots are written in turn, each with a checksum. One of them is whole whenever the process or the machine
+ends. `kill -9` loses no written note. Only every 64th commit waits for the disk, since a flush costs as much
+as the commit itself. So a power cut may lose the last notes. Nothing is noted before its commit.
 """
 
 import os
@@ -30,7 +28,7 @@ _FLUSH_EVERY = 64
 
 
 class Head(NamedTuple):
-    """The end of a table."""
+    """The last row of a table, and its chain."""
 
     row: int
     chain: int
@@ -41,21 +39,21 @@ Heads = dict[str, Head]
 
 
 def marked(journal: Path) -> Path:
-    """The file that belongs to a journal."""
+    """The mark's path for a journal."""
     return journal.with_name(journal.name + "-mark")
 
 
 def read(journal: Path) -> Heads | None:
-    """What was noted last; None if there is no such file, or no whole slot in it."""
+    """The last note. None if there is no such file, or no whole slot in it."""
     latest = _latest(journal)
     return None if latest is None else latest[1]
 
 
 class ProgressFile:
-    """The file, open for writing."""
+    """A mark that is open for writing."""
 
     def __init__(self, journal: Path, *, durable: bool) -> None:
-        """Made, if there is none. Raises OSError. Without `durable` the disk is never waited for."""
+        """Open or create the file. Raises OSError. Without `durable` nothing waits for the disk."""
         path = marked(journal)
         self._durable = durable
         latest = _latest(journal)
@@ -65,7 +63,7 @@ class ProgressFile:
             os.pwrite(self._file, bytes(2 * _SLOT), 0)
 
     def note(self, heads: Heads, *, flush: bool = False) -> None:
-        """After the commit that got the journal so far. Raises OSError."""
+        """Note the heads after their commit. Raises OSError."""
         self._number += 1
         octets = _PACKED.pack(_MAGIC, self._number, *chain.from_iterable(_IN_ORDER(heads)))
         os.pwrite(self._file, octets + _SUM.pack(crc32(octets)), self._number % 2 * _SLOT)

@@ -1,8 +1,8 @@
-"""The journal's tables, and the steps from those of an older version to them.
+"""The journal's tables, and the migration steps from older schemas.
 
-A step is the SQL that makes schema N + 1 of schema N, and functions for what SQL cannot say. What has been
-released is never changed: other tables are another schema, with a step of its own, and a journal of the
-schema before it among the tests' data.
+A step is the SQL, or a function where SQL is not enough, that makes schema N + 1 of schema N. Released steps
+never change. New tables need a new schema with its own step, and a journal of the previous schema in the
+tests' data.
 """
 
 import logging
@@ -57,7 +57,7 @@ CREATE TABLE repairs (
     chain INTEGER NOT NULL DEFAULT 0
 );
 """
-"""Those of a new journal."""
+"""The tables of a new journal."""
 
 _CHAINED = ("meta", "devices", "updates", "regimes", "snapshots", "evaluations", "adjustments")
 
@@ -76,7 +76,7 @@ _COLUMNS = (
 
 
 def _room(db: sqlite3.Connection) -> None:
-    """The columns that schemas 9 to 13 add, for checksums to cover, unless they are there."""
+    """Add the columns of schemas 9 to 13, which checksums cover, if they are absent."""
     for table, column in _COLUMNS:
         known = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
         if column.split()[0] not in known:
@@ -84,7 +84,7 @@ def _room(db: sqlite3.Connection) -> None:
 
 
 STEPS: Steps = {
-    # A loss may be no number; a resent update is looked for without an index; averages.
+    # A loss may be no number. A resent update is searched without an index. Averages.
     1: (
         "ALTER TABLE updates RENAME TO older",
         """CREATE TABLE updates (
@@ -103,7 +103,7 @@ STEPS: Steps = {
         "ALTER TABLE snapshots ADD COLUMN average BLOB",
         "ALTER TABLE regimes ADD COLUMN average REAL NOT NULL DEFAULT 0",
     ),
-    # Updates that count by their samples. Two regimes may start at one version, which schema 2 learned late.
+    # Updates count by their samples. Two regimes may start at one version, as in late versions of schema 2.
     2: (
         "ALTER TABLE regimes RENAME TO older",
         """CREATE TABLE regimes (
@@ -123,16 +123,16 @@ STEPS: Steps = {
         "INSERT INTO regimes SELECT *, 0 FROM older ORDER BY rowid",
         "DROP TABLE older",
     ),
-    # Learning rates that operators chose: late schema 4 made the table when the first one did.
+    # Learning rates that operators chose. Late versions of schema 4 made the table at the first one.
     4: (
         "CREATE TABLE IF NOT EXISTS adjustments "
         "(version INTEGER NOT NULL, configured REAL NOT NULL, chosen REAL NOT NULL)",
     ),
-    # First models that devices make themselves: those of older runs they cannot.
+    # First models that devices make themselves. They cannot make those of older runs.
     5: ("ALTER TABLE meta ADD COLUMN start BLOB",),
-    # Updates whose last fields can mostly be left out.
+    # Updates whose last fields are optional.
     6: (reorder,),
-    # Checksums; why a regime began; what repairs gave up.
+    # Checksums; why a regime began; what repairs dropped.
     7: (
         "ALTER TABLE regimes ADD COLUMN kind TEXT NOT NULL DEFAULT 'settings'",
         "ALTER TABLE updates ADD COLUMN sum INTEGER NOT NULL DEFAULT 0",
@@ -145,18 +145,18 @@ STEPS: Steps = {
         _room,
         seal,
     ),
-    # Optimizers, and what they remember: the checksums of what has none stay as they are.
+    # Optimizers and their memory. Checksums of snapshots without memory do not change.
     8: (_room,),
-    # What part of an update counts: the checksums of those that count in full stay as they are.
+    # The share of an update that counts. Checksums of updates that count in full do not change.
     9: (_room,),
-    # Metrics of evaluations: the checksums of those without stay as they are.
+    # Metrics of evaluations. Checksums of evaluations without metrics do not change.
     10: (_room,),
-    # What samples are: a run that began without keeps none.
+    # What samples are. A run that began without a description has none.
     11: (_room,),
-    # What a defence went by: the checksums of updates without stay as they are.
+    # The reason of a defence. Checksums of updates without one do not change.
     12: (_room,),
 }
-"""The schema that a step sets out from -> its statements."""
+"""The schema that a step starts from -> its statements."""
 
 
 def schema_of(db: sqlite3.Connection, path: Path) -> int:
@@ -178,9 +178,9 @@ def schema_of(db: sqlite3.Connection, path: Path) -> int:
 def migrate(
     db: sqlite3.Connection, path: Path, steps: Steps = STEPS, last: Callable[[], None] = lambda: None
 ) -> None:
-    """Bring an older journal to SCHEMA: all of it, or nothing if it is interrupted. Raises as `schema_of`.
+    """Migrate an older journal to SCHEMA in one transaction. Raises as `schema_of`.
 
-    `last` is called before the commit, if there is anything to commit. The log says what was done.
+    `last` is called before the commit, if there is anything to commit. The migration is logged.
     """
     older = schema_of(db, path)
     if older in (0, SCHEMA):
@@ -199,7 +199,7 @@ def migrate(
         last()
         db.execute("COMMIT")
     except BaseException:
-        # On a full disk SQLite has rolled back by itself.
+        # On a full disk SQLite has rolled back already.
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
@@ -215,6 +215,6 @@ def migrate(
 
 
 def _rows(db: sqlite3.Connection) -> int:
-    """Of all tables."""
+    """The number of rows in all tables."""
     tables = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     return sum(int(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]) for (table,) in tables)

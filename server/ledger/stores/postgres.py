@@ -1,11 +1,11 @@
 """A journal in a PostgreSQL database: one schema of it holds one run.
 
-Statements are the journal's own, with PostgreSQL's words for types and values. A group of updates is one
-INSERT of arrays, in a transaction that holds only while its epoch does (lease.py): whoever was replaced
-writes nothing more, whatever it still believes.
+Statements are the journal's own, translated to PostgreSQL's syntax and types. A group of updates is one
+INSERT of arrays, in a transaction that is valid only during its lease's epoch (lease.py). So a replaced
+server cannot write any more.
 
-What SQLite does for a file, PostgreSQL does by itself or with its own tools: checksums of pages
-(initdb --data-checksums), backups (pg_dump, pg_basebackup), a copy on another machine (a synchronous
+PostgreSQL has its own tools for what the SQLite store does for a file: checksums of pages (initdb
+--data-checksums), backups (pg_dump, pg_basebackup), a copy on another machine (a synchronous
 standby).
 """
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from psycopg import Connection, Cursor
 
 _AT_ONCE = 16
-"""Rows that are fetched together: each may hold a large model."""
+"""Rows that are fetched at a time. Each may hold a large model."""
 
 
 class _Database:
-    """What is the same for who reads and who writes."""
+    """The common part of reader and store."""
 
     def __init__(self, url: str, what: str) -> None:
         """Raises ConfigError if there is no such database, or no psycopg."""
@@ -42,7 +42,7 @@ class _Database:
         self._connection: Connection[Any] = connected(url, what)
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> "Cursor[Any]":
-        """Raises JournalLost if the database does not answer, JournalDamaged if it has no such table."""
+        """Raises JournalLost if the database does not answer, JournalDamaged if a table is missing."""
         with named(self.path):
             return self._connection.execute(in_postgres(statement), values or None, binary=True)
 
@@ -50,7 +50,7 @@ class _Database:
         return iter(self.execute(statement, values))
 
     def schema(self) -> int:
-        """Of the journal in it; 0 if there is none. Raises JournalTooNew, and ConfigError if it is older."""
+        """The journal's schema; 0 without a journal. Raises JournalTooNew, ConfigError if it is older."""
         if self.execute("SELECT to_regclass('lease')").fetchone() == (None,):
             return 0
         (schema,) = self.execute("SELECT schema FROM lease").fetchone() or (0,)
@@ -72,7 +72,7 @@ class _Database:
 
 
 class PostgresReader(_Database):
-    """A database that is read, as of one moment. Implements Database (database.py)."""
+    """A database for reading, as of one moment. Implements JournalDatabase (database.py)."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url, "edgeflock reads")
@@ -86,12 +86,12 @@ class PostgresReader(_Database):
 
 
 class PostgresStore(_Database):
-    """The journal of a run, to write while the lease lasts. Implements Store (store.py)."""
+    """The journal of a run, to be written while the lease lasts. Implements JournalStore (store.py)."""
 
     def __init__(self, url: str, lease: Lease, *, durable: bool = True) -> None:
-        """`lease` is this process's, and closed with this.
+        """`lease` is this process's, and is closed with the store.
 
-        Raises ConfigError if the database cannot keep a promise, JournalDamaged, JournalTooNew.
+        Raises ConfigError if the database cannot store durably, JournalDamaged, JournalTooNew.
         """
         super().__init__(url, "edgeflock journal")
         self.found: Examined | None = None
@@ -124,9 +124,9 @@ class PostgresStore(_Database):
             f"SELECT set_config('synchronous_commit', '{'on' if durable else 'off'}', false) "
             f"WHERE current_setting('synchronous_commit') IN {weak}"
         )
-        # A statement that is given up while a standby has not answered would count as committed.
+        # A statement that times out while it waits for a standby would count as committed.
         self.execute("SET statement_timeout = 0")
-        # Whoever stops in the middle of a transaction must not keep the next one waiting.
+        # A process that stops in the middle of a transaction must not block the next one.
         self.execute(f"SET idle_in_transaction_session_timeout = {round(1000 * self._lease.seconds)}")
 
     def _notice(self, said: Any) -> None:
@@ -134,7 +134,7 @@ class PostgresStore(_Database):
             self._warned = said.message_primary or "it warns"
 
     def stream(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
-        # On a connection of its own: it lasts while others write.
+        # It uses a connection of its own, since others write while it lasts.
         with closing(PostgresReader(self._url)) as reader:
             yield from reader.stream(statement, *values)
 
@@ -145,7 +145,7 @@ class PostgresStore(_Database):
     def begin(self) -> None:
         if self._in_transaction:
             return
-        # In one message; in a pipeline of psycopg's PostgreSQL 15 forgets the timeout of _set_up.
+        # In one message: in a psycopg pipeline PostgreSQL 15 forgets the timeout of _set_up.
         begun = f"BEGIN; SELECT FROM lease WHERE epoch = {self._lease.epoch} FOR SHARE"
         with named(self.path, self._lease):
             mine = self._connection.execute(begun.encode())
@@ -177,7 +177,7 @@ class PostgresStore(_Database):
             self._warned = ""
             done = self._connection.execute("COMMIT").statusmessage
         if done != "COMMIT" or self._warned:
-            # Also one that says that it no longer waits for its standby: it is not where it was promised.
+            # A commit that warns that it did not wait for its standby counts as failed, too.
             raise JournalLost(f"{self.path}: what was to be committed is not: {self._warned or done}")
 
     def lost(self) -> str:
@@ -193,14 +193,14 @@ class PostgresStore(_Database):
 
 @cache
 def tables() -> str:
-    """Those of a new journal, in PostgreSQL's words. The server itself, 0, is not among the devices."""
+    """The tables of a new journal in PostgreSQL's syntax. The server itself, 0, is not among the devices."""
     text = in_postgres(TABLES.replace("REFERENCES devices", ""))
     for table in columns():
         if whole_row(table)[0] == "rowid":
             text = text.replace(
                 f"CREATE TABLE {table} (", f"CREATE TABLE {table} (rowid BIGINT PRIMARY KEY, "
             )
-    # Records are as short as they get: nothing is gained by compressing them again.
+    # Records are as short as possible, so the database does not compress them again.
     stored = (
         f"ALTER TABLE {table} ALTER COLUMN {name} SET STORAGE EXTERNAL;"
         for table, kinds in columns().items()
@@ -218,7 +218,7 @@ def _all_updates() -> str:
 
 
 def _columnwise(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
-    """The rows' values, column by column, as every database keeps them."""
+    """The rows' values by column, as every database stores them."""
     kinds = columns()["updates"].values()
     return [
         [*map(kept, values)] if kind == "REAL" else [*values]

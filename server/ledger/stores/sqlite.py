@@ -1,4 +1,4 @@
-"""A journal's file, in SQLite: who may read it, its log on the disk, its mark, older schemas."""
+"""A journal in a SQLite file: its permissions, its write-ahead log, its mark, its migration."""
 
 import logging
 import os
@@ -24,24 +24,24 @@ log = logging.getLogger(__name__)
 
 
 class SqliteStore:
-    """The file at a path, or ":memory:". Implements Store (store.py)."""
+    """The file at a path, or ":memory:". Implements JournalStore (store.py)."""
 
     def __init__(self, path: Path, *, durable: bool = True) -> None:
         """Open or set up the file, and migrate it if an older version wrote it.
 
-        Without `durable` a commit does not wait for the disk. Raises JournalTooNew if a newer version wrote
-        the file.
+        Without `durable` a commit does not wait for the disk. Raises JournalTooNew if a newer version of
+        the software wrote the file.
         """
         self.path = path
         self._durable = durable
         self._mark: mark.ProgressFile | None = None
         self.found = self._checked() if self._on_disk else None
         self.db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=File)
-        # Pages of 16 KiB hold several updates, which saves a quarter of the time of a commit.
+        # Pages of 16 KiB hold several updates, which saves a quarter of a commit's time.
         synchronous = "FULL" if durable else "OFF"
         try:
             set_up(self.db)
-            schema_of(self.db, path)  # before anything is written to a file that is none of ours
+            schema_of(self.db, path)  # before any write, since the file may be no journal
             for pragma in ("page_size = 16384", "journal_mode = WAL", f"synchronous = {synchronous}"):
                 self.db.execute(f"PRAGMA {pragma}")
             migrate(self.db, path, last=self._migrated)
@@ -58,9 +58,9 @@ class SqliteStore:
         return str(self.path) != ":memory:"
 
     def _checked(self) -> Examined | None:
-        """What is small of a journal, read without touching it, if it is of this schema; its owner's alone
-        from now on. Raises JournalDamaged.
-        """
+        """Examine the small tables without a change, if the file has this schema. Make it private.
+
+        Raises JournalDamaged."""
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite's other files follow its mode
         found = self._look()
         _keep_private(self.path)
@@ -90,15 +90,15 @@ class SqliteStore:
         self._open_mark(self.found.heads)
 
     def _open_mark(self, heads: Heads) -> None:
-        """Before the commit that the journal needs it for."""
+        """Open the mark before the commit that it has to note."""
         if self._on_disk and self._mark is None:
             self._mark = mark.ProgressFile(self.path, durable=self._durable)
             self._mark.note(heads, flush=True)
 
     def rows(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
-        """Rows, one by one. Raises JournalDamaged where the file is no longer what SQLite wrote."""
+        """Yield rows, one by one. Raises JournalDamaged where SQLite finds damage."""
         try:
-            # Not `yield from`: that would close the cursor, which fails once the journal is closed.
+            # No `yield from`: that would close the cursor, which fails once the journal is closed.
             for row in self.db.execute(statement, values):  # noqa: UP028
                 yield row
         except sqlite3.Error as error:
@@ -108,7 +108,7 @@ class SqliteStore:
     stream = rows
 
     def begin(self) -> None:
-        # Asked, not remembered: on a full disk SQLite rolls back by itself.
+        # The state is read, not stored: on a full disk SQLite rolls back by itself.
         if not self.db.in_transaction:
             self.db.execute("BEGIN")
 
@@ -135,7 +135,7 @@ class SqliteStore:
         return ""  # the folder's lock ends with the process
 
     def when_lost(self, call: Callable[[], None]) -> None:
-        """It never is."""
+        """Do nothing, since a file is never lost."""
 
     def close(self) -> None:
         self.db.close()
@@ -145,7 +145,7 @@ class SqliteStore:
 
 
 def _keep_private(path: Path) -> None:
-    """Owner only, whatever the umask was once: a journal tells of everybody's updates."""
+    """Allow the owner only, whatever the umask was: a journal has all devices' updates."""
     files = [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm", "-mark")]
     opened = [file for file in files if file.exists() and file.stat().st_mode & 0o077]
     for file in opened:

@@ -1,7 +1,7 @@
-"""What a journal needs of the database that it lies in: SQLite (sqlite.py) or PostgreSQL (postgres.py).
+"""The interface of a journal's database: SQLite (sqlite.py) or PostgreSQL (postgres.py).
 
-Rows, their order and their checksums are the journal's and the same in both. A store knows statements in the
-words that both have (`?` for a value), transactions, and who may write.
+Rows, their order and their checksums are the journal's, and the same in both. A store executes statements
+in the syntax that both share (`?` for a value), has transactions, and knows whether it may write.
 """
 
 import sqlite3
@@ -16,55 +16,55 @@ from edgeflock.server.ledger.stores.migrations import TABLES
 
 
 class JournalSource(Protocol):
-    """What a journal is read from. Methods raise OSError or sqlite3.Error if it cannot be reached or written,
-    JournalDamaged where it is not as it was written.
-    """
+    """The source that a journal is read from. Methods raise JournalDamaged where it is damaged.
+
+    They raise OSError or sqlite3.Error if it cannot be reached or written."""
 
     def rows(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
-        """Of a statement that reads."""
+        """The rows of a statement that reads."""
 
     def stream(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
-        """The same, one after the other, for more of them than memory has room for. What was not committed
-        may be missing.
-        """
+        """The rows one at a time, for results that do not fit in memory.
+
+        Uncommitted rows may be missing."""
 
 
 class JournalStore(JournalSource, Protocol):
-    """One that a journal lies in, and is written to."""
+    """The store that a journal is written to."""
 
     path: Any
-    """Where it is, for messages."""
+    """The store's location, for messages."""
     found: Examined | None
-    """What of a journal is in it; None: it holds no run."""
+    """The examination of the journal in it. None: it holds no run."""
 
     def begin(self) -> None:
-        """A transaction, unless one is open."""
+        """Begin a transaction, unless one is open."""
 
     def lay_out(self) -> None:
-        """The tables of a new journal, in a transaction that stays open."""
+        """Create the tables of a new journal, in a transaction that stays open."""
 
     def write(self, statement: str, *values: object) -> None:
-        """Within the transaction, which begins with it if none is open."""
+        """Execute a statement in the open transaction, or begin one."""
 
     def add_updates(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Whole rows of the table, likewise."""
+        """Add whole rows to the updates, in the same way."""
 
     def commit(self, heads: Heads) -> None:
-        """Return when the transaction is durable, if one is open; `heads` say how far the journal then is."""
+        """Return when the open transaction, if any, is durable. `heads` is each table's end after it."""
 
     def lost(self) -> str:
-        """Why this process may write no more, though nothing that it wrote has failed; empty: it may."""
+        """Why this process may not write any more, without a failed write. Empty: it may."""
 
     def when_lost(self, call: Callable[[], None]) -> None:
-        """Call it then, from another thread."""
+        """Register a callback for that moment. Another thread calls it."""
 
     def close(self) -> None:
-        """Give up what was not committed."""
+        """Close the store. Uncommitted writes are dropped."""
 
 
 @cache
 def columns() -> dict[str, dict[str, str]]:
-    """Table -> column -> its type, of those in `TABLES`, in order."""
+    """Table -> column -> its type, for the tables of `TABLES`, in order."""
     db = sqlite3.connect(":memory:")
     try:
         db.executescript(TABLES)
@@ -77,12 +77,12 @@ def columns() -> dict[str, dict[str, str]]:
 
 
 def whole_row(table: str) -> list[str]:
-    """The columns of all that a table keeps, the rows' numbers first where SQLite gives them unasked."""
+    """All columns of a table. They begin with the row number where SQLite assigns it."""
     names, key = list(columns()[table]), key_of(table)
     return names if table == "meta" or key in names else [key, *names]
 
 
 def inserting(table: str, names: Iterable[str]) -> str:
-    """The statement that adds a row of these columns."""
+    """The statement that inserts a row of these columns."""
     listed = list(names)
     return f"INSERT INTO {table} ({', '.join(listed)}) VALUES ({', '.join('?' * len(listed))})"

@@ -1,8 +1,8 @@
-"""Devices that come through gateways, at their leader (docs/gateways.md).
+"""Devices behind gateways, at their leader (docs/gateways.md).
 
-`Gateways` tells them of the model, a `GatewayLine` takes what one says, updates.py what comes of its devices'
-updates. Each of its devices has a `RelayedDevice` where others have a session. An `Outbox` sends items, and
-`beat` pings, at either end of a line. Imports the rest of sessions, which does not know of it.
+`Gateways` sends them the model, and a `GatewayLine` takes one gateway's items. updates.py handles its
+devices' updates. Each device has a `RelayedDevice` in place of a session. At both ends of a line an `Outbox`
+sends items and `beat` pings. Imports the other modules of sessions, which do not import it.
 """
 
 from edgeflock.server.sessions.gateways.beat import HANG, beat

@@ -1,8 +1,8 @@
-"""Whether the other end of a gateway's line is at work: each end pings all the time, whatever else it does.
+"""Detects whether the other end of a gateway's line is alive. Each end pings all the time.
 
-An end of which nothing comes is given up. Event loops ping, so a gateway that takes up a large model, or a
-leader that writes to a slow disk, is not taken for hung. Silence is counted in looks, so that who was busy or
-asleep itself takes nobody else for it.
+An end that sends nothing is given up. Event loops ping, so a gateway that loads a large model, or a leader
+that writes to a slow disk, does not count as hung. Silence is counted in checks, so an end that was itself
+busy or asleep does not blame the other one.
 """
 
 import asyncio
@@ -11,11 +11,11 @@ from contextlib import suppress
 from typing import Protocol
 
 HANG = 6.0
-"""Seconds without a byte after which the other end is given up. Devices take 8 s for that
-(client/transport/liveness.py): when one comes elsewhere, its name is free."""
+"""Seconds without a byte after which the other end is given up. A device gives up after 8 s
+(client/transport/liveness.py), so its name is free when it connects elsewhere."""
 
 LOOK = 1.0
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 
 _BEAT = HANG / 3
 
@@ -25,7 +25,7 @@ class Pings(Protocol):
 
 
 async def beat(socket: Pings) -> None:
-    """Ping until cancelled, or until nobody is there any more: whoever receives notices, too."""
+    """Ping until cancelled or disconnected. The reader of the socket notices the loss, too."""
     with suppress(ConnectionError):
         while True:
             await asyncio.sleep(_BEAT)
@@ -33,7 +33,7 @@ async def beat(socket: Pings) -> None:
 
 
 async def silence(heard: Callable[[], int], seconds: float = HANG) -> None:
-    """Return once nothing has come of the other end for so long; `heard` grows with what comes."""
+    """Return once the other end has sent nothing for so long. `heard` grows with each received byte."""
     last, silent = -1, 0
     while silent * LOOK < seconds:
         await asyncio.sleep(LOOK)

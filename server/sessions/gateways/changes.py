@@ -1,4 +1,4 @@
-"""The latest changes that gateways were told of: one whose line breaks for a moment goes on where it was."""
+"""The latest changes that gateways were sent, so that one whose line breaks for a moment can resume."""
 
 import os
 from collections import deque
@@ -8,18 +8,18 @@ from edgeflock.shared.protocol import gateway
 
 
 class ChangeLog:
-    """One after the other. How many of them somebody had, of this leader's life alone, a mark says."""
+    """Changes in order. A mark counts how many a gateway has had; it is valid for this leader's life only."""
 
     def __init__(self, most: int) -> None:
-        """Keeps the newest, up to so many bytes."""
+        """Keeps the newest changes, up to `most` bytes."""
         self.mark = gateway.first_mark(os.urandom(gateway.LIFE))
-        """Behind the last one."""
+        """The mark after the last change."""
         self._most, self._bytes = most, 0
         self._kept: deque[bytes] = deque()
-        """Packed."""
+        """Packed changes."""
 
     def add(self, change: bytes) -> None:
-        """The next one, packed."""
+        """Append the next change, packed."""
         self._kept.append(change)
         self._bytes += len(change)
         self.mark = gateway.further(self.mark, 1)
@@ -27,12 +27,12 @@ class ChangeLog:
             self._bytes -= len(self._kept.popleft())
 
     def since(self, mark: bytes) -> list[bytes] | None:
-        """What followed a mark, the oldest first; None if that is not known, or no longer."""
+        """The changes after a mark, oldest first. None if the mark is unknown or too old."""
         missed = self._missed(mark)
         return None if missed is None else list(islice(self._kept, len(self._kept) - missed, None))
 
     def knows(self, mark: bytes) -> bool:
-        """Whether it knows that."""
+        """Whether `since` knows the mark."""
         return self._missed(mark) is not None
 
     def _missed(self, mark: bytes) -> int | None:

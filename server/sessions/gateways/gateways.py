@@ -1,4 +1,4 @@
-"""The gateways of a leader, and what they are told of the model."""
+"""The gateways of a leader, and the changes of the model that they get."""
 
 import asyncio
 import json
@@ -21,13 +21,13 @@ from edgeflock.shared.errors import Unauthorized
 from edgeflock.shared.protocol import gateway, wire
 
 _KEPT = 1 << 20
-"""Bytes of changes, or as many as the model has: beyond that it is cheaper to send that, whole."""
+"""Bytes of changes, or as many as the model has. Beyond that it is cheaper to send the whole model."""
 
 
 class Gateways:
-    """Those of a leader. They are told of each version once it is durable, and before anybody has a receipt
-    for it.
-    """
+    """The gateways of a leader.
+
+    They get each version once it is durable, and before any device has a receipt for it."""
 
     def __init__(
         self,
@@ -37,18 +37,18 @@ class Gateways:
         offered: Path | None,
         authority: str,
     ) -> None:
-        """`authority` is that of the certificates which devices must show, in PEM; empty: they need not."""
+        """`authority`, in PEM, signs the certificates that devices must show. Empty: none are needed."""
         self.host, self.writer, self._authority = host, writer, authority
         self._pin, self._offered = pin, offered
         self._told: Published | None = None
         self._changes: ChangeLog | None = None
-        """While it is known what changes."""
+        """None: changes are not recorded."""
         self._left = b""
-        """The mark that there was when the last line broke."""
+        """The mark when the last line broke."""
         self.lines: list[GatewayLine] = []
 
     def publish(self) -> None:
-        """The engine is at rest and durable: tell what is new."""
+        """Send what is new. The engine must be at rest and durable."""
         engine = self.host.engine
         if self._changes is None:
             return
@@ -78,7 +78,7 @@ class Gateways:
             line.put(octets)
 
     async def serve(self, line: GatewayLine) -> web.StreamResponse:
-        """One of them, until it hangs up."""
+        """Serve one gateway until it hangs up."""
         try:
             return await line.serve(lambda: self._join(line))
         finally:
@@ -88,7 +88,7 @@ class Gateways:
                 self._left = self._changes.mark
 
     async def _join(self, line: GatewayLine) -> None:
-        """From now on it is told of each version."""
+        """Send the gateway each version from now on."""
         host, engine = self.host, self.host.engine
 
         def begin() -> None:
@@ -130,17 +130,17 @@ class Gateways:
         line.wake()
 
     async def turn_out(self, opens: Callable[[bytes], bool]) -> None:
-        """Hang up on those whose token opens nothing any more: `opens` is asked, by its digest."""
+        """Close the lines whose token is not valid any more, as `opens` says of its digest."""
         gone = [line for line in self.lines if line.credential and not opens(line.credential)]
         refusal = Unauthorized("the token of this gateway was revoked, or has expired")
         await asyncio.gather(*(line.turn_out(refusal) for line in gone))
 
     async def close(self) -> None:
-        """The server stops: their devices will try again."""
+        """Close all lines, because the server stops. The devices will connect again."""
         await asyncio.gather(*(line.close() for line in list(self.lines)))
 
 
 def _told(host: RunHost) -> dict[str, Any]:
-    """The settings that hold for a gateway, without what is of the leader's machine alone."""
+    """The settings for a gateway, without those of the leader's machine."""
     ours = {"directory", "certificate", "key", "trackers", "on_update", "on_evaluated", "on_finding", "stop"}
     return host.config.model_dump(mode="json", exclude={"client": True, "journal": True, "run": ours})

@@ -1,4 +1,4 @@
-"""The leader's end of a gateway's line: what comes of all that its devices say (docs/gateways.md)."""
+"""The leader's end of a gateway's line. It handles all that the devices behind it send (docs/gateways.md)."""
 
 import asyncio
 import time
@@ -32,10 +32,10 @@ from edgeflock.shared.protocol.messages import Hello, Samples, Telemetry
 from edgeflock.shared.protocol.shown import shown
 
 _LONGEST_REASON = 123
-"""Bytes of why a WebSocket is closed (RFC 6455, section 5.5)."""
+"""The most bytes of a WebSocket's close reason (RFC 6455, section 5.5)."""
 
 Admitted = Callable[[str, str, bytes], tuple[str, str, Authenticator | None]]
-"""(secret, path, certificate that was shown, in DER) -> (role, name, what its session must prove). Raises
+"""(secret, path, certificate that was shown, in DER) -> (role, name, the session's authenticator). Raises
 Unauthorized or Forbidden."""
 
 
@@ -53,9 +53,9 @@ class GatewayLine:
         mark: bytes,
         credential: bytes = b"",
     ) -> None:
-        """`mark` is that up to which the gateway was told of the model; empty: it was not. `credential` is
-        the digest of its token; empty: it needs none.
-        """
+        """`mark` says up to which change of the model the gateway is. Empty: it has none.
+
+        `credential` is the digest of its token. Empty: it needs none."""
         self.mark, self.credential = mark, credential
         self.name, self.address, self.since = name, door.address, time.time()
         self._host, self._writer, self._admitted = host, writer, admitted
@@ -65,7 +65,7 @@ class GatewayLine:
         self._longest = gateway.HEAD + max(
             gateway.LONGEST, gateway.AROUND + frame_bytes(host.config, host.layout)
         )
-        """Bytes of a message."""
+        """The most bytes of a message."""
         self._most_tickets = limits.devices + limits.strangers
         self._socket = web.WebSocketResponse(max_msg_size=0, compress=False, timeout=2.0)
         self.meter = Meter()
@@ -73,7 +73,7 @@ class GatewayLine:
             self.meter = request.transport.get_extra_info("meter", self.meter)
         self._tickets: dict[int, RelayedDevice] = {}
         self._devices: dict[int, RelayedDevice] = {}
-        """By their numbers, once they are let in."""
+        """Admitted devices by number."""
         self._updates = GatewayUpdates(host, writer, self, self._refused)
         self._outbox = Outbox()
         self._lost = False
@@ -99,7 +99,7 @@ class GatewayLine:
 
     @property
     def updates(self) -> int:
-        """Those of its devices that are in the model."""
+        """How many of its devices' updates are in the model."""
         return self._updates.counted
 
     @property
@@ -108,13 +108,13 @@ class GatewayLine:
         return self._outbox.waiting
 
     async def serve(self, join: Callable[[], Awaitable[None]]) -> web.StreamResponse:
-        """Until either end hangs up. From `join` on it is told of the model."""
+        """Serve until either end hangs up. From `join` on the gateway gets the model's changes."""
         request, hub = self._request, self._host.hub
         if request.body_exists or not self._door.upgrade(
             self._longest, lambda refusal: hub.refused(None, refusal)
         ):
             return web.Response(status=400, text="nothing follows the request until it is answered\n")
-        self.meter.internal = True  # it is the devices' bytes that count, at their gateway's sockets
+        self.meter.internal = True  # the gateway counts its devices' bytes at its own sockets
         await self._socket.prepare(request)
         self._door.welcome(self._longest)
         beside = [
@@ -129,7 +129,7 @@ class GatewayLine:
                 self._door.taken()
                 for item in gateway.items(message.data, gateway.OF_GATEWAYS):
                     self._takes[type(item)](item)
-                await asyncio.sleep(0)  # others have their turn, however much it says
+                await asyncio.sleep(0)  # let others run, even if it sends much
         except SessionRefused as refusal:
             hub.refused(None, refusal, self.name)
             await self.turn_out(refusal)
@@ -146,18 +146,18 @@ class GatewayLine:
         return self._socket
 
     async def _watch(self) -> None:
-        """Hang up once nothing comes of the gateway: its devices go elsewhere, and need their names."""
+        """Hang up once the gateway is silent: its devices connect elsewhere, and need their names."""
         await silence(lambda: self.meter.ingress)
         if self._request.transport is not None:
             self._why = f"nothing came from it for {HANG:g} s"
             self._request.transport.abort()
 
     async def close(self) -> None:
-        """Because the server stops."""
+        """Close the line, because the server stops."""
         await self._socket.close(code=WSCloseCode.GOING_AWAY)
 
     async def turn_out(self, refusal: SessionRefused) -> None:
-        """Hang up, and tell the gateway why."""
+        """Close the line, and send the gateway the reason."""
         self._why = f"refused: {refusal}"
         reason = ascii(f"{refusal.code}: {refusal}")[1:-1][:_LONGEST_REASON]
         await self._socket.close(code=4000 + refusal.status, message=reason.encode())
@@ -166,7 +166,7 @@ class GatewayLine:
         self.put(gateway.packed(item))
 
     def put(self, octets: bytes) -> None:
-        """A packed item. Nobody waits for a gateway that does not read."""
+        """Send a packed item without waiting. A gateway that does not read is disconnected."""
         self.queue(octets)
         self.wake()
         if self._outbox.waiting > self._most and not self._lost and self._request.transport is not None:
@@ -174,7 +174,7 @@ class GatewayLine:
             self._request.transport.abort()
 
     def queue(self, octets: bytes) -> None:
-        """It goes with the next one."""
+        """Queue an item, which is sent with the next one."""
         self._outbox.add(octets)
 
     def wake(self) -> None:
@@ -185,7 +185,7 @@ class GatewayLine:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # What gateways say
+    # Items that gateways send
 
     def _knock(self, knock: gateway.Knock) -> None:
         if knock.ticket in self._tickets:
@@ -231,7 +231,7 @@ class GatewayLine:
         behind.desk.greeted(place.device, self._host.published.version)
 
     def _of(self, number: int) -> tuple[RelayedDevice, Device] | None:
-        """A device of this gateway; None if it is none, or its session is over."""
+        """A device of this gateway. None if it is not one, or its session is over."""
         behind = self._devices.get(number)
         if behind is None or behind.device is None or behind.over is not None:
             return None
@@ -290,12 +290,12 @@ class GatewayLine:
         self._later(self._judge(behind, device, refusal))
 
     def _refused(self, behind: RelayedDevice, device: Device, refusal: Refused) -> None:
-        """An update was."""
+        """Note a refused update of a device."""
         behind.desk.refuse(device, refusal, update=True)
         self._later(self._judge(behind, device, refusal))
 
     async def _judge(self, behind: RelayedDevice, device: Device, refusal: Refused) -> None:
-        async with self._judging:  # who is out is not put out again
+        async with self._judging:  # a quarantined device is not judged again
             if behind.over is None and not behind.ended.is_set():
                 told = await behind.desk.judge(device, refusal)
                 if isinstance(told, Quarantined):

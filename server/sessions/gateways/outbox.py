@@ -1,4 +1,4 @@
-"""What is on its way out on a gateway's line, at either end: items, many in a message."""
+"""The queue of outgoing items on a gateway's line, at either end. A message holds many items."""
 
 import asyncio
 from typing import Protocol
@@ -16,11 +16,11 @@ class Outbox:
     def __init__(self) -> None:
         self._items: list[bytes] = []
         self.waiting = 0
-        """Bytes in it."""
+        """Bytes that it holds."""
         self._wake = asyncio.Event()
 
     def add(self, octets: bytes) -> None:
-        """A packed item. It goes with the next one, or on `wake`."""
+        """Add a packed item. It is sent with the next one, or on `wake`."""
         self._items.append(octets)
         self.waiting += len(octets)
 
@@ -28,12 +28,12 @@ class Outbox:
         self._wake.set()
 
     def clear(self) -> None:
-        """Nothing of it goes out."""
+        """Drop all queued items."""
         self._items.clear()
         self.waiting = 0
 
     async def send_through(self, socket: Socket) -> None:
-        """All that comes in, until cancelled or nobody is there any more: whoever receives notices, too."""
+        """Send all items until cancelled or disconnected. The socket's reader notices the loss, too."""
         try:
             while True:
                 await self._wake.wait()

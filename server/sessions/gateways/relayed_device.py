@@ -1,7 +1,7 @@
-"""A device that comes through a gateway, at its leader (docs/gateways.md).
+"""A device behind a gateway, at its leader (docs/gateways.md).
 
-A gateway holds its devices' sockets. Its leader decides who a device is, whose place it takes and what comes
-of its updates, as for devices of its own: each has a `RelayedDevice` in the place of a session.
+A gateway holds its devices' sockets. Its leader decides who a device is, whose place it takes and the fate of
+its updates, as for its own devices. Each has a `RelayedDevice` in place of a session.
 """
 
 import asyncio
@@ -16,17 +16,17 @@ from edgeflock.shared.protocol import gateway, wire
 from edgeflock.shared.protocol.messages import Record
 
 _ALIVE = 100.0
-"""Seconds that a gateway may take to say whether a device lives; it asks the device for 90."""
+"""Seconds that a gateway may take to say whether a device is alive. It asks the device for 90."""
 
 _LEAVE_SECONDS = 6.0
-"""Seconds that a gateway may take to end a session; a device may take four of them."""
+"""Seconds that a gateway may take to end a session. A device may take four of them."""
 
 _MOST_BYTES = 1 << 62
-"""Of all traffic: journals keep eight bytes of it, with a sign."""
+"""The most bytes of all traffic: journals store them as signed 64-bit integers."""
 
 
 class GatewaySender(Protocol):
-    """The line of its gateway."""
+    """The line of the device's gateway."""
 
     name: str
 
@@ -41,23 +41,23 @@ class RelayedDevice:
         self.ticket, self.desk, self.credential = ticket, desk, credential
         self.meter = Meter()
         self.device: Device | None = None
-        """Once it is let in."""
+        """None until it is admitted."""
         self.alive: asyncio.Future[bool] | None = None
-        """What the gateway was asked last."""
+        """The answer to the last AliveQuery."""
         self.entered = False
-        """Whether a Hello has come."""
+        """Whether its Hello has come."""
         self.over: SessionRefused | None = None
-        """Why the gateway is to end the session: nothing that comes of it counts any more."""
+        """Why the gateway is to end the session. Nothing that it sends afterwards counts."""
         self.ended = asyncio.Event()
         self._under_way = False
-        """Whether an update is."""
+        """Whether an update is in progress."""
         self._asks: asyncio.Task[None] | None = None
-        """What it asked last."""
+        """The answer to its last question."""
         self._heeds: Order | None = None
-        """An operator's, since which an update of it was taken: it waits for the answer."""
+        """The operator's order when its last update was taken. It then waits for the answer."""
         self._gateway = through
         self._talk: TaskFeed | None = None
-        """In a run of tasks."""
+        """Its task feed, in a run of tasks."""
         self._talking: set[asyncio.Task[None]] = set()
 
     async def is_alive(self) -> bool:
@@ -82,16 +82,16 @@ class RelayedDevice:
         self._tell(gateway.End(self._id, "", "", 0))
 
     def enter(self, device: Device) -> None:
-        """It is let in."""
+        """Note that the device is admitted."""
         self.device = device
         self._talk = self.desk.talk(device, self._say)
         if self._talk is not None:
             self._talks(self._talk.follow())
 
     def count(self, ingress: int, egress: int) -> None:
-        """The device's bytes, at its socket. Raises Malformed if nobody can have sent as many. What goes
-        beyond the most of all is left out: what one gateway says keeps no other one from saying more.
-        """
+        """Add the device's bytes at its socket. Raises Malformed if there are impossibly many.
+
+        Bytes beyond the most of all traffic are left out, so one gateway cannot block the others."""
         if max(ingress, egress) > _MOST_BYTES:
             raise Malformed("a gateway counts more bytes than there can be")
         meter, total = self.meter, self.desk.host.traffic.total
@@ -103,7 +103,7 @@ class RelayedDevice:
         meter.ingress, meter.egress = meter.ingress + more[0], meter.egress + more[1]
 
     def offers(self) -> None:
-        """It sends an update, once the one before is answered. Raises Malformed if it should be waiting."""
+        """Begin an update. Raises Malformed if one is unanswered or the device is paused."""
         order = None if self.device is None else self.device.connection.order
         if order is not None and order is self._heeds:
             raise Malformed("a gateway lets a device go on that an operator has paused")
@@ -112,13 +112,13 @@ class RelayedDevice:
         self._under_way = True
 
     def answered(self, *, taken: bool) -> None:
-        """Its update was, and is `taken` or refused."""
+        """Note that its update was answered: `taken` or refused."""
         self._under_way = False
         if taken:
             self._heeds = None if self.device is None else self.device.connection.order
 
     def ready(self, ready: gateway.Ready) -> None:
-        """It wants to know what to compute, or waits for its turn. Raises Malformed if it may not ask."""
+        """Answer its request for a task or its turn. Raises Malformed if it may not ask."""
         if self._asks is not None and not self._asks.done():
             raise Malformed("a gateway asks for a device before it is answered")
         if self.device is not None and self.desk.host.engine.turns is not None:
@@ -132,11 +132,11 @@ class RelayedDevice:
             self._asks = self._talks(self._answered(talk.begin(ready.version)))
 
     def heed(self) -> None:
-        if self.device is not None:  # before, its Entered will say so
+        if self.device is not None:  # before that, its Entered has the order
             self._tell(gateway.Paused(self._id, self.paused))
 
     def end(self, why: str) -> None:
-        """It is gone. Told again, it changes nothing."""
+        """End the session at the leader. Idempotent."""
         if self.device is not None and self.device.connection.line is self:
             self.desk.leave(self.device, why)
         if self.alive is not None and not self.alive.done():
@@ -147,7 +147,7 @@ class RelayedDevice:
 
     @property
     def paused(self) -> str | None:
-        """Why an operator lets it wait."""
+        """Why an operator has paused it. None: it is not paused."""
         order = None if self.device is None else self.device.connection.order
         return None if order is None else order.because
 

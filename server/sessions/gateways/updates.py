@@ -1,4 +1,4 @@
-"""What comes of the updates of a gateway's devices (docs/gateways.md)."""
+"""Pushes the updates of a gateway's devices, and sends their answers (docs/gateways.md)."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ from edgeflock.shared.protocol.messages import Update
 
 
 class GatewayUpdates:
-    """Of one gateway. The engine admits each as one that its device has sent itself."""
+    """The updates of one gateway. The engine admits each one like an update of a direct session."""
 
     def __init__(
         self,
@@ -26,15 +26,15 @@ class GatewayUpdates:
         line: GatewaySender,
         blamed: Callable[[RelayedDevice, Device, Refused], None],
     ) -> None:
-        """`blamed` is told of each that was refused."""
+        """`blamed` is called for each refused update."""
         self._host, self._writer = host, writer
         self._line, self._blamed = line, blamed
         self._longest = frame_bytes(host.config, host.layout)
         self.counted = 0
-        """Those that are in the model."""
+        """How many are in the model."""
 
     def given(self, behind: RelayedDevice, device: Device, given: gateway.DeviceUpdate) -> None:
-        """Raises Refused if it is no update, or out of turn."""
+        """Push an update. Raises Refused if it is invalid or out of turn."""
         behind.count(given.ingress, given.egress)
         device.connection.hear()
         if len(given.update) > self._longest:
@@ -42,22 +42,22 @@ class GatewayUpdates:
         update = wire.decode(given.update, (Update,))
         assert isinstance(update, Update), "nothing else is taken"
         behind.offers()
-        # The gateway answers with the model.
+        # The gateway sends the device the model, so the answer has none.
         push = Push(device.id, time.time(), replace(update, pull=False), given.update)
         try:
             self._writer.put(push, _Answer(self, behind, device, update))
         except Refused as refusal:
             self.refused(behind, device, refusal)
 
-    # What comes of them
+    # Answers
 
     def answered(self, behind: RelayedDevice, device: Device, update: Update, accepted: Accepted) -> None:
-        """An update is in the model, whether its device is still there or not."""
+        """Note that an update is in the model, and send the receipt if its session lasts."""
         device.connection.given = True
         behind.answered(taken=True)
         if self._host.engine.tasks is None:
             self._count(device, update, accepted)
-        else:  # after those of the same round that were held: their futures are told with the next turn
+        else:  # after held updates of the same round, whose futures call back in the next loop turn
             asyncio.get_running_loop().call_soon(self._count, device, update, accepted)
         receipt = accepted.receipt
         if not behind.ended.is_set():
@@ -72,7 +72,7 @@ class GatewayUpdates:
             self._line.send(taken)
 
     def refused(self, behind: RelayedDevice, device: Device, refusal: Refused) -> None:
-        """An update was. If its session has ended, another one of the device may wait for another answer."""
+        """Note a refused update. It is sent only if its session lasts: a later one awaits another answer."""
         behind.answered(taken=False)
         if not behind.ended.is_set():
             self._line.deny(refusal, device=device.id)
@@ -84,7 +84,7 @@ class GatewayUpdates:
     def waits(
         self, behind: RelayedDevice, device: Device, update: Update, answer: "asyncio.Future[Accepted]"
     ) -> None:
-        """An update waits for others."""
+        """Note that an update waits for others."""
         if not behind.ended.is_set():
             self._line.send(gateway.UpdateHeld(device.id))
         in_tasks = self._host.engine.tasks is not None
@@ -111,7 +111,7 @@ class GatewayUpdates:
 
 
 class _Answer:
-    """Waits for what comes of an update, without a future: that costs a turn of the event loop."""
+    """Receives the answer to an update without a future, which would cost a turn of the event loop."""
 
     __slots__ = ("_behind", "_device", "_update", "_updates")
 
@@ -134,7 +134,7 @@ class _Answer:
 
 
 def _outcome(answer: "asyncio.Future[Accepted]") -> Accepted | Refused:
-    """Of one that is done."""
+    """The outcome of an answer that is done."""
     error = answer.exception()
     if error is None:
         return answer.result()

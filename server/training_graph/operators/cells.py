@@ -1,8 +1,8 @@
-"""What recurrent layers do at one time step, forward and backward, as functions that torch and ONNX run.
+"""One time step of recurrent layers, forward and backward, as functions that torch and ONNX run.
 
-Whatever does not depend on the step before is done for all steps at once, outside (recurrence.py): the
-products with the inputs, and the gradients of all weights. What is left for a step of the backward pass are
-factors that were prepared ("through" a gate, "to" a cell) and one product.
+All that does not depend on the previous step is computed for all steps at once (recurrence.py): the products
+with the inputs, and the gradients of all weights. A step of the backward pass then needs only prepared
+factors ("through" a gate, "to" a cell) and one product.
 
 S. Hochreiter and J. Schmidhuber, "Long short-term memory", 1997; gates in torch's order i, f, g, o:
 
@@ -21,7 +21,7 @@ Value = Any
 
 
 class Algebra(Protocol):
-    """What computes a step, beside arithmetic."""
+    """The operations of a step other than arithmetic."""
 
     def sigmoid(self, x: Value) -> Value: ...
 
@@ -30,19 +30,19 @@ class Algebra(Protocol):
     def relu(self, x: Value) -> Value: ...
 
     def split(self, x: Value, parts: int) -> Sequence[Value]:
-        """Equal parts side by side."""
+        """Split into equal parts along the width."""
 
     def beside(self, *parts: Value) -> Value:
-        """The parts side by side."""
+        """Concatenate the parts along the width."""
 
     def product(self, x: Value, weight: Value, plus: Value | None = None, *, turned: bool = False) -> Value:
-        """x weight + plus, weight [n, m]; or x weight', weight [m, n], if it is turned."""
+        """x weight + plus, weight [n, m]; with `turned`, x weight' + plus, weight [m, n]."""
 
 
 Values = Sequence[Value]
 
 Step = Callable[[Algebra, Values, Values, Values], tuple[Values, Values]]
-"""(states, what belongs to this time, what all times share) -> (states, results of this time)."""
+"""(states, values of this time, values that all times share) -> (states, results of this time)."""
 
 
 def lstm(do: Algebra, states: Values, at: Values, held: Values) -> tuple[Values, Values]:
@@ -59,7 +59,7 @@ def lstm(do: Algebra, states: Values, at: Values, held: Values) -> tuple[Values,
 
 
 def lstm_backward(do: Algebra, states: Values, at: Values, held: Values) -> tuple[Values, Values]:
-    """What reaches h and c; d h, factors; (weight of h) -> what reaches the gates."""
+    """Gradients of h and c; d h, factors; (weight of h) -> gradients of the gates."""
     (into_h, into_c), (d_h, through, to_cell, forget), (weight,) = states, at, held
     at_h = d_h + into_h
     at_c = into_c + at_h * to_cell
@@ -79,7 +79,7 @@ def gru(do: Algebra, states: Values, at: Values, held: Values) -> tuple[Values, 
 
 
 def gru_backward(do: Algebra, states: Values, at: Values, held: Values) -> tuple[Values, Values]:
-    """What reaches h; d h, factors; (weight of h) -> what reaches h of this time, later ones included."""
+    """Gradient of h; d h, factors; (weight of h) -> total gradient of h at this time."""
     (into,), (d_h, through, z), (weight,) = states, at, held
     reached = d_h + into
     gates = do.beside(reached, reached, reached) * through
@@ -94,14 +94,14 @@ def rnn_tanh(do: Algebra, states: Values, at: Values, held: Values) -> tuple[Val
 
 
 def rnn_relu(do: Algebra, states: Values, at: Values, held: Values) -> tuple[Values, Values]:
-    """The same with max(0, .)."""
+    """As `rnn_tanh`, with max(0, .)."""
     (h,), (x,), (weight,) = states, at, held
     h = do.relu(do.product(h, weight, x, turned=True))
     return (h,), (h,)
 
 
 def rnn_backward(do: Algebra, states: Values, at: Values, held: Values) -> tuple[Values, Values]:
-    """What reaches h; d h, slope; (weight of h) -> what reaches the sum."""
+    """Gradient of h; d h, slope; (weight of h) -> gradient of the sum."""
     (into,), (d_h, slope), (weight,) = states, at, held
     gate = (d_h + into) * slope
     return (do.product(gate, weight),), (gate,)

@@ -1,13 +1,12 @@
 """The gradient of a convolution, in ONNX operators.
 
-dX is a transposed convolution of dY, which ONNX has. dW[o, i, a, b], the sum over samples n and places p of
-dY[n, o, p] X[n, i, s p + d (a, b)], it has not. Three forms of it, each a matrix product:
-
-- A kernel of one pixel: the product of dY and X as they are.
-- Few input channels, and three dimensions: im2col. X is copied once for each tap, shifted by it.
-- Otherwise the shift of a tap is shared out: X is shifted by its rows (contiguous copies), dY by its columns,
-  and one product of the two has all taps. That copies a |X| + b |dY| instead of a b |X|. If the kernel steps
-  over columns, X is taken apart into those that it meets together, and each part is a product of its own.
+dX is a transposed convolution of dY, which ONNX has. ONNX lacks dW[o, i, a, b], the sum over samples n and
+places p of dY[n, o, p] X[n, i, s p + d (a, b)]. It has three forms here, each a matrix product:
+- For a kernel of one pixel: the product of dY and X as they are.
+- For few input channels, and for three dimensions: im2col. X is copied once for each tap, shifted by it.
+- Otherwise each tap's shift is split. X is shifted by rows (contiguous copies), dY by columns, and one
+  product of the two has all taps. That copies a |X| + b |dY| instead of a b |X|. With a stride over columns,
+  X is split into the columns that a tap meets together, and each part has its own product.
 
 Measured in onnxruntime 1.31 on a CPU, where weights are inputs: docs/benchmarks.md.
 """
@@ -24,7 +23,7 @@ from edgeflock.server.training_graph.operators.onnx_values import Value, constan
 
 _FEW_CHANNELS = 4
 _NARROW = 16
-"""Columns up to which a shift and a mask are cheaper than a copy row by row."""
+"""The most columns for which a shift and a mask are cheaper than a copy row by row."""
 
 
 def convolution_backward(
@@ -60,7 +59,7 @@ def convolution_backward(
     ):
         dx = op.Conv(g, op.Transpose(weight, perm=[1, 0, *range(2, 2 + rank)]))  # a plain product
     elif wanted[0]:
-        # What the last steps left over of X.
+        # The columns and rows of X that the last steps do not reach.
         rest = [
             long + 2 * pad - (made - 1) * step - spread * (taps - 1) - 1
             for long, made, taps, step, pad, spread in zip(
@@ -86,7 +85,7 @@ def _weight_gradient(
     dilation: Sequence[int],
     groups: int,
 ) -> Value:
-    """dW, of the given shape, of a convolution that made something like g from x."""
+    """dW, of the given shape, of a convolution from x to a result of g's shape."""
     window = _Window(
         _plane(x.shape[2:]),
         _plane(g.shape[2:]),
@@ -116,7 +115,7 @@ def _of_a_volume(
     dilation: Sequence[int],
     groups: int,
 ) -> Value:
-    """The same in three dimensions, by im2col: X is copied once for each tap."""
+    """dW in three dimensions, by im2col: X is copied once for each tap."""
     channels, made, rank = shape[1] * groups, shape[0], len(shape) - 2
     reach = [(size - 1) * step + 1 for size, step in zip(g.shape[2:], stride, strict=True)]
     around = range(3, 3 + rank)
@@ -136,7 +135,7 @@ def _of_a_volume(
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """How a kernel moves, as (rows, columns)."""
+    """The geometry of a kernel, as (rows, columns)."""
 
     source: tuple[int, int]
     result: tuple[int, int]
@@ -149,7 +148,7 @@ class _Window:
 def _by_pixels(x: Value, g: Value, channels: int, made: int, window: _Window) -> Value:
     """[made, channels]."""
     if window.stride != (1, 1):
-        # A pool of one pixel is the cheapest way to leave out pixels.
+        # A pool of one pixel is the cheapest way to skip pixels.
         x = single(op.MaxPool(x, kernel_shape=[1, 1], strides=window.stride))
     return op.Gemm(_rows(g, made), _rows(x, channels), transB=1)
 
@@ -237,7 +236,7 @@ def _shifted_columns(g: Value, made: int, narrow: int, shifts: Sequence[int], wi
 
 
 def _shifted_flat(g: Value, made: int, shift: int, rows: int, columns: int) -> Value:
-    """The same for one shift, of all pixels in a row; what crossed an edge is then blotted out."""
+    """The shift on flattened pixels. A mask then clears pixels that crossed an edge."""
     if shift == 0:
         return g
     mask = np.zeros((1, rows, columns), np.float32)
@@ -252,16 +251,16 @@ def _rows(value: Value, channels: int) -> Value:
 
 
 def _joined(parts: Sequence[Value]) -> Value:
-    """Side by side on axis 1."""
+    """Concatenate on axis 1."""
     return op.Concat(*parts, axis=1) if len(parts) > 1 else parts[0]
 
 
 def _each(values: Sequence[int], rank: int) -> list[int]:
-    """One value a dimension, of values or of one for all."""
+    """One value per dimension. A single value holds for all."""
     return list(values) if len(values) == rank else [values[0]] * rank
 
 
 def _plane(values: Sequence[int], otherwise: int = 1) -> tuple[int, int]:
-    """(rows, columns): what has one dimension has one row."""
+    """(rows, columns). One dimension becomes one row."""
     first, *rest = values
     return (first, rest[0]) if rest else (otherwise, first)

@@ -1,6 +1,6 @@
-"""Functions of torch that are traced as others: an operator of theirs has no translation, and needs none.
+"""Functions of torch that are traced as others, since an operator in them has no translation.
 
-Each computes what torch's does, of operators that have one.
+Each replacement computes the same values with operators that have one.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ def _bilinear(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) 
 
 
 def _adaptive_maxima(pool: Callable[..., Tensor], axes: int) -> Callable[..., Tensor | None]:
-    """Where windows are all alike they are those of an ordinary pool."""
+    """If all windows are equal, an adaptive pool is an ordinary pool."""
 
     def replaced(
         x: Tensor, outs: int | None | Sequence[int | None], return_indices: bool = False
@@ -44,4 +44,4 @@ TAKEN_APART: dict[Callable[..., Any], Callable[..., Tensor | None]] = {
     functional.adaptive_max_pool2d: _adaptive_maxima(functional.max_pool2d, 2),
     functional.adaptive_max_pool3d: _adaptive_maxima(functional.max_pool3d, 3),
 }
-"""What they return; None, where there is no other way."""
+"""The replacements return the result, or None where they do not apply."""

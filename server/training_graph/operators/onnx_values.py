@@ -8,7 +8,7 @@ from onnx import numpy_helper
 from onnxscript import opset18 as op
 
 Value = Any
-"""A tensor of the graph. The shapes of an operator's arguments are known, but for the batch."""
+"""A tensor of the graph. The shapes of an operator's arguments are known, except the batch."""
 
 
 def constant(value: NDArray[np.generic] | np.generic) -> Value:
@@ -21,7 +21,7 @@ def numbers(*values: int) -> Value:
 
 
 def padded(value: Value, axis: int, rank: int, before: int, after: int) -> Value:
-    """With so many zeros put before and after along an axis, or, where negative, so much cut off."""
+    """Pad an axis with so many zeros before and after. A negative number cuts off as much."""
     if before == after == 0:
         return value
     sides = [0] * (2 * rank)
@@ -30,7 +30,7 @@ def padded(value: Value, axis: int, rank: int, before: int, after: int) -> Value
 
 
 def single(outputs: Any) -> Value:
-    """The first output of an operator alone: a MaxPool that also says where is twenty times slower."""
+    """Only the first output of an operator: a MaxPool that also returns indices is twenty times slower."""
     if not isinstance(outputs, tuple | list):
         return outputs
     first: Value = outputs[0]

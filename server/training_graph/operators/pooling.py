@@ -17,11 +17,11 @@ def max_pool(
     dilation: Sequence[int] = (1,),
     ceil: bool = False,
 ) -> tuple[Value, Value]:
-    """(y, a placeholder). Where the maxima were is expensive to ask for, and the gradient does without."""
+    """(y, a placeholder). The indices of maxima are expensive, and the gradient does not need them."""
     stride, padding, dilation = _for_each(kernel, stride or kernel, padding, dilation)
     sizes = x.shape[2:]
     if ceil:
-        # ONNX has windows that begin beyond the image, torch has not: the padding says how many.
+        # Unlike torch, ONNX has windows that begin beyond the image. The padding sets their number.
         spans = [spread * (size - 1) + 1 for spread, size in zip(dilation, kernel, strict=True)]
         last = [
             min(-((span - size - 2 * pad) // step), (size + pad - 1) // step) * step
@@ -47,7 +47,7 @@ def max_pool_backward(
     ceil: bool,
     indices: Value,
 ) -> Value:
-    """Each window's gradient goes to the first of its maxima, row by row, as torch has it."""
+    """Each window's gradient goes to its first maximum in row-major order, as in torch."""
     y, _ = max_pool(x, kernel, stride, padding, dilation, ceil)  # merged with the forward's
     stride, padding, dilation = _for_each(kernel, stride or kernel, padding, dilation)
     _, channels, *sizes = x.shape
@@ -70,7 +70,7 @@ def max_pool_backward(
         part = op.Where(op.Equal(seen, y), left, constant(np.float32(0)))
         left = op.Sub(left, part)
         parts.append(op.Reshape(part, numbers(-1, 1, *outs)))
-    # Each part back to its place in the window: a transposed convolution with a one for each.
+    # A transposed convolution with a one per part moves each part back to its place in the window.
     back = constant(np.eye(len(parts), dtype=np.float32).reshape(len(parts), 1, *kernel))
     dx = op.ConvTranspose(op.Concat(*parts, axis=1), back, strides=stride, dilations=dilation)
     short = [max(0, pad + size - span) for pad, size, span in zip(padding, sizes, spans, strict=True)]
@@ -80,12 +80,12 @@ def max_pool_backward(
 
 
 def _for_each(kernel: Sequence[int], *given: Sequence[int]) -> Iterator[list[int]]:
-    """Each of what is `given` with as many numbers as the kernel has: torch may write one for all."""
+    """Each of `given`, repeated to the kernel's length: torch may write one number for all."""
     return (list(some) * (len(kernel) // len(some)) for some in given)
 
 
 def _halved(g: Value, x: Value, y: Value, channels: int, height: int, width: int) -> Value:
-    """The usual pool, of two by two: found by smaller pools, which are the cheapest way to take it apart."""
+    """The usual pool of two by two. Smaller pools find its maxima, which is the cheapest way."""
     rows, columns = height // 2, width // 2
     if height % 2 or width % 2:
         x = op.Slice(x, numbers(0, 0), numbers(2 * rows, 2 * columns), numbers(2, 3))
@@ -116,7 +116,7 @@ def avg_pool_backward(
     count_padding: bool,
     divisor: int | None,
 ) -> Value:
-    """Averaging is a product with a matrix for each axis; so is its transpose."""
+    """Averaging is a product with a matrix for each axis. Its gradient uses their transposes."""
     stride, padding = _for_each(kernel, stride or kernel, padding)
     matrices = [
         _windows(size, out, length, step, pad, count_padding)
@@ -139,7 +139,7 @@ def adaptive_avg_pool_backward(g: Value, x: Value) -> Value:
 
 
 def _along(x: Value, matrices: Sequence[NDArray[np.float32]]) -> Value:
-    """x with each axis behind the channels' multiplied by a matrix of its own: [its size, the new size]."""
+    """x with each axis after the channels multiplied by its own matrix [its size, the new size]."""
     sizes, last = [len(matrix) for matrix in matrices], len(matrices) - 1
     for axis in range(last, -1, -1):
         matrix, before = matrices[axis], sizes[: axis + 1]
@@ -148,7 +148,7 @@ def _along(x: Value, matrices: Sequence[NDArray[np.float32]]) -> Value:
             x = op.MatMul(x, constant(matrix))
         elif axis == last - 1:
             x = op.MatMul(constant(matrix.T), x)
-        else:  # the axes behind it are one
+        else:  # the later axes are merged into one
             x = op.MatMul(constant(matrix.T), op.Reshape(x, numbers(0, 0, *before, -1)))
             x = op.Reshape(x, numbers(0, 0, *sizes))
     return x
@@ -157,7 +157,7 @@ def _along(x: Value, matrices: Sequence[NDArray[np.float32]]) -> Value:
 def _windows(
     size: int, out: int, kernel: int, stride: int, padding: int, count_padding: bool
 ) -> NDArray[np.float32]:
-    """float32 [out, size]: average over windows of `kernel`, which end `padding` beyond the edges at most."""
+    """float32 [out, size]: averages over windows of `kernel`, which cross the edges by at most `padding`."""
     matrix = np.zeros((out, size), np.float32)
     for row in range(out):
         start = row * stride - padding
@@ -168,7 +168,7 @@ def _windows(
 
 
 def _shares(size: int, out: int) -> NDArray[np.float32]:
-    """float32 [out, size]: average over `out` windows that cover the axis evenly."""
+    """float32 [out, size]: averages over `out` windows that cover the axis evenly."""
     matrix = np.zeros((out, size), np.float32)
     for row in range(out):
         first, last = row * size // out, -(-(row + 1) * size // out)

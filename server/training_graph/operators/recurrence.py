@@ -1,8 +1,8 @@
-"""LSTM, GRU and plain RNN layers in a form whose training graph is small, however long a sequence is.
+"""LSTM, GRU and plain RNN layers whose training graph is small, whatever the length of the sequence.
 
-Unrolled, every time step brings its own products for the weights' gradients, and a graph of its own. Here a
-step of either pass does only what depends on the one before it (cells.py) and is one body (scanning.py);
-everything else, the weights' gradients above all, is computed for all steps at once.
+In an unrolled graph every time step has its own nodes, and its own products for the weights' gradients. Here
+a step of either pass does only what depends on the previous one (cells.py), and all steps share one body
+(scanning.py). Everything else, such as the weights' gradients, is computed for all steps at once.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,13 +16,13 @@ from torch.nn.functional import linear
 from edgeflock.server.training_graph.operators.scanning import scan
 
 Direction = Callable[[Tensor, Sequence[Tensor], Sequence[Tensor], bool], tuple[Tensor, ...]]
-"""(x [T, b, I], first states, weights, whether the last step goes first) -> (h [T, b, H], last states...)."""
+"""(x [T, b, I], first states, weights, whether time runs backwards) -> (h [T, b, H], last states...)."""
 
 
 def of(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Tensor, ...] | None:
-    """What torch's `function` of recurrent layers returns for its arguments: (output, last states...).
+    """The result of torch's `function` of recurrent layers for these arguments: (output, last states...).
 
-    None if it is none of these, and for packed sequences and projections.
+    None for other functions, packed sequences and projections.
     """
     direction = _DIRECTIONS.get(function)
     if direction is None or _packed(arguments[1]):
@@ -37,7 +37,7 @@ def of(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Tensor, 
 
 
 def _packed(given: Any) -> bool:
-    """Whether the argument after the data is the sizes of batches."""
+    """Whether the argument after the data has batch sizes, so that the sequence is packed."""
     return isinstance(given, Tensor) and not given.is_floating_point()
 
 
@@ -52,7 +52,7 @@ def layers_of(
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[Tensor, ...]:
-    """(output, last states...). `weights` are each layer's and direction's, in torch's order."""
+    """(output, last states...). `weights` has those of each layer and direction, in torch's order."""
     directions = 2 if bidirectional else 1
     each = len(weights) // (layers * directions)
     x = x.transpose(0, 1) if batch_first else x
@@ -89,7 +89,7 @@ def _gru(
 ) -> tuple[Tensor, ...]:
     w_input, w_hidden, b_input, b_hidden = weights
     size = w_hidden.shape[1]
-    # The hidden biases of r and z may as well be added to the inputs, that of n may not.
+    # The hidden biases of r and z can be added to the inputs, but that of n cannot.
     bias = b_input + torch.cat((b_hidden[: 2 * size], torch.zeros_like(b_hidden[2 * size :])))
     found: tuple[Tensor, ...] = _Gru.apply(  # type: ignore[no-untyped-call]
         linear(x, w_input, bias), *states, w_hidden, b_hidden[2 * size :], backwards
@@ -135,7 +135,7 @@ class _Lstm(torch.autograd.Function):
         h0, c0, weight, hs, cs, sigmoids, g, squashed = context.saved_tensors
         i, f, _, o = sigmoids.chunk(4, 2)
         before = _before(c0, cs, context.backwards)
-        # What reaches the gates of a step, by d c for i, f and g and by d h for o.
+        # The factors of a step's gate gradients: of d c for i, f and g, and of d h for o.
         through = torch.cat(
             (g * i * (1 - i), before * f * (1 - f), i * (1 - g * g), squashed * o * (1 - o)), 2
         )
@@ -196,11 +196,11 @@ class _Rnn(torch.autograd.Function):
 
 
 def _before(first: Tensor, each: Tensor, backwards: bool) -> Tensor:
-    """Of each step the state that it began with, [T, b, H]."""
+    """The state before each step, [T, b, H]."""
     first = first.unsqueeze(0)
     return torch.cat((each[1:], first)) if backwards else torch.cat((first, each[:-1]))
 
 
 def _of_weight(gates: Tensor, states: Tensor) -> Tensor:
-    """The gradient of what states were multiplied with, all steps at once."""
+    """The gradient of the states' weight, over all steps at once."""
     return gates.flatten(0, 1).t() @ states.flatten(0, 1)

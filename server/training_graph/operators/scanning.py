@@ -1,6 +1,6 @@
-"""A step of cells.py over all time steps: an operator of torch, and what ONNX has for it, a Scan.
+"""A step of cells.py over all time steps: an operator of torch, and its ONNX translation, a Scan.
 
-However long a sequence is, the trace has one node for it and the ONNX graph one body.
+For any length of a sequence, the trace has one node for it and the ONNX graph one body.
 """
 
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ from edgeflock.server.training_graph.operators.cells import STEPS
 from edgeflock.server.training_graph.operators.onnx_values import Value
 
 _BODY = "body/"
-"""What names in a body begin with, and no others."""
+"""The prefix of names in a body, and of no others."""
 
 
 class _Torch:
-    """cells.Algebra of tensors."""
+    """cells.Algebra for tensors."""
 
     def sigmoid(self, x: Tensor) -> Tensor:
         return x.sigmoid()
@@ -52,7 +52,7 @@ def scan(
 ) -> list[Tensor]:
     """The last states, then each result of `step` at all times, in the order of time.
 
-    `scanned` are [T, b, ...], of which each step gets its own; backwards the last goes first.
+    `scanned` are [T, b, ...]; each step gets its own entry. With `backwards` the last one comes first.
     """
     results: list[Sequence[Tensor]] = []
     last: Sequence[Tensor] = [state.clone() for state in states]
@@ -77,7 +77,7 @@ def _of_one_step(
 
 @dataclass(frozen=True, slots=True)
 class _Recorded:
-    """[b, width] in a body under construction."""
+    """A value [b, width] in a body under construction."""
 
     value: ir.Value
     width: int
@@ -97,7 +97,7 @@ class _Recorded:
 
 
 class _Onnx:
-    """cells.Algebra of values of a body."""
+    """cells.Algebra for values of a body."""
 
     def sigmoid(self, x: _Recorded) -> _Recorded:
         return _Recorded(x.tape.op("Sigmoid", [x.value]), x.width, x.tape)
@@ -129,7 +129,7 @@ class _Onnx:
 def to_onnx(
     step: str, states: Sequence[Value], scanned: Sequence[Value], held: Sequence[Value], backwards: bool
 ) -> tuple[Value, ...]:
-    """The translation of `scan`. The body takes what is held from around it."""
+    """The translation of `scan`. The body reads the `held` values from the outer graph."""
     tape = Tape()
     ports = [
         *(_port(f"{_BODY}state_{number}", state.shape, state) for number, state in enumerate(states)),
@@ -141,7 +141,7 @@ def to_onnx(
     last, found = STEPS[step](_Onnx(), given[: len(states)], given[len(states) :], of_all)
     outputs: list[ir.Value] = []
     for result in (*last, *found):
-        # Each output has a name of its own.
+        # Each output needs a name of its own.
         value = tape.op("Identity", [result.value]) if result.value in outputs else result.value
         value.type, value.shape = states[0].type, ir.Shape([states[0].shape[0], result.width])
         outputs.append(value)
@@ -162,7 +162,7 @@ def to_onnx(
 
 
 def name_apart(graph: onnx.GraphProto) -> None:
-    """Give what the bodies of a graph make names that no other body has."""
+    """Give the values of a graph's bodies names that no other body has."""
     bodies = (attribute.g for node in graph.node for attribute in node.attribute if attribute.HasField("g"))
     for number, body in enumerate(bodies):
         for named in (*body.input, *body.output):

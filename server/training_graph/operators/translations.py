@@ -1,7 +1,7 @@
-"""Operators that torch does not translate to ONNX, or not well: the backward pass above all.
+"""Operators that torch does not translate to ONNX, or not well, mostly of the backward pass.
 
-Each function takes an operator's arguments, tensors as values of the graph under construction whose shapes
-are known but for the batch, and adds nodes that compute its results.
+Each function takes an operator's arguments and adds nodes that compute its results. Tensors are values of the
+graph under construction, whose shapes are known except the batch.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ def batch_norm(
         y = _affine(centred, scale, bias)
     if mean is None:
         return y, batch_mean, rstd
-    # The running variance is the unbiased one: n / (n - 1) of the batch's.
+    # The running variance is unbiased: n / (n - 1) of the batch's.
     count = op.CastLike(op.Div(op.Size(x), op.Size(batch_mean)), batch_mean)
     unbiased = op.Div(op.Mul(variance, count), op.Sub(count, constant(np.float32(1))))
     return y, batch_mean, rstd, _towards(mean, batch_mean, momentum), _towards(var, unbiased, momentum)
@@ -63,9 +63,9 @@ def batch_norm_backward(
     eps: float,
     wanted: Sequence[bool],
 ) -> tuple[Value, Value, Value]:
-    """(dx, d weight, d bias) of the batch's own statistics:
+    """(dx, d weight, d bias) for the batch's own statistics:
 
-    dx = s g - s mean(g) - s r^2 mean(g (x - m)) (x - m), s = weight r: three numbers a channel. Of running
+    dx = s g - s mean(g) - s r^2 mean(g (x - m)) (x - m), s = weight r, three numbers per channel. For running
     statistics, which do not depend on x: dx = s g.
     """
     axes, spread = _per_channel(x)
@@ -86,7 +86,7 @@ def batch_norm_backward(
 
 
 def _affine(x: Value, scale: Value, offset: Value) -> Value:
-    """scale x + offset, both by channel, in one pass: a normalisation that has nothing to normalise."""
+    """scale x + offset, both by channel, in one pass: a batch normalisation with mean 0 and variance 1."""
     zero = op.Sub(scale, scale)
     return single(
         op.BatchNormalization(x, scale, offset, zero, op.Add(zero, constant(np.float32(1))), epsilon=0.0)
@@ -94,7 +94,7 @@ def _affine(x: Value, scale: Value, offset: Value) -> Value:
 
 
 def _per_channel(x: Value) -> tuple[Value, Value]:
-    """(every axis of x but the channels', the shape in which a vector of channels goes with x)."""
+    """(all axes of x except the channels', the shape in which a vector of channels broadcasts to x)."""
     rank = len(x.shape)
     return numbers(0, *range(2, rank)), numbers(1, -1, *[1] * (rank - 2))
 
@@ -102,12 +102,12 @@ def _per_channel(x: Value) -> tuple[Value, Value]:
 def batch_norm_without_statistics(
     x: Value, weight: Value, bias: Value, training: bool, momentum: float, eps: float
 ) -> tuple[Value, ...]:
-    """The same for a layer that keeps no running statistics, such as instance norm."""
+    """`batch_norm` for a layer without running statistics, such as instance norm."""
     return batch_norm(x, weight, bias, None, None, True, momentum, eps)[:3]
 
 
 def dropout(x: Value, share: float, training: bool | None) -> tuple[Value, Value]:
-    """(y, what was kept). torch's own translation does not pass the check."""
+    """(y, mask of kept entries). torch's own translation does not pass the check."""
     if not training or share == 0:
         return op.Identity(x), op.Equal(x, x)
     kept = op.GreaterOrEqual(op.RandomUniformLike(x), constant(np.float32(share)))
@@ -149,10 +149,10 @@ def group_norm_backward(
     groups: int,
     wanted: Sequence[bool],
 ) -> tuple[Value, Value, Value]:
-    """(dx, d weight, d bias); with h = weight g and n the normal x, dx = r (h - mean(h) - n mean(h n)).
+    """(dx, d weight, d bias). With h = weight g and n the normalised x, dx = r (h - mean(h) - n mean(h n)).
 
-    The means over a group are weighted sums of its channels' sums of g and of g n, which the weight's and
-    the bias's gradients need anyway.
+    The means over a group are weighted sums of its channels' sums of g and of g n. The gradients of weight
+    and bias need those sums anyway.
     """
     apart, of_groups = numbers(0, groups, channels // groups, pixels), numbers(0, groups, 1, 1)
     count = constant(np.float32(channels // groups * pixels))
@@ -166,7 +166,7 @@ def group_norm_backward(
         scale = op.Mul(rstd, op.Reshape(weight, numbers(groups, channels // groups, 1)))
 
     def mean_of(sums: Value) -> Value:
-        """[N, G, 1, 1]: of r times a group's weighted sums."""
+        """[N, G, 1, 1]: the mean of r times a group's weighted sums."""
         return op.Div(op.ReduceSum(op.Mul(sums, scale), numbers(2), keepdims=1), count)
 
     pull = op.Add(op.Mul(centred, op.Mul(mean_of(by_normal), rstd)), mean_of(by_one))
@@ -179,12 +179,12 @@ def relu_backward(g: Value, y: Value, threshold: float) -> Value:
     """g where y > threshold."""
     if threshold != 0:
         return op.Where(op.Greater(y, constant(np.float32(threshold))), g, constant(np.float32(0)))
-    # So steep a sigmoid is one for every y > 1e-38: one pass for the mask where a comparison takes two.
+    # This steep sigmoid is one for every y > 1e-38. It needs one pass for the mask, a comparison two.
     return op.Mul(g, op.HardSigmoid(y, alpha=3e38, beta=0.0))
 
 
 def select_backward(g: Value, sizes: Sequence[Any], axis: int, index: int) -> Value:
-    """Zeros of the given sizes, but g at `index` of `axis`."""
+    """Zeros of the given sizes, with g at `index` of `axis`."""
     axis, size = axis % len(sizes), sizes[axis]
     if not isinstance(size, int):
         raise NotImplementedError("one sample of a batch cannot train in ONNX")
@@ -193,11 +193,11 @@ def select_backward(g: Value, sizes: Sequence[Any], axis: int, index: int) -> Va
 
 
 _TO_THE_END = 1 << 62
-"""More than any axis has; torch writes 2^63 - 1 for an open end."""
+"""More than the size of any axis. torch writes 2^63 - 1 for an open end."""
 
 
 def slice_backward(g: Value, sizes: Sequence[Any], axis: int, start: int, end: int, step: int) -> Value:
-    """Zeros of the given sizes, but g from `start` on along `axis`, every `step`."""
+    """Zeros of the given sizes, with g at every `step` from `start` on along `axis`."""
     axis, size = axis % len(sizes), sizes[axis]
     if not isinstance(size, int):
         if (start, step) == (0, 1) and end >= _TO_THE_END:
@@ -205,7 +205,7 @@ def slice_backward(g: Value, sizes: Sequence[Any], axis: int, start: int, end: i
         raise NotImplementedError("a part of a batch cannot train in ONNX")
     start = min(start % size if start < 0 else start, size)
     long = g.shape[axis]
-    if step > 1:  # zeros between the entries: a new axis, filled up and merged with its neighbour
+    if step > 1:  # zeros between the entries: pad a new axis, and merge it with its neighbour
         g = padded(op.Unsqueeze(g, numbers(axis + 1)), axis + 1, len(sizes) + 1, 0, step - 1)
         g = op.Reshape(g, numbers(*[0] * axis, long * step, *sizes[axis + 1 :]))
         g = op.Slice(g, numbers(0), numbers(size - start), numbers(axis))

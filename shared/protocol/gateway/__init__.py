@@ -1,12 +1,13 @@
-"""What a gateway and its leader tell each other, over one WebSocket (docs/gateways.md).
+"""Messages between a gateway and its leader, over one WebSocket (docs/gateways.md).
 
-    gateway -> leader    Knock, Enter, Given, Told, Blamed, Gone, Lives, Ready, Shared, Spilled
-    leader -> gateway    Sync, Resumed, Change, Known, Entered, Denied, Taken, Held, End, Ask, Paused, Said,
-                         Done, Dealt
+    gateway -> leader    Knock, Enter, DeviceUpdate, DeviceTelemetry, DeviceRefused, Gone, Lives, Ready,
+                         Shared, Spilled
+    leader -> gateway    Sync, Resumed, Change, Known, Entered, Denied, UpdateTaken, UpdateHeld, End,
+                         AliveQuery, Paused, Said, Done, Dealt
 
-A message holds any number of items, in order (coding.py). Records of devices travel in them as they came.
-Both ends are of one version, and trust each other as far as a credential of the role gateway goes: a leader
-looks at what its gateways say, and hangs up on what is none of this.
+A message holds any number of items, in order (coding.py). Records of devices travel in them unchanged. Both
+ends have one version. A leader checks the items of its gateways, and closes the connection on any other
+input. They trust each other as far as a credential of the role gateway allows.
 """
 
 from edgeflock.shared.protocol.gateway.coding import (

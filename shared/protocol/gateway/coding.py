@@ -1,7 +1,7 @@
-"""Items to bytes and back: a message is a msgpack array of arrays [tag, field, ...].
+"""Coding of items: a message is a msgpack array of arrays [tag, field, ...].
 
-Nothing a message announces is allocated beyond its own length: items are counted before they are unpacked,
-each is unpacked when its turn comes, and what one may hold is bounded.
+No announced size allocates more than the message's own length. Items are counted before they are unpacked,
+each is unpacked in its turn, and the content of each is bounded.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,36 +19,36 @@ from edgeflock.shared.protocol.gateway.of_gateways import OF_GATEWAYS, OfGateway
 from edgeflock.shared.protocol.gateway.of_leaders import OF_LEADERS, OfLeader
 
 LONGEST = 1 << 20
-"""Bytes of items that share a message. One that is longer has a message of its own."""
+"""The most bytes of items that share a message. A longer item has its own message."""
 
 MOST = 1 << 12
-"""Items of a message."""
+"""The most items of a message."""
 
 HEAD = 5
-"""Bytes of a message before its items."""
+"""The bytes of a message before its items."""
 
 AROUND = 64
-"""Bytes of an item around a record of a device, at most."""
+"""The most bytes of an item around a device's record."""
 
 _ARRAY = b"\xdd"
-"""How a message begins: a msgpack array of a length in four bytes."""
+"""The first byte of a message: a msgpack array with a length of four bytes."""
 
 
 _WHAT = "an item of a gateway's line"
 
 _LISTS = 2
-"""An item, and one of its fields."""
+"""The lists of an item: itself, and one of its fields."""
 
 _OF_GATEWAYS = AllocationLimits(containers=_LISTS, array=16, map=0, text=1 << 13)
-"""The fields of an item; a header of a request."""
+"""The limits suit the fields of an item and the headers of a request."""
 
 _OF_LEADERS = AllocationLimits(containers=_LISTS, array=1 << 20, map=0, text=1 << 20)
-"""The versions of a Change; a run's settings."""
+"""The limits suit the versions of a Change and a run's settings."""
 
 Item = OfGateway | OfLeader
 
 _FIRST_OF_LEADERS = 12
-"""What a leader says first has the same tag in all versions, since it says the version."""
+"""A leader's first item has the same tag in all versions, because it carries the version."""
 
 _KINDS: dict[int, type[Item]] = {
     **dict[int, type[Item]](enumerate(OF_GATEWAYS, 1)),
@@ -60,7 +60,7 @@ _LARGEST_INTEGER = (1 << 63) - 1
 
 
 def _types_of(hint: Any) -> dict[type, type | None]:
-    """Of the values that a field may have -> of the entries of a list: of list[int] | None both."""
+    """Return type of the field's value -> type of a list's entries; list[int] | None gives both."""
     options = get_args(hint) if isinstance(hint, UnionType) else (hint,)
     return {get_origin(option) or option: next(iter(get_args(option)), None) for option in options}
 
@@ -71,19 +71,19 @@ _TYPES: dict[int, list[dict[type, type | None]]] = {
 
 
 def packed(item: Item) -> bytes:
-    """One item, to go into a message."""
+    """Encode one item for a message."""
     octets: bytes = msgpack.packb((_TAGS[type(item)], *item))
     return octets
 
 
 def message(items: Iterable[bytes]) -> bytes:
-    """A message of packed items."""
+    """Join packed items to a message."""
     parts = list(items)
     return b"".join((_ARRAY, len(parts).to_bytes(HEAD - 1, "big"), *parts))
 
 
 def batch(outbox: list[bytes]) -> tuple[list[bytes], int]:
-    """What goes with one message, taken from the outbox, and its bytes."""
+    """Take the items of the next message from the outbox; return them and their bytes."""
     size, count = 0, 0
     for octets in outbox[:MOST]:
         if count and size + len(octets) > LONGEST:
@@ -95,7 +95,7 @@ def batch(outbox: list[bytes]) -> tuple[list[bytes], int]:
 
 
 def items(octets: bytes, taken: tuple[type[Item], ...]) -> Iterator[Item]:
-    """The items of a message, each one of `taken`, one after the other. Raises Malformed."""
+    """Yield the items of a message one by one; each is of a type in `taken`. Raises Malformed."""
     count = int.from_bytes(octets[1:HEAD], "big")
     if len(octets) < HEAD or octets[:1] != _ARRAY or count > MOST:
         raise Malformed(f"no message between a gateway and a leader, which has at most {MOST} items")
@@ -118,7 +118,7 @@ def items(octets: bytes, taken: tuple[type[Item], ...]) -> Iterator[Item]:
 
 
 def item(octets: bytes | memoryview, taken: tuple[type[Item], ...]) -> Item:
-    """One that was packed, one of `taken`. Raises Malformed."""
+    """Decode one packed item of a type in `taken`. Raises Malformed."""
     return _item(unpacked(octets, _bounds_of(taken), _WHAT), taken)
 
 
@@ -127,7 +127,7 @@ def _bounds_of(taken: tuple[type[Item], ...]) -> AllocationLimits:
 
 
 def numbers(octets: bytes, kind: str) -> NDArray[Any]:
-    """A copy of the numbers in a field, of a numpy type such as <f4. Raises Malformed."""
+    """Return a copy of the numbers in a field, of a numpy type such as <f4. Raises Malformed."""
     try:
         return np.frombuffer(octets, kind).copy()
     except ValueError as error:
@@ -148,7 +148,7 @@ def _item(array: object, taken: tuple[type[Item], ...]) -> Item:
 
 
 def _is_good(value: object, of: type | None) -> bool:
-    """Whether a number can be one, and a list has nothing but entries `of` this type that can be."""
+    """Whether an integer is in range, and a list has only valid entries of the type `of`."""
     if type(value) is list:
         return all(type(entry) is of and _is_good(entry, None) for entry in value)
     return type(value) is not int or 0 <= value <= _LARGEST_INTEGER

@@ -1,22 +1,22 @@
-"""Up to where somebody was told of the model: a leader's life, and how many Changes there were in it."""
+"""Marks: how far a gateway has received the model, as a leader's life and the number of its Changes."""
 
 LIFE = 16
-"""Bytes that a leader draws anew for each of its lives. A mark is these and the number of Changes, in eight
+"""The random bytes that identify a leader's life. A mark is these and the number of Changes, in eight
 bytes."""
 
 
 def first_mark(life: bytes) -> bytes:
-    """Before the first Change of a leader's life."""
+    """The mark before the first Change of a leader's life."""
     return life + bytes(8)
 
 
 def further(mark: bytes, changes: int) -> bytes:
-    """The mark behind so many more Changes."""
+    """The mark after `changes` more Changes."""
     return mark[:LIFE] + (int.from_bytes(mark[LIFE:], "big") + changes).to_bytes(8, "big")
 
 
 def between(mark: bytes, later: bytes) -> int | None:
-    """How many Changes lead from one mark to another; None: they do not."""
+    """The number of Changes from one mark to the other; None if they do not lead there."""
     if len(mark) != len(later) or mark[:LIFE] != later[:LIFE]:
         return None
     changes = int.from_bytes(later[LIFE:], "big") - int.from_bytes(mark[LIFE:], "big")

@@ -1,18 +1,18 @@
-"""What a gateway tells its leader."""
+"""Items that a gateway sends to its leader."""
 
 from typing import NamedTuple, get_args
 
 
 class Knock(NamedTuple):
-    """Somebody asks a gateway for `path`, and shows this secret. Answered by Known or Denied."""
+    """A client requests `path` from a gateway, with this secret. Answered by Known or Denied."""
 
     ticket: int
-    """A number of the gateway's; for /v1/session that of the session to be, until it is Gone."""
+    """The gateway's number of the request; for /v1/session the number of the session, until it is Gone."""
     bearer: str
     path: str
     address: str
     certificate: bytes
-    """That it has shown and proved in TLS, in DER; empty: none."""
+    """The client's certificate, proved in TLS, in DER; empty: none."""
 
 
 class Enter(NamedTuple):
@@ -23,13 +23,13 @@ class Enter(NamedTuple):
 
 
 class DeviceUpdate(NamedTuple):
-    """An Update. Answered by Taken or Denied, and by Held before if it waits for others."""
+    """An Update. Answered by UpdateTaken or Denied, and first by UpdateHeld if it waits for others."""
 
     device: int
     ingress: int
-    """Bytes from the device in this session by now, and"""
+    """Bytes received from the device in this session so far, and"""
     egress: int
-    """to it."""
+    """bytes sent to it."""
     update: bytes
 
 
@@ -41,16 +41,16 @@ class DeviceTelemetry(NamedTuple):
 
 
 class DeviceRefused(NamedTuple):
-    """A device was refused something that is no update."""
+    """The gateway refused a record of a device that is not an update."""
 
     device: int
-    """0: before it was let in."""
+    """0: the device had not entered."""
     code: str
     detail: str
 
 
 class Gone(NamedTuple):
-    """The session of this ticket has ended, and nothing of it is under way."""
+    """The session of this ticket has ended, and none of its requests is open."""
 
     ticket: int
     why: str
@@ -59,33 +59,33 @@ class Gone(NamedTuple):
 
 
 class Lives(NamedTuple):
-    """Whether anything comes of a device: the answer to Ask."""
+    """Whether data arrives from a device: the answer to AliveQuery."""
 
     device: int
     alive: bool
 
 
 class Ready(NamedTuple):
-    """In a run of tasks: the device of this ticket has a model, or has computed a shard, and is to be told
-    what comes next. In a run of cohorts: it wants a model. Answered by Done or Denied, if need be later.
-    """
+    """A device is ready. In a run of tasks the device of this ticket has a model, or has computed a shard,
+    and needs its next task. In a run of cohorts it waits for a model. Answered by Done or Denied, possibly
+    later."""
 
     ticket: int
     version: int | None
-    """Of the model; None: it has computed a shard."""
+    """The version of the model; None: it has computed a shard."""
     counted: bool
-    """Whether that is the first result of its shard."""
+    """Whether the result is the first of its shard."""
 
 
 class Shared(NamedTuple):
-    """A Samples of a device, for others."""
+    """A Samples record of a device, for other devices."""
 
     device: int
     samples: bytes
 
 
 class Spilled(NamedTuple):
-    """So many samples that were for a device have waited too long at its gateway, or until it left."""
+    """This number of samples for a device waited too long at its gateway, or until the device left."""
 
     device: int
     samples: int

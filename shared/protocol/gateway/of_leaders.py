@@ -1,162 +1,162 @@
-"""What a leader tells its gateways."""
+"""Items that a leader sends to its gateways."""
 
 from typing import NamedTuple, get_args
 
 GATEWAY = 2
-"""Version of all this; another one is refused."""
+"""The version of the gateway protocol; any other version is refused."""
 
 
 class Sync(NamedTuple):
-    """All that a gateway needs to begin with; the first item of a line."""
+    """The initial state of a gateway; the first item of a connection."""
 
     gateway: int
-    """GATEWAY."""
+    """The protocol version, GATEWAY."""
     welcome: bytes
-    """What devices are told of the run, as a record."""
+    """The run's Welcome for devices, as a record."""
     config: str
-    """The settings that hold for it, as JSON."""
+    """The effective settings of the run, as JSON."""
     theta: bytes
     """The model of the Welcome's version: little-endian float32 [P + B]."""
     first: bytes
-    """The file that devices load the first model from; empty if there is none."""
+    """The file of the first model that devices load; empty if there is none."""
     pin: bytes
-    """Of the public key that devices compare."""
+    """The pin of the public key that devices compare."""
     mark: bytes
-    """Of where the Changes begin that follow."""
+    """The mark at which the following Changes begin."""
     authority: str
-    """Whose certificates devices must show, in PEM; empty: they need not."""
+    """The authority of the certificates that devices must show, in PEM; empty: none."""
     closed: bool
-    """Whether only devices that have joined are let in."""
+    """Whether only devices that have joined may enter."""
     learning_rate: float
     over: str | None
     diverged: str | None
 
 
 class Resumed(NamedTuple):
-    """In the place of a Sync: the gateway has shown the mark of its last Change, and is told what it has
-    missed.
-    """
+    """Sent instead of a Sync: the gateway has shown the mark of its last Change, and receives the Changes
+    that it missed."""
 
     mark: bytes
     changes: list[bytes]
-    """Changes, packed."""
+    """The missed Changes, packed."""
     digest: bytes
-    """SHA-256 of theta behind them: little-endian float32 [P + B]."""
+    """SHA-256 of theta after these Changes: little-endian float32 [P + B]."""
 
 
 class Change(NamedTuple):
-    """The model has come to a version, durable."""
+    """The model has a new version, which is durable."""
 
     version: int
     touched: list[int] | None
-    """How many parameters each of the versions since the last Change has touched, the last one last; None:
-    all of them."""
+    """The number of parameters that each version since the last Change has changed, oldest first; None: all
+    of them."""
     where: bytes
-    """Those of the first, then those of the second, ...: little-endian int32."""
+    """The parameters of the first version, then those of the second, ...: little-endian int32."""
     values: bytes
-    """What they are now, then the running statistics: little-endian float32. All of theta, if `touched` is
+    """Their current values, then the running statistics: little-endian float32. All of theta, if `touched` is
     None."""
     again: bool
-    """Whether it is another model now, which no difference leads to."""
+    """Whether the model was replaced: no difference leads to it."""
     learning_rate: float
     over: str | None
     diverged: str | None
 
 
 class Known(NamedTuple):
-    """Who knocks may go on."""
+    """The client of a Knock may continue."""
 
     ticket: int
     role: str
     name: str
     challenge: str
-    """What a device is to prove itself with; empty: nothing."""
+    """The challenge that a device must sign; empty: none."""
     rotate: bool
-    """Whether it is to get another key."""
+    """Whether the device must replace its key."""
 
 
 class Entered(NamedTuple):
-    """A device is let in."""
+    """A device may enter."""
 
     ticket: int
     device: int
     sequence: int
     secret: bytes
     paused: str | None
-    """Why an operator lets it wait; None: nobody does."""
+    """The reason why an operator paused the device; None: it is not paused."""
 
 
 class Denied(NamedTuple):
-    """Something was refused."""
+    """A request was refused."""
 
     ticket: int
-    """0: it is about an update, of"""
+    """0: the refusal is of an update, of"""
     device: int
     code: str
     detail: str
     seconds: int
     status: int
-    """As HTTP has it."""
+    """The HTTP status."""
 
 
 class UpdateTaken(NamedTuple):
-    """An update is in the model, durable."""
+    """An update is in the model, and durable."""
 
     device: int
     sequence: int
     version: int
     staleness: int
     moments: bytes
-    """As in a Receipt, and"""
+    """As in a Receipt, as are"""
     labels: bytes
-    """these too."""
+    """these."""
 
 
 class UpdateHeld(NamedTuple):
-    """An update waits for others. In a run of tasks its device waits no longer, and nothing follows."""
+    """An update waits for others. In a run of tasks its device does not wait, and no further answer
+    follows."""
 
     device: int
 
 
 class End(NamedTuple):
-    """The session of a device is to end."""
+    """The gateway must end the session of a device."""
 
     device: int
     code: str
-    """Of a refusal; empty: it is to come again at once."""
+    """The code of a refusal; empty: the device may reconnect at once."""
     detail: str
     seconds: int
 
 
 class AliveQuery(NamedTuple):
-    """Whether anything comes of this device."""
+    """Asks whether data arrives from this device."""
 
     device: int
 
 
 class Paused(NamedTuple):
-    """An operator lets a device wait for its answers, or go on."""
+    """An operator pauses a device, which then waits for its answers, or resumes it."""
 
     device: int
     because: str | None
-    """None: it goes on."""
+    """None: the device resumes."""
 
 
 class Said(NamedTuple):
-    """What the device of this ticket is told in a run of tasks: a Task, Over or Stop."""
+    """A record for the device of this ticket in a run of tasks: a Task, Over or Stop."""
 
     ticket: int
     record: bytes
 
 
 class Done(NamedTuple):
-    """What a Ready comes to has been Said; or it is the device's turn."""
+    """The answer to a Ready has been Said; or it is the device's turn."""
 
     ticket: int
 
 
 class Dealt(NamedTuple):
-    """A Samples of others, for a device."""
+    """A Samples record of other devices, for this device."""
 
     device: int
     samples: bytes
