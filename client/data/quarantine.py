@@ -1,13 +1,12 @@
-"""Where samples go that are not trained on: a file of bounded size that says of each what is wrong with it.
+"""The quarantine: a file of bounded size with samples that were set aside, and the fault of each.
 
 One JSON object a line:
 
     {"time": 1764000000.0, "kind": "out of range", "detail": "...", "record": ...}
 
-`record` is a message as text, or in base64 if it is none, or the shape and first numbers of a sample. What
-is skipped is counted whatever happens (Skipped, in records.py); into the file go a few lines a second at
-most, and once it is full it begins anew, with the one before it kept beside it: a flood fills no disk and
-wears none out.
+`record` is a message as text, or else in base64, or the shape and first numbers of a sample. Skipped
+(records.py) counts all skipped samples. The file gets a few lines a second at most. A full file is renamed to
+NAME.1 and a new one begins, so many faults neither fill the disk nor wear it out.
 """
 
 import base64
@@ -24,30 +23,30 @@ from numpy.typing import NDArray
 log = logging.getLogger(__name__)
 
 FILE_BYTES = 1 << 20
-"""Of the file, and as much of the one before it."""
+"""Largest size of the file. The previous file takes as much again."""
 
 LINES = 10
-"""A second, on average, and at once."""
+"""Lines per second on average, and the largest burst."""
 
 RECORD_SHOWN = 1000
-"""Characters of a message, and"""
+"""Characters of a message to keep, and"""
 _NUMBERS = 32
-"""numbers of a sample that are kept."""
+"""numbers of a sample to keep."""
 
 
 class QuarantineFile:
-    """Writes the file; nothing is there before the first line."""
+    """Writes the quarantine file. The first line creates it."""
 
     def __init__(self, path: Path, now: Callable[[], float] = time.time) -> None:
         self._path = path
         self._now = now
         self._left = float(LINES)
-        """Lines that may be written by `_last`."""
+        """Lines that may still be written at the time `_last`."""
         self._last = now()
         self._works = True
 
     def put(self, kind: str, detail: str, record: object) -> None:
-        """A line, if there is room for one now. A disk that fails is told of once, and not tried again."""
+        """Write a line if the rate allows it. The first disk error is logged and ends all writing."""
         now = self._now()
         self._left = min(LINES, self._left + LINES * max(0.0, now - self._last))
         self._last = now
@@ -68,7 +67,7 @@ class QuarantineFile:
 
 
 def of_message(message: bytes) -> str | dict[str, str]:
-    """A message as a line shows it."""
+    """Return a message in the form for a line."""
     short = message[:RECORD_SHOWN]
     try:
         return short.decode()
@@ -77,7 +76,7 @@ def of_message(message: bytes) -> str | dict[str, str]:
 
 
 def of_sample(x: NDArray[np.float32], y: NDArray[np.generic], key: str | None) -> dict[str, Any]:
-    """A sample as a line shows it; numbers that JSON has none for as text."""
+    """Return a sample in the form for a line. NaN and infinity become text."""
     shown = {"shape": list(x.shape), "x": _numbers(x), "y": _numbers(y)}
     return shown if key is None else {**shown, "key": key}
 

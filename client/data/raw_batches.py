@@ -1,4 +1,4 @@
-"""Stored data of this device, read as the run that it takes part in reads data."""
+"""Stored data of this device, converted to the run's columns, units and classes."""
 
 import logging
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class RawBatches(Shuffled):
-    """Batches of `raw`, once a run has begun: columns, units and classes are those of its Welcome."""
+    """Batches of `raw`, after `begin`, with the columns, units and classes of the run's Welcome."""
 
     def __init__(self, raw: Raw, random: np.random.Generator) -> None:
         super().__init__(Stored(np.zeros((0, 0), np.float32), np.zeros(0, np.int64)), random)
@@ -39,7 +39,7 @@ class RawBatches(Shuffled):
         if welcome.start is not None:
             theta = generate(welcome.start, backend.layout)
         try:
-            # The backend's first step is one as all the others: it may choose by it how to take them.
+            # The trial is a typical step: the backend may choose an execution provider by it.
             tried = trial(
                 backend.gradient, theta, rows(data.x, slice(welcome.batch)), data.y[: welcome.batch]
             )
@@ -54,7 +54,9 @@ class RawBatches(Shuffled):
 
 
 def _check_classes(raw: Raw, data: Stored, welcome: Welcome, backend: Backend) -> None:
-    """Raises ConfigError that names a sample of `raw`, which is `data`, whose class the model lacks."""
+    """Raises ConfigError if the model lacks a class, with a sample of `raw`, the source of `data`, that has
+    it.
+    """
     if data.y.dtype.kind != "i":
         return
     refused = np.flatnonzero(Classes(backend).refused(data.x, data.y.astype(np.int64, copy=False)))

@@ -1,4 +1,4 @@
-"""From what a source of messages brings to chunks, as the options of its URI say."""
+"""Converts a source's messages to chunks, according to the options of its URI."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -16,10 +16,10 @@ OPTIONS = ("x", "y", "key", "names", "join", "missing")
 
 
 class MessageReader:
-    """Messages in, samples out; what is broken is counted."""
+    """Converts messages to samples and counts broken ones."""
 
     def __init__(self, uri: Uri, tally: Skipped, now: Callable[[], float] = time.monotonic) -> None:
-        """Of `uri` it knows OPTIONS. Raises ConfigError."""
+        """Read the OPTIONS of `uri`. Raises ConfigError."""
         usual, options = FieldPaths(), uri.options
         self.fields = FieldPaths(
             _names(uri, "x") or usual.x,
@@ -38,9 +38,10 @@ class MessageReader:
         messages: Iterable[tuple[bytes | Mapping[str, Any], str | None]],
         places: Iterable[str] = (),
     ) -> list[StreamChunk]:
-        """The samples of `messages` that are whole by now, in their order. Each message has beside it what
-        names it at its source, which counts if it brings no key of its own. `places` are what a person finds
-        them by. Raises ConfigError if one lacks a value, and missing=error.
+        """Return the samples of `messages` that are whole by now, in order.
+
+        Each message comes with its name at the source, which is its key if it has no key of its own. `places`
+        describe the messages to users. Raises ConfigError if one lacks a value and missing=error is set.
         """
         records = []
         for (message, name), place in zip(messages, chain(places, repeat(""))):  # noqa: B905
@@ -56,7 +57,7 @@ class MessageReader:
 
     def _record(self, message: bytes | Mapping[str, Any], name: str | None) -> SampleMessage:
         said = decode(message, self.fields) if isinstance(message, bytes) else self.fields.read(message)
-        # A half has no partner under a name that only its source gave it.
+        # A half gets no key from its source, since no partner has that key.
         whole = said.x is not None and said.y is not None
         return replace(said, key=name) if whole and said.key is None else said
 

@@ -1,4 +1,4 @@
-"""What is handed on of a stream: chunks of samples, and what was skipped."""
+"""Chunks of a stream's samples, and the count of skipped records."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -19,15 +19,15 @@ class StreamChunk(Dataset):
     """Samples that arrived together, oldest first: x float32 [n, ...], y [n] int64 or float32."""
 
     keys: tuple[str | None, ...] = ()
-    """What names each of them: whoever sees a key again sees the same sample. (): nothing does."""
+    """The key of each sample: an equal key means the same sample. (): no sample has a key."""
 
     def where(self, flags: NDArray[np.bool_]) -> "StreamChunk":
-        """The samples whose flag is set."""
+        """Return the samples whose flag is set."""
         return StreamChunk(self.x[flags], self.y[flags], tuple(compress(self.keys, flags)))
 
 
 OVERRUN = "overrun"
-"""The kind of what was dropped before anybody could look at it."""
+"""The kind of records that are dropped before they are read."""
 
 RECORD_BYTES = 1 << 20
 """A longer record is broken."""
@@ -44,31 +44,29 @@ class Broken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SourceProgress:
-    """Of the samples of a source, in their order."""
+    """The progress of a source's samples, in their order."""
 
     came: int = 0
-    """Those that whoever trains on them has by now, and"""
+    """Samples that training's buffer has received, and"""
     done: int = 0
-    """how many of these, the first ones, need not come again if the process ends now: trained, dropped, or
-    kept on disk.
-    """
+    """how many of the first of these need not come again after a restart: trained, dropped, or on disk."""
 
 
 class Skipped:
-    """Counts what was skipped, logs the first of each kind, and shows the quarantine some of it."""
+    """Counts skipped records, logs the first of each kind, and writes some of them to the quarantine."""
 
     def __init__(self, quarantine: QuarantineFile | None = None) -> None:
         self.counts: dict[str, int] = {}
         self.quarantine = quarantine
         self.progress: Callable[[], SourceProgress] = SourceProgress
-        """How far the samples are that the source has handed on, for sources that can ask for them again."""
+        """Returns the progress of the yielded samples, for sources that can request them again."""
 
     @property
     def total(self) -> int:
         return sum(self.counts.values())
 
     def add(self, kind: str, detail: str, count: int = 1, records: Iterable[object] = ()) -> None:
-        """`count` samples are of this kind; `records` are what is to be seen of them, as JSON has it."""
+        """Count `count` samples of this kind. `records` are JSON values of them for the quarantine."""
         if kind not in self.counts:
             log.warning("skipped a record that is %s: %s (more of these are counted only)", kind, detail)
         self.counts[kind] = self.counts.get(kind, 0) + count

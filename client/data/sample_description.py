@@ -1,4 +1,4 @@
-"""Samples of a stream as the run reads samples: in its units, with its categories."""
+"""Converts a stream's samples to the run's units and categories."""
 
 import logging
 
@@ -16,24 +16,25 @@ log = logging.getLogger(__name__)
 
 
 class SampleDescription:
-    """What a run tells its devices of samples."""
+    """The run's description of samples, applied to a stream."""
 
     def __init__(self, described: Description) -> None:
-        """Raises ConfigError if two of its categories cannot be told apart in a stream."""
+        """Raises ConfigError if two categories of a column have the same code."""
         self._described = described
         self._warned: set[str] = set()
         for column, names in zip(described.columns, described.categories, strict=False):
             check_codes(column, names)
 
     def taken(self, chunk: StreamChunk, tally: Skipped) -> StreamChunk:
-        """x [n, columns] with codes of texts as models get it, and y in the run's units. Samples with a text,
-        or without a number, for which the run has none, are set aside.
+        """Convert x [n, columns], with codes of texts, to the model's inputs, and y to the run's units.
+
+        Samples with a text or a missing number are set aside if the run has no category or mean for it.
         """
         described, x = self._described, chunk.x
         categories = described.categories
         if x.ndim == 2 and (are_codes(x).any() or categories):
             codes = are_codes(x)
-            if described.means:  # what is missing counts as the mean
+            if described.means:  # a missing number becomes the mean
                 codes &= x != ABSENT
             for column, names in enumerate(categories):
                 codes[:, column] &= not names
@@ -63,7 +64,7 @@ class SampleDescription:
         return features(numbers, places, described)
 
     def _warn(self, column: str) -> None:
-        """Once for each column."""
+        """Warn once for each column."""
         if column not in self._warned:
             self._warned.add(column)
             log.warning(

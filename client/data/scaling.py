@@ -1,10 +1,10 @@
-"""Inputs of a stream in units of their own: how far each number is from its usual, in how far it usually is.
+"""Scales a stream's inputs by robust statistics: the median and the interquartile range.
 
     x' = clip((x - median) / (interquartile range / 1.349), -10, 10)
 
-for each number of a sample by itself, over the last samples; 1.349 makes that 1 standard deviation where
-numbers are normal. Up to a quarter of the samples may be anything, and neither quartile leaves the range of
-the others.
+for each number of a sample separately, over the last samples. With the factor 1.349 the unit is 1 standard
+deviation for normal numbers. If up to a quarter of the samples are arbitrary, both quartiles stay in the
+range of the others.
 """
 
 from typing import Protocol
@@ -13,44 +13,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 KEPT = 256
-"""Samples that say what is usual, the last ones; fewer, but"""
+"""Number of last samples in the statistics; fewer, but"""
 LEAST_KEPT = 32
-"""at least so many, if they take more than"""
+"""at least this many, if they take more bytes than"""
 KEPT_BYTES = 1 << 22
 
 CLIP = 10.0
-"""Beyond so many spreads all is one: broken numbers within the checks' range swamp no gradient."""
+"""Clipping bound, in units of spread: broken numbers that pass the checks do not dominate a gradient."""
 
 _NORMAL = 1.349
 """The interquartile range of the normal distribution, in standard deviations."""
 
 _CONSTANT = 1e-6
-"""A number that spreads by less than this part of its median is constant but for rounding, or mostly so: it
-keeps its unit."""
+"""A number whose spread is below this fraction of its median is (mostly) constant and keeps its unit."""
 
 _RENEWED = 8
-"""The quartiles are taken anew once one in so many samples is new."""
+"""The quartiles are recomputed when one in this many samples is new."""
 
 
 class Units(Protocol):
-    """What inputs are brought to."""
+    """Scales inputs."""
 
     def learn(self, x: NDArray[np.float32]) -> None:
-        """x [n, ...], finite, is what came next. All samples are of one shape."""
+        """Update the statistics with the next samples, x [n, ...], finite. All samples have one shape."""
 
     def scaled(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
-        """x [n, ...] as it is to be trained on; something has been learnt."""
+        """Return x [n, ...] scaled for training. `learn` must have been called."""
 
 
 class Scaling:
-    """Of the samples of one stream. It follows it: whatever was before the last KEPT samples is forgotten."""
+    """Scales the samples of one stream. Only the last KEPT samples count, so it follows changes."""
 
     def __init__(self) -> None:
         self._kept: NDArray[np.float32] = np.zeros((0, 0), np.float32)
-        """[rows, numbers of a sample]: the last samples, in no order."""
+        """[rows, numbers of a sample]: the last samples, unordered."""
         self._seen = 0
         self._new = 0
-        """Samples since the quartiles were taken."""
+        """Samples since the quartiles were computed."""
         self._median = self._spread = np.zeros(0)
 
     def learn(self, x: NDArray[np.float32]) -> None:

@@ -1,10 +1,10 @@
-"""A stream -> mini-batches of what arrived within a second (ScaDLES, section IV).
+"""Mini-batches of the stream's samples that arrived within a second (ScaDLES, section IV).
 
-A batch is due once the oldest sample has waited for WAIT seconds, or the largest batch waits, and never
-before the least waits. It is then as large as what arrived within a second of that oldest sample: b_i = S_i,
-of what the stream brought rather than of an average, which knows nothing of a rate that has just fallen or
-risen. Truncation keeps a second, so that nothing is dropped while a device takes its batches in time. What
-came before training first asked counts as if it came then, at once.
+A batch is due once the oldest sample has waited for WAIT seconds, or the largest batch waits. The smallest
+batch must wait in any case. The batch is then what arrived within a second of that oldest sample: b_i = S_i.
+S_i is a count and not an average, since an average lags behind a change of the rate. Truncation keeps a
+second, so nothing is dropped while a device takes its batches in time. Samples that came before training
+first asked count as if they came at that moment.
 """
 
 import asyncio
@@ -31,28 +31,28 @@ from edgeflock.shared.protocol.messages import Facts, Welcome
 
 
 def steady_clock() -> Callable[[], float]:
-    """The time of day, but for whoever sets the clock meanwhile."""
+    """Return a clock that gives the time of day, without later changes of the system clock."""
     offset = time.time() - time.monotonic()
     return lambda: offset + time.monotonic()
 
 
 WAIT = 0.9
-"""Seconds after which a sample is due: a tenth before truncation would drop it."""
+"""Seconds after which a sample is due: 0.1 s before truncation would drop it."""
 
 SECOND = 1.0
-"""What arrived within this time is a batch."""
+"""Samples that arrive within this time make a batch."""
 
 _CLOSE = 1e-6
-"""Seconds that count as none: no clock can wait for less."""
+"""Pauses up to this count as 0: no clock can wait for less."""
 
 
 class StreamBatches:
-    """What a worker trains on if its data are a stream. Use as an async context manager.
+    """Batches from a stream. Use as an async context manager.
 
-    The source fills the buffer at its own pace, whatever training does: one that is faster costs drops rather
-    than memory. `take`, `settle`, `take_back` and `account` may be called in any thread.
+    The source fills the buffer at its own rate. A source faster than training causes drops, not more memory.
+    `take`, `settle`, `take_back` and `account` may be called in any thread.
 
-    Each `take_back` or `settle` stands for everything taken since the one before; a worker calls one of them
+    Each `take_back` or `settle` covers all samples taken since the previous one. A worker calls one of them
     after each push.
     """
 
@@ -67,8 +67,8 @@ class StreamBatches:
         checks: Checks | None = None,
         scaling: Scaling | None = None,
     ) -> None:
-        """`tally` is the one the source counts in. `now` gives seconds, at any time and in any thread.
-        `checks` are those of what is read back. Without `scaling` inputs keep their units.
+        """`tally` is the source's own. `now` returns seconds, in any thread. `checks` apply to samples read
+        back. Without `scaling` inputs keep their units.
         """
         self._source = source
         self._buffer = buffer
@@ -77,22 +77,22 @@ class StreamBatches:
         self._now = now or steady_clock()
         self._opened = 0.0
         self._stood: float | None = None
-        """Seconds from then until training first asked, once it has."""
+        """Seconds from `_opened` until training first asked; None before."""
         self._fitting = Fitting(buffer, tally, checks or Checks(), scaling)
         tally.progress = self._progress
         self._since: float | None = None
         """When `ready` began to wait, while it does."""
         self._rate = RateEstimator()
         self._lock = threading.Lock()
-        """Around buffer and rate: training takes in its own thread."""
+        """Guards buffer and rate: training takes samples in its own thread."""
         self._arrived = asyncio.Event()
         self._feeding: asyncio.Task[None] | None = None
         self._steps = 1
         self._shares: list[Batch] = []
-        """What is left of the batch that `ready` waited for, the next one last."""
+        """The remaining parts of the current batch, in reverse order."""
         self._last: Batch | None = None
         self._unjudged = 0
-        """Samples of the batch that was taken last, if it is the first time."""
+        """Samples of the last batch, or 0 if that batch is a repetition."""
 
     async def __aenter__(self) -> Self:
         self._opened = self._now()
@@ -105,15 +105,14 @@ class StreamBatches:
         self._feeding.cancel()
         await asyncio.wait([self._feeding])
         if not self._feeding.cancelled():
-            self._feeding.exception()  # `ready` told of it
+            self._feeding.exception()  # `ready` raises it
         with self._lock:
             self._buffer.close()
 
     async def ready(self, steps: int = 1) -> None:
-        """Return once there is a batch for the next `steps` calls of `take`, which share it, or at the end of
-        the stream whatever is left.
+        """Wait until a batch is due, which the next `steps` calls of `take` share, or the stream ends.
 
-        Raises StreamOver if nothing is left, and what the source raised.
+        Raises StreamOver if nothing is left, and the source's own errors.
         """
         assert self._feeding is not None, "use StreamBatches as an async context manager"
         self._steps, self._shares, self._last = steps, [], None
@@ -125,7 +124,7 @@ class StreamBatches:
         self._since = None
 
     async def _is_due(self) -> bool:
-        """Whether there is a batch; if not, something has changed since."""
+        """Return whether a batch is due. If not, it first waits for a change."""
         assert self._feeding is not None, "use StreamBatches as an async context manager"
         over = self._feeding.done()
         if over:
@@ -146,11 +145,12 @@ class StreamBatches:
         self._fitting.begin(welcome, backend)
 
     def take(self, size: int) -> Batch:
-        """(x, y) of what arrived within a second of the oldest sample, within the bounds, shared evenly by
-        the steps that `ready` was asked for; without those samples that are unfit after all. The run's `size`
-        is for stored data. If nothing is left, the last batch of the update again.
+        """Return (x, y) of a share of the batch that arrived within a second, without unfit samples.
 
-        Raises NothingFit if the update has none yet, and ConfigError if the backend takes no sample at all.
+        The steps of `ready` share the batch evenly, and the bounds limit it. The run's `size` is ignored. If
+        nothing is left, it returns the update's last batch.
+
+        Raises NothingFit if the update has no batch yet. Raises ConfigError if the backend accepts no sample.
         """
         while not self._shares:
             with self._lock:
@@ -169,25 +169,25 @@ class StreamBatches:
         return self._last
 
     def judged(self, loss: float, right: float | None) -> None:
-        """What the model made of the batch that was taken last, if that was not for the second time."""
+        """Record the loss and accuracy on the last batch, unless that batch is a repetition."""
         with self._lock:
             if self._unjudged:
                 self._fitting.prequential.judged(loss, right, self._unjudged)
 
     def settle(self) -> None:
-        """The server has what was computed from the batches taken."""
+        """Mark the taken samples as used: the server has their update."""
         with self._lock:
             self._buffer.settle()
             self._fitting.settle()
 
     def take_back(self) -> None:
-        """It has not, and will not: the samples come again."""
+        """Return the taken samples: the server will not get their update."""
         with self._lock:
             self._buffer.take_back()
             self._fitting.take_back()
 
     def telemetry(self) -> Facts:
-        """How the stream does, and what became of its samples so far."""
+        """Return the state of the stream and the account of its samples."""
         with self._lock:
             now = self._now()
             return {
@@ -199,7 +199,7 @@ class StreamBatches:
             }
 
     def account(self) -> SampleAccount:
-        """What became of every sample until now."""
+        """Return the account of every sample until now."""
         with self._lock:
             return self._fitting.account()
 
@@ -208,13 +208,16 @@ class StreamBatches:
             return self._fitting.progress()
 
     def _time(self) -> float:
-        """The buffer's. It stands still until training asks for the first time: a device that starts is slow,
-        and nothing is too old before anybody could have taken it.
+        """Return the buffer's time, which stands still until training first asks.
+
+        So no sample expires while a device starts.
         """
         return self._opened if self._stood is None else self._now() - self._stood
 
     def _pause(self) -> float:
-        """Seconds until there is a batch if nothing more arrives: 0 if there is one, infinity without end."""
+        """Return the seconds until a batch is due if no sample arrives: 0 if one is due now, else up to
+        infinity.
+        """
         waiting = len(self._buffer)
         if waiting >= self._high * self._steps:
             return 0.0
@@ -224,12 +227,12 @@ class StreamBatches:
         return pause if pause > _CLOSE else 0.0
 
     def _split(self, chunk: StreamChunk) -> None:
-        """Share `chunk` evenly by the steps to come."""
+        """Share `chunk` evenly among the next steps."""
         starts = np.linspace(0, len(chunk), min(self._steps, len(chunk)) + 1).round().astype(int)
         shares: list[Batch] = [(chunk.x[i:j], chunk.y[i:j]) for i, j in pairwise(starts)]
         self._shares = shares[::-1]
         if shares:
-            self._steps = 1  # whoever takes more often than they said gets what is left
+            self._steps = 1  # further calls of `take` get the rest of the buffer
 
     async def _feed(self) -> None:
         async with aclosing(self._source) as chunks:
@@ -239,4 +242,4 @@ class StreamBatches:
                     self._buffer.add(chunk, self._time())
                     self._fitting.came += len(chunk)
                 self._arrived.set()
-                await asyncio.sleep(0)  # a source with a backlog need not wait itself
+                await asyncio.sleep(0)  # lets other tasks run if the source never waits

@@ -1,12 +1,12 @@
-"""Between a stream and training: samples wait here, oldest first, in bounded space (ScaDLES, section IV).
+"""Buffers between a stream and training, oldest sample first, in bounded space (ScaDLES, section IV).
 
-    Truncation     keeps what arrived in the last second, in memory: O(S) samples of a stream of rate S
-    Persistence    keeps everything on disk, up to a quota; the oldest go when it is full (stream_disk.py)
+    Truncation     keeps the last second, in memory: O(S) samples of a stream of rate S
+    Persistence    keeps all on disk, up to a quota; drops the oldest when full (stream_disk.py)
 
-Samples that were taken are not gone yet: `settle` says that training has used them, `take_back` that it has
-not, as when a round closed without this device; then they come first again.
+Taken samples are kept until `settle` marks them as used. `take_back` returns them to the front, e.g. if a
+round closed without this device.
 
-Time is an argument, in seconds from any fixed moment. One caller at a time.
+Time is an argument, in seconds from any fixed moment. Not thread-safe.
 """
 
 import math
@@ -22,45 +22,46 @@ from edgeflock.client.data.batcher import Batch
 from edgeflock.client.data.records import StreamChunk
 
 KEYS = 100_000
-"""The last ones that a buffer remembers: a broker sends again what it sent lately."""
+"""Number of latest keys that a buffer remembers, since a broker may repeat recent messages."""
 
 
 class Buffer(Protocol):
     keeps: bool
-    """Whether what was added outlasts the process."""
+    """Whether added samples outlast the process."""
     drops: int
-    """Samples that were dropped so far without having been used,"""
+    """Samples dropped so far without use,"""
     unwritten: int
-    """those of them that a full disk did not take, and"""
+    """those of them that a full disk did not store, and"""
     duplicates: int
-    """those that were not taken in, since others had come with their keys."""
+    """samples not added, since their keys had come before."""
 
     def __len__(self) -> int:
-        """Samples that wait."""
+        """The number of waiting samples."""
         ...
 
     def add(self, chunk: StreamChunk, now: float) -> None: ...
 
     def take(self, count: int, now: float) -> Batch:
-        """The oldest `count`, or all if there are fewer, as far as they are alike. There must be one."""
+        """Take the oldest `count` samples, or fewer, of one shape. At least one must wait."""
         ...
 
     def settle(self) -> None:
-        """What was taken has been used."""
+        """Mark the taken samples as used."""
         ...
 
     def take_back(self) -> None:
-        """What was taken since the last `settle` has not been used: it is the oldest again."""
+        """Return the samples taken since the last `settle` to the front."""
         ...
 
     def age(self, now: float) -> float:
-        """Seconds since the oldest arrived; 0 if none waits. One that is from the future, since the clock was
-        set back, is so far away: it is old all the same.
+        """Return the seconds since the oldest sample arrived, or 0 if none waits.
+
+        If the clock was set back, it is the absolute difference.
         """
         ...
 
     def within(self, seconds: float) -> int:
-        """How many of those that wait arrived less than `seconds` after the oldest of them."""
+        """Return how many waiting samples arrived less than `seconds` after the oldest of them."""
         ...
 
     def close(self) -> None: ...
@@ -73,15 +74,16 @@ class _Held:
 
 
 class Truncation:
-    """What arrived in the last `seconds`, and at any age the newest `least`: else a slow stream would never
-    make a batch. Samples that wait for others to make up `least` count as if they came with the last of them:
-    when more come at once, none of them was too late. What is taken back is subject to the same.
+    """Keeps the samples of the last `seconds`, and the newest `least` at any age.
+
+    So a slow stream also makes batches. The first `least` samples count as if all arrived with the last of
+    them, so a burst after them drops none. The same rules apply to samples taken back.
     """
 
     keeps = False
 
     def __init__(self, seconds: float = 1.0, least: int = 8, quota_bytes: int = 1 << 26) -> None:
-        """Within `quota_bytes` of memory whatever the rate."""
+        """The samples take at most `quota_bytes` of memory at any rate."""
         self._seconds = seconds
         self._least = least
         self._quota = quota_bytes
@@ -90,7 +92,7 @@ class Truncation:
         self._count = 0
         self._octets = 0
         self._enough = -math.inf
-        """When there last came to be `least` samples."""
+        """When the buffer last reached `least` samples."""
         self._keys: OrderedDict[str, None] = OrderedDict()
         self.drops = self.unwritten = 0
         self.duplicates = 0
@@ -106,7 +108,7 @@ class Truncation:
         if self._count < self._least <= self._count + len(chunk):
             self._enough = now
         fitting = max(1, self._quota // max(1, octets(chunk) // max(1, len(chunk))))
-        if len(chunk) > fitting:  # copied, so that the rest of it is let go
+        if len(chunk) > fitting:  # copied, to free the memory of the rest
             self.drops += len(chunk) - fitting
             chunk = StreamChunk(chunk.x[-fitting:].copy(), chunk.y[-fitting:].copy())
         self._put(_Held(chunk, now))
@@ -163,7 +165,7 @@ class Truncation:
         self._octets += octets(held.chunk)
 
     def _first(self, count: int) -> _Held:
-        """Remove the oldest chunk, or its first `count` samples."""
+        """Remove and return the oldest chunk, or its first `count` samples."""
         held = self._held.popleft()
         if len(held.chunk) > count:
             self._held.appendleft(_Held(slice_of(held.chunk, count, len(held.chunk)), held.arrived))
@@ -174,7 +176,7 @@ class Truncation:
 
 
 def fresh(chunk: StreamChunk, is_new: Callable[[str], bool]) -> tuple[StreamChunk, int]:
-    """(the samples of `chunk` that no key names or a new one, how many the others are)."""
+    """Return (the samples of `chunk` with a new key or none, the number of others)."""
     if not any(key is not None for key in chunk.keys):
         return chunk, 0
     flags = np.array([key is None or is_new(key) for key in chunk.keys])
@@ -187,7 +189,7 @@ def octets(chunk: StreamChunk) -> int:
 
 
 def alike(one: StreamChunk, other: StreamChunk) -> bool:
-    """Whether their samples can be in one batch: the first that came may have a shape of their own."""
+    """Return whether two chunks fit one batch: the first samples may have another shape."""
     return all(a.shape[1:] == b.shape[1:] for a, b in ((one.x, other.x), (one.y, other.y)))
 
 

@@ -11,8 +11,7 @@ from edgeflock.tui.sources import body_of
 
 
 async def roll_back(server: str, token: str, version: int) -> dict[str, Any]:
-    """Roll back the model. Return {"of", "version"}: its source version and its new one. Needs the admin
-    token.
+    """Roll back the model with the admin token. Return {"of", "version"}: its source version and its new one.
 
     Raises EdgeflockError if the server does not do it.
     """

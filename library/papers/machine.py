@@ -1,4 +1,4 @@
-"""The machine in a few words, for the record."""
+"""A short description of the machine, for reports."""
 
 import os
 import platform

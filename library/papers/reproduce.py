@@ -1,4 +1,4 @@
-"""What papers have in common: methods, experiments as fleets, what was measured, where results are left."""
+"""The common parts of papers: methods, experiments as fleets, measurements, and where results are kept."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -27,7 +27,7 @@ float32, and forgets the rest; devices get all of the model, and it is the one t
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A rule and what it sends. Settings are [section.key] of a fleet file."""
+    """A rule and its compression. Settings are [section.key] of a fleet file."""
 
     name: str
     settings: dict[str, object]
@@ -45,7 +45,7 @@ class Experiment:
     file: FleetFile
 
     def jobs(self, out: Path, seeds: tuple[int, ...]) -> list[Job]:
-        """Its runs; equal settings, also of other experiments, share theirs."""
+        """Return the experiment's runs. Equal settings, also of other experiments, share their runs."""
         settings = self.file.model_dump_json(exclude={"client"}, exclude_defaults=True)
         folder = out / "runs" / sha256(settings.encode()).hexdigest()[:12]
         return [Job(f"{self.part}: {self.name}", self.file, seed, folder) for seed in seeds]
@@ -60,7 +60,7 @@ class Measured:
 
 
 Results = dict[str, list[Measured]]
-"""part -> what was measured for it."""
+"""Part -> its measurements."""
 
 
 def measure(

@@ -151,8 +151,8 @@ def _curve(
     range_: tuple[float, float],
     steps: int,
 ) -> Iterator[tuple[float, float]]:
-    """Yield (rate, the probe's loss after a step at it) at intervals, until the loss is too high to
-    recover."""
+    """Yield (rate, the probe's loss after its step) at intervals, until it exceeds _HOPELESS times the
+    first."""
     (least, largest), every = range_, max(1, steps // _POINTS)
     for step in range(steps):
         rate = least * (largest / least) ** (step / max(1, steps - 1))

@@ -59,8 +59,7 @@ class Outcome:
         return next((row for row in self.rows if (row["accuracy"] or 0.0) >= accuracy), None)
 
     def crossing(self, accuracy: float, key: str) -> float | None:
-        """Interpolate `key` at the first crossing of `accuracy` between evaluations. None if there is
-        none."""
+        """Interpolate `key` at the first crossing of `accuracy`. None if the run did not reach it."""
         before: dict[str, Any] | None = None
         for row in self.rows:
             if (row["accuracy"] or 0.0) >= accuracy:
@@ -93,7 +92,7 @@ class Setting:
         return [outcome.last_five for outcome in self.outcomes]
 
     def reaching(self, accuracy: float, key: str) -> list[float] | None:
-        """Return `key` (updates, seconds, traffic) where each run first reached `accuracy`. None if one did
+        """Return `key` (updates, seconds, traffic) where each run first reached `accuracy`, None if one did
         not."""
         rows = [outcome.first(accuracy) for outcome in self.outcomes]
         return [value_of(row, key) for row in rows if row] if all(rows) else None
@@ -113,8 +112,7 @@ class Setting:
         return statistics.fmean(where for where in found if where is not None) if None not in found else None
 
     def until(self, key: str, value: float) -> "Setting | None":
-        """Return the runs up to the evaluations where `key` was at most `value`. None if one has none by
-        then."""
+        """Return the runs up to the evaluations where `key` was at most `value`. None if one has none."""
         cut = [outcome.until(key, value) for outcome in self.outcomes]
         return Setting(self.label, cut) if all(outcome.rows for outcome in cut) else None
 

@@ -43,9 +43,8 @@ def admit(
 ) -> Step:
     """Decode `update`, or raise the Refused that names its error. Cheap checks come first.
 
-    Bases from `oldest` to `version` are admitted. An update may be computed from `fewest` to `samples`
-    samples, because its weight may depend on them. `expansion_bytes` bounds the memory that decoding
-    allocates.
+    Bases from `oldest` to `version` are admitted, and `fewest` to `samples` samples: they may be its weight.
+    `expansion_bytes` bounds the memory that decoding allocates.
     """
     if update.base > version:
         raise BaseInFuture(f"base {update.base} is ahead of the model's version {version}; pull first")
@@ -126,7 +125,7 @@ def decode_compiled(update: Update, layout: Layout) -> Step | None:
 
 
 def decode(update: Update, layout: Layout) -> Step:
-    """Decode any update, step by step. This defines what is admitted, and raises the refusals for the rest."""
+    """Decode any update, step by step: this defines what is admitted, and raises the other refusals."""
     where, delta = entries.decode(
         update.index_mode, update.value_mode, update.count, update.indices, update.values, layout
     )

@@ -126,9 +126,7 @@ class Engine:
         return Staged(settled, together, self._made, answered_later=self._gate.holds)
 
     def publish(self, staged: Staged) -> list[tuple[Push, Answer]]:
-        """The second half of `commit`: wait for the disk, then add the model to the receipts that asked for
-        it.
-        """
+        """The second half of `commit`: wait for the disk, then add the model to the receipts that need it."""
         self._snapshots.take_if_due()
         self._log.commit()
         self._course.publish()
@@ -261,9 +259,7 @@ class Engine:
         self.parameters.apply(verdict.change)
 
     def _took(self, version: int, push: Push) -> tuple[float, bytes | None]:
-        """Return (share of the update that counts, the reason as the journal keeps it) for the update of
-        `version`.
-        """
+        """Return (share of the update that makes `version`, the reason as the journal keeps it)."""
         decision = self._decided.pop(push, None)
         if self.guard is None or decision is None:
             return 1.0, None
@@ -280,8 +276,7 @@ class Engine:
     def _sent_again(self, held: Push, push: Push) -> Push:
         """Record that a device sent its held update again, after it lost its connection.
 
-        The content that was admitted counts, not the new one. Returns the push that no session waits for any
-        more.
+        The content that was admitted counts. Returns the push that no session waits for any more.
         """
         earlier, self._again[held] = self._again.get(held, held), push
         return earlier
@@ -298,9 +293,7 @@ class Engine:
         return self.parameters.version, self.parameters.theta.copy()
 
     def result(self) -> tuple[int, NDArray[np.float32]]:
-        """Return (version, a copy of the result), durable: the averaged model if the run keeps one, else
-        theta.
-        """
+        """Return (version, a copy of the averaged model if the run keeps one, else of theta), durable."""
         average = self.parameters.average
         return self.parameters.version, (self.parameters.theta if average is None else average).copy()
 
@@ -323,8 +316,8 @@ class Engine:
 
     def to_trust(self, refresh: int) -> list[tuple[int, NDArray[np.float32]]]:
         """Return (version, a copy of theta) of the models that the guard needs trust for, in order: none, or
-        the current one. The first time after a restart, return the two models before it, at multiples of
-        `refresh`, if the journal has them.
+        the current one. The first time after a restart, return the last two at multiples of `refresh`, if the
+        journal has them.
         """
         guard, version = self.guard, self.parameters.version
         if guard is None or not guard.wants(version, refresh):

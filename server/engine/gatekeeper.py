@@ -16,7 +16,7 @@ class Gatekeeper:
     """The gate of a run, and the devices that wait at it. Without a gate no device waits."""
 
     def __init__(self, gate: Gate | None, is_open: Callable[[], bool]) -> None:
-        """`is_open` returns whether the run takes updates. If not, the gate lets all through, to be refused."""
+        """`is_open` returns whether the run takes updates. If not, the gate opens, and all are refused."""
         self._gate = gate
         self._is_open = is_open
         self._before: dict[int, Push] = {}
@@ -62,11 +62,11 @@ class Gatekeeper:
         *,
         hold: bool,
     ) -> Settled:
-        """Return the answers that may leave now, of `settled` and of the waiting ones; with `hold`, none of
-        the latter.
+        """Return the answers that may leave now, of `settled` and of the waiting ones (none of these with
+        `hold`).
 
-        A waiting update is offered again. The engine knows an update in the model by its sequence number.
-        `version` returns the model's version.
+        Waiting updates are offered again: the engine knows one in the model by its sequence number. `version`
+        returns the model's version.
         """
         if self._gate is None:
             return settled

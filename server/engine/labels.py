@@ -30,8 +30,7 @@ class FleetLabels:
         self._lately: deque[int] = deque()
         self._counts: Counter[int] = Counter()
         self.overlap = 1.0
-        """The mean of sum min(p, q) over the devices with known shares p: 1 where all devices hold the same.
-        """
+        """The mean of sum min(p, q) over devices with known shares p: 1 where all devices hold the same."""
 
     def count(self, device: int) -> None:
         """Count an applied update of a device."""

@@ -35,8 +35,7 @@ class EngineLimits:
     learning_rate: float = 0.0
     """The configured learning rate, which an evaluation may lower."""
     fewest: int = 1
-    """The fewest samples of an update. It is 0 in elastic averaging, for a chunk that goes with another one.
-    """
+    """The fewest samples of an update: 0 in elastic averaging, for a chunk that goes with another one."""
 
     parameter: float = 60_000.0
     """The largest magnitude that a step may give a parameter: whole models may travel at half precision,
@@ -75,8 +74,7 @@ _SELECT_INTERVAL = 5
 
 
 def frame_bytes(config: Config, layout: Layout) -> int:
-    """Return the longest message that a device may send: limits.frame_bytes, or the largest update if that is
-    0.
+    """Return the longest message of a device: limits.frame_bytes, or the largest update if that is 0.
 
     An update takes eight bytes for each parameter (its index, its value), and the running statistics.
     """
@@ -88,9 +86,7 @@ def frame_bytes(config: Config, layout: Layout) -> int:
 
 
 def part_of(pull: Pull, layout: Layout) -> slice | None:
-    """Return the parameters that `pull` asks for; None: all of the model. Raises Malformed if there are none
-    such.
-    """
+    """Return the parameters that `pull` asks for; None: all. Raises Malformed if there are none such."""
     if not pull.start and not pull.stop:
         return None
     if not pull.start < pull.stop <= layout.parameters.size:
@@ -102,16 +98,14 @@ def part_of(pull: Pull, layout: Layout) -> slice | None:
 
 
 def snapshot_bytes(config: Config, layout: Layout) -> int:
-    """Return the bytes of a snapshot: theta, its average, and the optimizer state that later steps depend on."""
+    """Return the bytes of a snapshot: theta, its average, and the state that later steps depend on."""
     numbers = KINDS.chosen(config.optimizer.kind).columns + (config.coordination.mode == "buffer")
     vectors = 1 + (config.coordination.average > 0)
     return 4 * (vectors * layout.size + numbers * layout.parameters.size)
 
 
 def select_interval(config: Config) -> int:
-    """Return the versions between a device's updates up to which it sends the usual fraction; 0: it never
-    sends more.
-    """
+    """Return the versions between updates up to which a device sends the usual fraction; 0: always."""
     always = config.compression.select or Regime.of(config).rounds or config.coordination.mode == ELASTIC
     return 0 if always else _SELECT_INTERVAL
 

@@ -17,9 +17,7 @@ class LastReceipt(NamedTuple):
 
 
 class Log(Protocol):
-    """A log whose writes gather until `commit`, which returns only when they are durable. One caller at a
-    time.
-    """
+    """Gathers writes until `commit`, which returns only when they are durable. One caller at a time."""
 
     def add_update(
         self,

@@ -36,8 +36,7 @@ class FleetMoments:
         """Device -> (its means, float32 [L]; the mean square of each tensor, float32 [T])."""
 
     def report(self, device: int, octets: bytes) -> bytes:
-        """Take a device's moments, as an Update has them. Return the fleet's for the Receipt; b"" for no
-        moments.
+        """Take a device's moments, as in an Update. Return the fleet's for the Receipt; b"" for no moments.
 
         Raises WrongDtype if they are not of this model.
         """

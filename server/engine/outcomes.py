@@ -26,8 +26,7 @@ class Staged(NamedTuple):
     """The results of a group, in memory only: none of them may leave before `Engine.publish`."""
 
     settled: list[tuple[Push, Answer]]
-    """Updates of this group and earlier ones held until now, with answers. An update that is missing here is
-    held."""
+    """Answered updates, of this group and earlier held ones. An update that is missing here is held."""
     together: int = 0
     """How many updates had waited for each other and applied together."""
     made: Sequence[tuple[Push, Accepted]] = ()

@@ -23,7 +23,7 @@ class Receipts:
         return last.sequence if last else 0
 
     def is_next(self, device: int, sequence: int) -> bool:
-        """Whether `sequence` is above the last accepted one. Raises SequenceAhead if it is too far above it."""
+        """Whether `sequence` is above the last accepted one. Raises SequenceAhead if it is too far above."""
         last = self.last_sequence(device)
         if sequence > last + SEQUENCE_WINDOW:
             raise SequenceAhead(
@@ -37,9 +37,7 @@ class Receipts:
         self._last[device] = LastReceipt(sequence, version)
 
     def version_of(self, device: int, sequence: int) -> int:
-        """Return the version that a resent update made. Raises BadSequence if no update of that number was
-        accepted.
-        """
+        """Return the version that a resent update made. Raises BadSequence if none had this number."""
         last = self._last.get(device)
         if last is not None and sequence == last.sequence:
             return last.version

@@ -27,8 +27,7 @@ TRACKED = 1 << 18
 all models, and devices that disagree about labels disagree most there."""
 
 _TOUCHED, _DENSE = 1 << 9, 1 << 13
-"""The most entries that are compared, at the end of an update and of a whole gradient: this bounds the time.
-"""
+"""The most entries, at the end of an update and of a whole gradient, that are compared: bounds the time."""
 
 _GROUPS = 7
 """Up to this many devices are each compared with all others. With more devices, the own group is left out as
@@ -58,8 +57,7 @@ _RECENT, _FEW = 60.0, 4
 if fewer than this many sent one."""
 
 _LOOK_EVERY, _THOUSAND = 1.0, 1000
-"""The usual value is computed again after a second, and after as many seconds as there are thousands of
-devices."""
+"""The usual value is computed each second, or in as many seconds as there are thousands of devices."""
 
 _LARGEST_SCALE = 1e6
 """New votes grow instead of all old votes shrinking; at this scale all votes are divided by it."""
@@ -92,7 +90,7 @@ class _Latest(NamedTuple):
 
 
 class AgreementTracker:
-    """The averages of all devices. Call `observe` from one thread at a time; `of` is safe from another one."""
+    """The averages of all devices. Call `observe` from one thread at a time, `of` from any."""
 
     def __init__(self, parameters: int) -> None:
         """`parameters` is the model's number of trained parameters."""
@@ -107,8 +105,7 @@ class AgreementTracker:
         self._usual, self._found = _Latest(0.0, 0.0, None), -math.inf
         """The usual values, and when they were computed."""
         self._absurd = 1.0
-        """The part of all devices' recent updates that are absurd. It starts at 1, so the first ones are not
-        blamed."""
+        """The part of recent updates that are absurd. It starts at 1, so the first ones are not blamed."""
 
     def of(self, device: int) -> AgreementAverages | None:
         """Return the averages of a device; None if it has sent nothing."""

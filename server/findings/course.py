@@ -77,9 +77,7 @@ class EvaluationHistory:
     """The lost classes, by number."""
 
     def after(self, evaluation: Evaluation, training: float | None) -> "EvaluationHistory":
-        """Return the history with one more evaluation. `training` is the average training loss then, if
-        known.
-        """
+        """Return the history with one more evaluation; `training` is the mean training loss, if known."""
         loss = evaluation.loss
         score = evaluation.accuracy if evaluation.accuracy is not None else None if loss is None else -loss
         best = self.best

@@ -20,8 +20,7 @@ _GONE = {
 """The kinds of end, of frames.LEFT, that an owner may not know of -> the remedy."""
 
 _OFTEN, _SELDOM, _LEAST_REFUSED = 0.3, 0.1, 5
-"""Parts of a device's updates that are refused, and their least number: a restart costs a device one or two.
-"""
+"""Refused parts of a device's updates, and their least number: a restart costs a device one or two."""
 
 _LEFT, _STAYED = 4, 2
 """A device flaps if its session ends this often in ten minutes, until it ends less often than the second. The

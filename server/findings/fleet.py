@@ -30,9 +30,9 @@ it. A device with right labels fits soon if others have them too, and later if n
 nothing, since data may be hard. Together with the direction it does."""
 
 _UNITED, _MIRRORED, _USUAL, _AS_LARGE = 0.15, 0.5, 1.0, 0.35
-"""A device has mirrored gradients if the median agreement is at least the first, and its own at most minus
-the second part of it. Its loss is within the third of deviations, and its log norm within the fourth of the
-usual."""
+"""A device sends mirrored gradients if the median agreement is at least the first, and its own is at most
+minus the second times that. Its loss and log norm are usual, within the third (in deviations) and the fourth.
+"""
 
 _LEAST_AGREEMENT, LEAST_LOSS, _LEAST_NORM = 0.05, 0.25, 0.25
 """The least size of a deviation (of the agreement, the median loss, a logarithm). Without it the smallest
@@ -52,8 +52,7 @@ _STALE, _FRESH, _LEAST_LAG = 15.0, 10.0, 20.0
 one of them ten times as fast, is normal."""
 
 _COMPUTES = 0.5
-"""If steps take more than this part of the time between updates, the device is slow; otherwise its line is.
-"""
+"""A device is slow if steps take more than this part of the time between updates, else its line is."""
 
 
 def disagreeing(picture: Picture, before: Before) -> Iterator[Sign]:

@@ -11,9 +11,7 @@ EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 
 
 class FlowerEvaluator:
-    """Evaluations by the ServerApp. A context manager: at its end, evaluations that have not begun are
-    cancelled.
-    """
+    """Evaluations by the ServerApp. A context manager: its end cancels those that have not begun."""
 
     def __init__(self, function: EvaluateFn | None) -> None:
         self._function = function

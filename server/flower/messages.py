@@ -95,9 +95,7 @@ class Template:
         return theta
 
     def as_sent(self, theta: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the parameters as a node sees them, float32 [P] or longer: arrays of half precision round
-        them.
-        """
+        """Return float32 [P] or longer as a node sees it: arrays of half precision round parameters."""
         if all(kind.itemsize >= 4 for kind in self._types.values()):
             return theta
         seen = theta.copy()
@@ -125,7 +123,7 @@ def training(
     *,
     refused: bool,
 ) -> Message:
-    """Return the message that asks a node to train. `refused`: its last update was refused for its content."""
+    """Return a request to train. `refused`: the node's last update was refused for its content."""
     config = ConfigRecord({**config, **({REFUSED_KEY: True} if refused else {})})
     config[CONFIG_KEY] = b64encode(wire.encode(welcome)).decode()
     content = RecordDict({keys.arrays: arrays, keys.config: config})

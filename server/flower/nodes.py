@@ -1,6 +1,4 @@
-"""The state of a Flower run's nodes: which are asked, answer, fail, and may be asked again. No flwr, no
-clock.
-"""
+"""A Flower run's nodes: which are asked, answer, fail, and may be asked again. No flwr, no clock."""
 
 import math
 from collections import Counter
@@ -88,7 +86,7 @@ class Nodes:
         return sorted(ready, key=lambda n: (self._last_asked(n), n))[: max(0, free)]
 
     def capacity(self, share: float, least: int) -> int:
-        """Return how many nodes may train at a time: `share` of the online nodes, at least `least` and one."""
+        """Return how many nodes may train at a time: `share` of those online, at least `least` and one."""
         return max(1, min(len(self.online), max(least, int(share * len(self.online)))))
 
     def _last_asked(self, node: int) -> float:

@@ -90,7 +90,7 @@ class FlowerRun:
         self._keys = keys
         self._durable = durable
         how = config.coordination
-        self._shares = how.mode == "async" and not how.base_batch  # else it weighs replies
+        self._shares = how.mode == "async" and not how.base_batch  # base_batch weighs them
         template.statistics = journal.snapshot(first=True).theta[template.layout.parameters.size :]
         self._past = {account.name: account for account in journal.accounts()}
         self._current: tuple[int, ArrayRecord, NDArray[np.float32]] | None = None
@@ -133,7 +133,7 @@ class FlowerRun:
         self.shares.ask(node)
 
     def share(self, nodes: int) -> None:
-        """Set the number of nodes that train at a time. As in FedAvg, each reply counts by its part of them."""
+        """Set how many nodes train at a time. As in FedAvg, each reply counts by its part of them."""
         if not self._shares:
             nodes = 1
         before = self.engine.parameters.regime.how.nodes

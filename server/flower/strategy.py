@@ -268,9 +268,7 @@ class EdgeflockStrategy(Strategy):
         return self._job.arrays(), self._aggregate() if over else None
 
     def _aggregate(self) -> MetricRecord | None:
-        """Return the metrics of the round so far, once a round, since a user's function may have side
-        effects.
-        """
+        """Return the round's metrics, once a round, since a user's function may have side effects."""
         if self._aggregated_at == self._rounds:
             return None
         self._aggregated_at = self._rounds

@@ -1,10 +1,9 @@
 """A gateway: a process that holds devices' sockets for a leader, and a copy of the model (docs/gateways.md).
 
-`Gateway` is the class of one process. Its sessions are a server's own (sessions/session.py). In place of a
-server's desk, writer and engine they use admission.py, which asks the leader to admit devices, upstream.py,
-which forwards updates, and mirror.py, which follows the model. present.py holds the devices' lines,
-waiting.py their pending requests. A gateway holds no state of record: if it is lost, each device pulls a
-whole model.
+`Gateway` is the class of one process. Its sessions are a server's own (sessions/session.py). admission.py
+asks the leader to admit devices. upstream.py forwards updates. mirror.py follows the model. present.py holds
+the devices' lines, waiting.py their pending requests. A gateway holds no state of record: if it is lost, each
+device pulls a whole model.
 """
 
 from edgeflock.server.gateway.app import Gateway, GatewayAddress

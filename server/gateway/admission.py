@@ -19,7 +19,7 @@ R = TypeVar("R", bound=Refused)
 
 
 class GatewayAdmission:
-    """The desk of one session. A context manager: at its end it sends the end of the session to the leader."""
+    """The desk of one session. A context manager: its end sends the end of the session to the leader."""
 
     def __init__(self, upstream: "Upstream", front: "GatewayContext", known: gateway.Known) -> None:
         self._upstream, self._front, self._known = upstream, front, known
@@ -70,5 +70,5 @@ class GatewayAdmission:
             self._upstream.send(gateway.DeviceRefused(number, refusal.code, str(refusal)))
 
     async def judge(self, device: Device, refusal: R) -> R | Quarantined:
-        """Return the refusal: the leader counts a device's refusals over all its sessions, and ends this one."""
+        """Return the refusal: the leader counts refusals over all sessions, and ends this one."""
         return refusal

@@ -28,7 +28,7 @@ _UNREADABLE = (
 
 
 class Shown(NamedTuple):
-    """The certificate that a gateway shows in TLS where all clients must show one: it has joined as a device."""
+    """The client certificate of a gateway, where all must show one: it has joined as a device."""
 
     key: bytes
     """The private Ed25519 key."""
@@ -40,9 +40,7 @@ class Leaders:
     """A leader and its standbys: the first URL is asked."""
 
     def __init__(self, urls: str, token: str, shown: Shown | None = None, *, insecure: bool = False) -> None:
-        """`urls` are separated by commas. Raises ConfigError if one is invalid, or the token may not go
-        there.
-        """
+        """`urls` has commas. Raises ConfigError if one is invalid, or the token may not go there."""
         self._urls = _urls(urls)
         pin = pin_in(token)
         for url in self._urls:

@@ -72,7 +72,7 @@ class Mirror:
         self.published = Published(change.version, change.learning_rate, change.over, change.diverged)
 
     def resume(self, resumed: gateway.Resumed) -> None:
-        """Apply the changes since the line broke. Raises Malformed if they do not lead to the leader's model."""
+        """Apply the changes since the line broke. Raises Malformed if they do not give the leader's model."""
         for octets in resumed.changes:
             change = gateway.item(octets, (gateway.Change,))
             assert isinstance(change, gateway.Change), "nothing else is taken"

@@ -56,7 +56,7 @@ class Upstream:
         self.mirror: Mirror | None = None
         """None while there is no leader."""
         self._before: Mirror | None = None
-        """What the last leader was followed with, should it be there again in a moment."""
+        """The mirror of the last leader, in case it returns soon."""
         self._mark = b""
         """The position in the leader's changes; empty: unknown."""
         self.relay: GatewayRelay | None = None
@@ -95,9 +95,7 @@ class Upstream:
     # Connection
 
     async def run(self) -> None:
-        """Follow a leader, and the next one, until cancelled. Raises ConfigError if no leader accepts this
-        gateway.
-        """
+        """Follow leader after leader until cancelled. Raises ConfigError if none accepts this gateway."""
         delays = back_off(Random(), longest=_LONGEST_WAIT)
         connector = aiohttp.TCPConnector(ssl=self.leaders.tls)
         async with AsyncExitStack() as stack:
@@ -164,7 +162,7 @@ class Upstream:
             self._before, self.mirror = self.mirror, None
 
     def _forget(self) -> None:
-        """What the last leader was followed with."""
+        """Drop the mirror of the last leader."""
         before, self._before, self._mark = self._before, None, b""
         if before is not None:
             before.close()

@@ -1,6 +1,4 @@
-"""A gateway's requests without an answer from its leader: a question of each ticket, an update of each
-device.
-"""
+"""A gateway's unanswered requests to its leader: a question of each ticket, an update of each device."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Plays the episodes of an evaluation in a separate process: they take seconds, and an environment may hang."""
+"""Plays the episodes of an evaluation in a process of its own: they take seconds, and may hang."""
 
 import os
 import struct

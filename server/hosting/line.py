@@ -47,9 +47,7 @@ def line_of(config: Config, directory: Path) -> tuple[ssl.SSLContext | None, byt
 
 
 def authority_of(config: Config, directory: Path, tls: ssl.SSLContext | None) -> Authority | None:
-    """Return the authority for devices' certificates. `tls` asks for them if so configured. Raises
-    ConfigError.
-    """
+    """Return the devices' authority. `tls` asks for certificates if configured. Raises ConfigError."""
     who = config.run.client_certificates
     if tls is None:
         if who:

@@ -158,7 +158,7 @@ def _of_a_policy(
 
 
 def _looking(config: Config, given: ServerObjects, held_out: Dataset | Stored | None) -> tuple[Look, Dataset]:
-    """Return (the function for the gradient that the defence trusts, the remaining samples for evaluation)."""
+    """Return (what computes the gradient that the defence trusts, the remaining samples for evaluation)."""
     from edgeflock.shared.model.torch_module import FlatModule
 
     if held_out is None:

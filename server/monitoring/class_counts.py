@@ -38,7 +38,7 @@ class ClassCounts:
 
     @property
     def counts(self) -> Classes:
-        """(right, all) of each class up to the last one seen; empty if targets are no classes, or too many."""
+        """(right, all) of each class up to the last seen; empty if targets are no classes, or too many."""
         known = np.flatnonzero(self._all) if self._classes else self._all[:0]
         end = int(known[-1]) + 1 if known.size else 0
         return tuple(zip(self._right[:end].tolist(), self._all[:end].tolist(), strict=True))

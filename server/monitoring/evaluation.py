@@ -24,8 +24,7 @@ Evaluate = Callable[[NDArray[np.float32]], tuple[float, float | None]]
 """theta -> (loss, accuracy or None)."""
 
 Details = Callable[[], tuple[Mapping[str, float | None], Classes]]
-"""Returns further results of the last evaluation: metrics by name, and the right predictions of each class.
-"""
+"""Returns the last evaluation's metrics by name, and the right predictions of each class."""
 
 Keep = Callable[[NDArray[np.float32], Evaluation], None]
 
@@ -150,7 +149,7 @@ class Evaluator:
             self._recovered(recovery)
 
     async def _measure(self) -> Evaluation | None:
-        """Return the evaluation of the current version; None if it has one already, or the evaluation fails."""
+        """Return the current version's evaluation; None if it already has one, or if it fails."""
         seen = self.history[-1].version if self.history else None
         if self._evaluate is None or self._engine.published.version in (seen, self.failed_at):
             return None

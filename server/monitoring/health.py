@@ -27,8 +27,7 @@ from edgeflock.server.sessions import RunHost, Writer
 from edgeflock.shared.protocol.frames import EventKind, Finding
 
 _FEW = 500
-"""Devices above which looks become rarer in proportion, so that they take the same part of the server's time.
-"""
+"""Devices above which looks become rarer in proportion, to take the same part of the server's time."""
 
 _PAUSED = 5.0
 """A look that is this many seconds late means that the process was paused, for example stopped."""
@@ -84,9 +83,7 @@ class RunHealth:
             self._listens_since = now
 
     async def look(self, later: float = 0.0) -> None:
-        """Find what is wrong now, or would be `later` seconds from now. Report what has begun and what is
-        over.
-        """
+        """Find what is wrong now, or would be in `later` seconds. Report what begins and what is over."""
         before = self.findings
         self._diagnosis = diagnose(await self._picture(later), self._diagnosis)
         new = changes(before, self.findings)

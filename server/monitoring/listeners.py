@@ -27,8 +27,7 @@ CALLBACKS: Table[Told[Any]] = Table(
     {"": _nobody},
     lambda found: found if callable(found) and not iscoroutinefunction(found) else None,
 )
-"""Callbacks by the names in run.on_update, run.on_evaluated, run.on_finding and run.stop; async ones are
-invalid."""
+"""Callbacks by the names in run.on_update, run.on_evaluated, run.on_finding and run.stop; none is async."""
 
 
 class Applied(NamedTuple):
@@ -55,7 +54,7 @@ class Applied(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """The callbacks of a run; an exception in one ends the run."""
+    """The callbacks of a run. An exception in one ends the run."""
 
     on_update: Told[Applied] | None = None
     on_evaluated: Told[Evaluation] | None = None

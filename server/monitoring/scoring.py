@@ -28,8 +28,7 @@ Own = Callable[..., Any]
 update(outputs, targets), compute and reset."""
 
 Ready = tuple[Any, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]]
-"""(an object with update, compute and reset; a function from a batch's outputs and targets to its arguments).
-"""
+"""(an object with update, compute and reset; what makes its arguments of a batch's outputs and targets)."""
 
 
 def _classes(name: str, **usual: Any) -> Callable[[Mapping[str, Any], Tensor, Tensor], Ready]:
@@ -229,9 +228,7 @@ class Scores:
         self._scored[name] = _Scored(make)
 
     def in_units(self, target: tuple[float, ...]) -> None:
-        """Report metrics in units of y: outputs and targets are (y - mean) / deviation, with these two
-        numbers.
-        """
+        """Report metrics of y: outputs and targets are (y - mean) / deviation, with these two numbers."""
         self._target = target
 
     def see(self, output: Any, target: Tensor, right: Tensor | None = None) -> None:

@@ -1,13 +1,13 @@
-"""What a source needs to get at a server: a password from elsewhere than the command line, and TLS.
+"""A source's access to a server: a password from outside the command line, and TLS.
 
     password_file=PATH           the password is the first line of a file
     password_env=NAME            it is in an environment variable
-    ca=FILE                      who signs the server's certificate (PEM), if the system does not know them
+    ca=FILE                      the CA of the server's certificate (PEM), if the system lacks it
     certificate=FILE             this device's own certificate (PEM), its key in the same file or in
     certificate_key=FILE
 
-A password may also stand in the URI, user:password@host; then the URI should not be on a command line, which
-others on the machine can read, but in a file of settings or in EDGEFLOCK_CLIENT__DATA.
+A password may also be in the URI, user:password@host. Then put the URI into a settings file or
+EDGEFLOCK_CLIENT__DATA, since other users of the machine can read the command line.
 """
 
 import os
@@ -22,7 +22,7 @@ TLS = ("ca", "certificate", "certificate_key")
 
 
 def password(uri: Uri) -> str | None:
-    """What its options say; None if they say nothing. Raises ConfigError."""
+    """Return the password that the options name, or None. Raises ConfigError."""
     if all(name in uri.options for name in PASSWORD):
         raise uri.wrong("has password_file= and password_env=: leave one of them out")
     if (path := uri.options.get("password_file")) is not None:
@@ -38,7 +38,7 @@ def password(uri: Uri) -> str | None:
 
 
 def tls(uri: Uri) -> ssl.SSLContext:
-    """What checks the server's certificate and name, always. Raises ConfigError."""
+    """Return a context that always checks the server's certificate and name. Raises ConfigError."""
     try:
         context = ssl.create_default_context(cafile=uri.options.get("ca"))
         if "certificate" in uri.options:
@@ -53,7 +53,7 @@ def tls(uri: Uri) -> ssl.SSLContext:
 
 
 def no_tls(uri: Uri) -> None:
-    """Raises ConfigError if it has options that only make sense with TLS."""
+    """Raises ConfigError if `uri` has options that require TLS."""
     for name in TLS:
         if name in uri.options:
             raise uri.wrong(f"{name}= goes with {uri.scheme}s:, which is {uri.scheme}: over TLS")

@@ -1,15 +1,15 @@
 """A folder as a stream: dir:PATH takes each new file that appears in it, oldest first.
 
 A file is an .npz archive with the arrays x [n, ...] and y [n], FILE_BYTES at most once unpacked; images of
-bytes are scaled as in shared/data/datasets.py. Names that begin with a dot are left alone. A file is taken
-once two looks in a row see the same size and time, so it may be written in place; a writer that pauses for
+bytes are scaled as in shared/data/datasets.py. Names that begin with a dot are ignored. A file is taken once
+two consecutive scans see the same size and time, so it may be written in place. A writer that pauses for
 longer should write elsewhere and rename the finished file into the folder.
 
-Nothing is moved or deleted. A file is handed on in pieces of PIECE samples. How many were taken is noted in
-the folder, in .edgeflock-taken, once more is asked for: as a backlog, when training has had them, but for
-fewer than client.batch_min, which wait for the next piece. A restart goes on there: after a crash at most one
-piece comes again. A file that was overwritten since is a new one. A folder belongs to one device. Where it
-cannot be written to, a restart takes everything again.
+Nothing is moved or deleted. A file is yielded in pieces of PIECE samples. The next request records their
+number in the folder, in .edgeflock-taken. A backlog requests more when training has used them, except for
+fewer than client.batch_min, which wait for the next piece. A restart continues there: after a crash at most
+one piece is repeated. An overwritten file counts as new. A folder belongs to one device. If it is not
+writable, a restart repeats everything.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ from edgeflock.shared.data import datasets
 log = logging.getLogger(__name__)
 
 POLL = 1.0
-"""Seconds between two looks, unless ?poll= says otherwise."""
+"""Default seconds between two scans (?poll=)."""
 
 FILE_BYTES = 1 << 28
 
 PIECE = 512
-"""Samples that are handed on together."""
+"""Samples in one chunk."""
 
 LEDGER = ".edgeflock-taken"
 
@@ -58,7 +58,7 @@ async def watched(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]
         for one in looks:
             if one in before and taken.of(one) is not None:
                 try:
-                    # In the loop's own thread: a file is a moment's work, and a thread could not be stopped.
+                    # In the event loop's thread: a file is read quickly, and a thread could not be stopped.
                     chunk = read(folder / one[0])
                 except Broken as broken:
                     tally.add(broken.kind, broken.detail)
@@ -75,7 +75,7 @@ async def watched(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]
 
 
 def look(folder: Path) -> list[Look]:
-    """The files that are there, oldest first. Raises OSError."""
+    """Return the folder's files, oldest first. Raises OSError."""
     found = []
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -86,7 +86,7 @@ def look(folder: Path) -> list[Look]:
 
 
 def read(path: Path) -> StreamChunk:
-    """The samples of a file. Raises Broken."""
+    """Return the samples of a file. Raises Broken."""
     try:
         with ZipFile(path) as archive:
             octets = sum(member.file_size for member in archive.infolist())
@@ -107,12 +107,12 @@ def read(path: Path) -> StreamChunk:
 
 
 class FolderProgress:
-    """How much of which files was taken, noted in the folder itself."""
+    """The number of samples taken of each file, recorded in the folder itself."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / LEDGER
         self._rows: dict[Look, int | None] = {}
-        """Samples of a file that were taken; None: all."""
+        """Samples taken of each file. None: all."""
         self._writable = True
         try:
             lines = self._path.read_text(errors="replace").splitlines()
@@ -133,7 +133,7 @@ class FolderProgress:
         self._write("a", {one: rows})
 
     def _forget_the_gone(self, folder: Path) -> None:
-        """Write the note anew without the files that are no more, lest it grow for ever."""
+        """Rewrite the record without deleted files, so that it does not grow without limit."""
         here = set(look(folder))
         self._rows = {one: rows for one, rows in self._rows.items() if one in here}
         anew = self._path.with_name(f"{LEDGER}.new")
@@ -147,7 +147,7 @@ class FolderProgress:
         try:
             with open(path or self._path, mode) as ledger:
                 for (name, size, changed), rows in noted.items():
-                    # Behind a line that a crash cut short, a new one begins.
+                    # The line end before it completes a line that a crash cut off.
                     ledger.write(f"\n{'all' if rows is None else rows} {size} {changed} {name}\n")
         except OSError as error:
             self._writable = False

@@ -1,14 +1,14 @@
-"""A Python generator as a stream: what no other source knows how to read.
+"""A Python generator as a stream, for data that no other source can read.
 
     python:package.module:name           a generator function that can be imported
     python:./my.py:name                  one in a file
-    python:./my.py:name?port=/dev/ttyS0  called with the options that are not ours: name(port="/dev/ttyS0")
+    python:./my.py:name?port=/dev/ttyS0  called with the remaining options: name(port="/dev/ttyS0")
 
 It yields one sample after the other: a pair (x, y), or a mapping as messages are, {"x": ..., "y": ..., "key":
-...} (client/data/messages.py, with the options there). x is a number, a list or an array. It may be sync,
-and then runs in a thread of its own, so that it can wait for its device as it likes, or async, and then runs
-in the client's event loop. Whichever it is, it is asked for the next sample when there is room for it; when
-it ends, the stream is over, and what it raises ends the client.
+...} (client/data/messages.py, with the options there). x is a number, a list or an array. A sync generator
+runs in its own thread and may block. An async one runs in the client's event loop. Both are asked for the
+next sample when there is room for it. When the generator ends, the stream ends. An exception in it ends the
+client.
 """
 
 import importlib
@@ -28,7 +28,7 @@ from edgeflock.client.data.uri import Uri
 from edgeflock.shared.errors import ConfigError
 
 WAITING = 512
-"""Samples, at most, that wait to be taken."""
+"""Maximum number of waiting samples."""
 
 Message = Mapping[str, Any]
 
@@ -36,7 +36,7 @@ Message = Mapping[str, Any]
 async def generated(
     uri: Uri, tally: Skipped, function: Callable[..., Any] | None = None
 ) -> AsyncGenerator[StreamChunk, None]:
-    """With `function` the URI is only what people call it by."""
+    """Yield the generator's samples. With `function` the URI is only a name for display."""
     own, rest = uri.split(*OPTIONS)
     reader = MessageReader(uri, tally)
     function = function or _loaded(uri)
@@ -45,7 +45,7 @@ async def generated(
     except TypeError as error:
         raise uri.wrong(f"the options do not fit its arguments: {error}") from error
     except ValueError:
-        pass  # it tells no signature: the call will show
+        pass  # it has no signature: the call will show
     try:
         made = function(**rest.options)
         if not isinstance(made, AsyncGenerator | Generator):
@@ -68,7 +68,7 @@ async def _one_by_one(made: AsyncGenerator[Any, None]) -> AsyncGenerator[list[An
 
 
 def _message(item: Any) -> Message:
-    """A pair as the message that it stands for. What is neither has nothing that a reader finds."""
+    """Return a mapping as it is and a pair as a mapping. Anything else becomes an empty mapping."""
     if isinstance(item, Mapping):
         return item
     return {"x": item[0], "y": item[1]} if isinstance(item, tuple) and len(item) == 2 else {}
@@ -89,7 +89,7 @@ def _loaded(uri: Uri) -> Callable[..., Any]:
 
 
 def _of_file(path: Path) -> ModuleType:
-    """A module of its own; beside it lies what it imports."""
+    """Load a file as a module. It can import modules from its folder."""
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.append(folder)

@@ -1,4 +1,4 @@
-"""From a thread that blocks to the event loop, in bounded memory."""
+"""Passes items from a blocking thread to the event loop, in bounded memory."""
 
 import asyncio
 import threading
@@ -11,10 +11,10 @@ Item = TypeVar("Item")
 
 
 async def from_thread(blocking: Generator[Item, None, None], most: int) -> AsyncGenerator[list[Item], None]:
-    """What `blocking` yields in a thread of its own, together what has come meanwhile, in its order.
+    """Run `blocking` in its own thread and yield lists of its items, in order.
 
-    At most `most` items wait; while they do, it is not asked for more. Raises what it raises. A thread that
-    blocks for ever ends with the process.
+    At most `most` items wait; until one is taken, the thread blocks. Re-raises the generator's exceptions. A
+    thread that blocks for ever ends with the process.
     """
     handover = _Handover[Item](most)
     threading.Thread(target=handover.run, args=(blocking,), daemon=True).start()
@@ -36,7 +36,7 @@ class _Handover(Generic[Item]):
         self._error: BaseException | None = None
 
     def run(self, blocking: Generator[Item, None, None]) -> None:
-        """In the thread."""
+        """The body of the thread."""
         try:
             for item in blocking:
                 self._room.acquire()
@@ -44,7 +44,7 @@ class _Handover(Generic[Item]):
                     break
                 self._items.append(item)
                 self._tell()
-        except BaseException as error:  # whatever it is, it is told where the items are taken
+        except BaseException as error:  # `taken` raises it
             self._error = error
         finally:
             blocking.close()
@@ -52,9 +52,9 @@ class _Handover(Generic[Item]):
             self._tell()
 
     async def taken(self) -> list[Item]:
-        """What has come, at least one item; none at the end."""
+        """Return the waiting items, at least one. An empty list means the end."""
         while True:
-            over = self._over  # looked at first: nothing comes behind it
+            over = self._over  # read first: no item follows it
             items = [self._items.popleft() for _ in range(len(self._items))]
             if items:
                 self._room.release(len(items))
@@ -71,5 +71,5 @@ class _Handover(Generic[Item]):
         self._room.release()
 
     def _tell(self) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody is interested
+        with suppress(RuntimeError):  # the loop is closed: nobody reads
             self._loop.call_soon_threadsafe(self._changed.set)

@@ -3,18 +3,17 @@
     kafka://[user[:password]@]host[:9092]/topic[?group=NAME][&from=latest]
     kafkas://[user[:password]@]host[:9093]/topic         over TLS; passwords and certificates: access.py
 
-With a group the broker remembers how far it has read; devices of one group share the topic's partitions.
-Without one, all partitions are read, from now on. from=earliest reads what there is first; it is the default
-of a group that has read nothing yet. Order holds within a partition. The broker is told that a message was
-read once what it brought is done with: trained on and acknowledged by the server, dropped, set aside, or on
-disk (client.buffer). So nothing is lost by a crash, and a group reads the rest again: what names a sample
-that brings no key is its topic, partition and offset. Halves that wait for their others (join=) are not
-waited for.
+With a group the broker stores the committed offset. Devices of one group share the topic's partitions.
+Without a group, all partitions are read, from now on. from=earliest starts with the oldest message. It is the
+default of a group without offsets. Order holds within a partition. An offset is committed once its samples
+are done: trained on and acknowledged by the server, dropped, set aside, or on disk (client.buffer). So a
+crash loses nothing, and a group reads the rest again. A sample without a key gets its topic, partition and
+offset as key. Commits do not wait for halves that lack their partners (join=).
 
-A user logs in by SASL: sasl=PLAIN, the default, sends the password as it is, which asks for TLS;
+A user logs in with SASL. sasl=PLAIN, the default, sends the password in clear text and requires TLS.
 sasl=SCRAM-SHA-256 and sasl=SCRAM-SHA-512 do not.
 
-A broker that is away is tried again for ever. Memory stays bounded: it waits while nobody takes anything.
+An unavailable broker is retried for ever. Memory is bounded: fetching waits until messages are taken.
 """
 
 import asyncio
@@ -39,19 +38,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 INBOX_BYTES = 1 << 24
-"""Messages that are fetched ahead: at most so many bytes of them."""
+"""Largest number of bytes of prefetched messages."""
 
 TOGETHER = 512
-"""Messages of a chunk, at most."""
+"""Maximum number of messages in a chunk."""
 
 PORT = 9092
-"""The usual one; the next one, over TLS."""
+"""The default port. With TLS it is one higher."""
 
 COMMIT_SECONDS = 1.0
-"""Between two times that the broker is told."""
+"""Least seconds between two commits."""
 
 STOP_SECONDS = 2.0
-"""How long to wait for a Kafka group to be left: while the broker is away that never ends."""
+"""Longest wait to leave a Kafka group. Without it, an unavailable broker would block for ever."""
 
 
 async def from_kafka(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
@@ -90,7 +89,7 @@ async def from_kafka(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, No
             delay = next(delays)
             log.warning("kafka %s: %s; trying again in %.1f s", broker, error, delay)
         finally:
-            if is_last:  # it was the last to be asked for
+            if is_last:  # the last chunk was taken
                 read.until(partition, messages[-1].offset + 1, tally.progress().came)
             with suppress(TimeoutError):
                 async with asyncio.timeout(STOP_SECONDS):
@@ -101,17 +100,17 @@ async def from_kafka(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, No
 
 
 class Read:
-    """How far each partition was read, until what that brought is done with."""
+    """Offsets of each partition that wait until their samples are done."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[int, TopicPartition, int]] = deque()
 
     def until(self, partition: "TopicPartition", offset: int, came: int) -> None:
-        """All before `offset` was handed on, after which so many samples had come in all."""
+        """Record that all before `offset` was yielded, when `came` samples had arrived in total."""
         self._waiting.append((came, partition, offset))
 
     def done(self, samples: int) -> dict["TopicPartition", int]:
-        """The new offset of each partition of which more is done with, now that so many samples are."""
+        """Return the new offset of each partition with progress, now that `samples` samples are done."""
         offsets = {}
         while self._waiting and self._waiting[0][0] <= samples:
             _, partition, offset = self._waiting.popleft()
@@ -120,7 +119,7 @@ class Read:
 
 
 async def _commit(consumer: "aiokafka.AIOKafkaConsumer", offsets: dict["TopicPartition", int]) -> None:
-    """Tell the broker. Of partitions that another device of the group has got meanwhile, that one does."""
+    """Commit the offsets, except of partitions that are now assigned to another device of the group."""
     from aiokafka.errors import KafkaError
 
     mine = {partition: offset for partition, offset in offsets.items() if partition in consumer.assignment()}
@@ -128,7 +127,7 @@ async def _commit(consumer: "aiokafka.AIOKafkaConsumer", offsets: dict["TopicPar
         return
     try:
         await consumer.commit(mine)
-    except KafkaError as error:  # what was read since is read again, and known by its keys
+    except KafkaError as error:  # messages since then are read again, and recognized by their keys
         log.info("the broker was not told what is done with: %s", error)
 
 
@@ -137,7 +136,7 @@ def _name(message: "aiokafka.ConsumerRecord[object, object]") -> str:
 
 
 def consumer_settings(uri: Uri) -> dict[str, Any]:
-    """What aiokafka's consumer is told. Raises ConfigError."""
+    """Return the arguments of aiokafka's consumer. Raises ConfigError."""
     uri.knows("group", "from", "sasl", *OPTIONS, *PASSWORD, *TLS)
     secure, group = uri.scheme == "kafkas", uri.options.get("group") or None
     broker, secret = uri.broker(PORT + secure), password(uri)
@@ -159,7 +158,7 @@ def consumer_settings(uri: Uri) -> dict[str, Any]:
         "group_id": group,
         "auto_offset_reset": start,
         "enable_auto_commit": False,
-        "retry_backoff_ms": 1000,  # once connected, aiokafka itself tries again for ever
+        "retry_backoff_ms": 1000,  # once connected, aiokafka itself retries for ever
         "fetch_max_bytes": INBOX_BYTES,
         "max_partition_fetch_bytes": 2 * RECORD_BYTES,
         "security_protocol": ("SASL_" if broker.user else "") + ("SSL" if secure else "PLAINTEXT"),
@@ -173,11 +172,11 @@ def consumer_settings(uri: Uri) -> dict[str, Any]:
 
 
 _CHATTY = ("aiokafka", "aiokafka.conn", "aiokafka.consumer.fetcher", "aiokafka.consumer.group_coordinator")
-"""aiokafka's loggers that say the same several times a second while a broker is away."""
+"""aiokafka's loggers that repeat themselves several times a second while a broker is unavailable."""
 
 
 class _Seldom(logging.Filter):
-    """Lets each logger say something once a minute."""
+    """Passes one record per minute of each logger."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -3,12 +3,12 @@
     mqtt://[user[:password]@]host[:1883]/topic[?session=NAME]
     mqtts://[user[:password]@]host[:8883]/topic            over TLS; passwords and certificates: access.py
 
-The topic may have the wildcards + and #. With a session the broker keeps for a week what is published while
-the device is away, and delivers it at least once (QoS 1); without one, what nobody hears is gone (QoS 0).
-What was delivered twice can only be told by a key that the message itself brings.
+The topic may have the wildcards + and #. With a session the broker stores messages for a week while the
+device is offline, and delivers them at least once (QoS 1). Without one, messages sent meanwhile are lost (QoS
+0). Only a key in the message itself identifies a repeated delivery.
 
-A broker that is away is tried again for ever. Memory stays bounded: MQTT cannot be slowed down, so what comes
-faster than it is taken is counted as overrun and dropped.
+An unavailable broker is retried for ever. Memory is bounded: MQTT has no flow control here, so messages that
+arrive faster than they are taken are counted as overrun and dropped.
 """
 
 import asyncio
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 INBOX_BYTES = 1 << 24
-"""Messages that wait to be decoded: at most so many bytes of them."""
+"""Largest number of bytes of messages that wait to be decoded."""
 
 TOGETHER = 512
-"""Messages of a chunk, at most."""
+"""Maximum number of messages in a chunk."""
 
 SESSION_SECONDS = 7 * 24 * 3600
 
@@ -94,7 +94,7 @@ async def from_mqtt(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, Non
             _raise_if_cancelled()
             for chunk in reader.chunks((one, None) for one in inbox.rest()):
                 yield chunk
-            # aiomqtt raises its own "from None", with what the ssl module said as its context.
+            # aiomqtt raises its own error "from None", with the ssl module's error as its context.
             said = error.__context__
             if isinstance(said, OSError) and (hopeless := permanent(f"{uri.scheme}://{broker}", said)):
                 raise hopeless from error
@@ -115,7 +115,7 @@ def _raise_if_cancelled() -> None:
 
 
 class _Inbox(asyncio.Queue["aiomqtt.Message"]):
-    """The messages that have come, bounded by their bytes."""
+    """A queue of received messages, bounded by their bytes."""
 
     def __init__(self, tally: Skipped) -> None:
         super().__init__()
@@ -136,7 +136,7 @@ class _Inbox(asyncio.Queue["aiomqtt.Message"]):
         return message
 
     def rest(self) -> list[bytes]:
-        """What else is here, as far as it goes into one chunk."""
+        """Return the other waiting messages, at most as many as fit one chunk."""
         return [_payload(self.get_nowait()) for _ in range(min(self.qsize(), TOGETHER - 1))]
 
 

@@ -1,32 +1,32 @@
-"""Sources of samples by URI.
+"""Opens sources of samples by URI.
 
     npz:PATH[?part=I/N]              stored data (shared/data/datasets.py), whole, in one chunk
     digits:[?part=I/N]
     dir:PATH                         a folder in which files appear (folder.py)
-    csv:PATH[?follow]                a file of readings, and what is written to its end (text.py)
-    stdin:                           lines that are piped in, of JSON or CSV
-    python:MODULE:NAME               a generator of one's own (generator.py)
-    mqtt://host:port/topic           a broker's messages (mqtt.py, kafka.py); with an s behind it, over TLS
+    csv:PATH[?follow]                a file of readings; with follow also appended lines (text.py)
+    stdin:                           piped lines of JSON or CSV
+    python:MODULE:NAME               a user's generator (generator.py)
+    mqtt://host:port/topic           a broker's messages (mqtt.py, kafka.py); mqtts:, kafkas: over TLS
     kafka://host:port/topic
-    http://host/path                 JSON, asked for again and again (polled.py); also https:
-    synthetic:URI?rate=64            stored data at a rate (synthetic.py)
+    http://host/path                 JSON, polled (polled.py); also https:
+    synthetic:URI?rate=64            stored data, replayed at a rate (synthetic.py)
 
-and what installed plug-ins add (shared/plugins.py).
+Installed plug-ins add others (shared/plugins.py).
 
 A source is an async generator function (uri, tally) -> chunks, registered in SOURCES. It yields samples as
-they arrive, waits for ever where more may come, counts in `tally` what it skips, and raises ConfigError for
-what no waiting mends. What it yields then passes the same checks and options, whatever the source:
+they arrive, waits as long as more may come, counts skipped records in `tally`, and raises ConfigError for
+permanent faults. The samples of all sources pass the same checks and options:
 
-    shape=3,32,32     of one sample; without it, the first good sample settles it
-    targets=classes   or numbers; without it, the first good sample settles it
+    shape=3,32,32     of one sample; by default the first good sample's
+    targets=classes   or numbers; by default the first good sample's
     classes=10        targets are 0 .. 9
     window=K, lags=L  features of the recent past (shared/data/recent.py)
 
-    live                      what is not trained on at once is dropped, or buffered; batches follow the rate
-    backlog                   the source waits for training, which takes the run's batches (backlog.py)
+    live                      excess samples are dropped or buffered; batches follow the rate
+    backlog                   the source waits for training, in the run's batches (backlog.py)
 
-Files are a backlog and the others live, if neither is said. Samples that do not fit, hold NaN or
-infinity, or are far out of range are counted and set aside (checks.py).
+By default files are a backlog and the others are live. Samples that do not fit, hold NaN or infinity, or are
+far out of range are counted and set aside (checks.py).
 """
 
 import asyncio
@@ -54,7 +54,7 @@ Source = Callable[[Uri, Skipped], AsyncGenerator[StreamChunk, None]]
 
 
 async def stored(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
-    """Everything at once: that is what stored data are."""
+    """Yield all stored data in one chunk."""
     data = datasets.load(str(uri), "train")
     yield StreamChunk(data.x, data.y)
 
@@ -79,11 +79,11 @@ SOURCES: Table[Source] = Table("edgeflock.sources", _OURS)
 
 
 FILES = ("dir", "csv")
-"""Of these what is not yet trained on is there tomorrow."""
+"""Schemes whose samples stay available until training reads them."""
 
 
 def waits(text: str) -> bool:
-    """Whether the source that the URI `text` names is to be read only as fast as training goes."""
+    """Return whether the source of the URI `text` waits for training (a backlog)."""
     uri = Uri.parse(text)
     if "live" in uri.options and "backlog" in uri.options:
         raise uri.wrong("is live or a backlog: leave one of them out")
@@ -98,11 +98,11 @@ def open_source(
     agreed: Agreed | None = None,
     function: Callable[..., Any] | None = None,
 ) -> AsyncGenerator[StreamChunk, None]:
-    """The samples of the source that the URI `text` names, as they arrive.
+    """Yield the samples of the source that the URI `text` names, as they arrive.
 
-    `seed` is for what a synthetic one draws, and should be the device's own; `most` and `agreed` are
-    those of Checks. `function` is a generator function at hand, which `text` cannot name: python:. Raises
-    ConfigError for a URI that is none, and later for what no waiting mends.
+    `seed` seeds a synthetic source and should be the device's own. `most` and `agreed` are those of Checks.
+    `function` is a generator function that replaces the one `text` names. Raises ConfigError for an invalid
+    URI, and later for permanent faults.
     """
     uri = Uri.parse(text)
     source = SOURCES.get(uri.scheme)
@@ -117,7 +117,7 @@ def open_source(
     window, lags = uri.whole("window"), uri.whole("lags")
     recent = LaggedFeatures(window, lags, uri.whole("classes")) if window or lags else None
     shape, targets = _shape(uri, common.get("shape")), common.get("targets")
-    # What is agreed is the shape of what comes out of here.
+    # The agreed shape is that of the features after `recent`.
     checks = Checks(shape, uri.whole("classes"), targets, most, None if recent else agreed)
     tally = tally or Skipped()
     return _checked(source(rest, tally), checks, recent, tally)
@@ -135,7 +135,7 @@ async def _checked(
             if len(good):
                 featured = recent.extend(good) if recent else good
                 yield StreamChunk(featured.x, featured.y, good.keys)
-            else:  # a flood of broken samples holds up nobody
+            else:  # many broken samples must not block the event loop
                 await asyncio.sleep(0)
 
 

@@ -1,19 +1,19 @@
-"""JSON that a web server gives, asked for again and again.
+"""Polls JSON from a web server.
 
-    http://host/path?poll=10             a GET every ten seconds; 1 if it is not said
+    http://host/path?poll=10             a GET every ten seconds; the default is 1
     https://host/path                    over TLS (access.py)
-    ...?items=data.readings              the samples are a list in there
+    ...?items=data.readings              the path of the list of samples
 
-An answer is a sample, an object, or a list of them; what they are called, the options of messages say
-(client/data/messages.py). Options that are not ours are the server's: http://host/v1?station=7&poll=60 asks
-for /v1?station=7. With user@host and a password (access.py) it logs in (Basic); a password without a user is
-a token (Bearer).
+An answer is a sample, an object, or a list of them. The options of messages name its fields
+(client/data/messages.py). Other options go to the server: http://host/v1?station=7&poll=60 asks for
+/v1?station=7. With user@host and a password (access.py) it logs in (Basic); a password without a user is a
+token (Bearer).
 
-What was in the answer before is not new: an object that is the same to the last value, or has the same key.
-So a sensor that may well read the same twice should say when it did.
+Samples of the previous answer are skipped: objects with the same key, or without keys with all values equal.
+So a sensor that may repeat a reading should include a time or a key.
 
-Redirects are not followed: what asks for another server, or leads into a network that only this device is in,
-should be somebody's decision. An answer longer than ANSWER_BYTES is broken.
+Redirects are not followed: a person should decide on another server, or on access to this device's private
+network. An answer longer than ANSWER_BYTES is broken.
 """
 
 import asyncio
@@ -40,17 +40,17 @@ log = logging.getLogger(__name__)
 ANSWER_BYTES = 1 << 22
 
 ANSWER_ITEMS = 4096
-"""Samples of an answer, at most."""
+"""Maximum number of samples in an answer."""
 
 POLL = 1.0
-"""Seconds between two requests, unless ?poll= says otherwise."""
+"""Default seconds between two requests (?poll=)."""
 
 ANSWER_SECONDS = 30.0
 """The longest wait for a whole answer."""
 
 
 async def polled(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
-    # Emulated fleets, which know this file too, have no use for a network.
+    # Imported here, since emulated fleets import this file and need no network.
     import aiohttp
     from yarl import URL
 
@@ -59,7 +59,7 @@ async def polled(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
     context = _tls(uri)
     try:
         url = URL(f"{uri.scheme}:{uri.place}")
-        headers = _login(url.user, password(uri) or url.password)  # nowhere but there: see redirects
+        headers = _login(url.user, password(uri) or url.password)  # sent to this host only: see redirects
         url = url.with_user(None).with_query(rest.options)
         if not url.host:
             raise ValueError("there is no host")
@@ -93,14 +93,14 @@ async def polled(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
 
 
 async def _answer(http: "aiohttp.ClientSession", url: "URL", context: Any) -> bytes:
-    """Raises Broken if what comes is none, and what a line raises."""
-    # Compressed, an answer might be of any length.
+    """Return the body of the answer. Raises Broken if it is not valid, and the connection's errors."""
+    # A compressed answer might expand to any length.
     asking = {"Accept": "application/json", "Accept-Encoding": "identity"}
     async with http.get(url, headers=asking, ssl=context, allow_redirects=False) as response:
         if 300 <= response.status < 400:
             place = response.headers.get("Location", "nowhere")
             raise Broken("a redirect", f"leads to {place[:200]!r}; if that is right, name it as the source")
-        if response.status != 200:  # aiohttp's own error would tell the query
+        if response.status != 200:  # aiohttp's own error would include the query
             raise OSError(f"it answers {response.status}")
         if response.headers.get("Content-Encoding", "identity") != "identity":
             raise Broken("compressed", "the answer is, though nobody asked for that")
@@ -113,7 +113,7 @@ async def _answer(http: "aiohttp.ClientSession", url: "URL", context: Any) -> by
 
 
 def _items(body: bytes, path: str | None) -> list[Mapping[str, Any]]:
-    """The samples in an answer. Raises Broken."""
+    """Return the samples in an answer. Raises Broken."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -129,7 +129,7 @@ def _items(body: bytes, path: str | None) -> list[Mapping[str, Any]]:
 
 
 def _name(item: Mapping[str, Any], key: str) -> str:
-    """What tells an item from others: its key, if it has one, or all of it."""
+    """Return an item's identity: its key, or else all of it."""
     named = at(item, key)
     return json.dumps(item if named is None else named, sort_keys=True)
 

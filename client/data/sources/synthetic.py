@@ -1,11 +1,10 @@
-"""A stream made of stored data, at a rate: synthetic:URI?rate=64.
+"""Replays stored data as a stream at a rate: synthetic:URI?rate=64.
 
     rate=64                    samples per second; or a curve (shared/data/curves.py): normal(64,24),
                                sine:12..108/60s, square:500..20/30s, steps:0:64,60:16, trace:FILE
-    seed=7                     of what is drawn and shuffled; without it, each device has its own
-    order=kept                 as stored: the same on each device, but for part=; or order=shuffled: anew in
-                               each pass
-    once                       end after one pass; without it, the data come round for ever
+    seed=7                     of random draws and shuffles; by default each device has its own
+    order=kept                 as stored, equal on each device except for part=; or order=shuffled: a new order in each pass
+    once                       end after one pass; by default the data repeat for ever
 
 URI is npz: or digits: with its own options, e.g. synthetic:npz:train.npz?part=1/3&rate=64.
 """
@@ -29,14 +28,14 @@ from edgeflock.shared.data.texts import ABSENT, coded
 from edgeflock.shared.errors import ConfigError
 
 TICK = 0.05
-"""Samples of so many seconds go together."""
+"""Least seconds between two chunks."""
 
 LARGEST = 4096
-"""Samples of a chunk, at most: whoever was held up catches up in pieces."""
+"""Maximum number of samples in a chunk. A delayed stream catches up in several chunks."""
 
 
 async def replayed(uri: Uri, tally: Skipped, seed: Sequence[int] = (0,)) -> AsyncGenerator[StreamChunk, None]:
-    """By the event loop's clock, so that a virtual one will do. `seed` counts if the URI has none."""
+    """Yield samples by the event loop's clock, which may be virtual. `seed` applies if the URI has none."""
     own, rest = uri.split("rate", "seed", "order", "once")
     bare = Uri.parse(rest.place)
     inner = str(Uri(bare.scheme, bare.place, rest.options))
@@ -62,7 +61,7 @@ async def replayed(uri: Uri, tally: Skipped, seed: Sequence[int] = (0,)) -> Asyn
 
 
 def _in_its_own_units(uri: str) -> Dataset:
-    """Stored data as a sensor would bring them: what the run scales, it scales later (told.py)."""
+    """Return stored data in a sensor's units. The run scales them later (sample_description.py)."""
     raw = datasets.read(uri, "train")
     if not raw.columns or not isinstance(raw.x, np.ndarray):
         return read_as(raw)[0].whole()
@@ -76,7 +75,7 @@ def _in_its_own_units(uri: str) -> Dataset:
 
 
 async def replay(data: Dataset, rate: RateCurve, passes: "Passes") -> AsyncGenerator[StreamChunk, None]:
-    """The samples of `data` as `passes` orders them, at this rate, by the event loop's clock."""
+    """Yield the samples of `data` in the order of `passes`, at this rate, by the event loop's clock."""
     clock = asyncio.get_running_loop().time
     begin, sent = clock(), 0
     while True:
@@ -91,13 +90,13 @@ async def replay(data: Dataset, rate: RateCurve, passes: "Passes") -> AsyncGener
 
 
 def _pause(rate: RateCurve, sent: int, second: float) -> float:
-    """Until the next sample is there, or several; an hour if none is to come."""
+    """Return the seconds until the next samples are due; at most an hour."""
     until = rate.when(sent + 1) - second
     return min(max(until, TICK), 3600.0) if until > 0 else 0.0
 
 
 class Passes:
-    """Indices of samples, pass after pass."""
+    """Yields the indices of samples, pass after pass."""
 
     def __init__(self, count: int, random: np.random.Generator | None, *, once: bool) -> None:
         self._count = count
@@ -106,7 +105,7 @@ class Passes:
         self._order = np.zeros(0, np.int64)
 
     def take(self, count: int) -> NDArray[np.int64]:
-        """The next `count`; fewer at the end of the last pass, and then none."""
+        """Return the next `count` indices; fewer at the end of the last pass, and then none."""
         while self._order.size < count and self._passes > 0:
             self._passes -= 1
             random = self._random

@@ -1,11 +1,10 @@
-"""Lines as a stream, of JSON or CSV (client/data/table.py): what other programs print, and files of readings.
+"""Lines of JSON or CSV as a stream (client/data/table.py), from other programs or files.
 
-    stdin:                  what is piped in: tail -f readings.csv | edgeflock client --data stdin:
+    stdin:                  piped lines: tail -f readings.csv | edgeflock client --data stdin:
     csv:PATH                a file, once
-    csv:PATH?follow         and what is written to its end from then on; a file that begins anew, or is
-                            replaced, is read from its beginning
+    csv:PATH?follow         and then appended lines; a truncated or replaced file is read from its beginning
 
-A line that is longer than RECORD_BYTES is passed over. Samples of a file are named by their place in it.
+A line longer than RECORD_BYTES is skipped. The key of a file's sample is its position in the file.
 """
 
 import asyncio
@@ -23,13 +22,13 @@ from edgeflock.client.data.uri import Uri
 from edgeflock.shared.errors import ConfigError
 
 BLOCK = 1 << 16
-"""Bytes that are read at a time."""
+"""Bytes to read at a time."""
 
 WAITING = 16
-"""Blocks, at most, that wait to be taken."""
+"""Maximum number of waiting blocks."""
 
 LOOK_SECONDS = 0.2
-"""Between two looks at a file that is followed."""
+"""Seconds between two checks of a followed file."""
 
 
 async def piped(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
@@ -37,7 +36,7 @@ async def piped(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
     if uri.place:
         raise uri.wrong("stdin takes no path; of a file: csv:PATH")
     text, lines = Text(uri, tally), LineReader(tally)
-    # A file as stdin cannot be waited for by the event loop; a thread can read whatever it is.
+    # The event loop cannot wait for a regular file as stdin; a thread can read any stdin.
     async with aclosing(from_thread(_blocks(0), WAITING)) as several:
         async for blocks in several:
             for block in blocks:
@@ -48,7 +47,7 @@ async def piped(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
 
 
 def _blocks(file: int) -> Generator[bytes, None, None]:
-    """Not through a buffered file object, whose lock a thread that is left behind would hold at the end."""
+    """Yield blocks of a file. A buffered file object has a lock that a leftover thread would hold at exit."""
     while block := os.read(file, BLOCK):
         yield block
 
@@ -64,7 +63,7 @@ async def read_and_followed(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamCh
             await asyncio.sleep(LOOK_SECONDS)
             continue
         with file:
-            # A file that begins anew names its columns anew.
+            # A new file has its own header.
             text, lines = Text(uri, tally), LineReader(tally)
             name = f"{path.name}:{os.fstat(file.fileno()).st_ino}"
             while True:
@@ -81,7 +80,7 @@ async def read_and_followed(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamCh
 
 
 def _opened(path: Path) -> BinaryIO | None:
-    """None if there is none. Raises ConfigError."""
+    """Return the open file, or None if it does not exist. Raises ConfigError."""
     try:
         return path.open("rb")
     except FileNotFoundError:
@@ -91,7 +90,7 @@ def _opened(path: Path) -> BinaryIO | None:
 
 
 def _is_another(path: Path, file: BinaryIO) -> bool:
-    """Whether the path leads to another file by now, or to one that is shorter than what was read of it."""
+    """Return whether the path now names another file, or one shorter than the part already read."""
     try:
         here = path.stat()
     except OSError:

@@ -34,16 +34,16 @@ FIGURE_3 = (
 )
 RECORD = Method("record", {**PRESETS["record"], "run.local_steps": 1, "downlink.mode": "exact"}, 0.1)
 AVERAGED = Method("ASGD, averaged model", {**ASGD.settings, "coordination.average": 8.0}, 0.1)
-"""The dense baseline with the record's averaging, so that it is known what that alone is worth."""
+"""The dense baseline with the record's averaging, to measure the effect of averaging alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdacompScale:
-    """How much of it is run."""
+    """The extent of the experiments."""
 
     updates: int
     classes_updates: int
-    """Of Figure 4."""
+    """Updates of Figure 4."""
     seeds: tuple[int, ...]
     evaluate_every: int
     averaged: bool

@@ -71,7 +71,7 @@ def reproduce_adacomp(
 
 
 def finished_enough(results: Results) -> bool:
-    """Whether there is a headline: a run of the record and one of dense ASGD."""
+    """Return whether there is a run of the record and one of dense ASGD."""
     return {RECORD.name, ASGD.name} <= {m.experiment.name for part in results.values() for m in part}
 
 

@@ -1,4 +1,4 @@
-"""What AdaComp's experiments came to: adacomp.json."""
+"""The results of AdaComp's experiments: adacomp.json."""
 
 from datetime import UTC, datetime
 from statistics import fmean
@@ -13,7 +13,7 @@ ACCURACIES = (0.95, 0.97, 0.98)
 
 
 def figures_of(one: Measured) -> dict[str, Any]:
-    """What adacomp.json tells of it."""
+    """Return the entry of one experiment in adacomp.json."""
     setting = one.setting
     return {
         "learning_rate": one.experiment.method.rate,
@@ -33,7 +33,7 @@ def _spread(values: list[float]) -> dict[str, float]:
 
 
 def _reached(setting: Setting, accuracy: float) -> dict[str, Any] | None:
-    """Updates and bytes until every run had reached it; None if one did not."""
+    """Return updates and bytes until every run reached the accuracy. None if one did not."""
     updates, traffic = setting.reaching(accuracy, "updates"), setting.traffic_to(accuracy)
     if not updates or traffic is None:
         return None
@@ -47,7 +47,7 @@ def _reached(setting: Setting, accuracy: float) -> dict[str, Any] | None:
 
 
 def summarise(results: Results, data: str, command: str) -> dict[str, Any]:
-    """What adacomp.json holds."""
+    """Return the contents of adacomp.json."""
     parts = {
         part.replace(" ", ""): {one.experiment.name: figures_of(one) for one in measured}
         for part, measured in results.items()

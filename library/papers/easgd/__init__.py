@@ -2,8 +2,8 @@
 
     settings.py         methods, models, links
     data.py             data sets as the fleets read them
-    experiments.py      what is run
-    results.py          what it came to
+    experiments.py      the experiments
+    results.py          their results
     report.py           tables and figures 2 and 3
     policies.py         section 4.1: workers that learn by acting
     policies_report.py  its tables and figures 4 and 5

@@ -1,4 +1,4 @@
-"""What is run: each method's throughput on each link, and its accuracy on the fastest."""
+"""The experiments: each method's throughput on each link, and its accuracy on the fastest link."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -47,7 +47,7 @@ def accuracy(data: Data, scale: EasgdScale) -> Iterator[Experiment]:
 
 
 def updates_of(task: EasgdTask, method: Method, steps: int) -> int:
-    """How many updates the fleet makes while each node takes so many steps."""
+    """Return how many updates the fleet makes while each node takes `steps` steps."""
     if method in (SYNC, SIGCOMP):
         return NODES * steps
     return NODES * (steps // PERIOD) * (_chunks(task.module) if method is STAGGERED else 1)

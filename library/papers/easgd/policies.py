@@ -18,14 +18,14 @@ from edgeflock.shared.model.chunks import chunks
 from edgeflock.shared.model.torch_module import FlatModule
 
 WORKERS = (5, 10)
-"""On a node."""
+"""Workers on a node."""
 EVALUATIONS = 20
 _NODE_MBPS = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """An environment, its policy, and what a worker takes for it."""
+    """An environment, its policy, and the times of a worker."""
 
     name: str
     environment: str
@@ -33,15 +33,15 @@ class Game:
     solved: float | None
     """The mean return that counts as solved."""
     step_ms: float
-    """Of a gradient and what goes with it."""
+    """Milliseconds of a gradient and its overhead."""
     sample_ms: float
-    """Of a step in the environment, and of the gradient of one more sample."""
+    """Milliseconds of a step in the environment, and of the gradient of one more sample."""
     chunk: int
     """Parameters that staggered EASGD exchanges together."""
     episodes: int = 20
-    """Of an evaluation."""
+    """Episodes of an evaluation."""
     envs: int = 64
-    """In which a worker acts at a time, at most: a game of ale-py takes a fifth of a second to load."""
+    """The most environments of a worker at a time: a game of ale-py takes a fifth of a second to load."""
 
 
 ACROBOT = Game(
@@ -53,7 +53,7 @@ QBERT = Game(
 )
 GAMES = (ACROBOT, CARTPOLE, QBERT)
 LEARNED = (ACROBOT, CARTPOLE)
-"""Those of figure 4. QBert's throughput alone is measured."""
+"""The games of figure 4. Only the throughput of QBert is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +62,17 @@ class Agent:
 
     method: Method
     batch: int = 16
-    """Steps of a gradient."""
+    """Environment steps of a gradient."""
     local_steps: int = 1
     envs: int = 4
-    """In which a worker acts at a time."""
+    """Environments of a worker at a time."""
     loss: str = "a2c"
     staggered: bool = False
-    """Of EASGD: layers are exchanged one by one, and each exchange is an update."""
+    """EASGD exchanges layers one by one, and each exchange is an update."""
 
     @property
     def epochs(self) -> int:
-        """How often a step is learned from."""
+        """How often training uses each environment step."""
         return Constants.of(self.loss).epochs
 
     def updates(self, game: Game, workers: int, seconds: float) -> int:

@@ -1,4 +1,4 @@
-"""What the experiments came to: easgd.json."""
+"""The results of the experiments: easgd.json."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ from edgeflock.results.outcomes import Outcome
 
 
 def samples_per_second(outcome: Outcome) -> float:
-    """Of all nodes together, in virtual time, until the run's last evaluation."""
+    """Return the samples per virtual second of all nodes together, until the run's last evaluation."""
     return float(
         sum(kind["samples"] for kind in outcome.end["classes"].values()) / outcome.rows[-1]["seconds"]
     )
@@ -59,7 +59,7 @@ def summarise(results: Results, command: str) -> dict[str, Any]:
 
 
 def _apart(measured: Sequence[Measured]) -> dict[str, list[float]]:
-    """What staggered EASGD has over EASGD, for each seed that both have: points of accuracy."""
+    """Return the accuracy gain of staggered EASGD over EASGD in points, for each seed that both have."""
     runs = {one.setting.label: {run.end["seed"]: run for run in one.setting.outcomes} for one in measured}
     easgd, staggered = runs.get(EASGD.name, {}), runs.get(STAGGERED.name, {})
     both = [(staggered[seed], easgd[seed]) for seed in staggered if seed in easgd]
@@ -70,5 +70,5 @@ def _apart(measured: Sequence[Measured]) -> dict[str, list[float]]:
 
 
 def _over(rates: dict[str, float], one: str, other: str) -> float | None:
-    """By what part `one` is more than `other`; None if either is not known."""
+    """Return the relative gain of `one` over `other`. None if either is unknown."""
     return rates[one] / rates[other] - 1 if one in rates and other in rates else None

@@ -15,12 +15,12 @@ ALPHA = 0.9 / NODES
 """beta / p with beta = 0.9 (Zhang, Choromanska, LeCun, section 5)."""
 CHUNK = 100_000
 LINKS = {"1 Gbps": 1000.0, "100 Mbps": 100.0, "10 Mbps": 10.0}
-"""Of each node, up and down."""
+"""Rates of each node's link in Mbps, up and down."""
 
 
 @dataclass(frozen=True, slots=True)
 class EasgdTask:
-    """What is trained."""
+    """A model and its data."""
 
     name: str
     module: str
@@ -72,21 +72,21 @@ METHODS = (SYNC, EASGD, STAGGERED, SIGCOMP)
 
 @dataclass(frozen=True, slots=True)
 class EasgdScale:
-    """How much of it is run. Steps are of each node."""
+    """The extent of the experiments. Steps count for each node."""
 
     steps: dict[str, int]
-    """For accuracy, by task."""
+    """Steps for accuracy, by task."""
     rounds: int
-    """For throughput, of synchronized methods."""
+    """Rounds for throughput, of synchronized methods."""
     periods: int
-    """For throughput, of EASGD."""
+    """Periods for throughput, of EASGD."""
     evaluations: int
     test: int
     """Samples to evaluate on; 0: all."""
     digits: bool
     """The MLP's data are MNIST's."""
     seeds: tuple[int, ...]
-    """Of the accuracy of EASGD, staggered and not; of everything else the first of them."""
+    """Seeds for the accuracy of EASGD, staggered and not. All else uses the first seed."""
 
 
 FULL = EasgdScale({"MLP": 10_000, "CNN": 20_000, "LSTM": 5_000}, 50, 10, 20, 0, False, (0, 1, 2))

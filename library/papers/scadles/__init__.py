@@ -1,8 +1,8 @@
 """ScaDLES (Tyagi, Swany, 2022): its streams, methods and experiments, and the same without rounds.
 
-settings.py says with what, experiments.py what is run, results.py what it came to, report.py and speed_up.py
-how that is written beside the paper's numbers; reproduce.py is the way through. Outside, only
-reproduce_scadles is used. May import what papers have in common and emulation, and no other paper.
+settings.py has the methods and streams, experiments.py the experiments, results.py their results. report.py
+and speed_up.py compare them with the paper, and reproduce.py runs all of it. Other packages use only
+reproduce_scadles. May import the common parts of papers and emulation, and no other paper.
 """
 
 from edgeflock.papers.scadles.reproduce import reproduce_scadles

@@ -1,4 +1,4 @@
-"""What ScaDLES' experiments came to: scadles.json."""
+"""The results of ScaDLES' experiments: scadles.json."""
 
 from datetime import UTC, datetime
 from statistics import fmean
@@ -24,11 +24,11 @@ from edgeflock.papers.scadles.settings import (
 from edgeflock.results.outcomes import Setting, value_of
 
 SAMPLE_KB = 3
-"""Of a CIFAR-10 image, as in the paper."""
+"""The size of a CIFAR-10 image in kB, as in the paper."""
 
 
 Found = dict[str, dict[str, Measured]]
-"""part -> name -> what was measured."""
+"""Part -> name -> its measurements."""
 
 
 def common_target(found: Found, task: ScadlesTask) -> float | None:
@@ -47,7 +47,7 @@ def common_target(found: Found, task: ScadlesTask) -> float | None:
 
 
 def summarise(results: Results, command: str) -> dict[str, Any]:
-    """What scadles.json holds; what has not been run is left out."""
+    """Return the contents of scadles.json, without experiments that have not been run."""
     found = {part: {one.experiment.name: one for one in measured} for part, measured in results.items()}
     return {
         "command": command,

@@ -27,11 +27,11 @@ rate."""
 
 @dataclass(frozen=True, slots=True)
 class ScadlesTask:
-    """What is trained."""
+    """A model and its data."""
 
     name: str
     paper: str
-    """The model in whose place it stands."""
+    """The paper's model that this one replaces."""
     module: str
     data: str
     """The archive's name."""
@@ -106,7 +106,7 @@ BEST: Rates = {
     ("MNIST", "async, c=0.1", "S2"): 0.05,
     ("MNIST", "async, c=0.1", "S1'"): 0.4,
 }
-"""What the grid came to."""
+"""The results of the grid."""
 
 SLOWER = 4
 """How much longer a quarter of the devices take, as stragglers."""
@@ -141,10 +141,10 @@ BUFFERED = {
 
 @dataclass(frozen=True, slots=True)
 class ScadlesScale:
-    """How much of it is run."""
+    """The extent of the experiments."""
 
     rounds: dict[str, int]
-    """Of conventional training, by task."""
+    """Rounds of conventional training, by task."""
     injected: int
     """Rounds of the runs on devices with one label each."""
     changing: int
@@ -152,7 +152,7 @@ class ScadlesScale:
     buffered: float
     """Part of the iterations that Table IV implies for which buffers are filled."""
     evaluations: dict[str, int]
-    """Of a run, by task."""
+    """Evaluations of a run, by task."""
     seeds: tuple[int, ...]
 
 

@@ -1,10 +1,10 @@
 """Redundant computation scheduling (Mohammadi Amiri, Gündüz, 2019): average completion times.
 
-delays.py says how long tasks take, completion.py what the completion time of any task-order matrix is, of
-coded schemes, and the least there can be; rounds.py plays rounds of an order that is decided on the way.
-experiments.py says what is looked at, figures.py and report.py how that is shown beside the paper;
-reproduce.py is the way through. Outside, only reproduce_scheduling is used. May import what papers have in
-common, server.scheduling, and no other paper.
+delays.py has the delays of tasks. completion.py has the completion times of task-order matrices and coded
+schemes, and the lower bound. rounds.py plays rounds whose order is decided during the round. experiments.py
+has the experiments, figures.py and report.py their comparison with the paper. reproduce.py runs all of it.
+Other packages use only reproduce_scheduling. May import the common parts of papers and server.scheduling, and
+no other paper.
 """
 
 from edgeflock.papers.scheduling.reproduce import reproduce_scheduling

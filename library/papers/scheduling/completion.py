@@ -19,8 +19,8 @@ _BLOCK = 4096
 
 
 def completion(matrix: Matrix, times: Times, k: int) -> NDArray[np.float64]:
-    """T_C(r, k) of each round: [rounds]. T_Xj is min_i of (position of j at worker i) T_i, infinity of a task
-    that nobody has.
+    """Return T_C(r, k) of each round: [rounds]. T_Xj is min_i of (position of j at worker i) T_i, and
+    infinity for a task that no worker has.
     """
     order = positions(matrix)
     blocks = [
@@ -30,12 +30,12 @@ def completion(matrix: Matrix, times: Times, k: int) -> NDArray[np.float64]:
 
 
 def average_completion(matrix: Matrix, delays: ShiftedExponential, k: int) -> float:
-    """The mean of T_C(r, k) by equation 2, exactly; infinity if fewer than k tasks are in the matrix.
+    """Return the exact mean of T_C(r, k) by equation 2, infinity if the matrix has fewer than k tasks.
 
-    Within a set S of tasks none is there by t if no worker has got as far as the first of S in its column,
-    at position p_i: independently, each with probability Pr{T_i > t / p_i}. The logarithm of their product
-    is, of shifted exponentials, linear between the points p_i tau_i, so that its integral is a sum over n +
-    1 pieces.
+    No task of a set S has a result by t if no worker i has reached its first task of S, at position p_i. The
+    workers are independent, each with probability Pr{T_i > t / p_i}. For shifted exponentials, the logarithm
+    of their product is linear between the points p_i tau_i. Its integral is therefore a sum over n + 1
+    pieces.
     """
     order = positions(matrix)
     n = len(order)

@@ -1,4 +1,4 @@
-"""How long a worker takes for each of its tasks of a round."""
+"""The time that a worker takes for each of its tasks of a round."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ class ShiftedExponential:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Where the paper draws the parameters of its workers from: (0, mu) and (0, tau), evenly."""
+    """The ranges of the paper's worker parameters: (0, mu) and (0, tau), uniformly."""
 
     name: str
     mu: float

@@ -25,19 +25,19 @@ from edgeflock.server.scheduling import cyclic, staircase
 SCHEMES = ("PC", "PCMM", "RA", "CS", "SS", "lower bound")
 WORLDS = ("as before", "changing", "independent")
 LOADS = (3, 5, 10)
-"""r, where the order is decided on the way."""
+"""Values of r for orders that are decided during a round."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulingScale:
-    """How much of it is done."""
+    """The extent of the experiments."""
 
     draws: int
-    """Of the workers."""
+    """Draws of the workers."""
     samples: int
     """Rounds of a Monte Carlo mean."""
     rounds: int
-    """Played for each draw and order."""
+    """Rounds played for each draw and order."""
 
 
 FULL = SchedulingScale(draws=40, samples=40_000, rounds=200)

@@ -9,9 +9,7 @@ class RunLifecycle:
     """The lifecycle of one run. It goes on until it has its updates, is ended, or diverges."""
 
     def __init__(self, parameters: Parameters, updates: int, over: str | None) -> None:
-        """The run is complete after `updates` updates; 0: never. `over` is the reason if it has already
-        ended.
-        """
+        """`updates` complete the run; 0: never. `over` is the reason if it has already ended."""
         self._parameters = parameters
         self._updates = updates
         self._over = over

@@ -102,8 +102,8 @@ class Steering:
         return recovery
 
     def _recover(self, evaluation: Evaluation) -> Recovery | None:
-        """If what was learned is lost, go back to the best model, with half the rate, or to the first model
-        if the journal cannot make the best one again. One transaction with what was written before.
+        """If what was learned is lost, go back to the best model, with half the rate. Go back to the first
+        model if the journal cannot make the best one again. One transaction with what was written before.
         """
         parameters = self._parameters
         before = parameters.regime.learning_rate
@@ -136,9 +136,7 @@ class Steering:
             self._course.publish()
 
     def checkpoint(self) -> int:
-        """Put a snapshot of the present version into the journal, so that a restart replays nothing before
-        it.
-        """
+        """Put a snapshot into the journal, so that a restart replays nothing before this version."""
         self._snapshots.take()
         self._log.commit()
         return self._parameters.version
@@ -163,7 +161,7 @@ class Steering:
 
     def share(self, nodes: int) -> None:
         """Set the number of nodes at work to `nodes` from the next version on; each trains by steps of its
-        own (descent/how.py). This begins a new regime, as in `adjust`.
+        own (descent/method.py). This begins a new regime, as in `adjust`.
         """
         if nodes != self._parameters.regime.how.nodes:
             self._snapshots.take()
@@ -181,9 +179,8 @@ class Steering:
             self._course.publish()
 
     def roll_back(self, to: int, now: float) -> tuple[int, int]:
-        """Go on from the model of version `to`, as the next version: updates since then do not count. In the
-        middle of a round there is no model, so its start is used. Returns (the restored version, the new
-        version).
+        """Go on from the model of version `to`, as the next version: later updates do not count. Within a
+        round its start is used. Returns (the restored version, the new version).
 
         Versions, sequence numbers and receipts go on as if nothing had happened. `now` is in Unix seconds.
         Raises ConfigError if there is no such version, or if it cannot be made again.
