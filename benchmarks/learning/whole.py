@@ -137,7 +137,7 @@ def figure(results: Results, path: Path) -> None:
     panels = []
     for name, whole in WHOLE.items():
         settings = [
-            Setting(cell.arm + f", {cell.n} devices" * (cell.n > 1 < len(whole.n)), [outcome(curve)])
+            Setting(_label(cell.arm) + f", {cell.n} devices" * (cell.n > 1 < len(whole.n)), [outcome(curve)])
             for cell in plan([name], results)
             if (curve := results.get(cell, {}).get("figures", {}).get("curve"))
         ]
@@ -145,6 +145,11 @@ def figure(results: Results, path: Path) -> None:
             panels.append(Panel(whole.task.title, "updates", "gradients, on all devices together", settings))
     if panels:
         draw(panels, path, "Default settings, one seed, and as many gradients on one machine.")
+
+
+def _label(arm: str) -> str:
+    """An arm in a legend: "product cohort=10", without the names of sections."""
+    return " ".join(word.rpartition(".")[2] if "rate=" not in word else word for word in arm.split())
 
 
 def main(arguments: list[str]) -> None:
