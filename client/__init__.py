@@ -12,7 +12,7 @@
     data                 stored data and live streams
     backends             gradient computation: torch or onnxruntime
 
-Each package imports only packages below it in this list. Other code uses run.run_client, run.Given,
+Each package imports only packages below it in this list. Other code uses run.run_client, run.ClientObjects,
 flower.compress and zoo; fleets use training, data and backends. This module imports none of them, so
 `edgeflock --version` stays light.
 """

@@ -20,9 +20,7 @@ class Allowance:
         self._balance, self._at = 0.0, now
 
     def spend(self, amount: float, now: float) -> float:
-        """Record `amount`, spent since the last call, and return the seconds to wait until the rate covers
-        it.
-        """
+        """Record `amount`, spent since the last call. Return the seconds to wait until the rate covers it."""
         self._balance = min(_SAVED * self._rate, self._balance + (now - self._at) * self._rate - amount)
         self._at = now
         return max(0.0, -self._balance / self._rate)

@@ -1,7 +1,7 @@
-"""The first model where it has to be loaded: once, on from where it broke off, and only what was announced.
+"""Loads the first model: once, with resumption, and only if it matches the announced digest.
 
-It is kept in a folder of the device: DIGEST.first-model, which a restart finds again, and until that is whole
-a .part for each device. The name says what must be in it.
+It is cached in the device's folder as DIGEST.first-model, which a restart finds again. An incomplete download
+is a .part file, one for each device. The file name contains the expected digest.
 """
 
 import hashlib
@@ -22,16 +22,16 @@ from edgeflock.shared.protocol.messages import Model
 log = logging.getLogger(__name__)
 
 _KEPT = 4
-"""First models in a folder, the latest."""
+"""Number of latest first models to keep in a folder."""
 
 _RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)")
 
 
 class CachedFirstModel:
-    """One first model in a folder: whole, in part, or not at all yet."""
+    """The cache file of one first model: complete, partial, or missing."""
 
     def __init__(self, directory: Path, weights: Weights, device: str) -> None:
-        """Raises ConfigError if the folder cannot keep anything, as all methods do."""
+        """Raises ConfigError if the folder cannot be written, as all methods do."""
         self._directory, self._weights = directory, weights
         self._etag = f'"{weights.digest.hex()}"'
         self._path = directory / f"{weights.digest.hex()}.first-model"
@@ -40,7 +40,7 @@ class CachedFirstModel:
         with self._writing():
             directory.mkdir(parents=True, exist_ok=True)
             self.size = self._part.stat().st_size if self._part.exists() else 0
-            """Bytes that are there of a part."""
+            """Bytes of the partial file."""
         if self.missing < 0:
             self.drop()
 
@@ -56,9 +56,9 @@ class CachedFirstModel:
         return {**whole, "Range": f"bytes={self.size}-", "If-Range": self._etag} if self.size else whole
 
     def begin(self, headers: Mapping[str, str]) -> bool:
-        """Get ready for the answer with these headers; False if it is of another file.
+        """Prepare for the answer with these headers. Return False if it is another file.
 
-        Raises Malformed if it is not of the length that was announced, or begins elsewhere.
+        Raises Malformed if its length is not the announced one, or it begins at a wrong offset.
         """
         if headers.get("ETag") != self._etag:
             return False
@@ -75,7 +75,7 @@ class CachedFirstModel:
         return True
 
     def add(self, octets: bytes) -> None:
-        """The next ones. Raises Malformed if they are too many."""
+        """Append bytes. Raises Malformed if they are too many."""
         if len(octets) > self.missing:
             raise Malformed(f"the server sends more than the {self._weights.size} bytes that it announced")
         with self._writing(), open(self._part, "ab") as file:
@@ -83,17 +83,17 @@ class CachedFirstModel:
         self.size += len(octets)
 
     def drop(self) -> None:
-        """Begin again."""
+        """Delete the partial file."""
         with self._writing():
             self._part.unlink(missing_ok=True)
         self.size = 0
 
     def read(self) -> bytes | None:
-        """All of it, if it is there and what it should be."""
+        """Return the complete model, or None if it is missing or its digest is wrong."""
         return self._checked(self._path)
 
     def complete(self) -> bytes | None:
-        """All of it, now that nothing is missing; None if it is not what was announced: then it is gone."""
+        """Finish the download and return it. If its digest is wrong, delete it and return None."""
         octets = self._checked(self._part)
         with self._writing():
             if octets is None:
@@ -132,12 +132,12 @@ async def first_model(
     layout: Layout,
     compute: Compute,
 ) -> Model | None:
-    """The record of version 0 that a Welcome announces as `weights`; None: the whole model is to be pulled.
+    """Return the record of version 0 that a Welcome announces as `weights`; None: pull the whole model.
 
-    `load` brings what is missing (transport.Link.load). Raises Malformed or WrongDtype if the server sends
-    something else than it announces, or announces what cannot be.
+    `load` downloads the missing bytes (transport.Link.load). Raises Malformed or WrongDtype if the data
+    differ from the announcement, or the announcement is invalid.
     """
-    packed.width_of(weights.mode)  # which raises if it is none of a whole model
+    packed.width_of(weights.mode)  # raises if the mode cannot code a whole model
     size = values.size_of(weights.mode, layout.counts(None))
     if weights.size > packed.longest(size):
         raise Malformed(

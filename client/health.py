@@ -1,7 +1,7 @@
-"""How a device does: load, memory, temperature, battery, supply; and what kind of machine it is.
+"""Health of a device: load, memory, temperature, battery, supply; and its kind of machine.
 
-On Linux all of it is read from /proc and /sys, a few files of a line each: below a millisecond, and no memory
-worth a name. Elsewhere psutil tells what it knows.
+On Linux it reads a few small files in /proc and /sys, in less than a millisecond and with little memory.
+Elsewhere it uses psutil.
 """
 
 import shutil
@@ -19,7 +19,7 @@ _PLAUSIBLE = (-40.0, 150.0)
 """Degrees Celsius: sensors that are off say 0 K, or nothing at all."""
 
 _PROCESSORS = ("cpu", "gpu", "soc", "pkg")
-"""In the names of thermal zones that matter. Others, of chargers or radios, count if there is none."""
+"""Parts of the names of relevant thermal zones. Others, of chargers or radios, count only without these."""
 
 _UNDER_VOLTAGE, _SLOWED = 0x1, 0xE
 """Bits of the Raspberry Pi firmware's get_throttled: the supply is too weak right now; its processor is
@@ -46,7 +46,7 @@ _CLASSES = (
     ("orangepi", "orange-pi"),
     ("rock 5", "rock-5"),
 )
-"""What stands in a device tree's model -> class."""
+"""A part of the device tree's model -> class."""
 
 _LAPTOPS = {"8", "9", "10", "14", "31", "32"}
 """Chassis types of the System Management BIOS: portable, laptop, notebook, sub notebook, convertible, ..."""
@@ -56,7 +56,7 @@ Throttled = Callable[[], str | None]
 
 
 class DeviceHealth:
-    """Each call tells how the device does now. Where its sensors are, is looked for once."""
+    """Measures the device's health on each call. The constructor finds the sensors."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class DeviceHealth:
         throttled: Throttled | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`root` is where proc and sys are. `clock` is the one that the server compares with its own."""
+        """`root` contains proc and sys. The server compares `clock` with its own clock."""
         self._clock = clock
         self._stat, self._memory = root / "proc/stat", root / "proc/meminfo"
         self._zones = thermal_zones(root)
@@ -88,7 +88,7 @@ class DeviceHealth:
         return {name: value for name, value in told.items() if value is not None}
 
     def _load(self) -> float | None:
-        """Percent of all cores since the call before."""
+        """Return the load in percent of all cores since the previous call."""
         busy, total = cpu_times(text_of(self._stat))
         passed, worked = total - self._total, busy - self._busy
         self._busy, self._total = busy, total
@@ -96,7 +96,7 @@ class DeviceHealth:
 
 
 def device_class(root: Path = ROOT) -> str | None:
-    """raspberry-pi-4, jetson-nano, laptop, ...; None if it is none of those known."""
+    """Return the class, e.g. raspberry-pi-4, jetson-nano or laptop; None if it is unknown."""
     model = (text_of(root / "proc/device-tree/model") or "").lower()
     for part, name in _CLASSES:
         if part in model:
@@ -115,7 +115,7 @@ def cpu_times(stat: str | None) -> tuple[int, int]:
 
 
 def memory_used(meminfo: str | None) -> int | None:
-    """MiB that programs could not have any more, from /proc/meminfo."""
+    """Return the MiB of memory that are not available to programs, from /proc/meminfo."""
     kibibytes = {}
     for line in (meminfo or "").splitlines():
         name, _, rest = line.partition(":")
@@ -160,7 +160,7 @@ def hottest(millidegrees: Iterable[str | None]) -> float | None:
 
 
 def batteries(root: Path) -> list[Path]:
-    """The files of the charges of what the device itself runs on; those of mice are none."""
+    """Return the charge files of the device's own batteries, without those of e.g. mice."""
     return [
         supply / "capacity"
         for supply in sorted((root / "sys/class/power_supply").glob("*"))
@@ -169,12 +169,12 @@ def batteries(root: Path) -> list[Path]:
 
 
 def charge(percent: Iterable[str | None]) -> int | None:
-    """Percent, of the emptiest."""
+    """Return the lowest charge, in percent."""
     return min((number for text in percent if (number := _whole(text)) is not None), default=None)
 
 
 def supply_of(root: Path, throttled: Throttled | None = None) -> Callable[[], int | None]:
-    """What says whether the supply is too weak right now: 1 or 0, or None where nobody knows."""
+    """Return a function that reads whether the supply is too weak now: 1 or 0, or None if unknown."""
     for hwmon in _named(root, "class/hwmon/hwmon*", "rpi_volt"):
         return lambda: _whole(text_of(hwmon / "in0_lcrit_alarm"))
     ask = throttled or _vcgencmd()
@@ -182,13 +182,13 @@ def supply_of(root: Path, throttled: Throttled | None = None) -> Callable[[], in
 
 
 def slowed_of(throttled: Throttled | None = None) -> Callable[[], int | None]:
-    """What says whether the processor runs slower than it could, as `supply_of`."""
+    """Return a function that reads whether the processor is slowed down, as `supply_of`."""
     ask = throttled or _vcgencmd()
     return lambda: _flagged(ask, _SLOWED)
 
 
 def _flagged(ask: Throttled | None, bits: int) -> int | None:
-    """1 if any of the `bits` is set in what the firmware says, e.g. throttled=0x50005."""
+    """Return 1 if any of `bits` is set in the firmware's answer, e.g. throttled=0x50005, else 0."""
     try:
         return int(int(((ask() if ask else None) or "").strip().removeprefix("throttled="), 16) & bits > 0)
     except ValueError:
@@ -196,7 +196,7 @@ def _flagged(ask: Throttled | None, bits: int) -> int | None:
 
 
 def from_psutil() -> Facts:
-    """Where there is no /proc."""
+    """Measure with psutil, on systems without /proc."""
     import psutil
 
     told: Facts = {
@@ -230,7 +230,7 @@ def _named(root: Path, pattern: str, name: str) -> list[Path]:
 
 
 def text_of(path: Path) -> str | None:
-    """None if there is no such file, or if its driver will not say."""
+    """Return the file's text, or None if it cannot be read."""
     try:
         return path.read_text(errors="replace").strip(" \t\n\0")
     except OSError:

@@ -1,4 +1,4 @@
-"""What a device that has joined keeps: its key, its credential, and which server it belongs to."""
+"""The identity file of a device that has joined: its key, its credential and its server."""
 
 import json
 import os
@@ -17,38 +17,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ClientIdentity:
-    """Of one device at one server."""
+    """The identity of one device at one server."""
 
     server: str
     name: str
     credential: str
     key: bytes
-    """Private, of Ed25519."""
+    """Private Ed25519 key."""
     realm: bytes
-    """The server's register of devices, told when it joined."""
+    """Identifies the server's register of devices. The server sends it when the device joins."""
     pin: bytes = b""
-    """Of the server's public key; empty: none is compared."""
+    """Pin of the server's public key; empty: no check."""
     graph: bytes = b""
     """SHA-256 of the one graph to train; empty: any."""
     certificate: str = ""
-    """Of the key, in PEM; empty: the server gave none."""
+    """Certificate of the key, in PEM; empty: the server issued none."""
     insecure: bool = False
-    """Whether plain HTTP was asked for."""
+    """Whether plain HTTP is allowed."""
 
 
 _BYTES = ("key", "realm", "pin", "graph")
 
 
 def default_place() -> Path:
-    """Where `edgeflock client join` keeps it if nothing else is said."""
+    """Return the default path of the identity file of `edgeflock client join`."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "edgeflock" / "identity.json"
 
 
 def identity_of(settings: "ClientSettings") -> tuple[ClientIdentity | None, Path]:
-    """(what this device joined with, if it did, where that is kept). Raises ConfigError.
+    """Return (the identity, or None if the device has not joined; its path). Raises ConfigError.
 
-    What is kept for all of this user counts for its own server; a file that is named must be of the server
-    and the name that the settings name, too.
+    The user's default file applies only to its own server. A file that the settings name must match the
+    server and the name in the settings.
     """
     place = Path(settings.identity) if settings.identity else default_place()
     if not settings.identity and not place.exists():
@@ -73,7 +73,7 @@ def identity_of(settings: "ClientSettings") -> tuple[ClientIdentity | None, Path
 
 
 def keep(identity: ClientIdentity, path: Path) -> None:
-    """Write it for its owner's eyes only, whole or not at all. Raises ConfigError."""
+    """Write the file atomically, readable by its owner only. Raises ConfigError."""
     said = {name: getattr(identity, name) for name in ClientIdentity.__match_args__}
     text = json.dumps({name: text_of(value) if name in _BYTES else value for name, value in said.items()})
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
@@ -89,7 +89,7 @@ def keep(identity: ClientIdentity, path: Path) -> None:
 
 
 def kept(path: Path) -> ClientIdentity:
-    """The identity in a file. Raises ConfigError if it holds none, or if others may have read it."""
+    """Read an identity file. Raises ConfigError if it is invalid or readable by other users."""
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
         text = path.read_text("utf-8")

@@ -1,7 +1,8 @@
-"""How a device joins: it makes a key, shows a token, gets a credential. docs/protocol.md is the reference.
+"""Joins a device to a server: key, token, credential. docs/protocol.md is the reference.
 
-The server is believed no more than it must be: over TLS it has shown the key that the token names before
-anything is sent, and of what it answers a credential and a realm are taken, nothing else.
+The device trusts the server as little as possible. Over TLS the server proves the key that the token names
+before the device sends anything. The device uses only the credential, the realm and the certificate of the
+answer.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ _LONGEST = 1 << 14
 
 
 async def join(server: str, token: str, name: str, *, insecure: bool = False) -> ClientIdentity:
-    """A new identity for `name`. Raises ConfigError, or Refused as the server does."""
+    """Return a new identity for `name`. Raises ConfigError, or the server's Refused."""
     said = Token.parse(token)
     urls = urls_of(server)
     for url in urls:
@@ -52,17 +53,17 @@ async def join(server: str, token: str, name: str, *, insecure: bool = False) ->
         for other in urls[:-1]:
             try:
                 return await renew(http, identity, other)
-            except EdgeflockError as error:  # it stands by, or nobody is there
+            except EdgeflockError as error:  # a standby, or not reachable
                 if isinstance(error, Refused | ConfigError) and not isinstance(error, Unavailable):
                     raise
         return await renew(http, identity, urls[-1])
 
 
 async def renew(http: aiohttp.ClientSession, identity: ClientIdentity, server: URL) -> ClientIdentity:
-    """The identity with another key and credential, which the server, at its URL, knows it by from its next
-    session on.
+    """Return the identity with a new key and credential, valid from the device's next session on.
 
-    Its present ones hold until then. One without a key joins with what it has for a credential.
+    The present ones are valid until then. `server` is a URL. An identity without a key joins with its
+    credential, a token.
     """
     key = new_key()
     public = public_of(key)

@@ -1,4 +1,4 @@
-"""What a device is called if nobody says: its host name, and what tells this machine from its clones."""
+"""The default name of a device: its host name and an id that differs between cloned machines."""
 
 import hashlib
 import socket
@@ -6,20 +6,20 @@ import uuid
 from pathlib import Path
 
 _SERIAL = "sys/firmware/devicetree/base/serial-number"
-"""Of a Raspberry Pi and other boards."""
+"""Serial number of a Raspberry Pi and other boards."""
 
 _CHARACTERS = 6
 
 
 def default_name(root: Path = Path("/")) -> str:
-    """The host's name and a short machine id. `root` is where its files are looked for."""
+    """Return the host name and a short machine id. `root` contains the system's files."""
     return f"{socket.gethostname()[:150]}-{machine_id(root)}"
 
 
 def machine_id(root: Path) -> str:
-    """Six hexadecimal digits, of the board's serial number and the addresses of its network cards.
+    """Return six hexadecimal digits from the board's serial number and its network addresses.
 
-    Those of /etc/machine-id come along with a cloned card, so they count only where there is nothing else.
+    /etc/machine-id is equal on cloned cards, so it is used only if the others are missing.
     """
     cards = sorted((root / "sys/class/net").glob("*/device/../address"))
     found = [octets for path in (root / _SERIAL, *cards) if (octets := _read(path))]

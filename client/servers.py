@@ -1,4 +1,4 @@
-"""Where a device's servers are, as client.server says it."""
+"""Parses the servers' URLs in client.server."""
 
 from yarl import URL
 
@@ -6,7 +6,7 @@ from edgeflock.shared.errors import ConfigError
 
 
 def urls_of(servers: str) -> list[URL]:
-    """Of one server, or of several with commas between them, all of one scheme. Raises ConfigError."""
+    """Parse one URL, or several separated by commas, all of one scheme. Raises ConfigError."""
     urls = [url_of(server.strip()) for server in servers.split(",")]
     if len({url.scheme for url in urls}) > 1:
         raise ConfigError(f"client.server {servers!r} must be all https:// or all http://")
@@ -14,7 +14,7 @@ def urls_of(servers: str) -> list[URL]:
 
 
 def url_of(server: str) -> URL:
-    """Raises ConfigError if it is no server's URL."""
+    """Parse one URL. Raises ConfigError if it is not a server's URL."""
     try:
         url = URL(server)
     except ValueError:

@@ -1,12 +1,12 @@
-"""The update that is on its way, on disk: a device that is killed before its receipt came sends it again.
+"""Keeps the pending update on disk, so that a device killed before its receipt sends it again.
 
-One file of a device in its folder, DIGEST.update: it is there while an update is computed and not settled.
+Each device has one file in its folder, DIGEST.update, while an update is computed and not settled.
 
     SHA-256 of what follows, 32 bytes
     msgpack [1, run, device, layout's digest, the Update as it is sent]
 
-What else stands there is none, and is dropped: a disk is believed no more than a server. It is not forced to
-the disk, so a power failure may cost it; a memory card would wear out.
+Invalid contents are dropped, since the disk is not trusted. The file is not synced, to reduce wear of a
+memory card. So a power failure may lose it.
 """
 
 import hashlib
@@ -27,11 +27,11 @@ _FORMAT = 1
 _DIGEST = hashlib.sha256().digest_size
 
 _AROUND = 1 << 12
-"""Bytes beside the Update, at most."""
+"""Upper bound of the bytes in addition to the Update."""
 
 
 class Spool:
-    """Of one device at one server."""
+    """The spool of one device at one server."""
 
     def __init__(self, directory: Path, server: str, device: str) -> None:
         whose = hashlib.sha256(f"{server}\n{device}".encode()).hexdigest()[:32]
@@ -41,7 +41,7 @@ class Spool:
         """Whether the last update could not be kept."""
 
     def keep(self, run: str, layout: bytes, update: Update) -> None:
-        """Whole or not at all. A folder that cannot keep it is told of once: training goes on."""
+        """Write the update atomically. On a write error it logs one warning, and training continues."""
         told = msgpack.packb([_FORMAT, run, self._device, layout, wire.encode(update)])
         fresh = self._path.with_suffix(".update-new")
         try:
@@ -60,13 +60,14 @@ class Spool:
             self.fails = True
 
     def drop(self) -> None:
-        """It is settled."""
+        """Delete the update: it is settled."""
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
 
     def find(self, run: str, layout: bytes, most: int) -> Update | None:
-        """What an earlier client of this device computed for the run and got no receipt for. What is of
-        another run, of more than `most` bytes or not whole is dropped, with a line that says so.
+        """Return the update that an earlier process computed for the run without a receipt, or None.
+
+        An update of another run, of more than `most` bytes or incomplete is dropped with a warning.
         """
         try:
             with open(self._path, "rb") as file:
@@ -84,7 +85,7 @@ class Spool:
             return None
 
     def _read(self, octets: bytes, run: str, layout: bytes, most: int) -> Update:
-        """Raises ValueError, which says why it is none to send."""
+        """Decode the file. Raises ValueError with the reason if it is not usable."""
         told = octets[_DIGEST:]
         if hashlib.sha256(told).digest() != octets[:_DIGEST] or len(told) > most + _AROUND:
             raise ValueError(f"{self._path} is not whole")

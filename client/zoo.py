@@ -31,7 +31,7 @@ class DigitsCNN(nn.Module):
 class DigitsLinear(nn.Sequential):
     """8 x 8 images in 10 classes by softmax regression; 650 parameters.
 
-    For fleets of which the gradients do not matter: a step on a thousand samples takes a millisecond.
+    For fleets whose gradients do not matter: a step on a thousand samples takes a millisecond.
     """
 
     def __init__(self) -> None:
@@ -133,8 +133,8 @@ class PaperCNN(nn.Module):
 class SvhnCNN(nn.Module):
     """32 x 32 colour images in 10 classes, house numbers for one; 40,450 parameters.
 
-    Two 5 x 5 convolutions of 6 and 16 channels, the first padded by 2 and the second not, each pooled 2 x 2
-    (32 to 16, 12 to 6), then 576 to 64 to 10.
+    Two 5 x 5 convolutions of 6 and 16 channels, each pooled 2 x 2 (32 to 16, 12 to 6), then 576 to 64 to 10.
+    The first is padded by 2, the second is not.
     """
 
     def __init__(self) -> None:
@@ -149,9 +149,10 @@ class SvhnCNN(nn.Module):
 class SvhnMLP(nn.Module):
     """32 x 32 colour images in 10 classes by seven dense layers; 3,465,514 parameters.
 
-    3,072 to 1,000 to 88 to four times 302 to 10, with ReLU: so many parameters and layers has the MLP of
-    D. Svoboda and A. Aggarwal, "Communication efficient distributed SGD", which leaves their widths open.
-    Weights begin as K. He et al. have them for ReLU: with torch's own hundreds of steps teach nothing.
+    3,072 to 1,000 to 88 to four times 302 to 10, with ReLU. The MLP of D. Svoboda and A. Aggarwal,
+    "Communication efficient distributed SGD", has the same numbers of parameters and layers; its widths are
+    not published. Weights have He initialization for ReLU: with torch's default, hundreds of steps learn
+    nothing.
     """
 
     def __init__(self) -> None:
@@ -172,7 +173,7 @@ class SvhnMLP(nn.Module):
 
 
 class SvhnBN(nn.Module):
-    """SvhnCNN with BatchNorm of the images and behind each pool; 40,500 parameters, 50 running statistics."""
+    """SvhnCNN with BatchNorm of the images and after each pool; 40,500 parameters, 50 running statistics."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -202,7 +203,7 @@ def _svhn(norm: Callable[[int], list[nn.Module]]) -> nn.Sequential:
 
 
 class _Block(nn.Module):
-    """A basic block: two 3 x 3 convolutions beside a shortcut, which is 1 x 1 where the shape changes."""
+    """A basic block: two 3 x 3 convolutions and a shortcut, which is 1 x 1 where the shape changes."""
 
     def __init__(self, channels: int, out: int, stride: int, norm: Callable[[int], nn.Module]) -> None:
         super().__init__()
@@ -336,8 +337,9 @@ class ActorCritic(nn.Module):
 
 
 class PixelActorCritic(nn.Module):
-    """A policy for four pictures of 84 x 84, as ale-py's games have: the network of V. Mnih et al. (Nature,
-    2015) with an actor and a critic on top.
+    """An actor-critic policy for four pictures of 84 x 84, as in ale-py's games.
+
+    The network is that of V. Mnih et al. (Nature, 2015) with an actor and a critic on top.
 
     Returns (logits [b, actions], value [b]). 1,687,719 parameters with 6 actions.
     """

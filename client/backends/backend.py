@@ -12,7 +12,7 @@ from edgeflock.shared.model.layout import Layout
 
 
 class Backend(Protocol):
-    """Computes gradients for one model. Pure in theta and the batch, apart from the model's own randomness."""
+    """Computes gradients of one model. A function of theta and the batch, and the model's own randomness."""
 
     @property
     def name(self) -> str:

@@ -71,7 +71,7 @@ class TorchBackend:
 
 
 def _on(accelerator: str) -> "torch.device | nullcontext[None]":
-    """Return a context that builds modules on `accelerator`. Raises ConfigError if torch has no such device."""
+    """A context that builds modules on `accelerator`. Raises ConfigError if torch has no such device."""
     if not accelerator:
         return nullcontext()
     try:

@@ -31,7 +31,7 @@ class Actor:
         self._theta = np.zeros(0, np.float32)
 
     def begin(self, welcome: Welcome, backend: Backend) -> None:
-        """Start a run. Raises ConfigError if the model does not fit the environment, or the loss needs data."""
+        """Raises ConfigError if the model does not fit the environment, or the loss needs data."""
         of = self._environment
         if welcome.input is not None and tuple(welcome.input) != of.shape:
             raise ConfigError(

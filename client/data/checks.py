@@ -44,7 +44,7 @@ class Usual:
 
     @property
     def median(self) -> float | None:
-        """None: too few have been seen."""
+        """The median reach; None if too few samples have been seen."""
         return float(np.median(self._reaches)) if len(self._reaches) >= _ENOUGH else None
 
 
@@ -100,9 +100,7 @@ class Checks:
 
     @property
     def _shape(self) -> tuple[int, ...] | None:
-        """The shape of x. The server's shape has priority over that of the first samples, which may be
-        broken.
-        """
+        """The shape of x. The server's has priority over that of the first samples, which may be broken."""
         known = (self._said, self.agreed.shape, self._settled)
         return next((shape for shape in known if shape is not None), None)
 

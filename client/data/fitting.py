@@ -39,9 +39,7 @@ class Fitting:
         self._advised = scaling is not None
         """Whether advice on the inputs' units was given or is not needed."""
         self._learnt = self._again = 0
-        """Samples scaled since the last `settle` or `take_back`, and how many of the next ones were scaled
-        before.
-        """
+        """Samples scaled since the last `settle` or `take_back`; how many of the next were scaled before."""
         self._classes: Classes | None = None
         self._told: SampleDescription | None = None
         self._overlap: Overlap | None = None
@@ -68,11 +66,9 @@ class Fitting:
         self._classes = Classes(backend)
 
     def fit(self, batch: Batch) -> StreamChunk:
-        """Return the samples of `batch` fit for training. Raises ConfigError if the backend never accepted
-        any.
-        """
+        """Return the fit samples of `batch`. Raises ConfigError if the backend never accepted any."""
         x, y = batch
-        fit = self._checks.admit(StreamChunk(x, y), self._spoilt)  # type: ignore[arg-type]  # as they went in
+        fit = self._checks.admit(StreamChunk(x, y), self._spoilt)  # type: ignore[arg-type]  # as added
         if self._told is not None and len(fit):
             fit = self._told.taken(fit, self._spoilt)
         if self._classes is not None and len(fit) and fit.y.dtype.kind == "i":

@@ -39,8 +39,7 @@ KEPT_SAMPLES = 2
 """The fewest samples a device keeps of each batch when it shares: BatchNorm accepts no single sample."""
 
 FAR = 1000.0
-"""A number above FAR times the device's own largest, and above FAR, is broken: its gradient would dominate.
-"""
+"""A number above FAR and FAR times the device's own largest is broken: its gradient would dominate."""
 
 
 class Injected:

@@ -19,7 +19,7 @@ OVERHEAD = 512
 
 
 class Joining:
-    """Halves that wait."""
+    """Holds halves until their partners arrive."""
 
     def __init__(self, seconds: float, tally: Skipped) -> None:
         """`seconds` is the longest wait of a half. 0: halves are refused at once."""
@@ -31,7 +31,7 @@ class Joining:
         """Bytes of the waiting halves."""
 
     def __len__(self) -> int:
-        """Halves that wait."""
+        """The number of waiting halves."""
         return len(self._halves)
 
     def whole(self, records: Iterable[SampleMessage], now: float) -> list[SampleMessage]:

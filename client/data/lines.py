@@ -4,10 +4,7 @@ from edgeflock.client.data.records import RECORD_BYTES, Skipped
 
 
 class LineReader:
-    """Reads lines of at most RECORD_BYTES. A line ends with \
-     or \\r\
-    , which it does not include.
-    """
+    """Reads lines of at most RECORD_BYTES. A line ends with \\n or \\r\\n, which it does not include."""
 
     def __init__(self, tally: Skipped, at: int = 0) -> None:
         """`at` is the offset of the first block in its file."""

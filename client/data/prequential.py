@@ -35,9 +35,7 @@ class Prequential:
         self._unsettled: list[tuple[float, float | None, int]] = []
 
     def judged(self, loss: float, right: float | None, count: int) -> None:
-        """Record the mean loss of `count` samples and, if the loss defines it, the fraction of correct
-        predictions.
-        """
+        """Record the mean loss of `count` samples and, if defined, the fraction of correct predictions."""
         self._unsettled.append((loss, right, count))
 
     def settle(self) -> None:

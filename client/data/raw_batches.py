@@ -54,9 +54,7 @@ class RawBatches(Shuffled):
 
 
 def _check_classes(raw: Raw, data: Stored, welcome: Welcome, backend: Backend) -> None:
-    """Raises ConfigError if the model lacks a class, with a sample of `raw`, the source of `data`, that has
-    it.
-    """
+    """Raises ConfigError if the model lacks a class of `data`, and names a sample of `raw`."""
     if data.y.dtype.kind != "i":
         return
     refused = np.flatnonzero(Classes(backend).refused(data.x, data.y.astype(np.int64, copy=False)))

@@ -215,9 +215,7 @@ class StreamBatches:
         return self._opened if self._stood is None else self._now() - self._stood
 
     def _pause(self) -> float:
-        """Return the seconds until a batch is due if no sample arrives: 0 if one is due now, else up to
-        infinity.
-        """
+        """Return the seconds until a batch is due if no sample arrives: from 0 up to infinity."""
         waiting = len(self._buffer)
         if waiting >= self._high * self._steps:
             return 0.0

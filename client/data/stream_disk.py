@@ -1,4 +1,4 @@
-"""A stream's samples on disk (ScaDLES, section IV: stream persistence)."""
+"""Stores a stream's samples on disk (ScaDLES, section IV: stream persistence)."""
 
 import json
 import logging
@@ -20,7 +20,7 @@ _ROW_BYTES = 1 << 17
 """Samples go into rows of about this size: small enough to be dropped or read in part without much waste."""
 
 _ROW_COST = 64
-"""What a row takes beside its samples."""
+"""Bytes that a row takes in addition to its samples."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS kinds (
@@ -40,17 +40,17 @@ Kind = tuple[str, str, str]
 
 
 class Persistence:
-    """Everything that arrived, in a SQLite file, up to `quota_bytes` of samples.
+    """Keeps all samples in a SQLite file, up to `quota_bytes`.
 
-    What was added survives the end of the process at any moment, and so do its keys. SQLite's journal (WAL,
-    synchronous = NORMAL) reaches the disk from time to time, so a power failure costs the last moments and
-    nothing else. Samples that were taken and not settled are there again after a restart. Beside the quota
-    there are the last KEYS keys, the file's free pages and a few MiB of journal.
+    Added samples and their keys survive a crash of the process at any moment. SQLite's journal (WAL,
+    synchronous = NORMAL) is synced from time to time, so a power failure loses only the last moments. Samples
+    that were taken and not settled return after a restart. The quota does not include the last KEYS keys, the
+    file's free pages and a few MiB of journal.
 
-    A disk that is full before the quota is drops what arrives, counts it, and says so once. What is settled
-    meanwhile is deleted when there is room again; after a restart before that it comes once more.
+    If the disk is full before the quota, new samples are dropped and counted, with one warning. Samples
+    settled meanwhile are deleted when there is room again. A restart before that repeats them.
 
-    Arrival times must mean the same after a restart: give it the time of day.
+    Pass the time of day as time, since arrival times must stay valid after a restart.
     """
 
     keeps = True
@@ -178,7 +178,7 @@ class Persistence:
         self._db.close()
 
     def _is_new(self, key: str) -> bool:
-        """Whether it is; from now on it is not. Keys are as durable as their samples."""
+        """Return whether `key` is new, and store it. Keys are as durable as their samples."""
         added = self._db.execute("INSERT OR IGNORE INTO keys (key) VALUES (?)", (key,))
         if not added.rowcount:
             return False
@@ -187,7 +187,7 @@ class Persistence:
         return True
 
     def _number(self, chunk: StreamChunk) -> int:
-        """Of the kind of these samples; said once if the file holds others from before."""
+        """Return the number of the samples' kind. Warn once if the file holds other kinds from before."""
         shapes = (json.dumps(chunk.x.shape[1:]), json.dumps(chunk.y.shape[1:]))
         kind = (*shapes, str(chunk.y.dtype))
         if others := self._held - {kind}:
@@ -204,13 +204,13 @@ class Persistence:
         return self._kinds[kind]
 
     def _in_it(self) -> set[Kind]:
-        """The kinds of the samples that wait."""
+        """Return the kinds of the waiting samples."""
         numbers = {number for (number,) in self._db.execute("SELECT DISTINCT kind FROM samples")}
         return {kind for kind, number in self._kinds.items() if number in numbers}
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """All of it or nothing: nothing if `_is_full` afterwards."""
+        """Run a transaction. If the disk is full it is rolled back and sets `_is_full`."""
         was_full, self._is_full = self._is_full, False
         try:
             self._db.execute("BEGIN")
@@ -232,7 +232,7 @@ class Persistence:
             row, count, used = self._db.execute(
                 "SELECT id, count, used FROM samples ORDER BY id LIMIT 1"
             ).fetchone()
-            # Of samples that were taken and not settled nobody knows yet whether they were used: not counted.
+            # Samples taken and not settled do not count as drops, since they may have been used.
             before = count if row < self._next else self._skip if row == self._next else used
             self.drops += count - before
             self._count -= count - before

@@ -1,9 +1,9 @@
-"""Lines of CSV as messages, and which kind of lines they are.
+"""Reads lines of CSV as messages, and detects whether lines are CSV or JSON.
 
 A first line without a number names the columns; else they are called 0, 1, ... The target is the column y, or
 the last one; the key is the column key, if there is one; x is all others, in their order, unless x=, y= or
-key= name them. sep= is what stands between two cells: a comma, unless it is another character or "tab".
-With decimal=comma numbers are written 3,5.
+key= name them. sep= is the separator of cells: one character or "tab"; the default is a comma. With
+decimal=comma numbers are written 3,5.
 """
 
 import csv
@@ -21,7 +21,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Text:
-    """Lines of JSON or CSV in, samples out. Which of both it is, format= says, or the first line."""
+    """Converts lines of JSON or CSV to samples. format= or the first line defines the format."""
 
     def __init__(self, uri: Uri, tally: Skipped) -> None:
         """Raises ConfigError."""
@@ -36,9 +36,7 @@ class Text:
         self._columns: list[str] = []
 
     def chunks(self, lines: list[tuple[int, int, bytes]], name: str) -> list[StreamChunk]:
-        """`lines` are as Lines.feed returns them, of a file that is called `name`; "": of none, in which
-        nothing can be found again.
-        """
+        """Convert LineReader.feed's `lines` of the file `name`; "": without names for samples."""
         messages: list[tuple[bytes | Mapping[str, Any], str | None]] = []
         places = []
         for where, number, line in lines:
@@ -55,14 +53,14 @@ class Text:
         return self._reader.chunks(messages, places)
 
     def _row(self, line: bytes) -> Mapping[str, Any] | None:
-        """None if it is the first and names the columns. Raises Broken."""
+        """Return a row as a mapping, or None for the header. Raises Broken."""
         try:
             cells = next(csv.reader([line.decode()], delimiter=self._separator), [])
         except (ValueError, csv.Error) as error:
             raise Broken("unreadable", f"no line of CSV in UTF-8: {error}") from error
         values = [_value(cell.strip(), self._comma) for cell in cells]
         if not self._columns:
-            if len(values) < 2:  # whatever it is, it shall not name the columns
+            if len(values) < 2:  # such a line must not name the columns
                 raise Broken("incomplete", "a line has two cells at least")
             named = not any(isinstance(value, int | float) for value in values)
             self._name([str(cell or "") if named else str(place) for place, cell in enumerate(values)])
@@ -84,7 +82,7 @@ class Text:
 
 
 def _value(cell: str, comma: bool) -> Any:
-    """A number if it is one, nothing if there is none, else text."""
+    """Return the cell as a number or text, or None if it is empty."""
     number = cell.replace(",", ".") if comma else cell
     for kind in (int, float):
         try:

@@ -1,4 +1,4 @@
-"""scheme:place?option=value&option=value, taken apart. Errors name the URI, without what is secret in it."""
+"""Parses scheme:place?option=value&option=value. Errors show the URI without its secrets."""
 
 import math
 import re
@@ -8,21 +8,21 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from edgeflock.shared.errors import ConfigError
 
 _SECRET = re.compile("(?i).*(token|secret|password|apikey|api_key|appid|signature)")
-"""Options of another server's that are nobody's business."""
+"""Options for other servers whose values are hidden."""
 
 
 @dataclass(frozen=True, slots=True)
 class Uri:
     scheme: str
     place: str
-    """What stands between scheme and options, as it was written."""
+    """The text between scheme and options, unchanged."""
     options: dict[str, str]
 
     @classmethod
     def parse(cls, text: str) -> "Uri":
         scheme, _, rest = text.partition(":")
         place, _, query = rest.partition("?")
-        # A URI within a URI may have brought a question mark of its own.
+        # A nested URI may contain a question mark of its own.
         return cls(scheme, place, dict(parse_qsl(query.replace("?", "&"), keep_blank_values=True)))
 
     def __str__(self) -> str:

@@ -1,8 +1,8 @@
-"""An unmodified ClientApp as what trains on a device: called in this process, with its own data.
+"""An unmodified ClientApp as a device's backend: called in this process, with its own data.
 
-Flower starts a process for each message. Here the app stays: it gets the model in a Message as from a FedAvg,
-and the arrays sent minus those that came back are the update's gradient, of as many samples as `num-examples`
-says.
+Flower starts a process for each message. Here the app stays loaded and gets the model in a Message as from
+FedAvg. The update's gradient is the arrays sent minus the arrays returned. Its number of samples is the
+metric `num-examples`.
 """
 
 import hashlib
@@ -33,22 +33,20 @@ from edgeflock.shared.protocol.messages import Facts, Welcome
 log = logging.getLogger(__name__)
 
 _NOTHING: Batch = (np.zeros(0, np.float32), np.zeros(0, np.float32))
-"""What an app is given of a device's batches: it has its own."""
+"""The batch for an app: it is empty, since the app has its own data."""
 
 _WEIGHT = "num-examples"
-"""The metric that says of how many samples a reply is."""
+"""The metric with the number of samples of a reply."""
 
 _MOST_FACTS, _LONGEST_NAME = 8, 80
-"""Metrics of each kind that are told operators, and characters of their names."""
+"""Limits of the metrics of each kind shown to operators: their number, and the length of a name."""
 
 
 class FlowerApp:
-    """A Backend and its Batches at once: join() the run of a Welcome before anything else."""
+    """A Backend and its Batches in one object. Call join() with a run's Welcome first."""
 
     def __init__(self, folder: str, node_config: str, device: str, kept: Path) -> None:
-        """The ClientApp of the Flower app in `folder`. What it keeps in Context.state is also in the folder
-        `kept`. Raises ConfigError.
-        """
+        """Load the ClientApp in `folder`; `kept` stores its Context.state. Raises ConfigError."""
         self._folder = Path(folder).absolute()
         self._kept = kept / f"flower-{hashlib.sha256(f'{device} {self._folder}'.encode()).hexdigest()[:32]}"
         self._run_config, reference = _described(self._folder)
@@ -81,7 +79,7 @@ class FlowerApp:
         return self._told.arrays.layout
 
     def join(self, welcome: Welcome) -> None:
-        """Take part in this run. Raises ConfigError if no app can, ServerAtFault if told what cannot be."""
+        """Join this run. Raises ConfigError if apps do not support it, ServerAtFault if it is invalid."""
         if welcome.elastic or welcome.local_steps > 1:
             steps = f"run.local_steps = {welcome.local_steps}"
             what = "coordination.mode = 'elastic'" if welcome.elastic else steps
@@ -103,8 +101,9 @@ class FlowerApp:
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
     ) -> Gradient:
-        """theta minus what the app makes of it, whatever x and y are. Raises TrainingFailed if the app raises
-        anything, or its reply is none.
+        """Return theta minus the app's result; x and y are ignored.
+
+        Raises TrainingFailed if the app raises an exception or its reply is invalid.
         """
         number = self._asked + 1
         apart = self._told.arrays.apart(theta)
@@ -130,16 +129,16 @@ class FlowerApp:
         return Gradient(loss_of(metrics), gradient, returned[parameters:], samples=samples)
 
     async def ready(self, steps: int) -> None:
-        """It always has its own."""
+        """Return at once: the app has its own data."""
 
     def take(self, size: int) -> Batch:
         return _NOTHING
 
     def begin(self, welcome: Welcome, backend: Backend) -> None:
-        """It has joined before."""
+        """Do nothing: `join` comes before."""
 
     def judged(self, loss: float, right: float | None) -> None:
-        """It says what it makes of its data in its metrics."""
+        """Do nothing: the app reports its own metrics."""
 
     def settle(self) -> None:
         """Its data are its own."""
@@ -152,7 +151,7 @@ class FlowerApp:
         return self._facts
 
     def _call(self, kind: str, apart: dict[str, NDArray[np.generic]], number: int) -> RecordDict:
-        """What the app answers to a message of this type, for the update of this number."""
+        """Return the app's answer to a message of this type, for the update of this number."""
         config = ConfigRecord({**self._told.config, "server-round": number})
         arrays = ArrayRecord({name: Array(array) for name, array in apart.items()})
         content = RecordDict({"arrays": arrays, "config": config})
@@ -185,7 +184,7 @@ class FlowerApp:
         self._facts = {**others, **{f"{kind}.{name}": numbers[name] for name in told}}
 
     def _keep(self) -> None:
-        """What the app keeps in its context, for the next start. Most apps keep nothing, or no new thing."""
+        """Store the app's context state for the next start, if it has changed."""
         state = inside.written(self._context.state)
         if state == self._state:
             return
@@ -201,7 +200,7 @@ class FlowerApp:
             ) from error
 
     def _recalled(self, run: str) -> RecordDict:
-        """What it kept in this run."""
+        """Return the state that the app stored in this run."""
         try:
             of, octets = msgpack.unpackb(self._kept.read_bytes())
             return inside.read(octets) if of == run else RecordDict()
@@ -213,7 +212,7 @@ class FlowerApp:
 
 
 def _number(name: str) -> int:
-    """What stands for a name where Flower has a number."""
+    """Return the number that stands for a name in Flower."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:7])
 
 

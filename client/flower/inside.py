@@ -1,4 +1,4 @@
-"""All that is used of flwr and not promised by it: tests/flower/test_inside.py says of which versions."""
+"""Uses of flwr's private names. tests/flower/test_inside.py lists the supported versions."""
 
 import time
 from pathlib import Path
@@ -16,13 +16,11 @@ from flwr.supercore.object_ref import load_app
 from edgeflock.shared.errors import ConfigError
 
 _FOR_EVER = 1e9
-"""Seconds within which a message is to be answered."""
+"""Seconds until a message expires."""
 
 
 def load(reference: str, folder: Path) -> ClientApp:
-    """The ClientApp that module:attribute names, in an app's folder. Raises ConfigError; what its module
-    raises, as it is.
-    """
+    """Load the ClientApp module:attribute from a folder. Raises ConfigError and the module's errors."""
     app = load_app(reference, ConfigError, folder)
     if not isinstance(app, ClientApp):
         raise ConfigError(f"{reference} is no ClientApp, but {type(app).__name__}")
@@ -30,17 +28,17 @@ def load(reference: str, folder: Path) -> ClientApp:
 
 
 def can(app: ClientApp, kind: str) -> bool:
-    """Whether it answers messages of this type: what is made of a client_fn answers all."""
+    """Return whether the app answers messages of this type. An app made from a client_fn answers all."""
     return app._call is not None or f"{kind}.default" in app._registered_funcs
 
 
 def flat(config: Any) -> dict[str, Any]:
-    """A table of settings as an app gets it, nested keys joined by dots. Raises ValueError."""
+    """Flatten a table of settings, with nested keys joined by dots. Raises ValueError."""
     return dict(flatten_dict(config))
 
 
 def pairs(text: str) -> dict[str, Any]:
-    """What `text` says as the --node-config of a SuperNode. Raises ConfigError."""
+    """Parse `text` as the --node-config of a SuperNode. Raises ConfigError."""
     try:
         return parse_config_args([text]) if text else {}
     except Exception as error:  # click's, and whatever is wrong with a file
@@ -48,7 +46,7 @@ def pairs(text: str) -> dict[str, Any]:
 
 
 def message(content: RecordDict, kind: str, run: int, node: int, identifier: str, group: str) -> Message:
-    """A message of this type from the server to the node."""
+    """Make a message of this type from the server to the node."""
     metadata = Metadata(
         run_id=run,
         message_id=identifier,

@@ -1,11 +1,10 @@
-"""A mod for Flower ClientApps: what training came to leaves as one small compressed blob.
+"""A mod for Flower ClientApps that sends the result of training as one compressed array.
 
     app = ClientApp(mods=[compress])
 
-The app itself stays as it is: it gets the model and returns the trained arrays. The mod sends instead what
-has changed, as the run of an Edgeflock strategy asks for: the largest entries, coded as a device's update is.
-What it leaves out it keeps in the node's context, for the next update. Under any other strategy, and for
-anything but training, it does nothing.
+The app needs no change: it gets the model and returns the trained arrays. The mod sends the difference
+instead, as the run of an Edgeflock strategy asks: the largest entries, coded like a device's update. It keeps
+the rest in the node's context for the next update. For other strategies and other messages it does nothing.
 """
 
 import math
@@ -28,11 +27,11 @@ from edgeflock.shared.selection.adaptive import NormAverages
 from edgeflock.shared.selection.feedback import HORIZON
 
 _ARRAYS, _FACTS = "edgeflock.arrays", "edgeflock.facts"
-"""Where in the node's context the selector's memory is kept, and of which update it is."""
+"""Keys in the node's context of the selector's memory and of its facts."""
 
 
 def compress(message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:
-    """The mod. Raises LayoutMismatch if the app returns other arrays than it got, Diverged if NaN."""
+    """Run the mod. Raises LayoutMismatch if the app returns other arrays than it got, Diverged if NaN."""
     welcome = _welcome(message)
     if welcome is None:
         return call_next(message, context)
@@ -55,7 +54,7 @@ def compress(message: Message, context: Context, call_next: Callable[[Message, C
 
 
 def _welcome(message: Message) -> Welcome | None:
-    """What the run asks for; None if it is not one of ours, or the message no training."""
+    """Return the run's Welcome; None for other strategies and for messages without training."""
     for config in message.content.config_records.values():
         if isinstance(text := config.get(CONFIG_KEY), str):
             welcome = wire.decode(b64decode(text))
@@ -65,12 +64,12 @@ def _welcome(message: Message) -> Welcome | None:
 
 
 def _says_refused(message: Message) -> bool:
-    """Whether the run says that it refused the last update for what it held."""
+    """Return whether the run refused the last update because of its content."""
     return any(REFUSED_KEY in config for config in message.content.config_records.values())
 
 
 def _flat(content: RecordDict, layout: Layout) -> NDArray[np.float32]:
-    """float32 [P + B]: the arrays of the message's only ArrayRecord."""
+    """Return the arrays of the message's only ArrayRecord as float32 [P + B]."""
     if len(content.array_records) != 1:
         raise ConfigError(f"the mod wants one ArrayRecord in a message, not {len(content.array_records)}")
     (record,) = content.array_records.values()
@@ -86,10 +85,10 @@ def _encode(
     memory: SelectionMemory,
     state: RecordDict,
 ) -> Update:
-    """Select and encode, as a device's trainer does; what there is to remember goes into `state`.
+    """Select and encode as a device's trainer does, and store the memory in `state`.
 
-    A node's reply is of many steps: error feedback takes it for HORIZON versions.
-    Number of samples and loss are the strategy's to fill in: it knows what its metrics are called.
+    A node's reply is of many steps: error feedback takes it for HORIZON versions. The strategy fills in the
+    number of samples and the loss, since it knows the names of its metrics.
     """
     sequence = welcome.sequence + 1
     welcome = replace(welcome, select_interval=0)  # HORIZON says nothing of how often the node comes
@@ -101,7 +100,7 @@ def _encode(
 
 
 def _keep(state: RecordDict, welcome: Welcome, memory: SelectionMemory) -> None:
-    """For the next message: only that shows whether the update arrived."""
+    """Store the memory for the next message, which shows whether the update arrived."""
     facts = ConfigRecord({"run": welcome.run, "sequence": welcome.sequence + 1, "whole": memory.sent is None})
     if memory.norms is not None:
         facts["norms"] = [memory.norms.whole, memory.norms.kept]
@@ -113,8 +112,9 @@ def _keep(state: RecordDict, welcome: Welcome, memory: SelectionMemory) -> None:
 
 
 def _last(state: RecordDict, welcome: Welcome, layout: Layout, *, refused: bool) -> SelectionMemory:
-    """What `_keep` kept of this run, its update taken back if the run has not accepted it; nothing if that
-    was `refused` for what it held.
+    """Return the memory that `_keep` stored in this run, with its update taken back if it was not accepted.
+
+    The memory is empty if the update was `refused` because of its content.
     """
     facts, arrays = state.get(_FACTS), state.get(_ARRAYS)
     if not isinstance(facts, ConfigRecord) or facts["run"] != welcome.run:

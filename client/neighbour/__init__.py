@@ -1,13 +1,13 @@
-"""How a device shares its machine with whoever else uses it: docs/neighbour.md.
+"""Limits the client's use of a machine in favour of other programs: docs/neighbour.md.
 
-    priority     the lowest, of this process
-    limits       what settings say may be taken: 25% of a core, 50kB/s
-    resting      no more of a core than that
-    sensors      what of the machine is looked at: heat, supply, battery, link, owner
-    reasons      what of that is a reason to pause, and until when
-    pausing      looks now and then, and holds training back meanwhile
+    priority     sets the lowest priority of this process
+    limits       parses the limits in the settings: 25% of a core, 50kB/s
+    resting      limits processor time
+    sensors      reads heat, supply, battery, network link, owner
+    reasons      decides whether these are a reason to pause, and until when
+    pausing      reads the sensors periodically and pauses training
 
-`lines.py` limits what the network carries. All but pausing is without event loop.
+transport/lines.py limits network traffic. Only pausing uses the event loop.
 """
 
 from edgeflock.client.neighbour.limits import rate_of, share_of

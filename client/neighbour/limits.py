@@ -1,4 +1,4 @@
-"""What an owner lets a device take, as text: 25% of a core, 50kB/s. Pure."""
+"""Parses an owner's limits: 25% of a core, 50kB/s. No I/O."""
 
 import math
 import re
@@ -12,7 +12,7 @@ _LEAST_SHARE, _LEAST_RATE = 0.01, 1e3
 
 
 def share_of(text: str) -> float | None:
-    """0.25 of "25%", 1.5 of "150%"; None of "": all there is. Raises ConfigError."""
+    """Return 0.25 for "25%", 1.5 for "150%", and None (no limit) for "". Raises ConfigError."""
     if not text:
         return None
     number = text.removesuffix("%")
@@ -25,7 +25,7 @@ def share_of(text: str) -> float | None:
 
 
 def rate_of(text: str) -> float | None:
-    """Bytes a second: 50,000 of "50kB/s"; None of "": all there is. Raises ConfigError."""
+    """Return bytes per second: 50,000 for "50kB/s", None (no limit) for "". Raises ConfigError."""
     if not text:
         return None
     found = _RATE.fullmatch(text)

@@ -1,4 +1,4 @@
-"""Holds training back while the machine says that there is a reason, and goes on by itself."""
+"""Pauses training while the machine has a reason, and resumes automatically."""
 
 import asyncio
 import logging
@@ -12,18 +12,16 @@ from edgeflock.shared.protocol.messages import Facts
 log = logging.getLogger(__name__)
 
 _EVERY = 5.0
-"""Seconds from one look to the next."""
+"""Seconds between two checks."""
 
 
 class Pausing:
-    """Of one device."""
+    """Pauses the training of one device."""
 
     def __init__(
         self, rules: Rules, see: Callable[[float], MachineState] | None = None, *, says_why: bool = True
     ) -> None:
-        """Raises ConfigError if the machine cannot tell what the rules ask for. Without `says_why` the
-        server is told that the device pauses, and nothing more.
-        """
+        """Raises ConfigError if the machine lacks a sensor. `says_why`: send the reason to the server."""
         self._see = see or Sensors(rules)
         self._judge = RestRules(rules)
         self._says_why = says_why
@@ -32,19 +30,19 @@ class Pausing:
         self._may.set()
 
     def facts(self) -> Facts:
-        """What the server is told: nothing while the device trains."""
+        """Return the facts for the server: none while the device trains."""
         if self._reason is None:
             return {}
         return {"paused": self._reason.told if self._says_why else "for a reason of its own"}
 
     async def permitted(self) -> bool:
-        """Return once the device may train; whether it had to wait."""
+        """Wait until the device may train, and return whether it had to wait."""
         waits = not self._may.is_set()
         await self._may.wait()
         return waits
 
     async def watch(self, tell: Callable[[], Awaitable[None]]) -> None:
-        """Look now and then, until cancelled; `tell` the server when something changes."""
+        """Check periodically until cancelled, and `tell` the server of each change."""
         since: float | None = None
         while True:
             await self.look()
@@ -59,7 +57,7 @@ class Pausing:
             await asyncio.sleep(_EVERY)
 
     async def look(self) -> None:
-        """Once. What it takes may wait for D-Bus, so it is in a thread of its own."""
+        """Check once, in a separate thread, since D-Bus may block."""
         seen = await asyncio.to_thread(self._see, time.time())
         self._reason = self._judge(seen, time.monotonic())
         if self._reason is None:

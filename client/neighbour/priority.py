@@ -1,4 +1,4 @@
-"""The lowest priority for what computes: whatever else wants the processor or the disk goes first."""
+"""Sets the lowest priority for computing: other programs get the processor and the disk first."""
 
 import logging
 import os
@@ -10,22 +10,23 @@ log = logging.getLogger(__name__)
 _NICEST = 19
 
 _NICE = 10
-"""Of the thread that speaks with the server: 110 parts of 1,024 beside a process of the usual priority."""
+"""Nice value of the thread that communicates with the server: weight 110, against the usual 1,024."""
 
 _THREADS = Path("/proc/self/task")
 
 _ALONE = "/proc/self/autogroup"
-"""Where the kernel keeps the priority of a session among others, if it groups by sessions."""
+"""The file with the session's priority, if the kernel schedules by sessions."""
 
 
 def give_way() -> None:
-    """Run this process at the lowest priority from now on, and whatever it starts; the main thread, which
-    speaks with the server, at a low one. What the system will not have is left as it is. Nothing of it can be
-    undone without privileges.
+    """Give this process and its children the lowest priority, from now on.
 
-    Linux: nice 19, which is 15 of 1,024 parts beside a process of the usual priority, and batch scheduling,
-    which never interrupts another. The priority of reads and writes follows from nice. Not SCHED_IDLE: of 3
-    parts a busy machine leaves too little. Elsewhere the process has one priority for all its threads.
+    The main thread, which communicates with the server, gets a low one. Settings that the system refuses are
+    left unchanged. None can be undone without privileges.
+
+    Linux: nice 19, i.e. weight 15 against the usual 1,024, and batch scheduling, which never preempts others.
+    I/O priority follows from nice. SCHED_IDLE has weight 3, too little on a busy machine. Elsewhere the
+    process has one priority for all its threads.
     """
     try:
         if _THREADS.exists():
@@ -33,7 +34,7 @@ def give_way() -> None:
                 _lower(thread)
         else:
             os.nice(_NICEST)
-        if hasattr(os, "getsid") and os.getsid(0) == os.getpid():  # else it is others' session, too
+        if hasattr(os, "getsid") and os.getsid(0) == os.getpid():  # else other processes share the session
             with open(_ALONE, "w") as file:
                 file.write(str(_NICEST))
     except (AttributeError, OSError) as error:

@@ -1,11 +1,9 @@
-"""What is a reason to pause, and until when. Pure.
+"""Rules for pausing: the reasons, and when each ends. No I/O.
 
-hot:80          the processor has 80 C or more, until it has 75
-undervoltage    the supply is too weak, until it was not for a minute
-battery:40      it runs on its battery, which has less than 40%; `battery`: whatever it has
-metered         the network's owner pays by what it carries
-owner           somebody uses the machine
-file:PATH       there is such a file, whose first line says why
+hot:80 the processor has 80 C or more, until it has 75 undervoltage the supply is too weak, until it was not
+for a minute battery:40 it runs on its battery, which has less than 40%; `battery`: whatever it has metered
+the network's traffic is charged owner a person uses the machine file:PATH the file exists; its first line is
+the reason
 """
 
 from collections.abc import Sequence
@@ -15,24 +13,25 @@ from pathlib import Path
 from edgeflock.shared.errors import ConfigError
 
 _HOT = 80.0
-"""Degrees Celsius from which a Raspberry Pi slows itself down, and a laptop's fan is heard."""
+"""Degrees Celsius at which a Raspberry Pi slows down and a laptop's fan is audible."""
 
 _COOLER = 5.0
-"""Degrees below, at which it goes on,"""
+"""Degrees below, at which training resumes,"""
 
 _STEADY = 60.0
 """and seconds for which a supply has to be strong enough."""
 
 _LONGEST = 90
-"""Characters of what is told."""
+"""Longest reason, in characters."""
 
 _ALL = "hot:80, hot:off, undervoltage:off, battery, battery:40, metered, owner, file:PATH"
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What is to pause a device. Of these the first two protect the machine itself, and hold unless they are
-    turned off; the others are for its owner to choose.
+    """The conditions that pause a device.
+
+    The first two protect the machine and apply by default. Its owner chooses the others.
     """
 
     hot: float | None = _HOT
@@ -46,7 +45,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class MachineState:
-    """What the machine says; None where it does not."""
+    """The machine's sensor values; None where unknown."""
 
     temperature: float | None = None
     undervoltage: bool | None = None
@@ -64,11 +63,11 @@ class Reason:
 
     kind: str
     told: str
-    """To its owner and to operators."""
+    """The text for its owner and for operators."""
 
 
 def rules_of(entries: Sequence[str]) -> Rules:
-    """What client.pause_on says. Raises ConfigError."""
+    """Parse client.pause_on. Raises ConfigError."""
     rules = Rules()
     for entry in entries:
         name, colon, value = entry.partition(":")
@@ -95,7 +94,7 @@ def rules_of(entries: Sequence[str]) -> Rules:
 
 
 class RestRules:
-    """Says whether there is a reason, each time that it is shown what the machine says."""
+    """Decides from each state of the machine whether there is a reason to pause."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
@@ -103,7 +102,7 @@ class RestRules:
         self._weak_until = 0.0
 
     def __call__(self, seen: MachineState, now: float) -> Reason | None:
-        """The first reason there is at `now`, in seconds from any time after 0 on."""
+        """Return the first reason at `now`, or None. `now` is in seconds, greater than 0."""
         rules = self._rules
         if seen.undervoltage:
             self._weak_until = now + _STEADY

@@ -1,4 +1,4 @@
-"""No more processor time than an owner allows, by rests between two batches."""
+"""Limits processor time to the owner's share, by rests between batches."""
 
 import threading
 import time
@@ -10,9 +10,8 @@ from edgeflock.client.allowance import Allowance
 class Resting:
     """Rests long enough that this process takes `share` of a core.
 
-    By what the process has used, all of its threads, not by what its steps took: on a busy machine a step
-    takes long and costs little. A batch is never interrupted: one that takes more than a second is followed
-    by a rest in proportion.
+    It measures the processor time of all threads, not the duration of steps, which is long on a busy machine.
+    It never interrupts a batch. The rest after a long batch is proportional.
     """
 
     def __init__(
@@ -21,20 +20,20 @@ class Resting:
         used: Callable[[], float] = time.process_time,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`used` is seconds of processor time, `now` seconds. A share of None is all there is."""
+        """`used` returns seconds of processor time, `now` seconds. A share of None means no limit."""
         self._used, self._now = used, now
         self._allowance = None if share is None else Allowance(share, now())
         self._before = used()
         self._over = threading.Event()
 
     def begin(self) -> None:
-        """Training begins: what making ready took is not counted."""
+        """Reset at the start of training, so that preparation does not count."""
         self._before = self._used()
         if self._allowance is not None:
             self._allowance.begin(self._now())
 
     def rest(self) -> None:
-        """In the thread that computes, before each batch."""
+        """Rest if necessary. Call it before each batch, in the computing thread."""
         if self._allowance is None:
             return
         used = self._used()
@@ -44,5 +43,5 @@ class Resting:
             self._over.wait(seconds)
 
     def close(self) -> None:
-        """Nobody rests any more."""
+        """End the current rest and all later ones."""
         self._over.set()

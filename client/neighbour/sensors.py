@@ -1,4 +1,4 @@
-"""What the machine says of heat, supply, battery, link and owner: small files, two questions to D-Bus."""
+"""Reads heat, supply, battery, link and owner, from small files and two D-Bus properties."""
 
 import shutil
 import subprocess
@@ -20,7 +20,7 @@ from edgeflock.client.neighbour.reasons import MachineState, Rules
 from edgeflock.shared.errors import ConfigError
 
 _IDLE = 300.0
-"""Seconds without a key after which nobody is at a terminal: where there is no logind, which knows better."""
+"""Seconds without a key after which a terminal counts as idle, on systems without logind."""
 
 _NETWORK = (
     "org.freedesktop.NetworkManager", "/org/freedesktop/NetworkManager", "org.freedesktop.NetworkManager",
@@ -32,19 +32,19 @@ _METERED = {"u 1": True, "u 3": True, "u 2": False, "u 4": False}
 """NMMetered: yes, guessed yes, no, guessed no; unknown is 0."""
 
 _THERE = {"b true": False, "b false": True}
-"""Of an IdleHint: whether somebody is there."""
+"""An IdleHint -> whether a person uses the machine."""
 
 Ask = Callable[..., str | None]
-"""Of a D-Bus service, an object, an interface and its property what busctl prints, if it does."""
+"""(D-Bus service, object, interface, property) -> busctl's output, or None."""
 
 
 class Sensors:
-    """Each call looks at what the rules ask for. Where it is, is looked for once."""
+    """Reads the sensors that the rules need on each call. The constructor finds them."""
 
     def __init__(
         self, rules: Rules, root: Path = ROOT, ask: Ask | None = None, throttled: Throttled | None = None
     ) -> None:
-        """`root` is where proc, sys and dev are. Raises ConfigError if nobody here knows what is asked."""
+        """`root` contains proc, sys and dev. Raises ConfigError if the rules need a missing sensor."""
         self._rules, self._root = rules, root
         self._ask = ask or _busctl()
         if rules.metered and self._ask is None:
@@ -57,7 +57,7 @@ class Sensors:
         self._batteries = batteries(root) if rules.battery is not None else []
 
     def __call__(self, now: float) -> MachineState:
-        """`now` is the time of day, as Unix has it."""
+        """Read the state of the machine. `now` is Unix time."""
         rules = self._rules
         weak = self._supply()
         return MachineState(
@@ -84,7 +84,7 @@ def discharging(statuses: Iterable[str | None]) -> bool:
 
 
 def last_key(root: Path) -> float:
-    """When a key was pressed at a terminal, in Unix time: a terminal's atime says so, within 8 seconds."""
+    """Return the Unix time of the last key press at a terminal, from its atime, within 8 seconds."""
     newest = 0.0
     for terminal in (*(root / "dev/pts").glob("[0-9]*"), *(root / "dev").glob("tty[0-9]*")):
         with suppress(OSError):

@@ -1,12 +1,12 @@
-"""A client process: settings in, training until the run is over.
+"""A client process: it trains according to its settings until the run is over.
 
-    process              one device, from its settings to its last words
-    building             what is made of a Welcome: a trainer of the run's model
-    holding              what the device trains on: stored data, streams, shards, samples of others
-    choosing             which backend trains, as far as its owner and its machine allow
-    given                what a program has at hand that settings cannot name
+    process              runs one device, from its settings to its last message
+    building             makes a trainer of the run's model from a Welcome
+    holding              opens the data: stored data, streams, data shards, samples of others
+    choosing             chooses the backend that the owner and the machine allow
+    program_objects      objects of a program that settings cannot name
 
-Each imports only what stands below it. Imports all of the client.
+Each imports only modules below it in this list. Imports all of the client.
 """
 
 from edgeflock.client.run.process import run_client

@@ -1,4 +1,4 @@
-"""What a device makes of a Welcome: a trainer on its own data, and the model to begin with."""
+"""Builds a trainer on the device's data from a Welcome, and loads the first model."""
 
 import logging
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Building:
-    """For one device, in each of its runs."""
+    """Builds the trainers of one device's runs."""
 
     settings: "ClientSettings"
     given: ClientObjects
@@ -40,11 +40,11 @@ class Building:
     compute: Compute
     resting: Resting
     memory: int
-    """Bytes that there are for all of it."""
+    """Memory limit in bytes."""
 
     async def trainer(self, welcome: Welcome) -> Trainer:
-        """Raises ConfigError if this device cannot train what the Welcome says."""
-        self.held.agreed.take(welcome)  # samples come while the backend is made
+        """Build a trainer. Raises ConfigError if this device cannot train the Welcome's model."""
+        self.held.agreed.take(welcome)  # samples arrive while the backend is built
         kind = choose(self.settings, welcome.model, self.given, welcome.loss)
         await self.link.introduce(facts_of(kind))
         if self.app is not None:
@@ -70,11 +70,11 @@ class Building:
             log.info("shares %.3g of a batch with other devices in %.3g of steps", welcome.beta, odds)
         log.info("trains %s with %s", shown(welcome.model), kind)
         self.resting.begin()
-        if self.app is not None:  # what it returns is how far it went, not a gradient
+        if self.app is not None:  # its result is a sum of steps, not a gradient
             welcome = replace(welcome, adafactor=0.0)
         return Trainer(backend, self.held.batches, welcome, self.resting.rest)
 
     async def first(self, weights: Weights, layout: Layout) -> Model | None:
-        """The run's first model, if the server still has it."""
+        """Return the run's first model, if the server still has it."""
         kept = CachedFirstModel(directory(self.settings), weights, self.settings.name)
         return await first_model(self.link.load, kept, weights, layout, self.compute)

@@ -1,4 +1,4 @@
-"""Which backend trains here: what its owner asked for, or of what is installed the one that may."""
+"""Chooses the backend: the owner's choice, or an installed and permitted one."""
 
 import os
 import platform
@@ -29,10 +29,10 @@ ZOO = "edgeflock.client.zoo:"
 Kind = Literal["onnx", "torch", "flower"]
 
 _NEEDS = {"onnx": "onnxruntime", "torch": "torch", "flower": "flwr"}
-"""Backend -> the module without which it is not to be had."""
+"""Backend -> the module that it needs."""
 
 _NOT_OF_APPS = ("data", "shards", "share", "model", "graph_digest")
-"""Settings that a Flower app has no use for."""
+"""Settings that do not apply to a Flower app."""
 
 
 def choose(
@@ -41,13 +41,14 @@ def choose(
     given: ClientObjects = NOTHING_AT_HAND,
     loss: str = "cross_entropy",
 ) -> Kind:
-    """What trains `model` here: `client.backend`, or of what is installed, torch if it may build the model.
+    """Return the backend for `model`: client.backend, or else torch if it is installed and permitted, or
+    onnx.
 
-    A server may name models of the zoo by itself, and losses that come of no import. Arguments of a module
-    must be the owner's, too, and a loss by import string must be of the module that the owner named: what
-    either does with its arguments, who named only the model has not said.
+    Without the owner's consent, a server may name only zoo models and losses without import strings. The
+    owner must also name a module's arguments. A loss by import string must be from the owner's module, since
+    consent to a model does not cover other code.
 
-    Raises ConfigError if nothing does.
+    Raises ConfigError if no backend is possible.
     """
     allowed = bool(settings.model or given.make) or (model.startswith(ZOO) and "(" not in model)
     named = settings.model
@@ -56,7 +57,7 @@ def choose(
     imported = ":" in loss.partition("(")[0] and not LOSSES.is_given(loss)
     if imported:
         allowed = allowed and loss.partition(":")[0] == named.partition(":")[0]
-    # Looked for, not imported: torch takes seconds.
+    # find_spec does not import: importing torch takes seconds.
     here = {kind: find_spec(module) is not None for kind, module in _NEEDS.items()}
     wanted: Kind | Literal["auto"] = "flower" if settings.flower_app else settings.backend
     if wanted == "auto":
@@ -94,7 +95,7 @@ def _asked(settings: "ClientSettings") -> str:
 
 
 def torch_backend(settings: "ClientSettings", welcome: Welcome, given: ClientObjects) -> Backend:
-    """With the owner's module, if they named one."""
+    """Build a torch backend, with the owner's model if it is set."""
     with _loading("torch"):
         from edgeflock.client.backends.torch import TorchBackend
 
@@ -111,7 +112,7 @@ def torch_backend(settings: "ClientSettings", welcome: Welcome, given: ClientObj
 
 
 def onnx_backend(settings: "ClientSettings", welcome: Welcome, graph: bytes, memory: int) -> "OnnxBackend":
-    """A graph can only compute, so it may be of any model; unless the owner wants one only."""
+    """Build an onnx backend. A graph can only compute, so any model is allowed, unless a digest is set."""
     from edgeflock.client.backends.onnx import OnnxBackend
 
     layout = Layout.of(welcome.layout)  # type: ignore[arg-type]  # the link has looked at it
@@ -141,7 +142,7 @@ def flower_app(settings: "ClientSettings") -> "FlowerApp":
 
 
 def facts_of(kind: Kind) -> Facts:
-    """What the server is told of this device when it says Hello."""
+    """Return the facts about this device for its Hello."""
     facts: Facts = {"backend": _engine(kind), "machine": platform.machine(), "cores": os.cpu_count() or 1}
     facts["memory"] = memory_of() >> 20
     known = device_class()
@@ -161,5 +162,5 @@ def _engine(kind: Kind) -> str:
 def _loading(kind: Kind) -> Iterator[None]:
     try:
         yield
-    except ImportError as error:  # it is there: choose has seen to that
+    except ImportError as error:  # it is installed: choose checks that
         raise ConfigError(f"{_NEEDS[kind]} cannot be loaded on this device: {error}") from error

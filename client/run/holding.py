@@ -1,4 +1,4 @@
-"""What a device trains on: what its settings or its program name, and samples that others share."""
+"""Opens a device's data: those of its settings or its program, and samples that others share."""
 
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -26,18 +26,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """That of one device."""
+    """The data of one device."""
 
     batches: Batches
     choose: Callable[[int], None]
-    """Says which shard the next batches are of."""
+    """Selects the data shard of the next batches."""
     agreed: Agreed
-    """What the server says of samples."""
+    """The server's description of samples."""
     injected: "Injected | None"
     """The batches again, if samples are shared with other devices."""
 
     def tell(self) -> None:
-        """At the end, how many samples were shared."""
+        """Log at the end how many samples were shared."""
         if self.injected is not None:
             log.info("samples: %d shared, %d received", self.injected.shared, self.injected.received)
 
@@ -50,8 +50,9 @@ async def holding(
     app: "FlowerApp | None",
     link: Link,
 ) -> AsyncIterator[Holding]:
-    """`named` are the shards of the settings; an `app` has data of its own. Samples are shared over `link`.
-    Raises ConfigError if there are no such data.
+    """Open the data. Raises ConfigError if they do not exist.
+
+    `named` are the data shards of the settings. An `app` has its own data. Samples are shared over `link`.
     """
     agreed = Agreed()
     held: list[Batches]
@@ -72,7 +73,7 @@ async def holding(
 
 
 def _injected(settings: "ClientSettings", batches: Batches, link: Link) -> "Injected":
-    """`batches`, sharing samples with other devices over `link`."""
+    """Wrap `batches` to share samples with other devices over `link`."""
     from edgeflock.client.data.injection import Injected
 
     random = np.random.default_rng(np.random.SeedSequence(own_seed(settings), spawn_key=(1,)))
@@ -83,7 +84,7 @@ def _injected(settings: "ClientSettings", batches: Batches, link: Link) -> "Inje
 
 @contextmanager
 def named_by_somebody(settings: "ClientSettings", given: ClientObjects) -> Iterator[None]:
-    """Data that do not fit, and that nobody has named, are the default's."""
+    """Add advice to a ConfigError if the data that do not fit are the default."""
     try:
         yield
     except ConfigError as error:

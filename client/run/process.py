@@ -1,4 +1,4 @@
-"""One device, from its settings to its last words."""
+"""Runs one device, from its settings to its last message."""
 
 import asyncio
 import logging
@@ -33,11 +33,11 @@ if TYPE_CHECKING:  # its pydantic is a quarter of the client's import time
 log = logging.getLogger(__name__)
 
 LAST_WORDS = 2.0
-"""Seconds that a device which leaves takes to tell what became of its samples."""
+"""Longest time in seconds for the last messages of a device that leaves."""
 
 
 def _quietly(account: SampleAccount) -> None:
-    """Nobody wants to know."""
+    """Ignore the account."""
 
 
 async def run_client(
@@ -47,8 +47,8 @@ async def run_client(
 ) -> WorkerProgress:
     """Train for `settings.server` until its run is over, or this is cancelled.
 
-    `at_end` is told what became of every sample, if they were a stream. Raises ConfigError, Diverged,
-    TrainingFailed or SessionRefused.
+    For a stream, `at_end` gets the account of every sample. Raises ConfigError, Diverged, TrainingFailed or
+    SessionRefused.
     """
     identity, place = given.identity, None
     if identity is None:
@@ -65,7 +65,7 @@ async def run_client(
     named = shards_of(settings)
     app = flower_app(settings) if settings.flower_app else None
     memory = memory_of() // 2
-    # Which model it is, only the Welcome says: most are of the zoo.
+    # Only the Welcome names the model; assume one of the zoo.
     facts = facts_of(choose(settings, ZOO, given))
     link = Link(
         settings.server,
@@ -78,8 +78,8 @@ async def run_client(
         insecure=settings.insecure or (identity is not None and identity.insecure),
         renewed=partial(_renewed, place=place),
     )
-    # One thread for all computing: each has a heap of its own, and keeps what it once needed. It begins once
-    # the device has joined, for which a busy machine leaves nothing to a process that gives way.
+    # One thread for all computing, since each thread keeps its own heap. It starts after joining: at low
+    # priority a busy machine would leave no time to join.
     gentle = give_way if given.gentle else None
     with ThreadPoolExecutor(1, initializer=gentle) as thread, closing(Resting(share)) as resting:
 
@@ -108,7 +108,7 @@ async def run_client(
 async def _work(
     worker: Worker, link: Link, pausing: Pausing, at_end: Callable[[SampleAccount], None]
 ) -> WorkerProgress:
-    """All of it, and the last words."""
+    """Run the worker, then send the last messages."""
     beside = [
         asyncio.create_task(worker.keep_telling(link.tell)),
         asyncio.create_task(pausing.watch(partial(worker.tell_now, link.tell))),
@@ -136,7 +136,7 @@ async def _work(
 
 
 def _some_fit(account: SampleAccount | None) -> None:
-    """Raises ConfigError if there were samples, and none of them was one to train on."""
+    """Raises ConfigError if there were samples and all of them were set aside."""
     if account is not None and 0 < account.came == account.quarantined:
         raise ConfigError(
             f"client.data: none of {account.came:,} samples could be trained on, the log says why; if it is "
@@ -145,7 +145,7 @@ def _some_fit(account: SampleAccount | None) -> None:
 
 
 def _why(error: BaseException) -> str:
-    """What the server is told of a device that ends with `error`: nothing that its data might have said."""
+    """Return the reason for the server when a device ends with `error`, without details of its data."""
     if isinstance(error, asyncio.CancelledError):
         return "retired: stopped by its owner"
     if isinstance(error, ConfigError):
@@ -157,7 +157,7 @@ def _why(error: BaseException) -> str:
 
 
 def _known_as(settings: "ClientSettings", identity: ClientIdentity | None) -> "ClientSettings":
-    """The settings, with what this device joined with."""
+    """Return the settings with the name, server and graph digest of the identity."""
     known = {"name": settings.name or default_name()}
     if identity is not None:
         known = {"name": identity.name, "server": identity.server}
@@ -180,8 +180,9 @@ def _samples() -> int:
 
 
 def _spool(settings: "ClientSettings", given: ClientObjects) -> Spool | None:
-    """None where an update that was lost would come again: the samples of a stream's buffer do. Or where the
-    device's name is not for a second time.
+    """Return a spool, or None if it is not needed or not possible.
+
+    A stream's buffer repeats the samples of a lost update. A given identity is not kept for a second start.
     """
     if settings.buffer or given.identity is not None:
         return None

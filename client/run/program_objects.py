@@ -1,4 +1,4 @@
-"""What a program has at hand that settings cannot name."""
+"""Objects of a program that settings cannot name."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ClientObjects:
-    """In the place of what settings say."""
+    """Objects that replace settings."""
 
     identity: ClientIdentity | None = None
-    """What it joined with, in the place of client.identity; it is kept nowhere."""
+    """Replaces client.identity. It is not stored."""
     batches: Callable[[list[int]], Batches] | None = None
-    """Of a seed of the device's own: in the place of client.data."""
+    """Makes batches from the device's seed. Replaces client.data."""
     samples: Callable[..., Any] | None = None
-    """A generator function, which client.data does not name but calls by a name."""
+    """A generator function of samples. client.data is then only its name."""
     make: "Make | None" = None
-    """Builds the model, in the place of client.model."""
+    """Builds the model. Replaces client.model."""
     threads: bool = True
-    """Whether torch's threads, which are all of the process's, are to be client.threads."""
+    """Whether to set torch's threads, which are process-wide, to client.threads."""
     gentle: bool = False
-    """Whether the process gives way to others once it has joined."""
+    """Whether the process lowers its priority once it has joined."""
 
 
 NOTHING_AT_HAND = ClientObjects()
-"""The settings say all of it."""
+"""No objects: the settings define everything."""

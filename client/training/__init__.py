@@ -1,7 +1,7 @@
 """Training on a device: `Trainer` turns a model into the next update, `Worker` asks, trains and pushes.
 
-Pure but for worker.py's loop: no sockets (client/transport is the worker's server, or an emulated link).
-What is sent of a gradient is selector.py's, how it is coded encoding.py's. Imports data and backends.
+Only the loops of worker.py do I/O, through client/transport or an emulated link. selector.py selects the
+entries to send, and encoding.py codes them. Imports data and backends.
 """
 
 from edgeflock.client.training.encoding import LocalSteps

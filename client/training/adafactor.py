@@ -1,28 +1,28 @@
-"""Adafactor on a device: each entry of a gradient is divided by how large it usually is.
+"""Adafactor on a device: it divides each entry of a gradient by its usual size.
 
     M <- decay M + (1 - decay) mean(g^2),  M^ = M / (1 - decay^t)      of each row and column
     V = R C^T / mean(R),                    R and C: those of (o^2 / 2) M^ + (1 - o^2 / 2) M^ of the fleet
     u = clip(g / sqrt(V), -10, 10)                                     a tensor at a time
     d = max(0.05, min(RMS(theta), S)) u / max(1, RMS(u) / 1.5),    S = 1.5 max(0.05, RMS(theta_0))
 
-theta_0 is the first model of the run. A step relative to theta alone makes theta grow by a part of itself at
-each step. Late in a run, when gradients are mostly noise, that is exponential: after 22,000 gradients of
-CIFAR-10 the last matrix was 37 times as large as at first, and soon all was lost (docs/optimizers.md). So a
-step is relative to 1.5 times theta_0 at most: then weights grow as the root of the number of steps. With
-theta_0 itself for the limit A2C came to a return of 395 on CartPole, for 500; with three times theta_0 a run
-of 32,000 gradients of CIFAR-10 was lost all the same.
+theta_0 is the first model of the run. A step relative to theta alone makes theta grow by a fraction of
+itself. Late in a run, when gradients are mostly noise, the growth is exponential. After 22,000 gradients of
+CIFAR-10 the last matrix was 37 times its first size, and the run diverged (docs/optimizers.md). So a step is
+relative to 1.5 times theta_0 at most, and weights grow as the root of the number of steps. With a limit of
+theta_0, A2C reached a return of 395 on CartPole in place of 500. With three times theta_0, a run of 32,000
+gradients of CIFAR-10 diverged too.
 
-The means M are the device's own (codecs/moments.py). Now and then they go to the server with an update, and
-the receipt brings the mean over the fleet. With the fleet's in V all devices scale alike: a device whose data
-hold one class has small gradients once that class is learned, and so makes small steps. With its own V is of
-now: what is usual changes fast at first, and the fleet's means may be old. So half of V is its own, and less
-where the device's labels are not the fleet's: o is their overlap (calibration.py), 1 while that is not known.
-Until the fleet's means are there V is of its own alone.
+The means M are the device's own (codecs/moments.py). Some updates include them, and the receipt returns the
+mean over the fleet. With the fleet's means in V all devices scale alike: a device with one class has small
+gradients once that class is learned, and so makes small steps. The device's own means are current, while the
+fleet's may be old, and they change fast at first. So half of V is the device's own, and less where its labels
+differ from the fleet's: o is their overlap (calibration.py), 1 while unknown. Before the fleet's means
+arrive, V uses its own alone.
 
 Shazeer and Stern, "Adafactor: adaptive learning rates with sublinear memory cost", ICML 2018: the factored
-second moment of section 3, the update clipping of section 6 at 1.5, the relative step of section 8 up to
-a limit, and a constant decay. It has no momentum: staleness acts as one. The device scales before it selects
-what to send, so that it selects among steps. A device that starts again begins M anew.
+second moment of section 3, the update clipping of section 6 at 1.5, the relative step of section 8 up to a
+limit, and a constant decay. It has no momentum, since staleness acts as momentum. The device scales before it
+selects entries, so it selects among steps. A restarted device resets M.
 """
 
 import math
@@ -39,31 +39,31 @@ from edgeflock.shared.model.start import Start
 Vector = NDArray[np.float32]
 
 LEAST_SCALE = 0.05
-"""The RMS that a tensor of smaller numbers counts as: one that begins at 0 must be able to leave it."""
+"""Lower bound of a tensor's RMS, so that a tensor of zeros can change."""
 
 _LARGEST_SCALE = 1.5
-"""How many times its RMS in the first model the RMS of a tensor counts at most."""
+"""Upper bound of a tensor's RMS, in multiples of its RMS in the first model."""
 
 _LONGEST = 1.5
-"""RMS(u) at most: the update clipping."""
+"""Largest RMS(u): the update clipping."""
 
 _MOST = np.float32(10)
-"""How many times as large as usual an entry counts at most: an outlier does not silence its row for long."""
+"""Upper bound of an entry, in multiples of its usual size, to limit the effect of an outlier on its row."""
 
 _KNOWN = 10
-"""Gradients after which a device knows how large they usually are."""
+"""Gradients before the bound applies."""
 
 _TINY = np.float32(1e-30)
 _LARGEST = np.float32(1e18)
-"""Its square is in float32."""
+"""Its square fits float32."""
 
 
 class Adafactor:
     """The second moments of a device's gradients, and the fleet's."""
 
     def __init__(self, layout: Layout, decay: float, start: Start | None = None) -> None:
-        """`layout` is that of the P trained parameters; 0 < decay < 1. `start` says how the run's first model
-        is made; None: the first theta that `direction` gets counts as that.
+        """`layout` is that of the P trained parameters; 0 < decay < 1. `start` describes the run's first
+        model; None: the first theta passed to `direction` is used.
         """
         self._layout = layout
         self._tensors = [slice(*bounds) for bounds in pairwise(layout.bounds)]
@@ -74,12 +74,12 @@ class Adafactor:
         self._first: list[float] = [] if start is None else [filling.rms for filling in start.tensors]
         """RMS(theta_0) of each tensor."""
         self._part = np.float32(0.5)
-        """Of its own means in V."""
+        """The weight of the device's own means in V."""
         self._steps = 0
         self._reports = ReportSchedule(_is_power_of_two)
 
     def direction(self, theta: Vector, gradient: Vector) -> Vector:
-        """d of `gradient` at theta, both float32 [P], which are left as they are. A new array."""
+        """Return d of `gradient` at theta, both float32 [P], as a new array."""
         direction = np.clip(gradient, -_LARGEST, _LARGEST)
         if self._steps >= _KNOWN:
             usual = self._usual()
@@ -99,12 +99,12 @@ class Adafactor:
         return direction
 
     def report(self, base: int) -> bytes:
-        """What is sent of the own second moments with the update just made from `base`: mostly nothing."""
+        """Return the second moments to send with the update just made from `base`: usually none."""
         return moments.encode(self._means()) if self._reports.is_due(base) else b""
 
     def take(self, octets: bytes, overlap: float = 1.0) -> None:
-        """The fleet's second moments, as a Receipt brings them; empty: it brought none. `overlap` is that of
-        the device's labels and the fleet's. Raises WrongDtype.
+        """Store the fleet's second moments of a Receipt; empty: it has none. `overlap` is that of the
+        device's labels and the fleet's. Raises WrongDtype.
         """
         self._part = np.float32(overlap**2 / 2)
         if octets:

@@ -1,4 +1,4 @@
-"""Steps of which one may fail without ending the device: an app that raises, a machine short of memory."""
+"""Retries steps that fail, e.g. if an app raises or memory is short."""
 
 import asyncio
 import logging
@@ -14,11 +14,11 @@ from edgeflock.shared.protocol.backoff import back_off
 log = logging.getLogger(__name__)
 
 FAILURES = 5
-"""Steps in a row that failed, after which a device ends."""
+"""The device ends after this many consecutive failures."""
 
 
 class RetryingCompute:
-    """A `Compute`. A step that fails is computed again after a while, from the same samples."""
+    """A `Compute` that retries a failed step after a delay, from the same samples."""
 
     def __init__(self, compute: Compute, batches: Batches, progress: WorkerProgress) -> None:
         self._compute, self._batches, self._progress = compute, batches, progress
@@ -26,7 +26,7 @@ class RetryingCompute:
         """Batches that a step takes."""
 
     async def __call__(self, step: Callable[..., Any], *arguments: Any) -> Any:
-        """What `step` comes to. Raises TrainingFailed if it fails again and again."""
+        """Return the result of `step`. Raises TrainingFailed after FAILURES consecutive failures."""
         delays = back_off(Random())
         for failures in range(1, FAILURES + 1):
             try:

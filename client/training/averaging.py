@@ -1,8 +1,8 @@
-"""What a device does in elastic averaging: train on its own, and exchange chunks with the centre meanwhile.
+"""Elastic averaging on a device: it trains on its own and exchanges chunks with the centre.
 
-A chunk is exchanged every `local_steps` steps, each at another one of them. Its exchange asks for the centre,
-moves both between two steps, and pushes; the device trains on. It waits where a chunk is due again before its
-last exchange is over, and, if the model is one chunk, for every exchange: that is EASGD as it was published.
+Each chunk is exchanged every `local_steps` steps, at its own phase. An exchange pulls the centre, moves x
+between two steps, and pushes; training continues. A step waits if a chunk is due before its last exchange
+ends. With one chunk it waits for every exchange, as in the published EASGD.
 """
 
 import asyncio
@@ -64,13 +64,13 @@ class Averaging:
         return done
 
     async def finish(self) -> None:
-        """Until no exchange is under way."""
+        """Wait until no exchange is pending."""
         for number in list(self._under_way):
             await self._under_way[number]
             del self._under_way[number]
 
     async def stop(self) -> None:
-        """Let go of what is under way."""
+        """Cancel the pending exchanges."""
         for task in self._under_way.values():
             task.cancel()
         await asyncio.gather(*self._under_way.values(), return_exceptions=True)
@@ -83,7 +83,7 @@ class Averaging:
                 task.result()
 
     async def _exchange(self, chunk: ParameterRange) -> None:
-        """Until the server has what the device gives."""
+        """Exchange one chunk, and retry until the server accepts it."""
         too_large = 0
         while True:
             async with self._asking:

@@ -32,7 +32,7 @@ from edgeflock.shared.model.layout import Layout
 Vector = NDArray[np.float32]
 
 _EVIDENCE = 2
-"""Gradients that must tell of a tensor that it is the bias."""
+"""Gradients that must identify a tensor as the bias."""
 
 _ERROR = 1e-4
 """How far rounding may move a mean prediction."""
@@ -47,11 +47,11 @@ _MOST = 10.0
 """The largest w; the smallest is its inverse."""
 
 _FIRST = 8
-"""A device reports with so many of its first updates in any case."""
+"""A device reports with each of its first updates, up to this number."""
 
 
 class Calibration:
-    """What is known of a device's labels and of the fleet's."""
+    """The label shares of a device and of the fleet, and the adjustments they give."""
 
     def __init__(self, layout: Layout) -> None:
         """`layout` is that of the P trained parameters."""
@@ -81,7 +81,7 @@ class Calibration:
         return theta
 
     def see(self, gradient: Vector, y: NDArray[np.generic]) -> None:
-        """A batch of targets, and the gradient of its loss, float32 [P]."""
+        """Record a batch of targets and the gradient of its loss, float32 [P]."""
         if y.dtype.kind not in "iu":
             return
         classes = y.astype(np.int64)
@@ -95,12 +95,12 @@ class Calibration:
         self._counts = _padded(self._counts, length) + _padded(counts, length)
 
     def report(self, base: int) -> bytes:
-        """What is sent of the device's shares with the update just made from `base`: mostly nothing."""
+        """Return the device's shares to send with the update just made from `base`: usually none."""
         is_due, own = self._reports.is_due(base), self._own()
         return labels.encode(own / own.sum()) if is_due and own is not None else b""
 
     def take(self, octets: bytes) -> None:
-        """q and e, as a Receipt brings them; empty: it brought none. Raises WrongDtype if they are none."""
+        """Store q and e of a Receipt; empty: it has none. Raises WrongDtype if they are invalid."""
         if not octets:
             return
         fleet, lately = labels.decode(octets, rows=2)

@@ -1,4 +1,4 @@
-"""Elastic averaging: a device's own parameters, and what it exchanges of them with the centre (EASGD).
+"""Elastic averaging (EASGD): a device's own parameters, and their exchange with the centre.
 
     x <- x - alpha (x - centre)                 on the device
     centre <- centre + alpha (x - centre)       on the server, of which theta is the centre
@@ -8,8 +8,8 @@ S. Zhang, A. Choromanska and Y. LeCun, "Deep learning with elastic averaging SGD
 section 3.1 and algorithm 1. An update holds centre - x, of which the server's step takes the part alpha, as
 of any update the learning rate.
 
-Both ends move by what was sent, as it arrives: what a selection leaves out, and what a coding rounds off,
-stays in x - centre and goes with a later exchange. Nothing is lost, and no other memory is kept of it.
+Both ends move by the decoded values. The entries not selected and the rounding errors stay in x - centre, for
+a later exchange. Nothing is lost, and no other memory is needed.
 """
 
 from collections import deque
@@ -32,16 +32,16 @@ Vector = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class ElasticMove:
-    """What a device has moved by, with its update."""
+    """The move of a device's parameters with an update."""
 
     where: slice | NDArray[np.int64]
     change: Vector
     samples: int
-    """That the update counts."""
+    """Samples that the update counts."""
 
 
 class Elastic:
-    """Parameters of a device, and the centre as it knows it."""
+    """The parameters of a device and its copy of the centre."""
 
     def __init__(self, theta: Vector, version: int | None, layout: Layout, welcome: Welcome) -> None:
         """Both begin as `theta` (float32 [P + B]), the model at `version`; None: it may be rounded."""
@@ -62,11 +62,11 @@ class Elastic:
         """Samples of steps that no update has counted: each counts once, whatever the number of chunks."""
 
     def base(self, chunk: ParameterRange) -> int | None:
-        """The version that its centre is of."""
+        """Return the version of the chunk's centre."""
         return self._versions.get(chunk.start, self._first)
 
     def ahead(self) -> Vector:
-        """Where the next gradient is to be taken: x, or with momentum x + delta v: float32 [P + B]."""
+        """Return the point of the next gradient: x, or with momentum x + delta v: float32 [P + B]."""
         if self._velocity is None:
             return self.x
         there = self.x.copy()
@@ -90,9 +90,9 @@ class Elastic:
         self._steps.append(LocalSteps(step.loss, np.zeros(0, np.float32), step.statistics, step.samples))
 
     def take(self, chunk: ParameterRange, model: Model) -> None:
-        """Know the centre of `chunk`, whole or by what has changed of it.
+        """Update the centre of `chunk`, from a whole chunk or a difference.
 
-        Raises Malformed if it is not of that chunk, NonFinite if it is no number.
+        Raises Malformed if it is not of that chunk, NonFinite if it holds NaN or infinity.
         """
         where, new = entries.decode(
             model.index_mode, model.value_mode, model.count, model.indices, model.values, self._layout
@@ -114,7 +114,7 @@ class Elastic:
         self._versions[chunk.start] = model.version
 
     def give(self, chunk: ParameterRange, sequence: int) -> tuple[Update, ElasticMove]:
-        """The update of how far `chunk` is from its centre, and x moved by it. Raises Diverged."""
+        """Return the update from `chunk` to its centre and the move, after moving x. Raises Diverged."""
         part, welcome = slice(chunk.start, chunk.stop), self._welcome
         difference = self._centre[part] - self._own[part]
         if not np.isfinite(difference).all():
@@ -133,7 +133,7 @@ class Elastic:
             )
         coded = entries.encode(kept, there, self._layout, indices, worth)
         arrives = entries.received(coded, kept, there, self._layout)
-        # What trained on while an exchange took long is counted later: no update is of more than a period's.
+        # An update counts at most one period's samples; after a slow exchange the rest counts later.
         samples = min(self._uncounted, sum(step.samples for step in self._steps))
         self._uncounted -= samples
         moved = slice(None) if there is None else there
@@ -155,12 +155,12 @@ class Elastic:
         return update, given
 
     def take_back(self, given: ElasticMove) -> None:
-        """The update was refused: the server has not moved, so the device has not either."""
+        """Undo the move: the update was refused."""
         self._own[given.where] -= given.change
         self._uncounted += given.samples
 
     def begin_again(self, chunk: ParameterRange) -> None:
-        """The update was refused for its size: the chunk begins again from the centre."""
+        """Reset the chunk to the centre: the update was refused for its size."""
         part = slice(chunk.start, chunk.stop)
         self._own[part] = self._centre[part]
         if self._velocity is not None:
@@ -168,7 +168,7 @@ class Elastic:
 
 
 def _of_all(welcome: Welcome) -> tuple[int, int]:
-    """The modes of a chunk that goes whole. A grid would find nothing to code in it."""
+    """Return the coding modes of a chunk sent whole. A grid cannot code it."""
     if welcome.indices == sparse.GRID:
         return sparse.RUNS, values.CODINGS["codebook4"].mode
     return sparse.RUNS, welcome.values

@@ -1,4 +1,4 @@
-"""From what was selected of a gradient to the Update record."""
+"""Encodes the selected entries of a gradient as an Update record."""
 
 from dataclasses import dataclass
 
@@ -14,27 +14,27 @@ from edgeflock.shared.protocol.messages import Update
 
 @dataclass(frozen=True, slots=True)
 class LocalSteps:
-    """What the steps on a few batches came to."""
+    """The result of the steps on a few batches."""
 
     loss: float
     """Mean over the batches."""
     gradient: NDArray[np.float32]
     """The sum of their directions (local.py), which are mostly their gradients: float32 [P]."""
     statistics: NDArray[np.float32]
-    """The running statistics that they came to, the batches' mean: float32 [B]."""
+    """The running statistics, the batches' mean: float32 [B]."""
     samples: int
 
 
 def encode_update(
     steps: LocalSteps, selection: Selection, layout: Layout, sequence: int, base: int
 ) -> Update:
-    """What `steps` from the model at version `base` came to, of which `selection` is sent, encoded.
+    """Encode the `selection` of the result of `steps` from the model at version `base`.
 
     `layout` is that of the P trained parameters. The running statistics follow the values. Raises Diverged.
     """
     where = selection.where
     kept = selection.gradient if where is None else selection.gradient[where]
-    if not np.isfinite(kept).all():  # single gradients were; what is remembered or summed may not be
+    if not np.isfinite(kept).all():  # single gradients are finite; sums may not be
         raise Diverged("the update holds NaN or infinity: lower coordination.learning_rate or run.local_rate")
     coded = entries.encode(kept, where, layout, selection.indices, selection.values)
     return Update(

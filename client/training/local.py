@@ -1,10 +1,9 @@
-"""A device's own steps between two updates, and what they come to.
+"""Local steps of a device between two updates.
 
     theta <- theta - local_rate d
 
-The update is the sum of the directions d, so that local_rate times it is how far the device would have gone
-(the last step is the server's to take). Of a gradient g at theta, from theta_0, the model that the steps set
-out from:
+The update is the sum of the directions d: local_rate times it is the device's whole move. The server takes
+the last step. For a gradient g at theta, with theta_0 the model before the steps:
 
     g <- g + proximal (theta - theta_0)                                  FedProx (T. Li et al., 2020)
     d = g                                                                sgd
@@ -12,8 +11,7 @@ out from:
     m, s: the means of g and g^2, without bias;  d = m / (sqrt(s) + 1e-8)    adam: betas 0.9 and 0.999
     d = max(0.05, min(RMS(theta), S)) u / max(1, RMS(u) / 1.5), u = g / sqrt(V)    adafactor (adafactor.py)
 
-Each update begins anew, but for the second moments of adafactor, which a device keeps. All in
-float32 on the processor, whatever backend computes gradients.
+Each update resets the state, except adafactor's second moments. All backends use float32 on the CPU here.
 """
 
 import numpy as np
@@ -32,7 +30,7 @@ class Local:
     """The steps of one update."""
 
     def __init__(self, theta: Vector, welcome: Welcome, adafactor: Adafactor | None = None) -> None:
-        """From `theta`, float32 [P], which is left as it is."""
+        """Start from `theta`, float32 [P], which is not modified."""
         self._start = theta
         self._proximal = np.float32(welcome.proximal)
         self._momentum = np.float32(welcome.momentum)
@@ -43,7 +41,7 @@ class Local:
         self._steps = 0
 
     def direction(self, theta: Vector, gradient: Vector) -> Vector:
-        """d of the next step, from its gradient at theta; both are left as they are."""
+        """Return d of the next step, from its gradient at theta. Neither is modified."""
         if self._proximal:
             gradient = gradient + self._proximal * (theta - self._start)
         if self._adafactor is not None:

@@ -13,29 +13,29 @@ from edgeflock.shared.protocol.messages import Model
 
 
 class Replica:
-    """theta at a version."""
+    """The model theta at a version."""
 
     def __init__(self, layout: Layout, start: Start | None = None) -> None:
-        """At version 0 if `start` says how to make that. Raises Malformed if it cannot."""
+        """Start at version 0 if `start` describes it. Raises Malformed if `start` is invalid."""
         self._layout = layout
         self._chain = chain.FIRST
         self._activity = activity.none(layout.parameters)
         self.version = None if start is None else 0
-        """None until the first model has come."""
+        """None until the first model arrives."""
         self.theta: NDArray[np.float32] = (
             np.zeros(layout.size, np.float32) if start is None else generate(start, layout)
         )
 
     @property
     def held(self) -> int:
-        """What to say of it to the server."""
+        """The chain value of the replica, for the server."""
         return chain.said(self._chain)
 
     def take(self, model: Model) -> None:
-        """Become `model`, whole or as a difference on top of the version it builds on.
+        """Apply `model`, a whole model or a difference to its base version.
 
-        Raises BaseExpired if that is not the version held, WrongDtype or an index refusal if the bytes do not
-        hold what they announce, and NonFinite if what is to be added is no number; then nothing has changed.
+        Raises BaseExpired if the base is not the version held. Raises WrongDtype or an index refusal if the
+        bytes are invalid, and NonFinite if the added values are not finite. Then nothing has changed.
         """
         whole = model.base is None and model.index_mode == sparse.DENSE
         if not whole and (model.base is None or model.base != self.version):
@@ -49,7 +49,7 @@ class Replica:
         self.version = model.version
 
     def _replace(self, model: Model) -> None:
-        """New values, of everything or of some."""
+        """Replace all values or some of them."""
         where, new = _decoded(model, model.values, self._layout)
         if model.base is None:
             self.theta = new
@@ -57,7 +57,7 @@ class Replica:
             self._own()[where] = new
 
     def _add(self, model: Model) -> None:
-        """Changes of parameters, and now and then the new running statistics behind them."""
+        """Add changes of parameters, which the new running statistics may follow."""
         parameters, buffers = self._layout.parameters, self._layout.buffers
         end, statistics = len(model.values) - 2 * buffers, None
         try:
@@ -76,7 +76,7 @@ class Replica:
             theta[parameters.size :] = statistics
 
     def _own(self) -> NDArray[np.float32]:
-        """theta, to be written to: it may still be the bytes that it came in."""
+        """Return theta as a writable array: it may still be a view of the received bytes."""
         if not self.theta.flags.writeable:
             self.theta = self.theta.copy()
         return self.theta
@@ -85,6 +85,6 @@ class Replica:
 def _decoded(
     model: Model, octets: bytes, layout: Layout, known: Activity | None = None
 ) -> tuple[NDArray[np.int64] | slice, NDArray[np.float32]]:
-    """What `octets` hold at the indices of `model`, for whose coding the activity was `known`."""
+    """Decode `octets` at the indices of `model`, coded with the activity `known`."""
     modes = model.index_mode, model.value_mode
     return entries.decode(*modes, model.count, model.indices, octets, layout, known)

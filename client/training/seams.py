@@ -1,4 +1,4 @@
-"""What a worker works with: the server it asks, what trains for it, and the account it keeps."""
+"""The interfaces of a worker: its server, its trainer, its spool and its progress."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Model, Receipt, Task, Update, Welcome
 
 HOPELESS = 3
-"""Updates in a row that were refused for their size, after which there is no use in going on."""
+"""The device gives up after this many consecutive updates refused for their size."""
 
 
 class ServerLink(Protocol):
@@ -28,19 +28,19 @@ class ServerLink(Protocol):
     async def push(self, update: Update) -> Receipt: ...
 
     async def offer(self, update: Update) -> Task:
-        """In a run of tasks: what came of `update`, and what to compute next."""
+        """In a run of tasks: send `update`, and return its result with the next task."""
 
     async def task(self) -> Task | None:
-        """What to compute next, after a pull, or after a Task without any; None: pull again."""
+        """Return the next task, after a pull or after a Task without one; None: pull again."""
 
     async def over(self) -> None:
-        """Return once the round is over in which the device computes."""
+        """Wait until the round in which the device computes is over."""
 
     def speak_as(self, layout: bytes) -> None: ...
 
 
 class UpdateSpool(Protocol):
-    """Where the update that is on its way outlasts the device (client/spool.py)."""
+    """Keeps the pending update beyond the process (client/spool.py)."""
 
     fails: bool
     """Whether the last update could not be kept."""
@@ -53,7 +53,7 @@ class UpdateSpool(Protocol):
 
 
 class Training(Protocol):
-    """What makes the updates of one run: trainer.Trainer, or one that knows them already."""
+    """Makes the updates of one run: trainer.Trainer, or a replacement."""
 
     @property
     def layout(self) -> Layout: ...
@@ -74,44 +74,44 @@ class Training(Protocol):
 
 
 Permitted = Callable[[], Awaitable[bool]]
-"""Return once the device may train; whether it had to wait, so that its model is of long ago."""
+"""Wait until the device may train; return whether it had to wait, so that its model is old."""
 
 
 async def always() -> bool:
-    """Nothing is in the way."""
+    """Return at once: training is always permitted."""
     return False
 
 
 Compute = Callable[..., Awaitable[Any]]
-"""compute(function, *arguments): its result, without holding up the event loop."""
+"""compute(function, *arguments) returns its result without blocking the event loop."""
 
 
 @dataclass(slots=True)
 class WorkerProgress:
-    """What a worker has done so far."""
+    """Counts of a worker's updates so far."""
 
     updates: int = 0
     samples: int = 0
     refused: int = 0
     duplicates: int = 0
-    """Of tasks that another device had computed before."""
+    """Updates of tasks that another device computed first."""
     stopped: int = 0
-    """Steps that were given up because their round was over."""
+    """Steps stopped because their round was over."""
     failed: int = 0
-    """Steps in which what trains raised an error."""
+    """Steps in which training raised an error."""
     loss: float = 0.0
 
 
 def take(replica: Replica, model: Model) -> None:
-    """Have `replica` become `model`. Raises ServerAtFault if it cannot."""
+    """Apply `model` to `replica`. Raises ServerAtFault if it cannot be applied."""
     with of_the_server("model"):
         replica.take(model)
 
 
 @contextmanager
 def of_the_server(what: str) -> Iterator[None]:
-    """Here the server is the peer whose input is refused: raises ServerAtFault then. A token that it does
-    not know is no fault of it.
+    """Convert Refused to ServerAtFault, since here the input is the server's. Unauthorized passes, since an
+    unknown token is not the server's fault.
     """
     try:
         yield

@@ -1,11 +1,11 @@
-"""What of a gradient to send, and the memory of what was left out (AdaComp, ScaDLES, error feedback).
+"""Selects entries of a gradient and keeps the rest in memory (AdaComp, ScaDLES, error feedback).
 
     selection, memory = select(memory, gradient, layout, welcome, theta, sequence, base)
     ...                                     # the update is encoded and pushed
     memory = take_back(memory)              # only if it was refused
 
-Pure: a device's trainer holds the memory between two steps, a Flower node keeps it in its context between two
-messages. The memory belongs to one run; another run begins with Memory().
+No I/O: a device's trainer holds the memory between steps, a Flower node in its context. The memory belongs to
+one run; another run begins with SelectionMemory().
 """
 
 from dataclasses import dataclass, replace
@@ -24,28 +24,28 @@ from edgeflock.shared.selection.significance import decayed, select_significant
 _NOTHING: NDArray[np.int64] = np.zeros(0, np.int64)
 
 _INTERVALS = 10
-"""Updates over which a device knows how often it comes."""
+"""Updates in the average of the device's interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelectionMemory:
-    """What must be known of the updates before to select the next one."""
+    """The state of earlier updates that the next selection needs."""
 
     corrected: NDArray[np.float32] | None = None
-    """What the last update was selected from: float32 [P]. None before the first, and without feedback."""
+    """The source of the last selection: float32 [P]. None before the first, and without feedback."""
     sent: NDArray[np.int64] | None = None
-    """The indices of `corrected` that are on their way; None: all of it."""
+    """The indices of `corrected` that were sent; None: all of it."""
     norms: NormAverages | None = None
-    """Of the gradients so far, if the run has a threshold."""
+    """Norms of the gradients so far, if the run has a threshold."""
     base: int | None = None
     """The version that the last update was made from; None before the first."""
     interval: float = 0.0
-    """The mean number of versions between two updates, of the last ten or so, and"""
+    """The mean number of versions between two updates, over about the last ten, and"""
     intervals: int = 0
-    """of how many it is."""
+    """the number of intervals in it."""
 
     def after(self, base: int) -> "SelectionMemory":
-        """When the next update is made from version `base`."""
+        """Return the memory for the next update, made from version `base`."""
         if self.base is None:
             return replace(self, base=base)
         intervals = min(_INTERVALS, self.intervals + 1)
@@ -53,11 +53,11 @@ class SelectionMemory:
         return replace(self, base=base, interval=interval, intervals=intervals)
 
     def forgotten(self) -> "SelectionMemory":
-        """Without what was not sent: how often the device comes is all that is left."""
+        """Return the memory without unsent entries. Only the device's interval remains."""
         return SelectionMemory(base=self.base, interval=self.interval, intervals=self.intervals)
 
     def left_out(self, decay: float) -> NDArray[np.float32] | None:
-        """What the next gradient gets on top: float32 [P], zero at what was sent; None if nothing."""
+        """Return the addend of the next gradient: float32 [P], zero at sent entries; or None."""
         if self.corrected is None:
             return None
         return remember(self.corrected, slice(None) if self.sent is None else self.sent, decay)
@@ -65,10 +65,10 @@ class SelectionMemory:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What an update is to hold."""
+    """The contents of an update."""
 
     gradient: NDArray[np.float32]
-    """With what is remembered added: float32 [P]."""
+    """The gradient plus the remembered entries: float32 [P]."""
     where: NDArray[np.int64] | None
     """The entries to send, strictly increasing; None: all of them."""
     indices: int
@@ -85,11 +85,12 @@ def select(
     sequence: int,
     base: int,
 ) -> tuple[Selection, SelectionMemory]:
-    """What of `gradient` (float32 [P]) to send as the run of `welcome` asks, and what to know next time.
+    """Select the entries of `gradient` (float32 [P]) that the run of `welcome` asks for; return the new
+    memory.
 
-    `layout` is that of the P trained parameters, `theta` (float32 [P + B]) the model that the gradient is of,
-    at version `base`, `sequence` the update's number. The memory takes the selection for sent; it does not
-    share `gradient`, which may be overwritten.
+    `layout` is that of the P trained parameters, `theta` (float32 [P + B]) the gradient's model at version
+    `base`, `sequence` the update's number. The memory assumes that the selection is sent. It does not share
+    `gradient`, which may be overwritten.
     """
     if welcome.select >= 1 and welcome.significance is None:
         return Selection(gradient, None, welcome.indices, welcome.values), SelectionMemory()
@@ -119,7 +120,7 @@ def chosen(
     parameters: NDArray[np.float32],
     sequence: int,
 ) -> NDArray[np.int64]:
-    """Which entries of `corrected` to send, of `parameters` (both float32 [P]): strictly increasing."""
+    """Return the entries of `corrected` to send, strictly increasing. It and `parameters` are float32 [P]."""
     if welcome.significance is None:
         return select_largest(corrected, layout, welcome.select, welcome.balance)
     threshold = decayed(welcome.significance, sequence) if welcome.decays else welcome.significance
@@ -127,12 +128,12 @@ def chosen(
 
 
 def take_back(memory: SelectionMemory) -> SelectionMemory:
-    """The last update was refused: its entries count as left out, too."""
+    """Mark the last update's entries as unsent, since it was refused."""
     return replace(memory, sent=_NOTHING)
 
 
 def _whole(selection: Selection) -> Selection:
-    """All of a gradient whose selection loses too much: signs alone would lose as much."""
+    """Select the whole gradient if a selection loses too much. Codings of means alone would lose as much."""
     if not values.CODINGS[values.name_of(selection.values)].means_only:
         return replace(selection, where=None)
     return replace(selection, where=None, indices=sparse.GOLOMB, values=values.CODINGS["codebook4"].mode)

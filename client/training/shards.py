@@ -1,4 +1,4 @@
-"""The data shards of a device: of a run of tasks, the server says which of them the next batches are of."""
+"""The data shards of a device: in a run of tasks, the server selects the next batches' shard."""
 
 from collections.abc import Sequence
 
@@ -10,14 +10,14 @@ from edgeflock.shared.protocol.messages import Facts, Welcome
 
 
 class Shards:
-    """Batches of one of several shards."""
+    """Batches of one of several data shards."""
 
     def __init__(self, shards: Sequence[Batches]) -> None:
         self._shards = shards
         self._chosen = shards[0]
 
     def choose(self, number: int) -> None:
-        """The next batches are of this one, from 0 on. Raises ServerAtFault if there is none such."""
+        """Take the next batches from this data shard, from 0 on. Raises ServerAtFault if it is missing."""
         if number >= len(self._shards):
             raise _beyond(number, len(self._shards))
         self._chosen = self._shards[number]
@@ -46,7 +46,7 @@ class Shards:
 
 
 def only(number: int) -> None:
-    """As Shards.choose, of a device all of whose data are one shard."""
+    """Shards.choose for a device with a single data shard."""
     if number:
         raise _beyond(number, 1)
 

@@ -1,7 +1,7 @@
-"""What a device does in rounds of tasks: compute the shards that the server hands out, until a round is over.
+"""Rounds of tasks on a device: it computes the data shards that the server assigns in each round.
 
-Of each shard the first result of a round counts, whoever has it. What does not count is as if it had not been
-computed: nothing of it is left in the device's memory, and its samples come again.
+The first result of each data shard counts in a round, from any device. A result that does not count is
+undone: the device's memory is restored, and its samples return.
 """
 
 import asyncio
@@ -44,9 +44,7 @@ class TaskParticipant:
         progress: WorkerProgress,
         permitted: Permitted,
     ) -> None:
-        """`choose` has the next batches be of one of the device's shards; `tell` adds to an update what there
-        is to say of the device. It counts in `progress`.
-        """
+        """`choose` selects the next batches' data shard; `tell` adds the device's facts to an update."""
         self._server, self._trainer, self._batches = server, trainer, batches
         self._replica, self._compute = replica, compute
         self._choose, self._tell = choose, tell
@@ -56,7 +54,7 @@ class TaskParticipant:
         self._too_large = 0
 
     async def run(self, leaving: Callable[[], bool]) -> None:
-        """Round by round, until the device is `leaving`. Raises what the server ends it with, or Diverged."""
+        """Run rounds until the device is `leaving`. Raises the server's final refusal, or Diverged."""
         while not leaving():
             task = await self._server.task()
             while task is not None:
@@ -64,7 +62,7 @@ class TaskParticipant:
             take(self._replica, await self._server.pull(self._replica.version, self._replica.held))
 
     async def _do(self, shard: int) -> Task | None:
-        """Compute `shard`, and say what is next; None: the model has to be pulled before anything is."""
+        """Compute `shard` and return the next task; None: pull the model first."""
         self._choose(shard)
         await self._batches.ready(self._local_steps)
         if await self._permitted():
@@ -102,7 +100,7 @@ class TaskParticipant:
         return task
 
     async def _unless_over(self) -> Update | None:
-        """The next update; None if its round is over before: then not a step more than under way."""
+        """Return the next update; None if its round ends first. Only the current step then completes."""
         stopped: list[bool] = []
         replica = self._replica
         computing = asyncio.ensure_future(

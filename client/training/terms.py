@@ -1,6 +1,6 @@
-"""What a device takes from a server's Welcome: whether it can be meant, and what it makes of its size.
+"""Checks of a server's Welcome: whether its values are valid and fit the device's memory.
 
-A Welcome says how much is to be held, computed and sent. Nothing of it is believed before it is here.
+A Welcome defines how much a device stores, computes and sends. Nothing in it is trusted before these checks.
 """
 
 import math
@@ -16,34 +16,34 @@ from edgeflock.shared.protocol.messages import PROTOCOL, Welcome
 _TENSORS, _RANK, _NAME = 10_000, 8, 300
 
 _SAMPLES = 1 << 24
-"""Of an update at most, and"""
+"""Largest number of samples of an update, and"""
 _BATCH = 1 << 16
 """of a batch."""
 
 _NUMBERS = 1 << 40
-"""Of a sample at most."""
+"""Largest number of values of a sample."""
 
 _LARGEST_SEQUENCE = 1 << 62
 
 _HELD = 24
-"""Bytes that a device holds for an entry of theta: the model, the one that comes, the gradient, what was left
-out, and two more while it selects."""
+"""Bytes that a device holds for an entry of theta: the model, the next model, the gradient, the unsent rest,
+and two more during selection."""
 
 _MOMENTS = 16
-"""More of them with Adafactor: the roots, the bounds of entries, their squares and the direction. As many for
-each row and column of a tensor: its own means, the fleet's, and two more while they are computed with."""
+"""Additional bytes with Adafactor: the roots, the bounds of entries, their squares and the direction. The
+same for each row and column of a tensor: own means, the fleet's, and two temporary ones."""
 
 _BALANCED = 8
-"""More of them where labels are balanced: theta with its logits adjusted, and the direction that counts."""
+"""Additional bytes if labels are balanced: theta with adjusted logits, and the weighted direction."""
 
 _AROUND = 1 << 12
-"""Bytes of a Model or a Receipt beside its streams, at most."""
+"""Upper bound of the bytes of a Model or a Receipt in addition to its streams."""
 
 
 def layout_of(welcome: Welcome, memory: int) -> Layout:
-    """The layout of the run, if the Welcome can be meant and fits into so many bytes of memory.
+    """Return the layout of the run, if the Welcome is valid and fits `memory` bytes.
 
-    Raises ServerAtFault, which says what of it cannot be.
+    Raises ServerAtFault with the invalid value.
     """
     if welcome.protocol != PROTOCOL:
         raise ServerAtFault(f"the server speaks protocol {welcome.protocol}, this device {PROTOCOL}")
@@ -98,10 +98,10 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
 
 
 def longest_message(layout: Layout) -> int:
-    """Bytes of the longest answer that a server of this layout has a use for.
+    """Return the bytes of the longest valid answer of a server with this layout.
 
-    A whole model is at most 4 bytes an entry. A difference names no more of them than that, each with at most
-    as many more.
+    A whole model has at most 4 bytes per entry. A difference has no more entries, each with at most 4 more
+    bytes.
     """
     return 8 * layout.size + _AROUND
 
@@ -122,7 +122,7 @@ def _layout(shapes: list[Any]) -> Layout:
 
 
 def _lines(shape: tuple[int, ...]) -> int:
-    """Rows and columns of a tensor as a matrix (Layout.grids), whatever a server says they are."""
+    """Return the rows plus columns of a tensor as a matrix (Layout.grids), for any shape."""
     rows, *rest = shape if len(shape) > 1 else (1, *shape)
     return rows + math.prod(rest)
 

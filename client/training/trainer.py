@@ -1,6 +1,6 @@
-"""The step of a device: from a model and the next batches to an Update (AdaComp, algorithm 1, lines 5 and 6).
+"""A device's step: computes an Update from a model and batches (AdaComp, algorithm 1, lines 5 and 6).
 
-No sockets, no clocks: the same backend, batches and models give the same updates.
+It uses no sockets and no clocks: equal backends, batches and models give equal updates.
 """
 
 from collections.abc import Callable
@@ -24,11 +24,11 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Update, Welcome
 
 _HOPELESS = 20
-"""Non-finite gradients in a row after which the model counts as diverged."""
+"""The model counts as diverged after this many consecutive non-finite gradients."""
 
 
 class Stopped(Exception):
-    """A step was given up: nothing needs it any more."""
+    """A step was stopped, since its result is not needed any more."""
 
 
 def _never() -> bool:
@@ -36,11 +36,11 @@ def _never() -> bool:
 
 
 def _at_once() -> None:
-    """Without a rest."""
+    """Do not rest."""
 
 
 class Trainer:
-    """Makes the updates of one run. It remembers from step to step what it did not send."""
+    """Makes the updates of one run. It keeps the unsent entries between steps."""
 
     def __init__(
         self, backend: Backend, batches: Batches, welcome: Welcome, rest: Callable[[], None] = _at_once
@@ -59,7 +59,7 @@ class Trainer:
 
     @property
     def layout(self) -> Layout:
-        """How the model is laid out here; the server's must be equal."""
+        """The layout of the model. It must equal the server's."""
         return self._backend.layout
 
     def step(
@@ -69,10 +69,11 @@ class Trainer:
         sequence: int,
         stopped: Callable[[], bool] = _never,
     ) -> Update:
-        """The update `sequence` from `theta`, the model at version `base`: float32 [P + B], left as it is.
+        """Return the update `sequence` from `theta`, the model at version `base`: float32 [P + B], not
+        modified.
 
-        Takes as many batches as the run has local steps; raises Stopped instead of going on once `stopped`
-        says so. Raises Diverged if they do not give finite numbers.
+        It takes one batch for each local step of the run. Raises Stopped once `stopped` returns true. Raises
+        Diverged if the batches do not give finite numbers.
         """
         self._before = self._memory
         steps = self._descend(theta, stopped)
@@ -91,9 +92,11 @@ class Trainer:
         return update
 
     def gradient(self, theta: NDArray[np.float32], stopped: Callable[[], bool] = _never) -> LocalSteps:
-        """A step on the next batch from theta (float32 [P + B]); batches whose gradient is not finite are
-        passed over. Raises Diverged if too many are, Stopped once `stopped` says so, TrainingFailed if the
-        backend fails at data that it can train on, and ConfigError if it cannot.
+        """Compute a step on the next batch from theta (float32 [P + B]), and skip non-finite gradients.
+
+        Raises Diverged after too many of these, and Stopped once `stopped` returns true. Raises
+        TrainingFailed if the backend fails after an earlier success, and ConfigError if it cannot train on
+        the data.
         """
         for _ in range(_HOPELESS):
             self._rest()
@@ -116,13 +119,11 @@ class Trainer:
         )
 
     def take_back(self) -> None:
-        """The last update was refused: remember what it held as if it had not been sent."""
+        """Mark the last update's entries as unsent, since it was refused."""
         self._memory = take_back(self._memory)
 
     def take_fleet(self, moments: bytes, labels: bytes) -> None:
-        """The fleet's second moments and labels came with a Receipt; empty: it brought none. Raises
-        WrongDtype if they are not of this model.
-        """
+        """Store the fleet's moments and labels of a Receipt, if not empty. Raises WrongDtype."""
         if self._calibration is not None:
             self._calibration.take(labels)
         if self._adafactor is not None:
@@ -130,21 +131,20 @@ class Trainer:
             self._adafactor.take(moments, overlap)
 
     def undo(self) -> None:
-        """The last step is to be as if it had not been: its update was refused for its size, or somebody
-        else's counts for the same data. Adafactor has seen its gradient all the same.
+        """Undo the last step, except in Adafactor, which has already used its gradient.
+
+        Its update was refused for its size, or another device's counts for the same data.
         """
         self._memory = self._before
 
     def forget(self) -> None:
-        """The model is another one, which does not go on from the last: what is remembered says nothing of
-        it, be it gradients that were not sent or how large they usually are.
-        """
+        """Discard unsent gradients and second moments: the new model does not continue the last one."""
         self._memory = self._before = self._memory.forgotten()
         if self._adafactor is not None:
             self._adafactor = Adafactor(self.layout.parameters, self._welcome.adafactor, self._welcome.start)
 
     def _computed(self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]) -> Gradient:
-        """The backend's gradient. What it once could do and now cannot, as without memory, may pass."""
+        """Return the backend's gradient. A failure after a success may be temporary, e.g. lack of memory."""
         try:
             gradient = self._backend.gradient(theta, x, y)
         except ConfigError as error:
@@ -159,7 +159,7 @@ class Trainer:
         return gradient
 
     def _descend(self, theta: NDArray[np.float32], stopped: Callable[[], bool]) -> LocalSteps:
-        """The run's local steps from theta on, together."""
+        """Compute the run's local steps from theta on and return their sum."""
         first, steps = self.gradient(theta, stopped), self._welcome.local_steps
         if steps == 1:
             if self._adafactor is None:
@@ -171,7 +171,7 @@ class Trainer:
         theta, rate = theta.copy(), np.float32(self._welcome.local_rate)
         parameters = theta[: first.gradient.size]
         loss, samples = first.loss, first.samples
-        # A copy: momentum remembers it, and the backend's next gradient may take its place.
+        # A copy, since momentum keeps it, and the backend's next gradient may overwrite it.
         gradient = direction = local.direction(parameters, first.gradient.copy())
         statistics = first.statistics.copy()
         for _ in range(steps - 1):
@@ -186,6 +186,6 @@ class Trainer:
 
 
 def _is_finite(gradient: NDArray[np.float32]) -> bool:
-    """Whether all of it is. If so its squares nearly always have a finite sum, which is found faster."""
+    """Return whether all entries are finite. A finite sum of squares is faster to check and implies it."""
     with np.errstate(over="ignore"):
         return bool(np.isfinite(np.dot(gradient, gradient)) or np.isfinite(gradient).all())

@@ -1,4 +1,4 @@
-"""What a device does: pull, train on its own data, push; again (AdaComp, algorithm 1)."""
+"""The loop of a device: pull, train on its own data, push (AdaComp, algorithm 1)."""
 
 import asyncio
 import logging
@@ -46,21 +46,21 @@ from edgeflock.shared.protocol.messages import Facts, Model, Receipt, Update, We
 log = logging.getLogger(__name__)
 
 _TELEMETRY_EVERY = 5.0
-"""Seconds, at least, from telling how the device does to telling it again, and a little more at most;"""
+"""Least seconds between two reports of the device's facts,"""
 
 _RESTING_EVERY = 60.0
-"""while it pauses, or waits for the model, as it may for its turn."""
+"""and while it pauses or waits for the model, e.g. for its turn."""
 
 Load = Callable[[Weights, Layout], Awaitable[Model | None]]
-"""load(weights, layout): the first model; None: the current one is to be pulled."""
+"""load(weights, layout) returns the first model; None: pull the current one."""
 
 
 async def pull_instead(weights: Weights, layout: Layout) -> None:
-    """Where nothing can be loaded."""
+    """Load nothing, so that the worker pulls the model."""
 
 
 class Worker:
-    """Asks, has an update made, pushes and settles it, until the server says stop."""
+    """Pulls models, makes, pushes and settles updates, until the server ends the run."""
 
     def __init__(
         self,
@@ -75,12 +75,12 @@ class Worker:
         permitted: Permitted = always,
         spool: UpdateSpool | None = None,
     ) -> None:
-        """`trainer` makes what trains, on these `batches`, for the run that a Welcome describes. `health`
-        tells how the device does. `load` loads the first model of a run that begins with weights of its own.
-        `leaving` is whether the device will stop now: its last update asks for no model.
-        `choose` has the next batches be of one of the device's shards, in a run of tasks. `permitted` is
-        awaited before anything is loaded, and before each step. `spool` keeps the update that is on its way,
-        but in a run of tasks or of elastic averaging, where one of an earlier time is worth nothing.
+        """`trainer` makes a trainer on `batches` for the run of a Welcome. `health` returns the device's
+        facts. `load` loads the first model of a run with initial weights. `leaving` returns whether the
+        device stops now: its last update requests no model. `choose` selects the data shard of the next
+        batches, in a run of tasks. `permitted` is awaited before anything is loaded, and before each step.
+        `spool` keeps the pending update, except in runs of tasks or elastic averaging, where an old update
+        has no use.
         """
         self._server = server
         self._make_trainer = trainer
@@ -93,21 +93,21 @@ class Worker:
         self._permitted = permitted
         self._spool = spool
         self._telemetry_due = -math.inf
-        """When the next update is to carry some, by the event loop's clock."""
+        """Time of the next telemetry, by the event loop's clock."""
         self._pulls = False
-        """Whether it waits for the model."""
+        """Whether a pull is pending."""
         self._step_seconds = 0.0
-        """That its last update took to compute."""
+        """Seconds to compute the last update."""
         self.progress = WorkerProgress()
         self._attempt = RetryingCompute(compute, batches, self.progress)
 
     async def run(self) -> WorkerProgress:
-        """Take part in the server's run, and in the next one if the server is set up anew meanwhile.
+        """Take part in the server's run, and in the next run if it is replaced.
 
         Returns once the run is over or the device leaves.
 
-        Raises ConfigError if model and data do not fit, Diverged if the model does, TrainingFailed if what
-        trains fails again and again, SessionRefused if the server will not have this device.
+        Raises ConfigError if model and data do not fit, and Diverged if the model diverges. Raises
+        TrainingFailed if training fails repeatedly, and SessionRefused if the server rejects this device.
         """
         while True:
             try:
@@ -170,7 +170,7 @@ class Worker:
                 log.info("%s", stale)
                 trainer.take_back()
                 self._batches.take_back()
-                if await self._pull(replica):  # the server may have gone back to an earlier one
+                if await self._pull(replica):  # the server may have restored an earlier model
                     trainer.forget()
                 continue
             except StepTooLarge as large:
@@ -197,9 +197,7 @@ class Worker:
                 take(replica, receipt.model)
 
     async def _pull(self, replica: Replica) -> bool:
-        """Bring `replica` up to date, which may take long where devices take part in turn. Whether the whole
-        model came.
-        """
+        """Update `replica`; return whether the whole model came. It may take long if devices take turns."""
         self._pulls = True
         try:
             model = await self._server.pull(replica.version, replica.held)
@@ -209,8 +207,9 @@ class Worker:
         return model.base is None
 
     async def _begin_again(self, welcome: Welcome, layout: Layout) -> int:
-        """The number of the last update of this device that the server has, or refused: what an earlier
-        client of it had under way is sent again first, as it was, so that it counts once.
+        """Send the pending update of an earlier process again; return the last update number the server has.
+
+        It keeps its number, so that it counts once.
         """
         if self._spool is None or welcome.elastic or welcome.tasks:
             return welcome.sequence
@@ -236,7 +235,7 @@ class Worker:
         return update.sequence
 
     async def _push(self, update: Update, run: str, layout: Layout) -> Receipt:
-        """The receipt for `update`. Until it is there, or a refusal, the spool has it."""
+        """Push `update` and return the receipt. The spool keeps it until the receipt or a refusal."""
         if self._spool is None:
             return await self._server.push(update)
         await self._compute(self._spool.keep, run, layout.digest, update)
@@ -251,7 +250,7 @@ class Worker:
         return receipt
 
     async def _average(self, welcome: Welcome, trainer: Training, replica: Replica) -> WorkerProgress:
-        """Take part in elastic averaging (averaging.py): stored data or a stream are used up step by step."""
+        """Take part in elastic averaging (averaging.py). Each step settles its batches."""
 
         async def push(update: Update) -> None:
             update = self._with_telemetry(update)
@@ -279,7 +278,7 @@ class Worker:
             await averaging.stop()
 
     def _acknowledged(self, update: Update, receipt: Receipt) -> None:
-        """Count it. Raises ServerAtFault if the receipt is for another one."""
+        """Count the update. Raises ServerAtFault if the receipt is for another one."""
         self.progress.updates += 1
         self.progress.loss = update.loss
         if receipt.sequence != update.sequence:
@@ -288,7 +287,7 @@ class Worker:
             )
 
     async def keep_telling(self, tell: Callable[[Facts], Awaitable[None]]) -> None:
-        """`tell` how the device does whenever no update has for long, until cancelled."""
+        """Send the device's facts with `tell` if no update carried them recently, until cancelled."""
         clock = asyncio.get_running_loop().time
         while True:
             await asyncio.sleep(_TELEMETRY_EVERY / 4)
@@ -298,12 +297,12 @@ class Worker:
                 await tell(facts)
 
     async def tell_now(self, tell: Callable[[Facts], Awaitable[None]]) -> None:
-        """`tell` how the device does: something of it has changed, so that more may be told soon."""
+        """Send the device's changed facts with `tell`, and make the next telemetry due at once."""
         self._telemetry_due = -math.inf
         await tell(self.facts())
 
     def facts(self) -> Facts:
-        """How the device does; if there is nothing else to tell, not how long a step takes, either."""
+        """Return the device's facts. The duration of a step is only included together with others."""
         facts = {**self._health(), **self._batches.telemetry()}
         if facts and self._step_seconds:
             facts["step"] = round(self._step_seconds, 3)
@@ -314,7 +313,7 @@ class Worker:
         return facts
 
     def _with_telemetry(self, update: Update) -> Update:
-        """`update`; if it is time, with what there is to tell about the device."""
+        """Return `update`, with the device's facts if they are due."""
         now = asyncio.get_running_loop().time()
         if now < self._telemetry_due:
             return update

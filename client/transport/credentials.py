@@ -1,5 +1,6 @@
-"""What a device shows of itself: its credential with every request, its certificate in TLS, and as a session
-begins, if the server asks, that it has its key.
+"""A device's credentials: a credential in each request, a TLS certificate, and a proof of its key.
+
+The device sends the proof at the start of a session if the server asks for it.
 """
 
 import logging
@@ -30,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class Credentials:
-    """Those of one device; of one that has not joined, none."""
+    """The credentials of one device. A device that has not joined has none."""
 
     def __init__(
         self,
@@ -38,17 +39,17 @@ class Credentials:
         tls: ssl.SSLContext | bool,
         renewed: Callable[[ClientIdentity], None],
     ) -> None:
-        """`renewed` is told of another identity that the server wants this device to have."""
+        """`renewed` gets a new identity when the server rotates the device's credential."""
         self._identity, self._tls, self._renewed = identity, tls, renewed
         self.headers: dict[str, str] = {}
-        """Of every request, downloads too."""
+        """Headers of every request, including downloads."""
         self._challenge, self._is_to_renew = b"", False
         self._show()
 
     async def read(
         self, session: aiohttp.ClientSession, context: SimpleNamespace, ended: aiohttp.TraceRequestEndParams
     ) -> None:
-        """What the answer that begins a session asks for; others ask for nothing."""
+        """Read the challenge and the request to rotate from the answer that begins a session."""
         if ended.response.status != 101:
             return
         with suppress(ValueError):
@@ -56,7 +57,7 @@ class Credentials:
         self._is_to_renew = ROTATE in ended.response.headers
 
     def proof(self) -> bytes:
-        """Of this device's key, if the server asks for one."""
+        """Return a proof of this device's key, or b"" if the server asks for none."""
         identity = self._identity
         if identity is None or len(self._challenge) != CHALLENGE_BYTES:
             return b""
@@ -64,7 +65,7 @@ class Credentials:
         return sign(identity.key, session_words(self._challenge, identity.realm, pin, identity.name))
 
     async def renew(self, http: aiohttp.ClientSession, server: URL) -> None:
-        """Get another key and credential, if the server wants that; if it fails, the next session tries."""
+        """Get a new key and credential if the server asks. After a failure the next session retries."""
         if self._identity is None or not self._is_to_renew:
             return
         try:

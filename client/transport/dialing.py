@@ -1,4 +1,4 @@
-"""How a session begins: at which of the servers, as whom, and with messages of what length."""
+"""Starts sessions: it selects the server, sends the credentials and sets the message length."""
 
 import asyncio
 import logging
@@ -24,19 +24,19 @@ from edgeflock.shared.protocol.shown import shown
 log = logging.getLogger(__name__)
 
 HEARTBEAT = 50.0
-"""Seconds of silence after which the device pings: 8 bytes with the answer, where a session that was lost
-takes about a thousand to begin anew, and proxies and routers forget what is silent for a minute. It is less
-than the server's, so that one end pings only, and the one that goes on while it trains."""
+"""Seconds of silence after which the device pings. A ping and its answer take 8 bytes, a new session about a
+thousand. Proxies and routers drop connections that are silent for a minute. It is less than the server's,
+so only the device pings, also while it trains."""
 
 _EXCHANGE_BYTES = 1 << 14
-"""Of a connection with TLS, a question and an answer, beside what else is on a line of a limited rate."""
+"""Bytes of a TLS connection with one request, including other traffic of a rate-limited connection."""
 
 LONGEST_WELCOME = 1 << 24
-"""Bytes of a message before the layout is known. One that needs longer messages costs one more connection."""
+"""Largest message in bytes before the layout is known. A layout with longer ones costs one reconnect."""
 
 
 class Dialer:
-    """The session that there is, and how the next one comes."""
+    """Holds the current session and starts the next one."""
 
     def __init__(
         self,
@@ -52,32 +52,32 @@ class Dialer:
         hang_seconds: float = HANG_SECONDS,
         home_seconds: float = HOME_SECONDS,
     ) -> None:
-        """Of several servers the one that answers, in this device's order (home.py). A model that does not
-        fit into `memory` bytes is refused; otherwise as Link and Session.
+        """It tries several servers in this device's order (home.py). A model that needs more than `memory`
+        bytes is refused. Other arguments are as in Link and RecordSession.
         """
         self._servers, self._credentials, self._note = ordered(servers, hello.device), credentials, note
         self.liveness = Liveness(self._answers, hang_seconds)
-        """Of who is asked something; who is dialed is given up by itself."""
+        """Liveness of the session's server. Dialing has its own, `_dialed`."""
         self._dialed = Liveness(self._answers, hang_seconds)
         self._home = Home(self._servers[0], random, self._ready, home_seconds)
         self.http: aiohttp.ClientSession
-        """Set before it dials."""
+        """Set before dialing."""
         self.hello = hello
-        """Said at the begin of each session."""
+        """Sent at the start of each session."""
         self.session: RecordSession | None = None
         self.connections = 0
         self._memory, self._samples, self._rate = memory, samples, rate
         self._longest = LONGEST_WELCOME
-        """Bytes of a message that is read at all."""
+        """Largest message in bytes that the socket accepts."""
         self._was = ""
-        """Whether the line was said to be there, "up", or has been "lost" since."""
+        """The logged state of the connection: "", "up", or "lost" since."""
 
     def server(self) -> URL:
-        """Whom it dials."""
+        """Return the URL of the server to dial."""
         return self._servers[0]
 
     async def dial(self) -> Welcome:
-        """A new session. Its messages may be as long as the run that it is of needs them."""
+        """Start a session whose message limit fits the run."""
         session, welcome = await self._dialed.during(self._greeted())
         layout = layout_of(welcome, self._memory)
         session.longest = max(longest_message(layout), self._samples)
@@ -92,12 +92,12 @@ class Dialer:
         return welcome
 
     async def lose(self) -> None:
-        """Something failed: the next server may do better."""
+        """Close the failed session and select the next server."""
         self._was = "lost" if self._was else ""
         self._servers = [*self._servers[1:], self._servers[0]]
         session, self.session = self.session, None
         if session is not None:
-            await session.close(0)  # whatever has failed, nobody waits for it
+            await session.close(0)  # do not wait: the connection has failed
 
     async def hang_up(self) -> None:
         session, self.session = self.session, None
@@ -109,7 +109,7 @@ class Dialer:
         await self.hang_up()
 
     def is_called_home(self) -> bool:
-        """Whether another server is this device's, and takes it again: the next session is to be there."""
+        """Return whether the device's own server is ready again, and select it for the next session."""
         if self.session is None or not self._home.calls(self.server()):
             return False
         first = self._servers.index(self._home.url)
@@ -125,11 +125,11 @@ class Dialer:
         return None if status is None else status == 200
 
     async def _status(self, path: str, server: URL, seconds: float) -> int | None:
-        """What a server answers in so many seconds, on a connection of its own; None: nothing."""
+        """Return a server's HTTP status on a separate connection; None: no answer in `seconds`."""
         with suppress(OSError, aiohttp.ClientError, TimeoutError):
             async with asyncio.timeout(seconds + _EXCHANGE_BYTES / self._rate):
                 async with self.http.get(server / path, allow_redirects=False) as response:
-                    response.close()  # the connection, too
+                    response.close()  # closes the connection too
                     return response.status
         return None
 

@@ -1,7 +1,7 @@
-"""What a device loads over plain HTTP, beside its session: the run's graphs, and the first model.
+"""Downloads over plain HTTP, outside the session: the run's graphs, and the first model.
 
-The server is believed no more than in the session (session.py): nothing is read beyond what a graph or the
-announced first model can need.
+The server is not trusted, as in the session (session.py): at most the size limit of a graph or the announced
+size of the first model is read.
 """
 
 import json
@@ -32,37 +32,37 @@ LONGEST_GRAPH = 1 << 24
 """Bytes, decompressed."""
 
 _LONGEST_DETAIL = 1 << 16
-"""Bytes of what a server says when it gives no graph."""
+"""Largest error answer of a server, in bytes."""
 
 _GRAPH_SECONDS = 1800.0
-"""The longest wait for all of a graph, making it included."""
+"""The longest wait for a whole graph, including its export by the server."""
 
 
 class Downloads:
-    """Those of one device from one server, each tried again until it is there."""
+    """The downloads of one device from one server, retried until they succeed."""
 
     def __init__(
         self, server: Callable[[], URL], headers: Mapping[str, str], device: str, retries: Retries
     ) -> None:
-        """`server` says whom to ask now."""
+        """`server` returns the URL of the current server."""
         self._server, self._headers, self._device, self._retries = server, headers, device, retries
         self._graphs: dict[str, tuple[str, bytes]] = {}
         """kind -> (ETag, graph)."""
 
     async def graph(self, http: aiohttp.ClientSession, kind: str, liveness: Liveness) -> bytes:
-        """The run's "step" or "evaluation" as an ONNX graph; one that has not changed is not sent again.
+        """Return the run's "step" or "evaluation" as an ONNX graph. An unchanged one is not sent again.
 
-        The server makes it when it is first asked, which may take minutes. Raises ConfigError if it has none,
-        ServerAtFault if it is longer than LONGEST_GRAPH, Unauthorized if the credential is not known.
+        The server exports it at the first request, which may take minutes. Raises ConfigError if it has none,
+        ServerAtFault if it is longer than LONGEST_GRAPH, Unauthorized if the credential is unknown.
         """
         log.info("waiting for the run's %s as a graph, which the server may have to make first", kind)
         return await self._retries.until_answered(lambda: liveness.during(self._get_graph(http, kind)))
 
     async def load(self, http: aiohttp.ClientSession, kept: CachedFirstModel, liveness: Liveness) -> bool:
-        """Bring what is missing of a first model; False if the server has it no longer, or has another.
+        """Download the rest of a first model. Return False if the server has it no longer, or has another.
 
-        After a line that dropped it goes on where that broke off. Raises Malformed if something else comes
-        than was announced, ConfigError if `kept` cannot keep it, Unauthorized if the credential is not known.
+        It resumes after a lost connection. Raises Malformed if the data differ from the announcement,
+        ConfigError if `kept` cannot be written, Unauthorized if the credential is unknown.
         """
         found = True
         while found and kept.missing:
@@ -91,7 +91,7 @@ class Downloads:
             return graph
 
     async def _load(self, http: aiohttp.ClientSession, kept: CachedFirstModel) -> bool:
-        """As much as comes before the line drops. Raises what a line raises only if that is nothing."""
+        """Download until the connection drops. Connection errors are raised only if no bytes came."""
         url, before = self._server() / "v1/start" % {"device": self._device}, kept.size
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=20, sock_read=SILENT_SECONDS)
         try:
@@ -112,7 +112,7 @@ class Downloads:
 
 
 async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """The body. Raises ServerAtFault if it is longer than `most`, of which no more is read."""
+    """Return the body. Raises ServerAtFault once it is longer than `most` bytes."""
     body = bytearray()
     async for part in response.content.iter_chunked(1 << 16):
         body += part
@@ -122,7 +122,7 @@ async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
 
 
 async def _detail(response: aiohttp.ClientResponse) -> str:
-    """What the server says is wrong, or the status if it does not say."""
+    """Return the server's error detail, or the status if there is none."""
     try:
         return shown(str(json.loads(await _read(response, _LONGEST_DETAIL))["detail"]))
     except (ValueError, KeyError, TypeError, RecursionError):

@@ -1,8 +1,8 @@
-"""The server of several that a device belongs to, so that a fleet with one list spreads over all of it.
+"""Selects a device's own server among several, so that a fleet spreads over all of them.
 
-The order in which a device tries them follows from its name: each server is the first of an equal part of the
-devices, and those of one that fails spread over all others. A device that had to go elsewhere asks its first
-one for `/readyz` now and then, and goes back between two questions.
+A device's name defines the order in which it tries them. Each server is the first of an equal part of the
+devices. The devices of a failed server spread over all others. A device on another server requests `/readyz`
+of its first one periodically, and returns between two requests.
 """
 
 import asyncio
@@ -13,19 +13,19 @@ from random import Random
 from yarl import URL
 
 HOME_SECONDS = 30.0
-"""Seconds between two looks at most: each is drawn, so that devices do not return in step."""
+"""Longest interval of checks in seconds. Intervals are random, so that devices do not return at once."""
 
 _REFUSALS = 3
-"""Looks at a server that answers, and is not ready: it stands by, and the one at hand is the device's now."""
+"""After this many "not ready" answers the server is a standby: the current one becomes the own one."""
 
 
 def ordered(servers: Iterable[URL], device: str) -> list[URL]:
-    """In the order of one device: by rendezvous hashing, after D. Thaler and C. Ravishankar, 1998."""
+    """Return one device's order of servers: rendezvous hashing, after D. Thaler and C. Ravishankar, 1998."""
     return sorted(servers, key=lambda server: sha256(f"{device}\n{server}".encode()).digest())
 
 
 class Home:
-    """Of one device."""
+    """Checks whether one device should return to its own server."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Home:
         ready: Callable[[URL], Awaitable[bool | None]],
         seconds: float = HOME_SECONDS,
     ) -> None:
-        """`ready` asks a server whether it takes devices; None: it does not answer."""
+        """`ready` returns whether a server accepts devices; None: it does not answer."""
         self.url = first
         self._random, self._ready, self._seconds = random, ready, seconds
         self._due: float | None = None
@@ -42,8 +42,9 @@ class Home:
         self._refusals = 0
 
     def calls(self, server: URL) -> bool:
-        """Whether a device that is connected to `server` should go back. It waits for nothing: a look that
-        begins now is over by a later call.
+        """Return whether a device connected to `server` should go back.
+
+        It does not wait: a later call uses the result of a check that begins now.
         """
         now = asyncio.get_running_loop().time()
         if server == self.url:

@@ -1,4 +1,4 @@
-"""The HTTP of a device: with one server, which sends it nowhere else, and no faster than it may."""
+"""The HTTP client of a device: without redirects, and with a rate limit."""
 
 import ssl
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ from edgeflock.shared.protocol.shown import shown
 async def opened(
     credentials: Credentials, tls: ssl.SSLContext | bool, rate: float
 ) -> AsyncIterator[aiohttp.ClientSession]:
-    """`rate` in bytes a second, both ways together; `credentials` read what answers ask for."""
+    """Open an HTTP session. `rate`: bytes per second in both directions. `credentials` read answers."""
     lines = None if rate == inf else RateLimitedConnector(rate, tls)
     traced = aiohttp.TraceConfig()
     traced.on_request_redirect.append(_not_elsewhere)
@@ -39,7 +39,7 @@ async def opened(
 async def _not_elsewhere(
     session: aiohttp.ClientSession, context: SimpleNamespace, redirect: aiohttp.TraceRequestRedirectParams
 ) -> None:
-    """A server that sends its devices on could have them ask anything within their own network."""
+    """Refuse redirects: a server could make devices send requests within their private network."""
     where = shown(redirect.response.headers.get("Location", ""))
     if not where:
         return

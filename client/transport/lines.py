@@ -1,9 +1,9 @@
-"""Lines of a limited rate: what a device sends and receives, as its sockets carry it.
+"""Connections with a rate limit for the bytes that a device sends and receives.
 
     aiohttp, TLS <-> one end of a pair of sockets <-> the other end <-> TCP, at the allowance's rate
 
-Both directions of all lines share one allowance, and TLS is within. What comes down is held back by the
-sender: nothing is read before there is room for it, and the kernel takes no more than it must.
+Both directions of all connections share one allowance, which counts TLS. The downlink is slowed at the
+sender: nothing is read before there is room, and the kernel's buffer is small.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from aiohttp.client_proto import ResponseHandler
 from edgeflock.client.allowance import Allowance
 
 _PIECE_SECONDS = 0.05
-"""What is carried at once is worth so many seconds."""
+"""A piece transferred at once takes this many seconds at the rate."""
 
 _LEAST_PIECE, _MOST_PIECE = 256, 1 << 16
 
@@ -27,7 +27,7 @@ _LAST_SECONDS = 2.0
 
 
 class RateLimitedConnector(aiohttp.TCPConnector):
-    """Connects as its parent does, and carries so many bytes a second, both ways together."""
+    """A TCPConnector with a rate limit in bytes per second, for both directions together."""
 
     def __init__(self, rate: float, tls: ssl.SSLContext | bool) -> None:
         super().__init__(ssl=tls)
@@ -44,7 +44,7 @@ class RateLimitedConnector(aiohttp.TCPConnector):
         client_error: type[Exception] = aiohttp.ClientConnectorError,
         **kwargs: Any,
     ) -> tuple[asyncio.Transport, ResponseHandler]:
-        """In the place of aiohttp's, which has no door for this: its errors are those of that one."""
+        """Override aiohttp's private method, since it has no public hook; errors are the same."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout.sock_connect):
@@ -69,14 +69,14 @@ class RateLimitedConnector(aiohttp.TCPConnector):
             raise client_error(req.connection_key, error) from error
 
     def _socket(self, address: Any) -> socket.socket:
-        """One that the kernel keeps little of: what it has taken was carried before anybody was asked."""
+        """Return a socket with a small receive buffer: bytes that the kernel buffers escape the limit."""
         made = socket.socket(*address[:3])
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, max(1 << 12, 2 * self._piece))
         return made
 
     async def _carry_both(self, inner: socket.socket, outer: socket.socket) -> None:
-        """Until this end has nothing more to say, or the line is gone."""
+        """Transfer both ways until this end closes or the connection is lost."""
         down = asyncio.create_task(self._carry(outer, inner))
         try:
             with suppress(OSError):
@@ -98,7 +98,7 @@ class RateLimitedConnector(aiohttp.TCPConnector):
                 target.shutdown(socket.SHUT_WR)
 
     async def carried(self) -> None:
-        """Return once what was said last is carried, after all lines were closed; or after a moment."""
+        """Wait until the last bytes are sent, after all connections were closed; at most _LAST_SECONDS."""
         if self._carrying:
             _, late = await asyncio.wait(self._carrying, timeout=_LAST_SECONDS)
             for carrying in late:

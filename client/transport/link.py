@@ -1,10 +1,8 @@
-"""The session from the device's side: ask, and get an answer, however often the line drops in between.
+"""The device's side of a session: requests and answers, across reconnects.
 
-A request that got no answer is sent again after a reconnect. That is safe for each: a Pull changes nothing,
-and an Update keeps its sequence number, so that the server answers a second one with the first one's receipt.
-
-A server is believed no more than it must be: an answer comes from where it was asked, and to what was asked;
-else the device's part ends with a ServerAtFault.
+A request without an answer is sent again after a reconnect. Requests are idempotent: a Pull changes nothing,
+and the server answers a repeated Update, with the same sequence number, with the first receipt. The server is
+not trusted: an answer of the wrong type ends the device's part with a ServerAtFault.
 """
 
 import asyncio
@@ -55,7 +53,7 @@ _PLENTY = 1 << 40
 
 
 class Link:
-    """A device's line to its server. Use as an async context manager."""
+    """A device's connection to its server. Use as an async context manager."""
 
     def __init__(
         self,
@@ -73,15 +71,14 @@ class Link:
         hang_seconds: float = HANG_SECONDS,
         home_seconds: float = HOME_SECONDS,
     ) -> None:
-        """`server` is the server's http(s) URL; of several, with commas between them, one that answers: which
-        is tried first follows from the device's name. Raises ConfigError if it is none, or if it is plain
-        HTTP beyond this machine and not `insecure`. Without an identity only a run that is open lets this
-        device in; `renewed` is told of another one that the server wants it to have.
+        """`server` is an http(s) URL, or several separated by commas. The device's name defines their order.
+        Raises ConfigError if it is invalid, or plain HTTP to another machine without `insecure`. Without
+        an identity only an open run accepts this device. `renewed` gets each new identity.
 
-        A model that does not fit into `memory` bytes is refused, and Samples of more than `samples` bytes.
-        Both ways together no more than `bandwidth` bytes a second pass. A server that shows no life for
-        `hang_seconds` is given up (liveness.py); from another one the device returns to its first within
-        `home_seconds` (home.py).
+        A model that needs more than `memory` bytes is refused, and Samples of more than `samples` bytes.
+        `bandwidth` limits the bytes per second of both directions together. A server without a sign of life
+        for `hang_seconds` is given up (liveness.py). From another server the device returns to its first
+        within `home_seconds` (home.py).
         """
         servers = urls_of(server)
         pin = b"" if identity is None else identity.pin
@@ -108,9 +105,9 @@ class Link:
         self._run = ""
         self._injects = self._tasks = False
         self._over = False
-        """Whether the server said that the round of the model that the device has is over."""
+        """Whether the server ended the round of the device's model."""
         self._anew = False
-        """Whether the next question is for a new session."""
+        """Whether the next request needs a new session."""
         self._listener: Callable[[Samples], None] = lambda samples: None
 
     async def __aenter__(self) -> "Link":
@@ -124,13 +121,11 @@ class Link:
 
     @property
     def connections(self) -> int:
-        """How many sessions were begun."""
+        """The number of sessions started."""
         return self._dialer.connections
 
     async def join(self) -> Welcome:
-        """Connect, for as long as it takes. Raises SessionRefused if the server will not have this device,
-        ConfigError if there is no server that it could connect to.
-        """
+        """Connect, with retries. Raises SessionRefused if rejected, ConfigError if it can never connect."""
         await self._dialer.hang_up()
         self._run = ""
         welcome = await self._retries.until_answered(self._dial)
@@ -138,57 +133,53 @@ class Link:
         return welcome
 
     async def push(self, update: Update) -> Receipt:
-        """The receipt for `update`, which is then durable. Raises Refused, RunOver or RunReplaced."""
+        """Push `update`; return the receipt: it is then durable. Raises Refused, RunOver or RunReplaced."""
         return await self._ask(update, Receipt)
 
     async def pull(self, base: int | None, held: int = 0, start: int = 0, stop: int = 0) -> Model:
-        """The current model, or the parameters from `start` up to `stop` of it. Raises Refused, RunOver or
-        RunReplaced.
-        """
+        """Return the model, or parameters `start` to `stop` - 1. Raises Refused, RunOver or RunReplaced."""
         return await self._ask(Pull(base, held, start, stop), Model)
 
     async def offer(self, update: Update) -> Task:
-        """What came of `update`, and what to compute next. Raises Refused, RunOver or RunReplaced."""
+        """Send `update`; return its result with the next task. Raises Refused, RunOver or RunReplaced."""
         return await self._ask(update, Task)
 
     async def task(self) -> Task | None:
-        """What to compute next, once there is something; None if the round is over, or the line lost: then
-        the model is to be pulled. Raises RunOver.
-        """
+        """Wait for a task; None: the round is over or the connection lost, so pull. Raises RunOver."""
         session = self._dialer.session
         return None if self._over or session is None else await self._told(session)
 
     async def over(self) -> None:
-        """Return once the round is over in which the device computes. Raises RunOver."""
+        """Wait until the round in which the device computes is over. Raises RunOver."""
         session = self._dialer.session
         if not self._over and session is not None and await self._told(session) is not None:
             raise ServerAtFault("the server sent a Task while the last one was being computed")
-        if not self._over:  # the line is lost: what is computed is offered on the next one
+        if not self._over:  # the connection is lost: the next one sends the result
             await asyncio.get_running_loop().create_future()
 
     async def share(self, samples: Samples) -> None:
-        """Send samples to the others, if the run still wants that. They are lost if the line is."""
+        """Send samples to other devices, if the run uses injection. They are lost with the connection."""
         if self._injects:
             await self._say(samples)
 
     async def tell(self, facts: Facts) -> None:
-        """Tell how the device does, if there is a line."""
+        """Send the device's facts, if there is a connection."""
         await self._say(Telemetry(facts))
 
     async def leave(self, reason: str) -> None:
-        """Tell why this device leaves, if there is a line."""
+        """Send the reason why this device leaves, if there is a connection."""
         await self._say(Goodbye(shown(reason)[:LONGEST_REASON]))
 
     def listen(self, listener: Callable[[Samples], None]) -> None:
-        """Hand what others share to `listener`: it comes along with answers."""
+        """Pass others' samples, which arrive between answers, to `listener`."""
         self._listener = listener
 
     async def graph(self, kind: str) -> bytes:
-        """The run's "step" or "evaluation" as an ONNX graph (Downloads.graph)."""
+        """Return the run's "step" or "evaluation" as an ONNX graph (Downloads.graph)."""
         return await self._downloads.graph(self._opened, kind, self._liveness)
 
     async def load(self, kept: CachedFirstModel) -> bool:
-        """Bring what is missing of a first model; False if the server has it no longer (Downloads.load)."""
+        """Download the rest of a first model; False if the server has it no longer (Downloads.load)."""
         return await self._downloads.load(self._opened, kept, self._liveness)
 
     def speak_as(self, layout: bytes) -> None:
@@ -196,8 +187,9 @@ class Link:
         self._dialer.hello = replace(self._dialer.hello, layout=layout)
 
     async def introduce(self, facts: Facts) -> None:
-        """Tell the server `facts` about this device: if it was told others, in a new session with the next
-        question. Until then the device is there, and can say why it leaves.
+        """Announce `facts` in the Hello. If they changed, the next request starts a new session.
+
+        Until then the old session stays open, so that the device can send why it leaves.
         """
         if facts != self._dialer.hello.facts:
             self._dialer.hello = replace(self._dialer.hello, facts=facts)
@@ -226,12 +218,12 @@ class Link:
         return await self._retries.until_answered(attempt)
 
     async def _say(self, record: Record) -> None:
-        """What needs no answer, if there is a line."""
+        """Send a record that needs no answer, if there is a connection."""
         if self._dialer.session is not None:
             await self._dialer.session.send(wire.encode(record))
 
     def _fits(self, size: int) -> None:
-        """Raises ConfigError if a message takes so long that the line would count as dead meanwhile."""
+        """Raises ConfigError if a message takes longer than the heartbeat allows."""
         least = size / (HEARTBEAT / 2)
         if self._rate < least:
             raise ConfigError(
@@ -257,7 +249,7 @@ class Link:
         return welcome
 
     def _note(self, record: Record) -> None:
-        """What comes without being asked for, between answers."""
+        """Handle a record that is not an answer."""
         if isinstance(record, Samples):
             if not self._dialer.hello.shares:
                 raise ServerAtFault("the server sent samples, but this device does not share any")
@@ -268,7 +260,7 @@ class Link:
             raise ServerAtFault(f"the server sent a {type(record).__name__} that was not asked for")
 
     async def _told(self, session: RecordSession) -> Task | None:
-        """The next Task that is not asked for, None if the round's Over comes first, or the line is lost."""
+        """Return the next Task from the server, or None after the round's Over or a lost connection."""
         try:
             while not self._over:
                 record = await self._liveness.during(session.next(), lambda: session)
@@ -276,5 +268,5 @@ class Link:
                     return record
                 self._note(record)
         except (ConnectionError, aiohttp.ClientError, SessionRefused):
-            await self._dialer.hang_up()  # whatever it is, the next question meets it
+            await self._dialer.hang_up()  # the next request reports the cause
         return None

@@ -1,12 +1,11 @@
-"""Whether a server that says nothing is at work.
+"""Checks whether a silent server is alive.
 
-A device waits for an answer as long as it takes, if the server's process is alive. While nothing comes, the
-device pings; if nothing comes of that either, it asks `/livez` on a connection of its own, which the server's
-event loop answers whatever keeps this answer: a slow disk, a limit, a full line. A server that says nothing
-there is given up for the next one.
+A device waits for an answer as long as the server's process is alive. During silence it pings. Without a pong
+it requests `/livez` on a separate connection. The server's event loop answers that even if a slow disk, a
+limit or a full connection delays the answer. A server without an answer there is given up for the next one.
 
-Time is counted in looks of the device's own event loop, so that a device which was busy or asleep takes
-nobody else for hung.
+Time is counted in wakeups of the device's own event loop, so that a busy or suspended device does not blame
+the server.
 """
 
 import asyncio
@@ -19,39 +18,40 @@ HANG_SECONDS = 8.0
 """Seconds of silence after which a server that does not answer `/livez` is given up."""
 
 _QUIET, _PONG, _CHECK = 3, 2, 3
-"""Looks in those seconds: of silence until a ping, until its answer must be there, and that of /livez."""
+"""Wakeups in HANG_SECONDS: of silence until a ping, until the pong is due, and until /livez is due."""
 
 _RARELY = 50
-"""Looks between two pings at most: the longer an answer is waited for, the rarer they are."""
+"""Most wakeups between two pings. Their interval grows with the wait for an answer."""
 
 _MOST_TIMES = 8
-"""How many times HANG_SECONDS it waits at most, where a question was never answered in less."""
+"""Largest factor of HANG_SECONDS, for a request that was never answered in less."""
 
 
 class ServerHangs(ConnectionError):
-    """Nothing comes of a server, though the line to it stands."""
+    """The server is silent, though the connection is open."""
 
 
 class Peer(Protocol):
-    """The session, while somebody listens there."""
+    """The session, while it is read."""
 
     def heard(self) -> int:
-        """More than before if there was a sign of life."""
+        """Return a count that grows with each sign of life."""
 
     async def ping(self) -> None: ...
 
 
 class Liveness:
-    """Of the servers of one device."""
+    """Checks the servers of one device."""
 
     def __init__(self, answers: Callable[[float], Awaitable[bool]], seconds: float = HANG_SECONDS) -> None:
-        """`answers` asks the server at hand; whether it says anything in so many seconds."""
+        """`answers` requests `/livez` and returns whether the server answers within the given seconds."""
         self._answers, self._seconds = answers, seconds
         self._times = 1
 
     async def during(self, awaited: Awaitable[T], peer: Callable[[], Peer | None] = lambda: None) -> T:
-        """What `awaited` comes to. Raises ServerHangs if the server is given up: for a question that is asked
-        again it has twice as long, so that a line which only is slow carries it in the end.
+        """Return the result of `awaited`. Raises ServerHangs if the server is given up.
+
+        Each repetition of a request waits twice as long, so that a slow connection succeeds in the end.
         """
         task = asyncio.ensure_future(awaited)
         look = self._seconds / (_QUIET + _PONG + _CHECK) * self._times
@@ -68,7 +68,7 @@ class Liveness:
                     await there.ping()
                 elif silent >= quiet + _PONG:
                     answers = await self._answers(_CHECK * look)
-                    # What came meanwhile may not have been looked at: this process may have been asleep.
+                    # Check again for an answer: this process may have been suspended.
                     if not answers and not task.done() and _heard(peer()) == last:
                         self._times = min(2 * self._times, _MOST_TIMES)
                         raise ServerHangs(f"the server has said nothing for {(silent + _CHECK) * look:.0f} s")

@@ -1,4 +1,4 @@
-"""Asking again until there is an answer: a device's session and its downloads in the same way."""
+"""Retries requests until there is an answer, for a device's session and its downloads."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -24,17 +24,16 @@ R = TypeVar("R")
 log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 300.0
-"""The longest wait for an answer, a large model over a slow line included. Dead lines show by heartbeat."""
+"""The longest wait for an answer, e.g. a large model on a slow connection. Heartbeats find dead ones."""
 
 PATIENCE = 300
-"""Seconds after which a device asks again in any case, where a server tells it not to come for longer: an
-operator may have thought better of it."""
+"""Longest retry delay in seconds that a server can request, since an operator may change the decision."""
 
 _TRANSIENT = (NoRoom, Quarantined, RunDiverged, TooManyDevices, TooSlow, Unavailable)
 
 
 class Retries:
-    """Those of one device at one server."""
+    """The retries of one device at one server."""
 
     def __init__(
         self,
@@ -43,11 +42,11 @@ class Retries:
         sleep: Callable[[float], Awaitable[None]],
         hang_up: Callable[[], Awaitable[None]],
     ) -> None:
-        """`hang_up` ends the session, if there is one: after whatever fails a new one begins."""
+        """`hang_up` ends the session, if there is one: after each failure a new one begins."""
         self._server, self._random, self._sleep, self._hang_up = server, random, sleep, hang_up
 
     async def until_answered(self, attempt: Callable[[], Awaitable[R]]) -> R:
-        """What `attempt` comes to, as often as it takes. Raises ConfigError if it never will."""
+        """Retry `attempt` and return its result. Raises ConfigError if it can never succeed."""
         delays = back_off(self._random)
         while True:
             try:
@@ -65,5 +64,5 @@ class Retries:
                 await self._sleep(delay)
 
     async def pause(self) -> None:
-        """Before going on with what was answered in part."""
+        """Wait before resuming a partial answer."""
         await self._sleep(next(back_off(self._random)))

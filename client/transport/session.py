@@ -1,5 +1,6 @@
-"""One session's socket. What a server says there is no longer than it may be, and says what a record can say;
-else the device's part ends with a ServerAtFault.
+"""The socket of one session. It checks the length and the format of the server's messages.
+
+An invalid message ends the device's part with a ServerAtFault.
 """
 
 import asyncio
@@ -24,17 +25,17 @@ from edgeflock.shared.protocol.messages import Over, Record, Refusal, Samples, S
 from edgeflock.shared.protocol.shown import shown
 
 _CLOSE_SECONDS = 2.0
-"""How long a server may take to take leave."""
+"""Longest wait in seconds for the server's close."""
 
 _PING_SECONDS = 1.0
-"""How long a ping may take to leave."""
+"""Longest wait in seconds to send a ping."""
 
 _LONG = 1024
-"""Bytes: pings are shorter, with TLS, too."""
+"""Bytes. Pings are shorter, also with TLS."""
 
 
 class RecordSession:
-    """Records out, and records in."""
+    """Sends and receives records."""
 
     def __init__(
         self,
@@ -43,36 +44,34 @@ class RecordSession:
         rate: float,
         note: Callable[[Record], None],
     ) -> None:
-        """`rate` is that of the line in bytes a second, infinite if it has no limit; `note` gets what comes
-        between answers without being asked for.
+        """`rate` is the connection's rate limit in bytes per second, infinite if it has none. `note` gets
+        records that are not answers.
         """
         self._socket, self._rate, self._note = socket, rate, note
         self.longest = longest
-        """Bytes of a message."""
+        """Largest message in bytes."""
         self._signs = self._unsent = 0
-        """Of life, and bytes that had not left when it was looked last."""
+        """Signs of life, and bytes unsent at the last check."""
 
     async def send(self, octets: bytes) -> None:
-        """If the server has hung up, what it said last tells why: whoever waits for an answer meets it."""
+        """Send a message. After a hang-up it does nothing, and `answer` raises the reason."""
         with suppress(ConnectionError):
             await self._socket.send_bytes(octets)
 
     async def ask(self, octets: bytes) -> Record:
-        """The answer to a question. Raises as `answer`."""
+        """Send a request and return the answer. Raises as `answer`."""
         await self.send(octets)
         return await self.answer()
 
     async def answer(self) -> Record:
-        """The next record that is an answer. Raises what the server refused, or ConnectionError if it hung
-        up.
-        """
+        """Return the next answer. Raises the server's refusal, or ConnectionError if it hung up."""
         async with asyncio.timeout(ANSWER_SECONDS + self.longest / self._rate):
             while isinstance(record := await self.next(), Samples | Over):
                 self._note(record)
         return record
 
     async def next(self) -> Record:
-        """The next record, whatever it is. Raises as `answer`."""
+        """Return the next record of any type. Raises as `answer`."""
         message = await self._receive()
         if message.type is aiohttp.WSMsgType.BINARY:
             return self._read(message.data)
@@ -87,25 +86,25 @@ class RecordSession:
         raise _refusal_of(code) or ConnectionResetError("the server hung up")
 
     def heard(self) -> int:
-        """More than before if something has come, or something of a long message has left this machine."""
+        """Return a count that grows if bytes arrived, or part of a long message was sent."""
         before, self._unsent = self._unsent, _unsent(self._socket.get_extra_info("socket"))
         self._signs += self._unsent < before and before > _LONG
         return self._signs
 
     async def ping(self) -> None:
-        """Ask for a sign of life. Where what was sent before it has not left, none is asked for."""
+        """Ask for a sign of life. It is dropped after _PING_SECONDS if earlier data still wait."""
         with suppress(ConnectionError, TimeoutError):
             async with asyncio.timeout(_PING_SECONDS):
                 await self._socket.ping()
 
     async def close(self, seconds: float = _CLOSE_SECONDS) -> None:
-        """Hang up. The server may take so long to take leave."""
+        """Hang up, and wait at most `seconds` for the server's close."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._socket.close()
 
     async def _receive(self) -> aiohttp.WSMessage:
-        """The next message. Pings are answered here, and their answers counted."""
+        """Return the next message. It answers pings and counts pongs as signs of life."""
         while True:
             message = await self._socket.receive()
             self._signs += 1
@@ -116,7 +115,7 @@ class RecordSession:
                 return message
 
     def _read(self, octets: bytes) -> Record:
-        """The record in a message. Raises what the server refused, RunOver, or ServerAtFault."""
+        """Decode a message. Raises the server's refusal, RunOver, or ServerAtFault."""
         if len(octets) > self.longest:
             raise ServerAtFault(
                 f"the server sent a message of {len(octets)} bytes; this run needs {self.longest} at most"
@@ -135,7 +134,7 @@ class RecordSession:
 
 
 def _refusal_of(close_code: int | None) -> SessionRefused | None:
-    """The refusal that a private WebSocket close code stands for, if it came without its record."""
+    """Return the refusal that a private WebSocket close code means, if its record did not arrive."""
     for kind in REFUSALS.values():
         if issubclass(kind, SessionRefused) and close_code == 4000 + kind.status:
             return kind(f"the server closed the session: {kind.code}")
@@ -143,9 +142,7 @@ def _refusal_of(close_code: int | None) -> SessionRefused | None:
 
 
 def _unsent(line: Any) -> int:
-    """Bytes that the other end's system has not confirmed: over a slow line they take their time. 0 where the
-    system does not say.
-    """
+    """Return the bytes that the other end has not confirmed; 0 if the system does not report them."""
     try:
         import fcntl
         import termios

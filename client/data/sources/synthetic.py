@@ -3,7 +3,7 @@
     rate=64                    samples per second; or a curve (shared/data/curves.py): normal(64,24),
                                sine:12..108/60s, square:500..20/30s, steps:0:64,60:16, trace:FILE
     seed=7                     of random draws and shuffles; by default each device has its own
-    order=kept                 as stored, equal on each device except for part=; or order=shuffled: a new order in each pass
+    order=kept                 as stored, equal on each device except for part=; or order=shuffled
     once                       end after one pass; by default the data repeat for ever
 
 URI is npz: or digits: with its own options, e.g. synthetic:npz:train.npz?part=1/3&rate=64.
