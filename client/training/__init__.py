@@ -1,7 +1,7 @@
 """Training on a device: `Trainer` turns a model into the next update, `Worker` asks, trains and pushes.
 
-Only the loops of worker.py do I/O, through client/transport or an emulated link. selector.py selects the
-entries to send, and encoding.py codes them. Imports data and backends.
+Only worker.py, tasks.py, averaging.py and attempts.py wait, for client/transport or an emulated link.
+selector.py selects the entries to send, and encoding.py codes them. Imports data and backends.
 """
 
 from edgeflock.client.training.encoding import LocalSteps
