@@ -149,7 +149,7 @@ import numpy as np
 from edgeflock.client.data.sources import open_source
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.coordination import coordinator_of
-from edgeflock.server.descent import How, Parameters, Regime, Step
+from edgeflock.server.descent import Parameters, Regime, Step, StepMethod
 from edgeflock.shared.codecs import values
 from edgeflock.shared.model.layout import Layout
 from edgeflock.server.descent.weighting import rule
@@ -170,7 +170,7 @@ print((len(octets), values.decode(octets, counts, 64).tolist()))
 step = Step(4, slice(0), np.zeros(0, np.float32))
 print([rule(settings.coordination.rule).weight(step, version) for version in (4, 5, 8)])
 
-how = How.of(settings)
+how = StepMethod.of(settings)
 parameters = Parameters(0, np.zeros(3, np.float32), regime=Regime("none", 1.0, 8, how=how), start=0)
 for _ in range(2):
     step = Step(parameters.version, np.array([0, 2]), np.array([3.0, -0.5], np.float32))
