@@ -61,7 +61,7 @@ def _log_level_as_it_was() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Use a process for each core and one more, unless -n or --dist says otherwise: some tests wait.
+    """Use a process for each core, unless -n or --dist says otherwise.
 
     A file or a test alone runs in this process: it starts at once, and a debugger can stop it. This is not
     among the `addopts`, so that `-p no:xdist` and an environment without pytest-xdist still work.
@@ -70,7 +70,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         return
     alone = all(Path(argument.partition("::")[0]).is_file() for argument in config.args)
     if config.option.numprocesses is None and config.option.dist == "no" and not alone:
-        config.option.numprocesses, config.option.dist = (os.cpu_count() or 1) + 1, "worksteal"
+        config.option.numprocesses, config.option.dist = "auto", "worksteal"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
