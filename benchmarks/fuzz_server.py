@@ -38,7 +38,7 @@ from edgeflock.server.app import create_app
 from edgeflock.server.engine import Engine
 from edgeflock.server.engine.receipts import SEQUENCE_WINDOW
 from edgeflock.server.hosting import HostedRun
-from edgeflock.server.http.keys import DOORS, HOST
+from edgeflock.server.http.keys import CONNECTION_LIMITS, HOST
 from edgeflock.server.ledger import claimed
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import REFUSALS
@@ -380,7 +380,7 @@ async def served(config: Config, directory: Path) -> Any:
         await runner.setup()
         try:
             assert runner.server is not None
-            yield claim.engine, app[HOST].traffic.protocol(app[DOORS].protocol(runner.server))
+            yield claim.engine, app[HOST].traffic.protocol(app[CONNECTION_LIMITS].protocol(runner.server))
         finally:
             await runner.cleanup()
 

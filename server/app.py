@@ -25,7 +25,7 @@ from edgeflock.server.http.keys import (
     ATTEMPTS,
     AUDIT,
     AUTHORITY,
-    DOORS,
+    CONNECTION_LIMITS,
     EVALUATOR,
     FEED,
     GATEWAYS,
@@ -90,7 +90,7 @@ def create_app(
         app[AUTHORITY] = hosted.authority
     if hosted.audit is not None:
         app[AUDIT] = hosted.audit
-    app[DOORS] = ConnectionLimits(ConnectionTerms.of(config.limits))
+    app[CONNECTION_LIMITS] = ConnectionLimits(ConnectionTerms.of(config.limits))
     app[ASSETS], app[ATTEMPTS] = assets(), LoginAttempts()
     app[ORIGINS] = Origins.of(config.run.origins, config.run.host)
 
@@ -236,7 +236,9 @@ async def listening(
     """Serve on host:port while the context lasts, with `tls` if given. Yields the port.
     Port 0 means any free port. `kept` is the argument of the same name of `listening.bound`.
     """
-    async with listening_on(app, app[DOORS], lambda: app[HOST].traffic, host, port, tls, kept) as bound:
+    async with listening_on(
+        app, app[CONNECTION_LIMITS], lambda: app[HOST].traffic, host, port, tls, kept
+    ) as bound:
         yield bound
 
 
@@ -299,20 +301,20 @@ async def serving(
 
 @allows(SESSION)
 async def _session(request: web.Request) -> web.StreamResponse:
-    door = request.app[DOORS].of(request.transport)
-    if door is None:
+    connection = request.app[CONNECTION_LIMITS].of(request.transport)
+    if connection is None:
         raise ConnectionResetError("the connection is lost")
     host, writer = request.app[HOST], request.app[WRITER]
     entry = _entry_of(request.app, caller_of(request))
-    desk = ServerAdmission(host, writer, entry)
+    admission = ServerAdmission(host, writer, entry)
     credential = b"" if entry is None else entry.credential
-    return await Session(host, writer, request, door, desk, credential).serve()
+    return await Session(host, writer, request, connection, admission, credential).serve()
 
 
 @allows(GATEWAY)
 async def _gateway(request: web.Request) -> web.StreamResponse:
-    door, gateways = request.app[DOORS].of(request.transport), request.app[GATEWAYS]
-    if door is None:
+    connection, gateways = request.app[CONNECTION_LIMITS].of(request.transport), request.app[GATEWAYS]
+    if connection is None:
         raise ConnectionResetError("the connection is lost")
     name = request.query.get("name", "")
     if wrong := names.fault(name):
@@ -323,7 +325,7 @@ async def _gateway(request: web.Request) -> web.StreamResponse:
         return problem(400, "bad-request", "mark must be bytes in hexadecimal digits")
     admitted = partial(_admitted, request.app)
     credential = caller_of(request).digest
-    line = GatewayLine(gateways.host, gateways.writer, admitted, request, door, name, mark, credential)
+    line = GatewayLine(gateways.host, gateways.writer, admitted, request, connection, name, mark, credential)
     return await gateways.serve(line)
 
 

@@ -16,7 +16,7 @@ from edgeflock.shared.errors import EdgeflockError
 @asynccontextmanager
 async def listening_on(
     app: web.Application,
-    doors: ConnectionLimits,
+    connection_limits: ConnectionLimits,
     traffic: Callable[[], Traffic],
     host: str,
     port: int,
@@ -30,14 +30,14 @@ async def listening_on(
     await runner.setup()
     try:
         assert runner.server is not None, "set up just now"
-        protocol = traffic().protocol(doors.protocol(runner.server))
+        protocol = traffic().protocol(connection_limits.protocol(runner.server))
         if tls is not None:
-            protocol = doors.behind_tls(protocol, tls)
+            protocol = connection_limits.behind_tls(protocol, tls)
         try:
             async with bound(protocol, host, port, kept) as number:
                 yield number
         finally:
-            doors.close()
+            connection_limits.close()
     finally:
         await runner.cleanup()
 

@@ -16,7 +16,7 @@ from edgeflock.server.engine.engine import Engine
 from edgeflock.server.gateway import Gateway, GatewayAddress, Shown
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.hosting.line import authority_of
-from edgeflock.server.http.keys import DOORS, GATEWAYS, HEALTH, HOST, WRITER
+from edgeflock.server.http.keys import CONNECTION_LIMITS, GATEWAYS, HEALTH, HOST, WRITER
 from edgeflock.server.identity import Audit, Register, own_certificate, pin_of_file, server_tls
 from edgeflock.server.ledger.claim import claimed
 from edgeflock.server.ledger.journal import Journal
@@ -67,7 +67,7 @@ class Hosted:
     register: Register
     health: RunHealth
     gateways: Gateways
-    doors: ConnectionLimits
+    connection_limits: ConnectionLimits
 
     @property
     def url(self) -> str:
@@ -185,7 +185,7 @@ async def hosting(
                 register,
                 app[HEALTH],
                 app[GATEWAYS],
-                app[DOORS],
+                app[CONNECTION_LIMITS],
             )
 
 

@@ -27,19 +27,19 @@ _TOLD = b"HTTP/1.1 %s\r\nConnection: close\r\nContent-Type: application/json\r\n
 class ConnectionObserver(Protocol):
     """Observes all guarded connections; `ConnectionLimits` implements it (limits.py)."""
 
-    def enter(self, door: "GuardedConnection") -> str | None:
+    def enter(self, connection: "GuardedConnection") -> str | None:
         """Register a new connection. Return the reason if it is refused, else None."""
 
-    def leave(self, door: "GuardedConnection") -> None:
+    def leave(self, connection: "GuardedConnection") -> None:
         """Unregister a lost or closed connection. Idempotent."""
 
-    def begin(self, door: "GuardedConnection", *, known: bool) -> None:
+    def begin(self, connection: "GuardedConnection", *, known: bool) -> None:
         """A request is being answered; `known`: whether its token is valid."""
 
-    def watch(self, door: "GuardedConnection") -> None:
+    def watch(self, connection: "GuardedConnection") -> None:
         """The connection's `due` has changed."""
 
-    def hold(self, door: "GuardedConnection", more: int) -> None:
+    def hold(self, connection: "GuardedConnection", more: int) -> None:
         """The connection holds `more` additional bytes (negative: fewer)."""
 
 
@@ -49,12 +49,12 @@ class GuardedConnection(asyncio.Protocol):
     def __init__(
         self,
         inner: asyncio.Protocol,
-        doors: ConnectionObserver,
+        connection_limits: ConnectionObserver,
         request_seconds: float,
         message_seconds: float,
     ) -> None:
         self._inner = inner
-        self._doors = doors
+        self._connection_limits = connection_limits
         self._request_seconds = request_seconds
         self._message_seconds = message_seconds
         self._transport: asyncio.Transport | None = None
@@ -85,7 +85,7 @@ class GuardedConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.address = str(peer[0]) if isinstance(peer, tuple) else ""
-        if (full := self._doors.enter(self)) is not None:
+        if (full := self._connection_limits.enter(self)) is not None:
             self.turn_away(full)
             return
         self._inside = True
@@ -94,7 +94,7 @@ class GuardedConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._shut = True
-        self._doors.leave(self)
+        self._connection_limits.leave(self)
         self._hear(False)
         if self._inside:
             self._inner.connection_lost(error)
@@ -123,7 +123,7 @@ class GuardedConnection(asyncio.Protocol):
     def begin(self, *, known: bool) -> None:
         """A request's head is complete; `known`: whether its token is valid."""
         self._expect(math.inf)
-        self._doors.begin(self, known=known)
+        self._connection_limits.begin(self, known=known)
 
     def end(self) -> None:
         """The request is answered, and another one may follow. aiohttp limits the idle time."""
@@ -202,7 +202,7 @@ class GuardedConnection(asyncio.Protocol):
 
     def _leave(self, words: bytes) -> None:
         self._shut = True
-        self._doors.leave(self)
+        self._connection_limits.leave(self)
         self.transport.write(words)
         self.transport.close()
         asyncio.get_running_loop().call_later(LEAVE_SECONDS, self.transport.abort)
@@ -243,11 +243,11 @@ class GuardedConnection(asyncio.Protocol):
         due = math.inf if seconds == math.inf else asyncio.get_running_loop().time() + seconds
         if due != self.due:
             self.due = due
-            self._doors.watch(self)
+            self._connection_limits.watch(self)
 
     def _account(self, frames: framing.Framing) -> None:
         more, self.held = frames.held - self.held, frames.held
-        self._doors.hold(self, more)
+        self._connection_limits.hold(self, more)
 
     def _breach(self, frames: framing.Framing, breach: framing.Breach) -> None:
         if breach.code == framing.TOO_BIG and self._before_hello:

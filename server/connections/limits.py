@@ -49,7 +49,7 @@ class ConnectionLimits:
         self.terms = terms
         self.held = 0
         """Bytes of messages that are unfinished or not taken yet."""
-        self._doors: dict[object, GuardedConnection] = {}
+        self._connection_limits: dict[object, GuardedConnection] = {}
         """Meter (roster/traffic.py) -> its connection. A request's transport gives the meter."""
         self._strangers: dict[GuardedConnection | Handshake, None] = {}
         """Connections without a token, the oldest first."""
@@ -81,55 +81,55 @@ class ConnectionLimits:
 
     def of(self, transport: asyncio.BaseTransport | None) -> GuardedConnection | None:
         """Return the guarded connection of a request's transport; None once the connection is lost."""
-        return None if transport is None else self._doors.get(transport.get_extra_info("meter"))
+        return None if transport is None else self._connection_limits.get(transport.get_extra_info("meter"))
 
     # ConnectionObserver
 
-    def enter(self, door: GuardedConnection) -> str | None:
+    def enter(self, connection: GuardedConnection) -> str | None:
         """Register a new connection. Return the reason if it is refused, else None."""
-        source = source_of(door.address)
+        source = source_of(connection.address)
         if self._addresses[source] >= self.terms.address_connections:
             most = self.terms.address_connections
-            return f"{door.address} has {most} connections (limits.address_connections)"
-        meter = door.transport.get_extra_info("meter")
+            return f"{connection.address} has {most} connections (limits.address_connections)"
+        meter = connection.transport.get_extra_info("meter")
         self._addresses[source] += 1
-        self._doors[meter] = door
-        self._counted[door] = source, meter
-        self._count_stranger(door)
+        self._connection_limits[meter] = connection
+        self._counted[connection] = source, meter
+        self._count_stranger(connection)
         return None
 
-    def leave(self, door: GuardedConnection) -> None:
+    def leave(self, connection: GuardedConnection) -> None:
         """Unregister a lost or closed connection. Idempotent."""
-        counted = self._counted.pop(door, None)
+        counted = self._counted.pop(connection, None)
         if counted is None:
             return
         source, meter = counted
         self._leave_address(source)
-        del self._doors[meter]
-        self._strangers.pop(door, None)
-        self._pending.discard(door)
-        self._holding.discard(door)
-        self.held -= door.held
+        del self._connection_limits[meter]
+        self._strangers.pop(connection, None)
+        self._pending.discard(connection)
+        self._holding.discard(connection)
+        self.held -= connection.held
 
-    def begin(self, door: GuardedConnection, *, known: bool) -> None:
+    def begin(self, connection: GuardedConnection, *, known: bool) -> None:
         """A request is being answered; `known`: whether its token is valid."""
         if known:
-            self._strangers.pop(door, None)
+            self._strangers.pop(connection, None)
 
-    def watch(self, door: GuardedConnection) -> None:
+    def watch(self, connection: GuardedConnection) -> None:
         """The connection's `due` has changed."""
-        if door.due == math.inf:
-            self._pending.discard(door)
-        elif door in self._counted:
-            self._pending.add(door)
+        if connection.due == math.inf:
+            self._pending.discard(connection)
+        elif connection in self._counted:
+            self._pending.add(connection)
             self._start_looking()
 
-    def hold(self, door: GuardedConnection, more: int) -> None:
+    def hold(self, connection: GuardedConnection, more: int) -> None:
         """Count `more` bytes. Over the limit, close the connections with the largest bytes x holding time."""
-        if door not in self._counted:
+        if connection not in self._counted:
             return
         self.held += more
-        (self._holding.add if door.held else self._holding.discard)(door)
+        (self._holding.add if connection.held else self._holding.discard)(connection)
         if self.held > self.terms.inflight_bytes:
             now = asyncio.get_running_loop().time()
             while self.held > self.terms.inflight_bytes and self._holding:
@@ -179,8 +179,8 @@ class ConnectionLimits:
     def _look_around(self) -> None:
         self._look = None
         now = asyncio.get_running_loop().time()
-        for door in [door for door in self._pending if door.due <= now]:
-            door.overdue()
+        for connection in [connection for connection in self._pending if connection.due <= now]:
+            connection.overdue()
         if self._pending:
             self._start_looking()
 

@@ -21,8 +21,8 @@ R = TypeVar("R", bound=Refused)
 class GatewayAdmission:
     """The desk of one session. A context manager: its end sends the end of the session to the leader."""
 
-    def __init__(self, upstream: "Upstream", front: "GatewayContext", known: gateway.Known) -> None:
-        self._upstream, self._front, self._known = upstream, front, known
+    def __init__(self, upstream: "Upstream", context: "GatewayContext", known: gateway.Known) -> None:
+        self._upstream, self._context, self._known = upstream, context, known
         self._device: Device | None = None
         self._why = ""
 
@@ -31,8 +31,8 @@ class GatewayAdmission:
 
     def __exit__(self, *_: object) -> None:
         device = self._device
-        if device is not None and self._front.devices.get(device.name) is device:
-            del self._front.devices[device.name]
+        if device is not None and self._context.devices.get(device.name) is device:
+            del self._context.devices[device.name]
         self._upstream.leave(self._known.ticket, device, self._why)
 
     @property
@@ -43,7 +43,7 @@ class GatewayAdmission:
     async def take(self, line: Line, hello: Hello, frame: bytes) -> AdmittedDevice:
         device, entered = await self._upstream.enter(self._known.ticket, hello, frame, line)
         self._device = device
-        self._front.devices[device.name] = device
+        self._context.devices[device.name] = device
         return AdmittedDevice(device, entered.sequence, entered.secret)
 
     def greeted(self, device: Device, version: int) -> None:
@@ -52,8 +52,8 @@ class GatewayAdmission:
     async def turn(self, device: Device) -> None:
         await self._upstream.tell(gateway.Ready(self._known.ticket, None, True))
 
-    def talk(self, device: Device, send: Send) -> TaskFeed | None:
-        if not self._front.config.coordination.tasks:
+    def task_feed(self, device: Device, send: Send) -> TaskFeed | None:
+        if not self._context.config.coordination.tasks:
             return None
         return GatewayTaskFeed(self._upstream, self._known.ticket, send)
 

@@ -80,8 +80,8 @@ class Gateway:
         self.leaders = Leaders(leaders, token, shown, insecure=insecure)
         self.upstream = Upstream(self.leaders, name, self._fits)
         self.traffic = Traffic()
-        self._front: GatewayContext | None = None
-        self._doors = ConnectionLimits(ConnectionTerms.of(LimitSettings()))
+        self._context: GatewayContext | None = None
+        self._connection_limits = ConnectionLimits(ConnectionTerms.of(LimitSettings()))
         """The leader's limits apply once they are known."""
         self._following: asyncio.Task[None] | None = None
 
@@ -119,15 +119,15 @@ class Gateway:
             demand(tls, authority, of_everybody=who == "everybody")
 
     @property
-    def front(self) -> GatewayContext:
+    def context(self) -> GatewayContext:
         """The context of sessions. Raises Unavailable while there is no leader."""
         mirror, relay = self.upstream.mirror, self.upstream.relay
         if mirror is None or relay is None:
             raise Unavailable("this gateway has no leader; try again, or elsewhere")
-        if self._front is None or self._front.engine is not mirror:
-            self._front = GatewayContext.of(mirror, self.traffic, relay)
-            self._doors.terms = ConnectionTerms.of(mirror.config.limits)
-        return self._front
+        if self._context is None or self._context.engine is not mirror:
+            self._context = GatewayContext.of(mirror, self.traffic, relay)
+            self._connection_limits.terms = ConnectionTerms.of(mirror.config.limits)
+        return self._context
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[int]:
@@ -135,8 +135,10 @@ class Gateway:
 
         Raises EdgeflockError if it cannot listen.
         """
-        place, doors = self.place, self._doors
-        listens = listening_on(self._app(), doors, lambda: self.traffic, place.host, place.port, self._tls)
+        place, connection_limits = self.place, self._connection_limits
+        listens = listening_on(
+            self._app(), connection_limits, lambda: self.traffic, place.host, place.port, self._tls
+        )
         async with listens as port:
             following = self._following = asyncio.create_task(self.upstream.run())
             try:
@@ -159,10 +161,10 @@ class Gateway:
     @property
     def status(self) -> str:
         """The gateway's status, for its supervisor."""
-        front = self._front
-        if self.upstream.mirror is None or front is None:
+        context = self._context
+        if self.upstream.mirror is None or context is None:
             return "waits for its leader"
-        return f"{len(front.devices)} devices of run {front.run} at version {front.published.version}"
+        return f"{len(context.devices)} devices of run {context.run} at version {context.published.version}"
 
     def _app(self) -> web.Application:
         app = web.Application(middlewares=[self._at_the_door], client_max_size=_LONGEST_BODY)
@@ -177,21 +179,21 @@ class Gateway:
         return app
 
     async def _end_sessions(self, app: web.Application) -> None:
-        if self._front is not None:
-            lines = [device.connection.line for device in self._front.devices.values()]
+        if self._context is not None:
+            lines = [device.connection.line for device in self._context.devices.values()]
             await asyncio.gather(*(line.leave() for line in lines if line is not None))
 
-    def _door(self, request: web.Request) -> GuardedConnection | None:
-        return self._doors.of(request.transport)
+    def _connection(self, request: web.Request) -> GuardedConnection | None:
+        return self._connection_limits.of(request.transport)
 
     @web.middleware
     async def _at_the_door(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        door = self._door(request)
-        if door is None:
+        connection = self._connection(request)
+        if connection is None:
             return problem(Unavailable.status, Unavailable.code, "the connection is lost")
-        door.begin(known=False)
+        connection.begin(known=False)
         try:
             if not self._has_shown(request):
                 return problem(
@@ -207,7 +209,7 @@ class Gateway:
         except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
             return problem(Unavailable.status, Unavailable.code, f"the leader does not answer: {error}")
         finally:
-            door.end()
+            connection.end()
 
     def _has_shown(self, request: web.Request) -> bool:
         """Whether TLS began with a certificate, if required: TLS may have begun before there was a leader."""
@@ -221,11 +223,11 @@ class Gateway:
         return web.Response(text=f"{reason or 'ok'}\n", status=503 if reason else 200)
 
     async def _session(self, request: web.Request) -> web.StreamResponse:
-        front, door = self.front, self._door(request)
-        if door is None:
+        context, connection = self.context, self._connection(request)
+        if connection is None:
             raise ConnectionResetError("the connection is lost")
-        with GatewayAdmission(self.upstream, front, await self._known(request)) as desk:
-            return await Session(front, self.upstream, request, door, desk).serve()
+        with GatewayAdmission(self.upstream, context, await self._known(request)) as admission:
+            return await Session(context, self.upstream, request, connection, admission).serve()
 
     async def _known(self, request: web.Request) -> gateway.Known:
         """Identify the requester. Raises Unauthorized or Forbidden. The leader remembers the ticket until
@@ -236,43 +238,43 @@ class Gateway:
         known = await upstream.knock(
             gateway.Knock(ticket, _bearer(request), request.path, request.remote or "", shown)
         )
-        if (door := self._door(request)) is not None:
-            door.begin(known=True)
+        if (connection := self._connection(request)) is not None:
+            connection.begin(known=True)
         return known
 
     async def _look(self, request: web.Request) -> GatewayContext:
         """Authenticate a request and return the context. Raises Unauthorized or Forbidden."""
-        front = self.front
+        context = self.context
         known = await self._known(request)
         self.upstream.leave(known.ticket, None, "")
-        return front
+        return context
 
     async def _status(self, request: web.Request) -> web.Response:
         """Return the public state of the run."""
-        front = await self._look(request)
-        published = front.published
+        context = await self._look(request)
+        published = context.published
         state = "diverged" if published.diverged else "finished" if published.complete else "training"
         return web.json_response(
             {
-                "run": front.run,
+                "run": context.run,
                 "state": state,
                 "diverged": published.diverged,
-                "model": front.config.model.module,
-                "parameters": front.layout.parameters.size,
+                "model": context.config.model.module,
+                "parameters": context.layout.parameters.size,
                 "version": published.version,
-                "updates_target": front.config.run.updates,
+                "updates_target": context.config.run.updates,
             }
         )
 
     async def _start(self, request: web.Request) -> web.StreamResponse:
         """Return the file of the first model. The bytes count as traffic of ?device=NAME."""
-        front, sync = await self._look(request), self.upstream.sync
+        context, sync = await self._look(request), self.upstream.sync
         if sync is None or not sync.first:
             return problem(404, "no-start", "devices make the first model of this run: the Welcome says how")
         headers: dict[str, str] = {}
         digest = hashlib.sha256(sync.first).hexdigest()
         start, stop, status = ranges.asked(request, digest, len(sync.first), headers)
-        device = front.devices.get(request.query.get("device", ""))
+        device = context.devices.get(request.query.get("device", ""))
         if device is not None:
             device.connection.past.egress += stop - start
         return _octets(sync.first[start:stop], status, headers)
@@ -292,7 +294,7 @@ class Gateway:
 
     async def _join(self, request: web.Request) -> web.StreamResponse:
         """Forward a request to join to the leader, which decides."""
-        async with asyncio.timeout(self.front.config.limits.request_seconds):
+        async with asyncio.timeout(self.context.config.limits.request_seconds):
             said = await request.read()
         url, headers = (
             self.leaders.url / "v1/join",

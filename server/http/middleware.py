@@ -15,7 +15,7 @@ from edgeflock.server.http.callers import (
     note,
     remember_caller,
 )
-from edgeflock.server.http.keys import DOORS, HOST, ORIGINS
+from edgeflock.server.http.keys import CONNECTION_LIMITS, HOST, ORIGINS
 from edgeflock.server.http.problem import problem
 from edgeflock.server.http.roles import ADMIN, EVERYBODY, JOIN, READING, SESSION, access_of
 from edgeflock.server.identity import key_shown
@@ -36,10 +36,10 @@ async def identify(request: web.Request, handler: Handler) -> web.StreamResponse
 @web.middleware
 async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Count the request at its connection, which has longer time limits once its caller is known."""
-    door = request.app[DOORS].of(request.transport)
-    if door is None:
+    connection = request.app[CONNECTION_LIMITS].of(request.transport)
+    if connection is None:
         return _lost()
-    door.begin(known=is_known(request))
+    connection.begin(known=is_known(request))
     try:
         return await handler(request)
     except Unavailable as error:
@@ -47,7 +47,7 @@ async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
     except ConnectionError:
         return _lost()
     finally:
-        door.end()
+        connection.end()
 
 
 @web.middleware
@@ -110,10 +110,10 @@ async def pace(request: web.Request, handler: Handler) -> web.StreamResponse:
 @web.middleware
 async def audit(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Note each admin action in the audit log. joining.py and page.py note joins and logins, with names."""
-    door = request.app[DOORS].of(request.transport)
+    connection = request.app[CONNECTION_LIMITS].of(request.transport)
     response = await handler(request)
-    if access_of(request) is ADMIN and door is not None and response.status < 400:
-        note(request, caller_of(request).name, f"POST {request.path}", door.address)
+    if access_of(request) is ADMIN and connection is not None and response.status < 400:
+        note(request, caller_of(request).name, f"POST {request.path}", connection.address)
     return response
 
 

@@ -13,7 +13,7 @@ from aiohttp import web
 from edgeflock.server.connections import source_of
 from edgeflock.server.http import ranges
 from edgeflock.server.http.callers import caller_by, caller_of, cookie_of, login_of, note
-from edgeflock.server.http.keys import ASSETS, ATTEMPTS, DOORS, LOGINS, REGISTER, TRAIL
+from edgeflock.server.http.keys import ASSETS, ATTEMPTS, CONNECTION_LIMITS, LOGINS, REGISTER, TRAIL
 from edgeflock.server.http.problem import problem
 from edgeflock.server.http.roles import EVERYBODY, VIEWER, allows
 from edgeflock.server.identity import NOBODY, SECONDS
@@ -53,8 +53,8 @@ async def get_login(request: web.Request) -> web.Response:
 @allows(EVERYBODY)
 async def log_in(request: web.Request) -> web.Response:
     """{"token": text}: a cookie that stands for it, for SECONDS at most."""
-    door = request.app[DOORS].of(request.transport)
-    address = "" if door is None else source_of(door.address)
+    connection = request.app[CONNECTION_LIMITS].of(request.transport)
+    address = "" if connection is None else source_of(connection.address)
     try:
         token = _token(await request.read())
     except ValueError as error:

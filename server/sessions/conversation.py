@@ -53,19 +53,19 @@ class Conversation:
         self,
         host: SessionContext,
         writer: UpdateQueue,
-        desk: DeviceAdmission,
+        admission: DeviceAdmission,
         socket: RecordSocket,
         device: Device,
         pace: RateLimiter,
         leaves: Callable[[str], None],
     ) -> None:
         """`leaves` is called with the reason (frames.LEFT) of a device that says Goodbye."""
-        self._host, self._writer, self._desk = host, writer, desk
+        self._host, self._writer, self._admission = host, writer, admission
         self._socket, self._device, self._pace = socket, device, pace
         self._leaves = leaves
         self._too_large = 0
         """Updates that were refused for their size since the last accepted one."""
-        self._tasks: TaskFeed | None = desk.talk(device, socket.send)
+        self._tasks: TaskFeed | None = admission.task_feed(device, socket.send)
         """The device's task feed, in a run of tasks."""
 
     async def go_on(self) -> None:
@@ -103,7 +103,7 @@ class Conversation:
     async def _pulled(self, pull: Pull) -> None:
         if self._host.config.coordination.cohort:
             try:
-                await self._listening(self._desk.turn(self._device))
+                await self._listening(self._admission.turn(self._device))
             except RunComplete as complete:
                 return await self._socket.send(Stop(str(complete)))
         await self._resumed()
@@ -126,8 +126,8 @@ class Conversation:
         except SessionRefused:
             raise
         except Refused as refusal:
-            self._desk.refuse(device, refusal, update=True)
-            if isinstance(told := await self._desk.judge(device, refusal), Quarantined):
+            self._admission.refuse(device, refusal, update=True)
+            if isinstance(told := await self._admission.judge(device, refusal), Quarantined):
                 raise told from refusal
             self._too_large += isinstance(refusal, StepTooLarge)
             if self._too_large == MOST_TOO_LARGE:
@@ -172,7 +172,7 @@ class Conversation:
         if error is None:
             self._host.hub.updated(self._device, update, answer.result().staleness)
         elif isinstance(error, Refused) and not isinstance(error, SessionRefused):
-            self._desk.refuse(self._device, error, update=True)
+            self._admission.refuse(self._device, error, update=True)
 
     async def _push(self, push: Push) -> Accepted:
         """Push the update; return its result. This may wait long for others."""
@@ -244,7 +244,7 @@ class Conversation:
         elif isinstance(record, Goodbye):
             self._leaves(_said(record.reason))
         else:
-            self._desk.tell(device, record, frame)
+            self._admission.tell(device, record, frame)
 
     async def _send_samples(self) -> None:
         """Send the samples that others have shared. Do so before an answer, since the device reads then."""

@@ -75,7 +75,7 @@ class DeviceAdmission(Protocol):
 
         Raises Refused if its turn will not come."""
 
-    def talk(self, device: Device, send: Send) -> TaskFeed | None:
+    def task_feed(self, device: Device, send: Send) -> TaskFeed | None:
         """The device's task feed, in a run of tasks. `send` sends the device a record."""
 
     def tell(self, device: Device, told: Telemetry, frame: bytes) -> None:
@@ -154,7 +154,7 @@ class ServerAdmission:
             connection.hear()  # until now nothing was to come from it
             self.host.hub.changed(device)
 
-    def talk(self, device: Device, send: Send) -> TaskFeed | None:
+    def task_feed(self, device: Device, send: Send) -> TaskFeed | None:
         tasks = self.host.engine.tasks
         return None if tasks is None else ServerTaskFeed(self.host, self.writer, tasks, device.id, send)
 

@@ -45,13 +45,13 @@ class RecordSocket:
     def __init__(
         self,
         request: web.Request,
-        door: GuardedConnection,
+        connection: GuardedConnection,
         traffic: Traffic,
         longest: int,
         headers: Mapping[str, str],
     ) -> None:
         """Messages have at most `longest` bytes. The answer to the request has these `headers`."""
-        self._request, self._door, self._traffic = request, door, traffic
+        self._request, self._connection, self._traffic = request, connection, traffic
         self._longest = longest
         self._transport = request.transport
         self._socket = web.WebSocketResponse(
@@ -75,7 +75,7 @@ class RecordSocket:
         `hung_up` is called if the door has to hang up."""
         request = self._request
         if self._socket.can_prepare(request) and (
-            request.body_exists or not self._door.upgrade(LONGEST_HELLO, hung_up)
+            request.body_exists or not self._connection.upgrade(LONGEST_HELLO, hung_up)
         ):
             return web.Response(status=400, text="nothing follows the request until it is answered\n")
         await self._socket.prepare(request)
@@ -99,7 +99,7 @@ class RecordSocket:
 
     def let_in(self, pace: RateLimiter) -> None:
         """Allow records of the run's size, and charge them to the rate limit from now on."""
-        self._door.welcome(self._longest)
+        self._connection.welcome(self._longest)
         self._pace = pace
 
     async def next(self) -> tuple[Record, bytes]:
@@ -134,7 +134,7 @@ class RecordSocket:
 
         Most devices answer the ping at once. Those that do not read while they train ping by themselves.
         """
-        return await self._door.answers(ANSWER_SECONDS)
+        return await self._connection.answers(ANSWER_SECONDS)
 
     async def close(self, code: int, refusal: Refused | None = None, reason: str = "") -> None:
         """Send the reason and close. A device that does not read is disconnected after CLOSE_SECONDS."""
@@ -165,7 +165,7 @@ class RecordSocket:
     ) -> tuple[Record, bytes]:
         if kind in (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgType.ERROR):
             raise ConnectionError("closed by the device")
-        self._door.taken()
+        self._connection.taken()
         if kind is not WSMsgType.BINARY or not isinstance(data, bytes):
             raise Malformed("records travel in binary messages")
         record = wire.decode(data, taken)

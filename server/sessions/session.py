@@ -23,15 +23,15 @@ class Session:
         host: SessionContext,
         writer: UpdateQueue,
         request: web.Request,
-        door: GuardedConnection,
-        desk: DeviceAdmission,
+        connection: GuardedConnection,
+        admission: DeviceAdmission,
         credential: bytes = b"",
     ) -> None:
         self._host = host
         self._writer = writer
-        self._desk = desk
+        self._admission = admission
         longest = frame_bytes(host.config, host.layout)
-        self._socket = RecordSocket(request, door, host.traffic, longest, desk.headers)
+        self._socket = RecordSocket(request, connection, host.traffic, longest, admission.headers)
         self._device: Device | None = None
         self.meter, self.credential = self._socket.meter, credential
         self._ended = asyncio.Event()
@@ -49,7 +49,7 @@ class Session:
             pace = self._host.paces.of(device.name)
             self._socket.let_in(pace)
             conversation = Conversation(
-                self._host, self._writer, self._desk, self._socket, device, pace, self._end_for
+                self._host, self._writer, self._admission, self._socket, device, pace, self._end_for
             )
             await self._greet(place)
             await conversation.go_on()
@@ -60,7 +60,7 @@ class Session:
             self._end_for(self._socket.lost)  # the device is gone; it will be back
         finally:
             if device is not None and device.connection.line is self:
-                self._desk.leave(device, self._why or "stopped: the server gave up")
+                self._admission.leave(device, self._why or "stopped: the server gave up")
             self._ended.set()
         return self._socket.response
 
@@ -89,7 +89,7 @@ class Session:
     async def _enter(self) -> AdmittedDevice:
         """Admit the device, or raise a refusal."""
         hello, frame = await self._socket.hello(self._host.config.limits.hello_seconds)
-        return await self._desk.take(self, hello, frame)
+        return await self._admission.take(self, hello, frame)
 
     async def _greet(self, place: AdmittedDevice) -> None:
         """Send the Welcome. It comes after `_enter`, so that `serve` removes a device lost in between."""
@@ -106,21 +106,21 @@ class Session:
             host.held_out,
         )
         await self._socket.send(terms)
-        self._desk.greeted(place.device, version)
+        self._admission.greeted(place.device, version)
 
     async def _turn_out(self, device: Device | None, refusal: SessionRefused) -> None:
         """Send the refusal, and close."""
         # The socket keeps the exception and its cause, so drop the frames, which hold the message.
         refusal.__cause__ = refusal.__context__ = None
         refusal = refusal.with_traceback(None)
-        told = refusal if device is None else await self._desk.judge(device, refusal)
-        self._desk.refuse(device, told)
+        told = refusal if device is None else await self._admission.judge(device, refusal)
+        self._admission.refuse(device, told)
         await self._socket.close(4000 + told.status, told)
 
     def _hung_up(self, refusal: Refused) -> None:
         """Note a refusal that the door has sent to the device."""
         self._end_for(f"refused: {refusal.code}")
-        self._desk.refuse(self._device, refusal)
+        self._admission.refuse(self._device, refusal)
 
     def _end_for(self, why: str) -> None:
         self._why = self._why or why

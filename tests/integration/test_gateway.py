@@ -284,7 +284,7 @@ async def test_what_an_operator_wants_holds_behind_a_gateway(tmp_path: Path) -> 
 
 async def ordered(one: Gateway, name: str) -> str:
     """Why a device waits, once its gateway knows."""
-    while (order := one.front.devices[name].connection.order) is None:
+    while (order := one.context.devices[name].connection.order) is None:
         await asyncio.sleep(0.01)
     return order.because
 
@@ -526,7 +526,7 @@ async def test_a_model_that_is_rolled_back_reaches_everybody(tmp_path: Path, mod
             await pi.step()
         status, _ = await operator.post("/v1/rollback", {"version": 1})
         assert status == 200
-        while one.front.published.version < 4:
+        while one.context.published.version < 4:
             await asyncio.sleep(0.01)
         before = pi.wholes
         await pi.pull()

@@ -48,7 +48,7 @@ class GatewayLine:
         writer: Writer,
         admitted: Admitted,
         request: web.Request,
-        door: GuardedConnection,
+        connection: GuardedConnection,
         name: str,
         mark: bytes,
         credential: bytes = b"",
@@ -57,9 +57,9 @@ class GatewayLine:
 
         `credential` is the digest of its token. Empty: it needs none."""
         self.mark, self.credential = mark, credential
-        self.name, self.address, self.since = name, door.address, time.time()
+        self.name, self.address, self.since = name, connection.address, time.time()
         self._host, self._writer, self._admitted = host, writer, admitted
-        self._request, self._door = request, door
+        self._request, self._connection = request, connection
         limits = host.config.limits
         self._most = limits.inflight_bytes
         self._longest = gateway.HEAD + max(
@@ -110,13 +110,13 @@ class GatewayLine:
     async def serve(self, join: Callable[[], Awaitable[None]]) -> web.StreamResponse:
         """Serve until either end hangs up. From `join` on the gateway gets the model's changes."""
         request, hub = self._request, self._host.hub
-        if request.body_exists or not self._door.upgrade(
+        if request.body_exists or not self._connection.upgrade(
             self._longest, lambda refusal: hub.refused(None, refusal)
         ):
             return web.Response(status=400, text="nothing follows the request until it is answered\n")
         self.meter.internal = True  # the gateway counts its devices' bytes at its own sockets
         await self._socket.prepare(request)
-        self._door.welcome(self._longest)
+        self._connection.welcome(self._longest)
         beside = [
             asyncio.create_task(self._outbox.send_through(self._socket)),
             asyncio.create_task(beat(self._socket)),
@@ -126,7 +126,7 @@ class GatewayLine:
             await join()
             hub.note("joined", None, f"gateway {self.name} from {self.address}")
             while (message := await self._socket.receive()).type is WSMsgType.BINARY:
-                self._door.taken()
+                self._connection.taken()
                 for item in gateway.items(message.data, gateway.OF_GATEWAYS):
                     self._takes[type(item)](item)
                 await asyncio.sleep(0)  # let others run, even if it sends much
@@ -199,10 +199,10 @@ class GatewayLine:
         except Refused as refusal:
             self.deny(refusal, ticket=knock.ticket)
             return
-        desk = ServerAdmission(self._host, self._writer, entry, self.name, self._post)
+        admission = ServerAdmission(self._host, self._writer, entry, self.name, self._post)
         credential = b"" if entry is None else entry.credential
-        self._tickets[knock.ticket] = RelayedDevice(self, knock.ticket, desk, credential)
-        asked = desk.headers
+        self._tickets[knock.ticket] = RelayedDevice(self, knock.ticket, admission, credential)
+        asked = admission.headers
         self.send(gateway.Known(knock.ticket, role, name, asked.get(CHALLENGE, ""), ROTATE in asked))
 
     def _enter(self, enter: gateway.Enter) -> None:
@@ -218,7 +218,7 @@ class GatewayLine:
         try:
             hello = wire.decode(enter.hello, (Hello,))
             assert isinstance(hello, Hello), "nothing else is taken"
-            place = await behind.desk.take(behind, hello, enter.hello)
+            place = await behind.admission.take(behind, hello, enter.hello)
         except Refused as refusal:
             self.deny(refusal, ticket=enter.ticket)
             return
@@ -228,7 +228,7 @@ class GatewayLine:
             return
         self._devices[place.device.id] = behind
         self.send(gateway.Entered(enter.ticket, place.device.id, place.sequence, place.secret, behind.paused))
-        behind.desk.greeted(place.device, self._host.published.version)
+        behind.admission.greeted(place.device, self._host.published.version)
 
     def _of(self, number: int) -> tuple[RelayedDevice, Device] | None:
         """A device of this gateway. None if it is not one, or its session is over."""
@@ -278,7 +278,7 @@ class GatewayLine:
         behind, device = of
         telemetry = wire.decode(told.telemetry, (Telemetry,))
         assert isinstance(telemetry, Telemetry), "nothing else is taken"
-        behind.desk.tell(device, telemetry, told.telemetry)
+        behind.admission.tell(device, telemetry, told.telemetry)
 
     def _blamed(self, blamed: gateway.DeviceRefused) -> None:
         refusal = REFUSALS.get(blamed.code, Refused)(shown(blamed.detail))
@@ -286,18 +286,18 @@ class GatewayLine:
             self._host.hub.refused(None, refusal, self.name)
             return
         behind, device = of
-        behind.desk.refuse(device, refusal)
+        behind.admission.refuse(device, refusal)
         self._later(self._judge(behind, device, refusal))
 
     def _refused(self, behind: RelayedDevice, device: Device, refusal: Refused) -> None:
         """Note a refused update of a device."""
-        behind.desk.refuse(device, refusal, update=True)
+        behind.admission.refuse(device, refusal, update=True)
         self._later(self._judge(behind, device, refusal))
 
     async def _judge(self, behind: RelayedDevice, device: Device, refusal: Refused) -> None:
         async with self._judging:  # a quarantined device is not judged again
             if behind.over is None and not behind.ended.is_set():
-                told = await behind.desk.judge(device, refusal)
+                told = await behind.admission.judge(device, refusal)
                 if isinstance(told, Quarantined):
                     await behind.drop(told)
 

@@ -37,8 +37,10 @@ class GatewaySender(Protocol):
 class RelayedDevice:
     """The line of a device that is connected to a gateway."""
 
-    def __init__(self, through: GatewaySender, ticket: int, desk: ServerAdmission, credential: bytes) -> None:
-        self.ticket, self.desk, self.credential = ticket, desk, credential
+    def __init__(
+        self, through: GatewaySender, ticket: int, admission: ServerAdmission, credential: bytes
+    ) -> None:
+        self.ticket, self.admission, self.credential = ticket, admission, credential
         self.meter = Meter()
         self.device: Device | None = None
         """None until it is admitted."""
@@ -56,7 +58,7 @@ class RelayedDevice:
         self._heeds: Order | None = None
         """The operator's order when its last update was taken. It then waits for the answer."""
         self._gateway = through
-        self._talk: TaskFeed | None = None
+        self._task_feed: TaskFeed | None = None
         """Its task feed, in a run of tasks."""
         self._talking: set[asyncio.Task[None]] = set()
 
@@ -84,9 +86,9 @@ class RelayedDevice:
     def enter(self, device: Device) -> None:
         """Note that the device is admitted."""
         self.device = device
-        self._talk = self.desk.talk(device, self._say)
-        if self._talk is not None:
-            self._talks(self._talk.follow())
+        self._task_feed = self.admission.task_feed(device, self._say)
+        if self._task_feed is not None:
+            self._talks(self._task_feed.follow())
 
     def count(self, ingress: int, egress: int) -> None:
         """Add the device's bytes at its socket. Raises Malformed if there are impossibly many.
@@ -94,7 +96,7 @@ class RelayedDevice:
         Bytes beyond the most of all traffic are left out, so one gateway cannot block the others."""
         if max(ingress, egress) > _MOST_BYTES:
             raise Malformed("a gateway counts more bytes than there can be")
-        meter, total = self.meter, self.desk.host.traffic.total
+        meter, total = self.meter, self.admission.host.traffic.total
         more = (
             min(max(0, ingress - meter.ingress), max(0, _MOST_BYTES - total.ingress)),
             min(max(0, egress - meter.egress), max(0, _MOST_BYTES - total.egress)),
@@ -121,15 +123,15 @@ class RelayedDevice:
         """Answer its request for a task or its turn. Raises Malformed if it may not ask."""
         if self._asks is not None and not self._asks.done():
             raise Malformed("a gateway asks for a device before it is answered")
-        if self.device is not None and self.desk.host.engine.turns is not None:
-            self._asks = self._talks(self._answered(self.desk.turn(self.device)))
+        if self.device is not None and self.admission.host.engine.turns is not None:
+            self._asks = self._talks(self._answered(self.admission.turn(self.device)))
             return
-        if (talk := self._talk) is None:
+        if (task_feed := self._task_feed) is None:
             raise Malformed("a gateway asks what to compute, and this is a run without tasks or turns")
         if ready.version is None:
-            self._asks = self._talks(self._answered(talk.went_on(counted=ready.counted)))
+            self._asks = self._talks(self._answered(task_feed.went_on(counted=ready.counted)))
         else:
-            self._asks = self._talks(self._answered(talk.begin(ready.version)))
+            self._asks = self._talks(self._answered(task_feed.begin(ready.version)))
 
     def heed(self) -> None:
         if self.device is not None:  # before that, its Entered has the order
@@ -138,7 +140,7 @@ class RelayedDevice:
     def end(self, why: str) -> None:
         """End the session at the leader. Idempotent."""
         if self.device is not None and self.device.connection.line is self:
-            self.desk.leave(self.device, why)
+            self.admission.leave(self.device, why)
         if self.alive is not None and not self.alive.done():
             self.alive.set_result(False)
         for talking in self._talking:

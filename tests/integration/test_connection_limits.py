@@ -38,7 +38,7 @@ HEAD = b"GET /v1/session HTTP/1.1\r\nHost: server.example\r\n"
 
 def patient(server: Hosted) -> None:
     """With whoever comes from now on."""
-    server.doors.terms = replace(server.doors.terms, request_seconds=3600)
+    server.connection_limits.terms = replace(server.connection_limits.terms, request_seconds=3600)
 
 
 async def ended(device: Device) -> bytes:
