@@ -19,7 +19,9 @@ _ENCODED = 1 << 18
 12 ns a parameter while the engine waits: 3 ms a version."""
 
 _LAG = 100
-"""Versions that a device's replica may lag behind the model on average, beyond its staleness."""
+"""Versions that a device's replica may lag behind the model on average, beyond its staleness, where a version
+is of _BATCH samples. Versions of larger batches change the model more."""
+_BATCH, _FALL, _LEAST_LAG = 10, 0.6, 25
 
 First = NDArray[np.float32] | None
 """The model of version 0 (float32 [P + B]) if every device can make it, else None."""
@@ -34,8 +36,17 @@ def _lossy(config: Config, layout: Layout, version: int, first: First, directory
     spill = Spill(directory, size, limits.downlink_disk_bytes)
     known = None if first is None else first[:size]
     copies = Copies(layout.parameters, known, limits.downlink_bytes // (4 * size), spill)
-    lag = 0 if config.coordination.mode == "rounds" else _LAG  # devices of a round begin at one version
-    return Lossy(layout, version, copies, config.downlink, _patience(config, size), lag)
+    return Lossy(layout, version, copies, config.downlink, _patience(config, size), lag_of(config))
+
+
+def lag_of(config: Config) -> int:
+    """Return the versions that a replica may lag: 100 with batches of 10, 50 with 32, 25 at least. 0: there
+    is no bound, because devices of a round begin at one version.
+    """
+    if config.coordination.mode == "rounds":
+        return 0
+    part: float = min(1.0, _BATCH / config.run.batch) ** _FALL
+    return max(_LEAST_LAG, round(_LAG * part))
 
 
 def _patience(config: Config, size: int) -> int:

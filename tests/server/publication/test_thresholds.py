@@ -6,9 +6,11 @@ from numpy.typing import NDArray
 
 from edgeflock.server.publication.copies import Copies
 from edgeflock.server.publication.lossy import Lossy
+from edgeflock.server.publication.modes import lag_of
 from edgeflock.server.publication.spill import Spill
 from edgeflock.server.publication.thresholds import Thresholds
 from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.settings.config import Config
 from edgeflock.shared.settings.traffic import DownlinkSettings
 
 LAYOUT = Layout.of([("kernel", (100, 90)), ("bias", (1000,)), ("scale", (1,))])
@@ -111,3 +113,10 @@ def test_without_a_bound_on_the_lag_the_share_is_what_is_given() -> None:
     thresholds = Thresholds(LAYOUT, 0.01, 0.5, 0.3)
     thresholds.follow(np.ones(3, np.int64), 1.0, 0.5, 4)
     assert thresholds.target == 0.3
+
+
+@pytest.mark.parametrize(("batch", "lag"), [(1, 100), (10, 100), (32, 50), (100, 25), (1000, 25)])
+def test_a_replica_lags_fewer_versions_of_larger_batches(batch: int, lag: int) -> None:
+    assert lag_of(Config.model_validate({"run": {"batch": batch}})) == lag
+    rounds = {"run": {"batch": batch}, "coordination": {"mode": "rounds"}}
+    assert lag_of(Config.model_validate(rounds)) == 0
