@@ -1,10 +1,10 @@
 """Measured costs of a run's parts, each with its source. The table in docs/scale.md has the same costs.
 
-Sections are those of docs/benchmarks.md. Seconds are processor time of a core like those there. With the
+Quoted names are headings in docs/results. Seconds are processor time of a core like those there. With the
 default settings, the model is sent as lossy differences, and updates are signs on a grid.
 """
 
-# "How the cost grows": the entries of an update touch cache lines of theta and of its staleness.
+# "How the cost of an update grows": the entries of an update touch cache lines of theta and of its staleness.
 PUSH_SECONDS = 94e-6
 """One push, without the lines it touches and its commit. From c = .001 and .1 at 211,690 parameters."""
 LINE_SECONDS, FAR_LINE_SECONDS = 38e-9, 87e-9
@@ -24,13 +24,13 @@ THROUGH_WAKE_SECONDS = 1.2e-3
 FOLLOW_WAKE_SECONDS = 0.4e-3
 """The same at another gateway, which receives the updates as changes to follow."""
 
-# "Lossy differences".
+# "Cost at the server" of lossy differences.
 PASS_SECONDS = 56e-6 / 211_690
 """One parameter of the pass over the model that an answer takes."""
 ENCODE_SECONDS, DECODE_SECONDS = 116e-6 / 297, 122e-6 / 297
 """One entry of an answer, and one of an update, on the grid."""
 
-# "What devices are sent": the record with 4, 16 and 200 devices, exact answers.
+# "Exact differences": the record with 4, 16 and 200 devices, exact answers.
 EXACT_BYTES, EXACT_GROWTH = 8.2, 0.6
 """Bytes of an answer per entry of an update, and the power of the devices with which they grow. The devices
 change the same parameters."""
@@ -54,20 +54,20 @@ LINE_UP_BYTES, LINE_RECEIPT_BYTES, LINE_DOWN_BYTES, LINE_ENTRY_BYTES = 16, 10, 2
 """Bytes on gateways' links: around an update, its receipt, around a message to each gateway of what changed,
 and an entry of that message."""
 
-# "As it comes", digits, four devices: bytes over entries.
+# "SGD, the square root of P entries", digits, four devices: bytes over entries.
 ENTRY_UP_BYTES, ENTRY_DOWN_BYTES = 0.86, 0.97
-# "Fewer bytes still".
+# "Fields that are left out".
 AROUND_UP_BYTES, AROUND_DOWN_BYTES = 25.8, 20.6
 """Bytes around the entries, with WebSocket's headers."""
 HEADER_UP_BYTES = 8
 """The part of these that is WebSocket's. The journal does not keep it."""
-# "What it costs to prove who one is".
+# "What authentication costs".
 TLS_BYTES = 22
 """Bytes of a TLS record, which the server's counts leave out."""
 PACKET_BYTES = 52
 """Bytes of IPv4 and TCP with timestamps. They follow from the definition and were not measured."""
 
-# "A journal's growth".
+# "Size of the journal".
 ROW_BYTES, PAGES = 40.5, 1.108
 """Bytes of a journal row around its frame, and the ratio of pages to their contents."""
 SNAPSHOT_VECTORS = 5
@@ -84,7 +84,7 @@ GATEWAY_BYTES = 251e6
 GATEWAY_PLAIN_BYTES, GATEWAY_TLS_SOCKET_BYTES = 21.3e3, 37.1e3
 BEHIND_BYTES = 10e3
 """Bytes at the server for a device that comes through a gateway."""
-# "Lossy differences": eleven million parameters, 1.2 GB, 0.2 of it before there is a model, with window 256.
+# "Cost of eleven million parameters": 1.2 GB, 0.2 of it before there is a model, with window 256.
 PARAMETER_BYTES = 20
 """Without staleness. server/descent/staleness.py has its formula: 24 there, 16 in docs/shards.md."""
 MIRROR_BYTES = 12
@@ -106,10 +106,10 @@ SHARD_BYTES, RAY_BYTES = 115e6, 360e6
 SHARDED_SERVER_PARAMETER_BYTES = 8.2
 """One parameter of a model in model shards, at the server."""
 
-# "What a journal acknowledges": groups of 256, at a load of 17.
+# "Rows that a journal acknowledges": groups of 256, at a load of 17.
 ROWS_PER_SECOND = {"sqlite": 17_548, "postgresql": 5_154, "synchronous": 4_657}
 
-# "Gateways", reach: connection and Welcome. The proof: "What it costs to prove who one is".
+# "Gateways", reach: connection and Welcome. The proof: "What authentication costs".
 JOIN_SECONDS, JOIN_TLS_SECONDS = 1.6e-3, 1.9e-3
 """One join at the server without a gateway."""
 JOIN_THROUGH_SECONDS = 0.8e-3
