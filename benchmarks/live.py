@@ -34,7 +34,7 @@ import aiomqtt
 from benchmarks.live_report import DeviceReport, Report, Turn, draw, tables
 from benchmarks.plain import PLAIN
 from benchmarks.replay import Judge, Recording, publish, turns
-from edgeflock.operations.status import fetch
+from edgeflock.operations.requests import fetch
 from edgeflock.papers.machine import machine
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError, EdgeflockError

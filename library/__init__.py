@@ -4,6 +4,7 @@
     Model    what is trained          deal     data in equal random parts
     Fleet    an emulated fleet        plot     curves of runs, as a figure
     Result   a model that was trained      Loss    what outputs cost, and what is right
+    load     a model of a file, to predict
 
     status, roll_back    of a server that runs elsewhere      back_up, restore    a run in one file
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from edgeflock.api.model import Model
     from edgeflock.api.result import Result
     from edgeflock.api.server import Server
+    from edgeflock.inference.opening import load
     from edgeflock.operations.rollback import roll_back
     from edgeflock.operations.status import status
     from edgeflock.server.ledger import back_up, restore
@@ -56,6 +58,7 @@ __all__ = [
     "__version__",
     "back_up",
     "deal",
+    "load",
     "plot",
     "restore",
     "roll_back",
@@ -98,6 +101,7 @@ _NAMES = {
     "Server": (f"{_ROOM}.server", "server"),
     "back_up": ("edgeflock.server.ledger", "server"),
     "deal": (f"{_ROOM}.data", ""),
+    "load": ("edgeflock.inference.opening", "server"),
     "plot": (f"{_ROOM}.figure", "demo"),
     "restore": ("edgeflock.server.ledger", "server"),
     "roll_back": ("edgeflock.operations.rollback", ""),

@@ -18,7 +18,7 @@ from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted
 from edgeflock.server.findings import AgreementTracker
 from edgeflock.server.hosting import HostedRun
-from edgeflock.server.http import actions, api, first_model, joining, metrics, page
+from edgeflock.server.http import actions, api, first_model, joining, metrics, models, page
 from edgeflock.server.http.callers import caller_behind_gateway, caller_of
 from edgeflock.server.http.keys import (
     ASSETS,
@@ -34,6 +34,7 @@ from edgeflock.server.http.keys import (
     HOST,
     LISTENERS,
     LOGINS,
+    MODEL_FILES,
     OFFERED,
     ORIGINS,
     PIN,
@@ -43,6 +44,7 @@ from edgeflock.server.http.keys import (
     WRITER,
 )
 from edgeflock.server.http.middleware import MIDDLEWARES
+from edgeflock.server.http.model_files import ModelFiles
 from edgeflock.server.http.problem import problem
 from edgeflock.server.http.revocations import turn_out
 from edgeflock.server.http.roles import GATEWAY, SESSION, allows
@@ -50,6 +52,7 @@ from edgeflock.server.http.watchers import Watchers
 from edgeflock.server.identity import Caller, Logins, SessionAuthenticator
 from edgeflock.server.ledger import JournalLost, shown
 from edgeflock.server.listening import listening_on
+from edgeflock.server.monitoring.best_model import info_of
 from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.monitoring.feed import Feed, flat_settings
 from edgeflock.server.monitoring.guarding import Guarding
@@ -79,7 +82,10 @@ def create_app(
     """
     app = web.Application(middlewares=MIDDLEWARES)
     app.add_routes(
-        [*api.routes, *actions.routes, *metrics.routes, *first_model.routes, *joining.routes, *page.routes]
+        [
+            *(*api.routes, *actions.routes, *models.routes, *metrics.routes),
+            *(*first_model.routes, *joining.routes, *page.routes),
+        ]
     )
     app.router.add_get("/v1/session", _session)
     app.router.add_get("/v1/gateway", _gateway)
@@ -94,6 +100,8 @@ def create_app(
     app[ASSETS], app[ATTEMPTS] = assets(), LoginAttempts()
     app[ORIGINS] = Origins.of(config.run.origins, config.run.host)
 
+    info = info_of(config.model, hosted.run, hosted.engine.layout, hosted.input, hosted.described)
+    app[MODEL_FILES] = ModelFiles(info, hosted.evaluated)
     if hosted.offered is not None:
         app[OFFERED] = hosted.offered
 

@@ -3,14 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.api.model import Model
+from edgeflock.shared.artifacts import ModelInfo, Predictions
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.description import Description
+from edgeflock.shared.model.fields import Inputs, rows
 from edgeflock.shared.model.layout import NOTHING, Beside, Layout
 from edgeflock.shared.protocol.frames import Evaluation
 
@@ -57,40 +59,57 @@ class Result(Evaluated):
     data: Description | None = None
     """How samples become inputs, and what outputs mean. None: no conversion."""
 
+    @property
+    def info(self) -> ModelInfo:
+        """The description that travels with the model's file."""
+        last = self.evaluations[-1] if self.evaluations else None
+        kept = ("version", "loss", "accuracy", "metrics")
+        return ModelInfo(
+            model=self.model.name,
+            layout=self.layout,
+            run=self.run,
+            version=self.version,
+            loss=self.model.loss,
+            input=tuple(self.model.input) or None,
+            data=self.data,
+            evaluation=None if last is None else {key: getattr(last, key) for key in kept},
+        )
+
     def save(self, path: str | Path) -> None:
         """Write the model as a safetensors file. Raises ConfigError if this fails."""
-        from edgeflock.server.http.saved import safetensors_of
+        from edgeflock.shared.artifacts import safetensors_file
 
-        named = self.model.name, self.version, self.run
-        octets = safetensors_of(self.theta, self.layout, *named, self.beside, self.data)
+        octets = safetensors_file.encode(self.info, self.theta, self.beside)
         try:
             Path(path).write_bytes(octets)
         except OSError as error:
             raise ConfigError(f"save({str(path)!r}): cannot be written: {error.strerror}") from error
 
-    def predict(self, data: str) -> NDArray[np.generic]:
-        """Predict the samples of a data URI, read as the run reads them. Returns class names if there are
-        some, numbers in their own units, or the outputs as they are. Raises ConfigError.
+    def predict(self, data: Any) -> NDArray[np.generic]:
+        """Predict the samples of a data URI or an array, which need no labels. Returns class names if there
+        are some, numbers in their own units, or the outputs as they are. Raises ConfigError.
         """
+        return self.predictions(data).values
+
+    def predictions(self, data: Any) -> Predictions:
+        """Like `predict`, with the probability of each class."""
+        from edgeflock.shared.artifacts import interpret
+        from edgeflock.shared.data.unlabelled import read
+
+        samples = read(data, self.data, self.info.input)
+        return interpret(self.outputs(samples.x, samples.count), self.info)
+
+    def outputs(self, x: Inputs, count: int) -> NDArray[np.float32]:
+        """Compute the model's outputs for `count` samples x, read as the run reads them: float32 [n, ...]."""
         import torch
 
-        from edgeflock.shared.data import datasets
-        from edgeflock.shared.model.fields import rows
         from edgeflock.shared.model.torch_module import applied, tensors_of
 
-        samples, module = datasets.opened(data, "test", self.data), self.module()
+        module, parts = self.module(), []
         with torch.no_grad():
-            parts = [
-                applied(module, tensors_of(rows(samples.x, slice(at, at + _AT_ONCE))))
-                for at in range(0, len(samples), _AT_ONCE)
-            ]
+            for start in range(0, count, _AT_ONCE):
+                parts.append(applied(module, tensors_of(rows(x, slice(start, start + _AT_ONCE)))))
         outputs: NDArray[np.float32] = torch.cat(parts).numpy()
-        if self.data is not None and self.data.labels:
-            names: NDArray[np.generic] = np.array(self.data.labels)[np.asarray(outputs.argmax(axis=1))]
-            return names
-        if self.data is not None and self.data.target:
-            mean, deviation = self.data.target
-            return np.asarray(outputs * np.float32(deviation) + np.float32(mean))
         return outputs
 
     def module(self) -> "nn.Module":

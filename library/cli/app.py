@@ -18,7 +18,9 @@ from edgeflock.cli.gateway import gateway
 from edgeflock.cli.groups import Group
 from edgeflock.cli.init import init
 from edgeflock.cli.journal import journal
+from edgeflock.cli.model import model
 from edgeflock.cli.plot import plot
+from edgeflock.cli.predict import predict
 from edgeflock.cli.quickstart import quickstart
 from edgeflock.cli.reproduce import reproduce
 from edgeflock.cli.rollback import rollback
@@ -83,8 +85,8 @@ app.command()(gateway)
 app.add_typer(client, name="client")
 for command in (
     *(init, check, status, doctor, report, rollback, backup, restore, top, plot),
-    *(quickstart, fleet, reproduce, capacity, export, config),
+    *(quickstart, fleet, reproduce, capacity, export, predict, config),
 ):
     app.command()(command)  # in the order in which --help lists them
-for name, commands in {"token": token, "device": device, "journal": journal}.items():
+for name, commands in {"token": token, "device": device, "journal": journal, "model": model}.items():
     app.add_typer(commands, name=name)

@@ -2,25 +2,21 @@
 
 import asyncio
 import json
-import ssl
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 import aiohttp
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from edgeflock.operations.requests import fetch
 from edgeflock.operations.text import first_state
-from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
-from edgeflock.shared.identity import pin_in, tls_for
 from edgeflock.shared.numbers import loss, size
 from edgeflock.shared.protocol.frames import worst_class
-from edgeflock.shared.protocol.shown import shown
 from edgeflock.tui.pages import summary
-from edgeflock.tui.sources import FeedClient, body_of
+from edgeflock.tui.sources import FeedClient
 
 _UNBOUNDED = 10_000
 """A width in columns that no table has."""
@@ -28,45 +24,8 @@ _UNBOUNDED = 10_000
 _LONGEST = 60
 """The most characters of a state."""
 
-NOT_KNOWN = "the server does not know this token, or it has expired (client.token, --token-file)"
-
 Column = Callable[[dict[str, Any]], str | Text]
 """A device's status -> the text of its cell."""
-
-
-def tls_of(server: str, token: str) -> ssl.SSLContext | bool:
-    """Return TLS settings with the key that the token names, if it names one."""
-    url = urlsplit(server)
-    return tls_for(url.scheme, url.hostname or "", pin_in(token), insecure=True)
-
-
-async def fetch(http: aiohttp.ClientSession, server: str, path: str, token: str) -> bytes:
-    """Return the body of GET server/path. Raises EdgeflockError if there is none."""
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    try:
-        async with http.get(
-            f"{server.rstrip('/')}{path}", headers=headers, ssl=tls_of(server, token)
-        ) as response:
-            if response.status == Unauthorized.status:
-                raise Unauthorized(NOT_KNOWN)
-            if response.status != 200:
-                raise EdgeflockError(complaint(response, await body_of(response)))
-            return await body_of(response)
-    except aiohttp.InvalidURL as error:
-        raise ConfigError(f"client.server {server!r} must be a URL such as http://192.0.2.1:8470") from error
-    except (aiohttp.ClientError, TimeoutError) as error:
-        raise EdgeflockError(
-            f"no answer from {server}: {str(error) or 'it says nothing'}; "
-            "does it run, and is that its address?"
-        ) from error
-
-
-def complaint(response: aiohttp.ClientResponse, body: bytes) -> str:
-    """Return the server's description of an error, or the HTTP status without one."""
-    try:
-        return shown(str(json.loads(body)["detail"]))
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return shown(f"{response.url} answered {response.status} {response.reason}")
 
 
 async def status(server: str, token: str = "", *, feed: bool = True) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from edgeflock.client.identity import keep
 from edgeflock.client.joining import join
-from edgeflock.operations.status import fetch
+from edgeflock.operations.requests import fetch
 from edgeflock.quickstart.plan import QuickstartPlan, backend_of, fresh_folder, settings_of
 from edgeflock.quickstart.processes import end, left, start, tail_of, url_of
 from edgeflock.quickstart.shown import QuickstartResult, accuracy_of, progress_bar, show_result

@@ -18,7 +18,6 @@ from edgeflock.server.findings import REMEDY, Targets
 from edgeflock.server.hosting.line import authority_of, line_of
 from edgeflock.server.hosting.model import HostedModel, model_of
 from edgeflock.server.hosting.program_objects import NOTHING_AT_HAND, ServerObjects
-from edgeflock.server.http.saved import keep_best
 from edgeflock.server.identity import (
     ADMIN_TOKEN,
     ELSEWHERE,
@@ -38,10 +37,12 @@ from edgeflock.server.ledger import (
     write_whole,
 )
 from edgeflock.server.monitoring import trackers
+from edgeflock.server.monitoring.best_model import info_of, keep_best
 from edgeflock.server.monitoring.divergence import Suspecting
 from edgeflock.server.monitoring.evaluation import Details, Evaluate, Keep
 from edgeflock.server.monitoring.guarding import Look
 from edgeflock.server.monitoring.listeners import Listening
+from edgeflock.shared.data.samples import Dataset, Stored
 from edgeflock.shared.errors import ConfigError, Unauthorized
 from edgeflock.shared.identity import Token
 from edgeflock.shared.model.description import Description
@@ -81,6 +82,8 @@ class HostedRun:
     """The description of samples, if they have names or units."""
     held_out: Sketch | None = None
     """A sketch of the rows that the model is evaluated on."""
+    evaluated: Dataset | Stored | None = None
+    """The data that the model is evaluated on."""
     targets: Targets | None = None
     """The regression targets, if they are not scaled."""
     authority: Authority | None = None
@@ -162,9 +165,7 @@ def open_run(
             claim.journal.when_lost(register.db.shut)
             register.listens(register.url, pin)
             _operators(register, directory)
-            keep = partial(
-                keep_best, directory, model.layout, config.model.module, claim.run, model.beside, claim.data
-            )
+            info = info_of(config.model, claim.run, model.layout, model.input, claim.data)
             yield HostedRun(
                 run=claim.run,
                 register=register,
@@ -183,7 +184,8 @@ def open_run(
                 targets=model.targets,
                 authority=authority,
                 make=given.make,
-                keep=keep,
+                keep=partial(keep_best, directory, info, model.beside),
+                evaluated=model.held_out,
                 listening=listening,
                 beside=model.beside,
                 app=model.app,

@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from edgeflock.server.http.keys import HOST, REGISTER, WRITER
-from edgeflock.server.http.problem import problem
+from edgeflock.server.http.problem import refusal
 from edgeflock.server.http.roles import ADMIN, allows
 from edgeflock.server.identity import Ordered
 from edgeflock.server.roster import Device
@@ -79,7 +79,7 @@ async def set_learning_rate(request: web.Request) -> web.Response:
     engine = request.app[HOST].engine
     rate = _rate((await _body(request)).get("value"))
     if request.app[HOST].config.coordination.mode == ELASTIC:
-        raise _refusal(
+        raise refusal(
             409,
             "no-learning-rate",
             "in elastic averaging devices descend by run.local_rate: restart with another",
@@ -122,7 +122,7 @@ async def roll_back(request: web.Request) -> web.Response:
 
     done = await writer.call(attempt)
     if isinstance(done, ConfigError):
-        raise _refusal(409, "no-such-version", str(done))
+        raise refusal(409, "no-such-version", str(done))
     writer.look()
     of, version = done
     _note(request, "config", None, f"the model of version {of:,} again, as version {version:,}, by an admin")
@@ -161,7 +161,7 @@ async def _device_and_reason(request: web.Request) -> tuple[Device, str]:
     name = request.match_info["name"]
     device = request.app[HOST].registry.devices.get(name)
     if device is None or not device.id:
-        raise _refusal(404, "unknown-device", f"this run has no device {name!r:.200}")
+        raise refusal(404, "unknown-device", f"this run has no device {name!r:.200}")
     because = (await _body(request)).get("because", "")
     if not isinstance(because, str) or len(because) > _LONGEST:
         raise _bad(f"because must be a text of at most {_LONGEST} characters")
@@ -189,9 +189,4 @@ async def _body(request: web.Request) -> dict[str, Any]:
 
 
 def _bad(detail: str) -> web.HTTPException:
-    return _refusal(400, "bad-request", detail)
-
-
-def _refusal(status: int, code: str, detail: str) -> web.HTTPException:
-    kinds = {400: web.HTTPBadRequest, 404: web.HTTPNotFound, 409: web.HTTPConflict}
-    return kinds[status](text=problem(status, code, detail).text, content_type="application/json")
+    return refusal(400, "bad-request", detail)

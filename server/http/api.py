@@ -20,7 +20,6 @@ from edgeflock.server.http.keys import EVALUATOR, GATEWAYS, GRAPHS, HEALTH, HOST
 from edgeflock.server.http.middleware import pay
 from edgeflock.server.http.problem import problem
 from edgeflock.server.http.roles import DEVICE, EVERYBODY, GRAPH, VIEWER, allows
-from edgeflock.server.http.saved import safetensors_of
 from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.monitoring.federated import federated
 from edgeflock.server.monitoring.feed import because, dense_bytes, document, settings, state
@@ -122,16 +121,6 @@ async def get_model(request: web.Request) -> web.StreamResponse:
     return _octets(octets[start:stop], status, headers)
 
 
-@routes.get("/v1/model.safetensors")
-@allows(DEVICE)
-async def get_safetensors(request: web.Request) -> web.StreamResponse:
-    """The model to use, averaged if the run says so, as a safetensors file."""
-    host, (version, theta) = request.app[HOST], await _result(request)
-    module = host.config.model.module
-    octets = safetensors_of(theta, host.layout, module, version, host.run, host.beside, host.described)
-    return _octets(octets, 200, {})
-
-
 @routes.get("/v1/graphs/{kind:step|evaluation}")
 @allows(GRAPH)
 async def get_graph(request: web.Request) -> web.StreamResponse:
@@ -203,6 +192,7 @@ def status(
         "findings": [finding._asdict() for finding in findings],
         "coordination": settings(host)["coordination"],
         "compression": config.compression.model_dump(),
+        "defence": config.defence.mode,
         "tasks": None if host.engine.tasks is None else host.engine.tasks.standing()._asdict(),
         "cohort": None if turns is None else {"members": len(turns.members), "waiting": turns.waiting},
         "shards": shards(host),

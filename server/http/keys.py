@@ -5,6 +5,7 @@ from pathlib import Path
 from aiohttp import web
 
 from edgeflock.server.connections import ConnectionLimits
+from edgeflock.server.http.model_files import ModelFiles
 from edgeflock.server.http.watchers import Watchers
 from edgeflock.server.identity import Audit, Authority, Logins, Register
 from edgeflock.server.monitoring.evaluation import Evaluator
@@ -32,6 +33,7 @@ LOGINS = web.AppKey("logins", Logins)
 OFFERED = web.AppKey("offered", Path)
 """It exists only if devices load the first model."""
 HEALTH = web.AppKey("health", RunHealth)
+MODEL_FILES = web.AppKey("model_files", ModelFiles)
 ORIGINS = web.AppKey("origins", Origins)
 HOST = web.AppKey("host", RunHost)
 PIN = web.AppKey("pin", bytes)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from edgeflock.shared.data import columns
 from edgeflock.shared.data.samples import IGNORED, Raw, Stored, Text, listed, scaled
 from edgeflock.shared.model.description import LONGEST, MOST, Description, are_far
-from edgeflock.shared.model.fields import Fields
+from edgeflock.shared.model.fields import Fields, Inputs
 
 
 def describe(raw: Raw, *, targets: bool = False) -> Description:
@@ -51,18 +51,22 @@ def fitted(raw: Raw, described: Description | None, shape: tuple[int, ...] | Non
     numbers stay as they are. Raises ConfigError that names the row and the remedy."""
     if described is None:
         described = Description(raw.columns, numbers=raw.are_numbers)
-    y = targets_of(raw, described)
+    return Stored(inputs_of(raw, described, shape), targets_of(raw, described), described)
+
+
+def inputs_of(raw: Raw, described: Description, shape: tuple[int, ...] | None = None) -> Inputs:
+    """Convert x of `raw`, for a model that takes samples of `shape` (None: any). Raises ConfigError."""
     if isinstance(raw.x, Fields):
-        return Stored(_of_fields(raw, raw.x), y, described)
+        return _of_fields(raw, raw.x)
     if not isinstance(raw.x, np.ndarray):
-        return Stored(raw.x.read_as(shape), y, described)
+        return raw.x.read_as(shape)
     x = _in_units(raw, raw.x, described)
     if shape is not None and x.shape[1:] != shape:
         raise raw.wrong(
             f"samples have the shape {list(x.shape[1:])}, and those of the run {list(shape)} (model.data or "
             "model.input of the server): name data of that shape"
         )
-    return Stored(x, y, described)
+    return x
 
 
 def _in_units(raw: Raw, x: NDArray[np.generic], described: Description) -> NDArray[np.float32]:

@@ -94,6 +94,14 @@ def read_images(path: str, options: Mapping[str, str]) -> Raw:
     return Raw(source, pictures, y, place=lambda sample: str(files[sample].relative_to(path)))
 
 
+def files_in(folder: Path) -> list[Path]:
+    """All image files of a folder and its subfolders, in order of their paths. Raises ConfigError."""
+    if not folder.is_dir():
+        raise absent(f"images:{folder}")
+    files = (file for file in folder.rglob("*") if file.suffix.lower() in _KINDS)
+    return sorted(file for file in files if not file.name.startswith(".") and file.is_file())
+
+
 def read_image(path: Path, mode: str, size: tuple[int, int]) -> NDArray[np.float32]:
     """Read float32 [channels, height, width], 0 to 1, resized to (width, height). Raises ConfigError."""
     from PIL import Image

@@ -38,9 +38,12 @@ _ROWS = 4096
 
 Cells = tuple[str, ...]
 
+_UNLABELLED = ("0",)
+"""The labels of a row without a label."""
 
-def read_csv(path: str, options: Mapping[str, str]) -> Raw:
-    """Raises ConfigError."""
+
+def read_csv(path: str, options: Mapping[str, str], *, labelled: bool = True) -> Raw:
+    """Read a table. If it is not `labelled`, no column is the label and y is 0. Raises ConfigError."""
     source = f"csv:{path}"
     separator = options.get("sep", ",")
     separator = "\t" if separator == "tab" else separator
@@ -54,7 +57,7 @@ def read_csv(path: str, options: Mapping[str, str]) -> Raw:
             lines = csv.reader(file, delimiter=separator)
             header = [name.strip() for name in next(lines, [])]
             _taken_apart(source, header)
-            label, chosen = _columns(source, header, options)
+            label, chosen = _columns(source, header, options, labelled)
             blocks = list(_blocks(source, lines, len(header), label, chosen, decimal == "comma"))
     except FileNotFoundError as error:
         raise absent(source) from error
@@ -92,7 +95,7 @@ def _taken_apart(source: str, header: list[str]) -> None:
 
 
 def _blocks(
-    source: str, lines: Any, width: int, label: int, chosen: list[int], comma: bool
+    source: str, lines: Any, width: int, label: int | None, chosen: list[int], comma: bool
 ) -> Iterator[Block]:
     numbered = ((lines.line_num, cells) for cells in lines if any(cells))
     while block := list(islice(numbered, _ROWS)):
@@ -110,7 +113,7 @@ def _blocks(
             x[:, place], found = _numbers(columns[column], comma)
             if found:
                 texts[place] = found
-        yield x, columns[label], rows, texts
+        yield x, _UNLABELLED * len(block) if label is None else columns[label], rows, texts
 
 
 def _numbers(cells: Cells, comma: bool) -> tuple[NDArray[np.float64], list[tuple[int, str]]]:
@@ -130,8 +133,8 @@ def _numbers(cells: Cells, comma: bool) -> tuple[NDArray[np.float64], list[tuple
     return numbers, texts
 
 
-def read_parquet(path: str, options: Mapping[str, str]) -> Raw:
-    """Raises ConfigError."""
+def read_parquet(path: str, options: Mapping[str, str], *, labelled: bool = True) -> Raw:
+    """Read a table, as `read_csv` does. Raises ConfigError."""
     source = f"parquet:{path}"
     try:
         import pyarrow
@@ -141,8 +144,8 @@ def read_parquet(path: str, options: Mapping[str, str]) -> Raw:
     try:
         file = parquet.ParquetFile(path)
         header = list(file.schema_arrow.names)
-        label, chosen = _columns(source, header, options)
-        table = file.read([header[column] for column in (label, *chosen)])
+        label, chosen = _columns(source, header, options, labelled)
+        table = file.read([header[column] for column in (*chosen, *(() if label is None else (label,)))])
     except FileNotFoundError as error:
         raise absent(source) from error
     except (OSError, pyarrow.ArrowException) as error:
@@ -165,7 +168,7 @@ def read_parquet(path: str, options: Mapping[str, str]) -> Raw:
             x[:, place], found = _numbers(said, comma=False)
             if found:
                 texts[place] = Texts.of(table.num_rows, found)
-    label_cells = table.column(header[label]).to_pylist()
+    label_cells = _UNLABELLED * table.num_rows if label is None else table.column(header[label]).to_pylist()
     y, unlabelled = _label("" if value is None else str(value) for value in label_cells)
     names = tuple(header[column] for column in chosen)
     return _as_wanted(
@@ -173,7 +176,9 @@ def read_parquet(path: str, options: Mapping[str, str]) -> Raw:
     )
 
 
-def _columns(source: str, header: list[str], options: Mapping[str, str]) -> tuple[int, list[int]]:
+def _columns(
+    source: str, header: list[str], options: Mapping[str, str], labelled: bool
+) -> tuple[int | None, list[int]]:
     """Return (the label's column, the columns of x). Raises ConfigError."""
     there = f"the columns are {', '.join(header[:40])}" if header else "the file is empty"
     if len(set(header)) < len(header):
@@ -184,15 +189,15 @@ def _columns(source: str, header: list[str], options: Mapping[str, str]) -> tupl
             raise ConfigError(f"data {source!r}: {option}={name}: there is no such column; {there}")
         return header.index(name)
 
-    if "label" not in options:
+    if "label" not in options and labelled:
         raise ConfigError(f"data {source!r}: say which column is to be predicted: ?label=COLUMN; {there}")
-    label = place(options["label"], "label")
+    label = place(options["label"], "label") if labelled else None
     if "x" in options:
         chosen = [place(name.strip(), "x") for name in options["x"].split(",")]
     else:
         chosen = [column for column in range(len(header)) if column != label]
     if not chosen:
-        raise ConfigError(f"data {source!r}: there is no column but the label {header[label]}")
+        raise ConfigError(f"data {source!r}: there is no column but the label {options['label']}")
     return label, chosen
 
 

@@ -40,7 +40,7 @@ def read(octets: bytes, fields: Fields, what: str) -> dict[str, list[Value]]:
     errors. Raises BadGraph.
     """
     values: dict[str, list[Value]] = {field.name: [] for field in fields.values()}
-    for number, wire_type, value in _pieces(octets, what):
+    for number, wire_type, value in pieces(octets, what):
         field = fields.get(number)
         if field is None:
             raise BadGraph(f"{what} has a field {number}, which none may have")
@@ -80,7 +80,7 @@ def varint(number: int) -> bytes:
     return bytes(octets)
 
 
-def _pieces(octets: bytes, what: str) -> Iterator[tuple[int, int, Value]]:
+def pieces(octets: bytes, what: str) -> Iterator[tuple[int, int, Value]]:
     """(field number, wire type, value), one after the other."""
     at = 0
     while at < len(octets):

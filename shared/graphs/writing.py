@@ -1,17 +1,45 @@
 """Writer of graphs: a ModelProto in one form, without texts that are only for people."""
 
 import struct
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from edgeflock.shared.graphs.graph import IR_VERSION, OPSET, Attribute, Graph, GraphConstant, Node, Port
-from edgeflock.shared.graphs.protobuf import field, fixed32
+from edgeflock.shared.graphs.protobuf import OCTETS, field, fixed32, pieces
 
 _NAME = "step"
 """ONNX requires a name for a graph."""
 
+_METADATA = 14
+"""The field of a model with its metadata."""
 
-def write(graph: Graph) -> bytes:
-    """Encode `graph` as ONNX. reading.read makes the same graph of it."""
-    return field(1, IR_VERSION) + field(7, _graph(graph)) + field(8, field(1, "") + field(2, OPSET))
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+def write(graph: Graph, metadata: Mapping[str, str] = _NOTHING) -> bytes:
+    """Encode `graph` as ONNX. reading.read makes the same graph of it, if there is no `metadata`."""
+    model = field(1, IR_VERSION) + field(7, _graph(graph)) + field(8, field(1, "") + field(2, OPSET))
+    return model + b"".join(
+        field(_METADATA, field(1, key) + field(2, value)) for key, value in metadata.items()
+    )
+
+
+def metadata_of(model: bytes) -> dict[str, str]:
+    """Return the metadata of a serialised model, without a look at its graph. Raises BadGraph."""
+    found = {}
+    for number, kind, entry in pieces(model, "the model"):
+        if number == _METADATA and kind == OCTETS and isinstance(entry, bytes):
+            parts = {key: part for key, _, part in pieces(entry, "an entry of the metadata")}
+            texts = (parts.get(key, b"") for key in (1, 2))
+            key, value = (
+                text.decode("utf-8", "replace") if isinstance(text, bytes) else "" for text in texts
+            )
+            found[key] = value
+    return found
+
+
+def _text(value: int | bytes | None) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
 
 
 def _graph(graph: Graph) -> bytes:

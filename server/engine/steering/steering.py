@@ -9,6 +9,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from edgeflock.server.descent import Parameters
 from edgeflock.server.engine.log import Log
 from edgeflock.server.engine.steering.course import RunLifecycle
@@ -178,6 +181,15 @@ class Steering:
             self._give_up(RunDiverged(why))
             self._course.publish()
 
+    def model_at(self, version: int) -> tuple[int, NDArray[np.float32]]:
+        """Return (version, a copy of its model to use): the averaged one if the run keeps one. Within a round
+        its start is used. It takes as long as the replay of up to `run.snapshot_every` updates.
+
+        Raises ConfigError if there is no such version, or if it cannot be made again.
+        """
+        past = self._parameters if version == self._parameters.version else self._earlier(version)
+        return past.version, (past.theta if past.average is None else past.average).copy()
+
     def roll_back(self, to: int, now: float) -> tuple[int, int]:
         """Go on from the model of version `to`, as the next version: later updates do not count. Within a
         round its start is used. Returns (the restored version, the new version).
@@ -185,12 +197,15 @@ class Steering:
         Versions, sequence numbers and receipts go on as if nothing had happened. `now` is in Unix seconds.
         Raises ConfigError if there is no such version, or if it cannot be made again.
         """
-        if self._past is None:
-            raise ConfigError("this run keeps no past that one could go back to")
-        past = self._past(to)
+        past = self._earlier(to)
         of = past.version
         self._go_back(past, now)
         return of, self._parameters.version
+
+    def _earlier(self, version: int) -> Parameters:
+        if self._past is None:
+            raise ConfigError("this run keeps no earlier versions of its model")
+        return self._past(version)
 
     def _go_back(self, past: Parameters, now: float) -> None:
         """Go back to the model of `past`, in one transaction with what was written before."""

@@ -13,7 +13,7 @@ import pytest
 
 from edgeflock.devices.emulation.clock import run_virtually
 from edgeflock.operations.plot import draw, watched
-from edgeflock.operations.status import fetch
+from edgeflock.operations.requests import fetch
 from edgeflock.operations.text import first_state
 from edgeflock.operations.top import TopOptions, sources
 from edgeflock.shared.errors import ConfigError, EdgeflockError

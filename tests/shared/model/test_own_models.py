@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgeflock.server.http.saved import safetensors_of
+from edgeflock.shared.artifacts import ModelInfo, safetensors_file
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.fields import Fields
 from edgeflock.shared.model.losses import LOSSES
@@ -236,7 +236,8 @@ def test_a_saved_model_with_tied_weights_loads_as_it_is() -> None:
 
     flat = FlatModule(HERE + "Autoencoder", "mse")
     theta = np.random.default_rng(0).random(flat.layout.size, np.float32)
-    octets = safetensors_of(theta, flat.layout, "m", 3, "run", flat.beside())
+    info = ModelInfo(model="m", layout=flat.layout, run="run", version=3)
+    octets = safetensors_file.encode(info, theta, flat.beside())
     fresh = Autoencoder()
     fresh.load_state_dict(safetensors.torch.load(octets), strict=True)
     assert fresh.decode.weight is fresh.encode.weight

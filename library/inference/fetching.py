@@ -1,0 +1,74 @@
+"""A model from a running server, as a file with its card."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+
+from edgeflock.inference.card import Scores, card
+from edgeflock.operations.requests import fetch, requested
+from edgeflock.shared.artifacts import ModelInfo
+from edgeflock.shared.errors import ConfigError
+
+FORMATS = {
+    "safetensors": ("/v1/model.safetensors", {}, "model.safetensors"),
+    "onnx": ("/v1/model.onnx", {}, "model.onnx"),
+    "int8-onnx": ("/v1/model.onnx", {"precision": "int8"}, "model-int8.onnx"),
+}
+"""Format -> (route, parameters, the usual name of the file)."""
+
+_SECONDS = 900
+"""The server may have to export the model first, or to replay updates since a snapshot."""
+
+
+class Fetched(NamedTuple):
+    """A model that was written."""
+
+    path: Path
+    card: Path
+    version: int
+    octets: int
+    scores: Scores
+    """Of int8-onnx: precision -> its scores on held-out data."""
+
+
+async def fetch_model(server: str, token: str, version: str, format: str, out: Path | None) -> Fetched:
+    """Write the model of `version` (last, best or a number), and its card next to it.
+
+    Raises ConfigError if a file cannot be written, EdgeflockError if the server does not give the model.
+    """
+    route, parameters, usual = FORMATS[format]
+    path = out or Path(usual)
+    timeout = aiohttp.ClientTimeout(total=_SECONDS)
+    async with aiohttp.ClientSession(timeout=timeout) as http:
+        wanted = {"version": version, **parameters}
+        async with requested(http, server, token, "GET", route, params=wanted) as response:
+            octets = await response.read()
+            scores: Scores = json.loads(response.headers.get("X-Edgeflock-Scores", "{}"))
+        status: dict[str, Any] = json.loads(await fetch(http, server, "/v1/status", token))
+    info = _info(octets, path, format)
+    described = path.with_suffix(".md")
+    try:
+        _replace(path, octets)
+        _replace(described, card(info, status, path.name, scores).encode())
+    except OSError as error:
+        raise ConfigError(f"{error.filename}: cannot be written: {error.strerror}") from error
+    return Fetched(path, described, info.version, len(octets), scores)
+
+
+def _info(octets: bytes, path: Path, format: str) -> ModelInfo:
+    if format == "safetensors":
+        header = octets[8 : 8 + int.from_bytes(octets[:8], "little")]
+        return ModelInfo.read(json.loads(header).get("__metadata__", {}), path.name)
+    from edgeflock.shared.graphs.writing import metadata_of
+
+    return ModelInfo.read(metadata_of(octets), path.name)
+
+
+def _replace(path: Path, octets: bytes) -> None:
+    """Write a file as a whole: readers see the old one or the new one."""
+    part = path.with_name(f".{path.name}.part")
+    part.write_bytes(octets)
+    os.replace(part, path)

@@ -1,0 +1,105 @@
+"""Operators' and devices' HTTP for a trained model as a file: safetensors for torch, ONNX for any runtime."""
+
+import asyncio
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+from aiohttp import web
+from numpy.typing import NDArray
+
+from edgeflock.server.http.callers import caller_of
+from edgeflock.server.http.keys import EVALUATOR, GRAPHS, HOST, MODEL_FILES, WRITER
+from edgeflock.server.http.middleware import pay
+from edgeflock.server.http.model_files import ModelFile
+from edgeflock.server.http.problem import problem, refusal
+from edgeflock.server.http.roles import DEVICE, allows
+from edgeflock.server.monitoring.best_model import BEST, summary
+from edgeflock.shared.artifacts import ModelInfo, safetensors_file
+from edgeflock.shared.errors import BadGraph, ConfigError, NotExportable
+from edgeflock.shared.extras import install
+
+routes = web.RouteTableDef()
+
+
+@routes.get("/v1/model.safetensors")
+@allows(DEVICE)
+async def get_safetensors(request: web.Request) -> web.StreamResponse:
+    """The model as a safetensors file. version=last (the default, averaged if the run says so), best, or a
+    number, for which it takes the admin token."""
+    model = await _model(request)
+    beside = request.app[HOST].beside
+    octets = await asyncio.to_thread(safetensors_file.encode, model.info, model.theta, beside)
+    return _answer(request, octets, model, {})
+
+
+@routes.get("/v1/model.onnx")
+@allows(DEVICE)
+async def get_onnx(request: web.Request) -> web.StreamResponse:
+    """The model's forward pass with its weights as ONNX. version as for safetensors; precision=float32 (the
+    default) or int8, which is evaluated on held-out data (X-Edgeflock-Scores)."""
+    precision = request.query.get("precision", "float32")
+    if precision not in ("float32", "int8"):
+        return problem(400, "bad-precision", f"precision={precision!r:.40} must be float32 or int8")
+    model = await _model(request)
+    try:
+        graph = await request.app[GRAPHS].get("evaluation")
+        made = request.app[MODEL_FILES].onnx(model, graph.octets, int8=precision == "int8")
+        octets, headers = await made
+    except ImportError as error:
+        return problem(422, "not-exportable", f"an ONNX file needs {error.name}: {install('server')}")
+    except (NotExportable, BadGraph) as error:
+        return problem(422, "not-exportable", str(error))
+    return _answer(request, octets, model, headers)
+
+
+async def _model(request: web.Request) -> ModelFile:
+    """The requested version. Raises HTTPException with a problem."""
+    host, wanted = request.app[HOST], request.query.get("version", "last")
+    if wanted == "best":
+        try:
+            saved = await asyncio.to_thread(safetensors_file.load, Path(host.config.run.directory) / BEST)
+        except ConfigError as error:
+            raise refusal(404, "no-such-version", f"there is no best model yet: {error}") from error
+        return ModelFile(saved.info, saved.theta)
+    engine, writer = host.engine, request.app[WRITER]
+    if wanted == "last":
+        return ModelFile(*_of(request, *await writer.call(engine.result)))
+    if not (wanted.isascii() and wanted.isdecimal()) or len(wanted) > 18:
+        raise refusal(400, "bad-version", f"version={wanted!r:.40} must be last, best or a number")
+    if caller_of(request).role != "admin":
+        raise refusal(403, "forbidden", "an earlier version is made again for an admin's token alone")
+
+    def attempt() -> tuple[int, NDArray[np.float32]] | ConfigError:
+        try:
+            return engine.steering.model_at(int(wanted))
+        except ConfigError as error:  # what is raised here ends the server
+            return error
+
+    made = await writer.call(attempt)
+    if isinstance(made, ConfigError):
+        raise refusal(404, "no-such-version", str(made))
+    return ModelFile(*_of(request, *made))
+
+
+def _of(
+    request: web.Request, version: int, theta: NDArray[np.float32]
+) -> tuple[ModelInfo, NDArray[np.float32]]:
+    """Return (the description of that version, theta)."""
+    known = [one for one in request.app[EVALUATOR].history if one.version <= version]
+    info = replace(
+        request.app[MODEL_FILES].info, version=version, evaluation=summary(known[-1]) if known else None
+    )
+    return info, theta
+
+
+def _answer(request: web.Request, octets: bytes, model: ModelFile, headers: dict[str, str]) -> web.Response:
+    pay(request, len(octets))
+    named = {
+        "Content-Length": str(len(octets)),
+        "X-Edgeflock-Version": str(model.info.version),
+        **headers,
+    }
+    # In a payload, since aiohttp warns of a large bytes body that it would copy.
+    return web.Response(body=BytesIO(octets), headers=named, content_type="application/octet-stream")

@@ -1,0 +1,59 @@
+"""The model with the best evaluation so far, as a file in the run's directory."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.server.ledger import write_whole
+from edgeflock.shared.artifacts import ModelInfo, safetensors_file
+from edgeflock.shared.model.description import Description
+from edgeflock.shared.model.layout import Beside, Layout
+from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.settings.model import ModelSettings
+
+log = logging.getLogger(__name__)
+
+BEST = "best.safetensors"
+"""The file's name in run.directory."""
+
+
+def info_of(
+    settings: ModelSettings,
+    run: str,
+    layout: Layout,
+    shape: tuple[int, ...] | None,
+    data: Description | None,
+) -> ModelInfo:
+    """The description of a run's models, as yet of no version. `shape` is that of a sample's x."""
+    loss = settings.loss
+    return ModelInfo(
+        model=settings.module, layout=layout, run=run, version=0, loss=loss, input=shape, data=data
+    )
+
+
+def keep_best(
+    directory: Path, info: ModelInfo, beside: Beside, theta: NDArray[np.float32], evaluation: Evaluation
+) -> None:
+    """Write the model to best.safetensors atomically. A write error is logged and stops no run.
+
+    `info` describes the run's models; `evaluation` is that of theta, float32 [P + B].
+    """
+    known = replace(info, version=evaluation.version, evaluation=summary(evaluation))
+    try:
+        write_whole(directory / BEST, safetensors_file.encode(known, theta, beside))
+    except OSError as error:
+        log.warning("the best model so far, of version %d, is not kept: %s", evaluation.version, error)
+
+
+def summary(evaluation: Evaluation) -> dict[str, Any]:
+    """The part of an evaluation that a model's file carries."""
+    return {
+        "version": evaluation.version,
+        "loss": evaluation.loss,
+        "accuracy": evaluation.accuracy,
+        "metrics": dict(evaluation.metrics),
+    }

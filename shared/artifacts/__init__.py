@@ -1,0 +1,14 @@
+"""A trained model as one file: its weights, and all that is needed to use them.
+
+    info                ModelInfo: the module's name, its inputs and outputs, the run; as metadata of a file
+    safetensors_file    the file that a server writes, for torch
+    onnx_file           the forward pass as ONNX, with its weights inside, for any runtime
+    predictions         the meaning of a model's outputs: classes with probabilities, or numbers
+
+docs/use-the-model.md describes the files. The files need their libraries; the rest is pure.
+"""
+
+from edgeflock.shared.artifacts.info import ModelInfo, digest_of
+from edgeflock.shared.artifacts.predictions import Predictions, interpret, score
+
+__all__ = ["ModelInfo", "Predictions", "digest_of", "interpret", "score"]

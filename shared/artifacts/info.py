@@ -1,0 +1,94 @@
+"""Description of a trained model, which travels in the metadata of its file: text to text."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.shared.errors import ConfigError, Malformed
+from edgeflock.shared.model.description import Description
+from edgeflock.shared.model.layout import Entry, Layout
+
+_FORMAT = "1"
+"""The version of the metadata. A reader ignores keys that it does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInfo:
+    """What a file of a trained model says about it."""
+
+    model: str
+    """package.module:Name of the torch module."""
+    layout: Layout
+    run: str
+    """The identity of the run."""
+    version: int
+    """The number of updates in the model."""
+    loss: str = ""
+    """model.loss of the run; empty in files of Edgeflock 0.1."""
+    input: tuple[int, ...] | None = None
+    """The shape of a sample; None: unknown, or the model has several inputs."""
+    data: Description | None = None
+    """How samples become inputs, and what outputs mean. None: no conversion."""
+    evaluation: Mapping[str, Any] | None = None
+    """version, loss, accuracy and metrics of the run's latest evaluation until this version."""
+    digest: str = ""
+    """SHA-256 of theta as little-endian float32, in hex: the ETag of GET /v1/model."""
+
+    def metadata(self) -> dict[str, str]:
+        """Encode the info as the metadata of a file. `read` decodes it."""
+        tensors = [[tensor.name, tensor.shape, tensor.buffer] for tensor in self.layout.tensors]
+        encoded = {
+            "format": _FORMAT,
+            "model": self.model,
+            "run": self.run,
+            "version": str(self.version),
+            "layout": json.dumps(tensors),
+            "sha256": self.digest,
+            "loss": self.loss,
+        }
+        if self.input is not None:
+            encoded["input"] = json.dumps(self.input)
+        if self.data is not None:
+            encoded["data"] = json.dumps(self.data._asdict())
+        if self.evaluation is not None:
+            encoded["evaluation"] = json.dumps(self.evaluation)
+        return encoded
+
+    @classmethod
+    def read(cls, metadata: Mapping[str, str], name: str) -> "ModelInfo":
+        """Decode what `metadata` returned. `name` is the file's. Raises ConfigError."""
+        if not {"model", "run", "version", "layout"} <= metadata.keys():
+            raise ConfigError(
+                f"{name} has no description of its model: take a file that an Edgeflock server wrote, such "
+                "as best.safetensors of a run, or `edgeflock model pull`"
+            )
+        try:
+            tensors: list[Entry] = [
+                (str(tensor), tuple(map(int, shape)), bool(buffer))
+                for tensor, shape, buffer in json.loads(metadata["layout"])
+            ]
+            data = json.loads(metadata["data"]) if "data" in metadata else None
+            shape = json.loads(metadata["input"]) if "input" in metadata else None
+            return cls(
+                model=metadata["model"],
+                layout=Layout.of(tensors),
+                run=metadata["run"],
+                version=int(metadata["version"]),
+                loss=metadata.get("loss", ""),
+                input=None if shape is None else tuple(map(int, shape)),
+                data=None if data is None else Description.of([*data.values()], "data"),
+                evaluation=json.loads(metadata["evaluation"]) if "evaluation" in metadata else None,
+                digest=metadata.get("sha256", ""),
+            )
+        except (ValueError, TypeError, AttributeError, RecursionError, ConfigError, Malformed) as error:
+            raise ConfigError(f"{name}: its description is damaged: {error}; take the file again") from error
+
+
+def digest_of(theta: NDArray[np.float32]) -> str:
+    """SHA-256 of theta, float32 [P + B], in hex."""
+    return sha256(theta.astype("<f4", copy=False).tobytes()).hexdigest()

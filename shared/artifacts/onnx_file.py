@@ -1,0 +1,70 @@
+"""A trained model as an ONNX file, which any runtime runs. Loaded only with onnxruntime."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from edgeflock.shared.artifacts.info import ModelInfo, digest_of
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.graphs.inference import inference_of
+from edgeflock.shared.graphs.reading import read
+from edgeflock.shared.graphs.writing import write
+from edgeflock.shared.model.fields import Inputs, described, named, rows
+
+BATCH = 200
+"""Samples that are predicted at a time."""
+
+Outputs = Callable[[Inputs], NDArray[np.float32]]
+"""x of some samples -> the model's first output, float32 [n, ...]."""
+
+
+def encode(info: ModelInfo, evaluation: bytes, theta: NDArray[np.float32]) -> bytes:
+    """Encode a model: its inputs are those of the module, any number of samples at a time.
+
+    `evaluation` is the run's evaluation graph. Raises BadGraph if the outputs depend on targets.
+    """
+    graph = inference_of(read(evaluation), info.layout, theta)
+    return write(graph, replace(info, digest=digest_of(theta)).metadata())
+
+
+def load(model: Path | bytes, threads: int = 0) -> tuple[ModelInfo, Outputs]:
+    """Return the description of a model, and the function that computes it. `threads` of 0: all cores.
+
+    Raises ConfigError if the file cannot be loaded, or has no description.
+    """
+    name = str(model) if isinstance(model, Path) else "the model"
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 4  # errors are also raised
+    try:
+        octets = model.read_bytes() if isinstance(model, Path) else model
+        session = onnxruntime.InferenceSession(octets, options, providers=["CPUExecutionProvider"])
+    except OSError as error:
+        raise ConfigError(f"{name} cannot be read: {error.strerror}; name a model file") from error
+    except Exception as error:  # onnxruntime's errors have no base of their own
+        raise ConfigError(f"{name} is no ONNX model that onnxruntime runs: {_line(error)}") from error
+    info = ModelInfo.read(session.get_modelmeta().custom_metadata_map, name)
+    first = session.get_outputs()[0].name
+
+    def outputs(x: Inputs) -> NDArray[np.float32]:
+        try:
+            (found,) = session.run([first], named(x))
+        except Exception as error:  # onnxruntime's errors have no base of their own
+            raise ConfigError(f"{name} does not fit inputs {described(x)}: {_line(error)}") from error
+        return np.asarray(found, np.float32)
+
+    return info, outputs
+
+
+def in_batches(outputs: Outputs, x: Inputs, count: int) -> NDArray[np.float32]:
+    """Return the outputs of all `count` samples of x, which may be read lazily."""
+    parts = [outputs(rows(x, slice(start, start + BATCH))) for start in range(0, count, BATCH)]
+    return np.concatenate(parts)
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,77 @@
+"""Predictions as CSV, and a model's card."""
+
+from io import StringIO
+
+import numpy as np
+import pytest
+
+from edgeflock.inference.card import card
+from edgeflock.inference.table import write
+from edgeflock.shared.artifacts import ModelInfo, Predictions
+from edgeflock.shared.data.unlabelled import Samples
+from edgeflock.shared.model.description import Description
+from edgeflock.shared.model.layout import Layout
+
+SAMPLES = Samples(None, 2, ("id", "prediction"), lambda: iter([("a", "x,y"), ("b", "")]))
+LIKELY = np.array([[0.25, 0.75], [1.0, 0.0]], np.float32)
+
+
+def written(predictions: Predictions, *, every_class: bool = False) -> str:
+    file = StringIO()
+    write(file, SAMPLES, predictions, every_class=every_class)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("predictions", "every_class", "expected"),
+    [
+        (
+            Predictions(np.array(["dog", "cat"]), LIKELY, ("cat", "dog")),
+            False,
+            'id,prediction,prediction_,probability\na,"x,y",dog,0.75\nb,,cat,1\n',
+        ),
+        (
+            Predictions(np.array(["dog", "cat"]), LIKELY, ("cat", "dog")),
+            True,
+            "id,prediction,prediction_,probability,probability cat,probability dog\n"
+            'a,"x,y",dog,0.75,0.25,0.75\nb,,cat,1,1,0\n',
+        ),
+        (
+            Predictions(np.array([[1.5], [2.0]], np.float32)),
+            False,
+            'id,prediction,prediction_\na,"x,y",1.5\nb,,2.0\n',
+        ),
+        (
+            Predictions(np.array([[1.5, 3.0], [2.0, 4.0]], np.float32)),
+            False,
+            'id,prediction,prediction_0,prediction_1\na,"x,y",1.5,3.0\nb,,2.0,4.0\n',
+        ),
+        (
+            Predictions(np.array([[0, 1], [1, 1]]), LIKELY[..., None], ("cat", "dog")),
+            False,
+            'id,prediction,prediction_\na,"x,y",0 1\nb,,1 1\n',
+        ),
+        (
+            Predictions(np.array([[1], [0]]), np.array([[0.9], [0.1]], np.float32)),
+            False,
+            'id,prediction,prediction_,probability\na,"x,y",1,0.9\nb,,0,0.1\n',
+        ),
+    ],
+)
+def test_predictions_follow_the_columns_of_the_input(
+    predictions: Predictions, every_class: bool, expected: str
+) -> None:
+    assert written(predictions, every_class=every_class) == expected
+
+
+def test_a_card_says_what_is_known_and_keeps_to_its_tables() -> None:
+    data = Description(("a|b", "<script>\n"), (0.0, 0.0), (1.0, 1.0), ("yes", "no"))
+    layout = Layout.of([("w", (3, 2))])
+    info = ModelInfo(model="m:M", layout=layout, run="r", version=1234, loss="cross_entropy", data=data)
+    text = card(info, {}, "model.onnx", {"int8": {"accuracy": 0.5}})
+    assert "version 1,234 of run `r`" in text
+    assert "| columns | a\\|b, &lt;script> " in text
+    assert "| accuracy of this file's int8 weights | 0.5 |" in text
+    assert "A viewer's or an admin's token adds" in text
+    for line in text.splitlines():
+        assert not line.startswith("|") or line.replace("\\|", "").count("|") == 3, line
