@@ -131,7 +131,7 @@ def full_disk(folder: Path) -> Callable[[float], Facts]:
         if now > 30:
             buffer._db.execute("PRAGMA max_page_count = 1")
         buffer.add(StreamChunk(np.ones((100, 64), np.float32), np.zeros(100, np.int64)), now)
-        fitting.came += 100
+        fitting.received += 100
         return fitting.facts()
 
     return tell
@@ -145,7 +145,7 @@ def unfit(folder: Path) -> Callable[[float], Facts]:
     def tell(now: float) -> Facts:
         x = np.ones((90, 64), np.float32)
         x[::3, 5] = np.nan
-        fitting.came += len(checks.admit(StreamChunk(x, np.zeros(90, np.int64)), tally))
+        fitting.received += len(checks.admit(StreamChunk(x, np.zeros(90, np.int64)), tally))
         return fitting.facts()
 
     return tell
