@@ -193,7 +193,7 @@ def _rate(
 ) -> RangeTest:
     """The learning rate for the run's optimizers. In elastic averaging it is that of the devices."""
     elastic = config.coordination.mode == ELASTIC
-    regime, key = Regime.of(config), "coordination.learning_rate"
+    regime, key = Regime.from_config(config), "coordination.learning_rate"
     if elastic:
         regime, key = replace(regime, learning_rate=config.run.local_rate), "run.local_rate"
     chosen = np.random.default_rng(config.run.seed).permutation(len(held_out))[:PROBE]

@@ -116,7 +116,7 @@ class AgreementTracker:
         last = self._latest.get(device)
         if last is not None and 0 <= step.time - last.time < max(_PAUSE, len(self._latest) / _A_SECOND):
             return
-        where, most = (self._last, _DENSE) if isinstance(step.where, slice) else (step.where, _TOUCHED)
+        where, most = (self._last, _DENSE) if isinstance(step.indices, slice) else (step.indices, _TOUCHED)
         norm, along, length, own = compare_and_vote(
             where, step.delta, most, self._first, self._votes, 1 + device % _GROUPS, self._scale / _DECAY
         )
@@ -131,7 +131,7 @@ class AgreementTracker:
         if self._scale > _LARGEST_SCALE:
             self._votes /= np.float32(self._scale)
             self._scale = 1.0
-        absurd = step.beyond >= _ABSURD
+        absurd = step.excess >= _ABSURD
         self._absurd += _FOLLOW * (absurd - self._absurd)
         latest = _Latest(step.time, math.log(norm), loss if math.isfinite(loss) else None)
         self._latest[device] = latest

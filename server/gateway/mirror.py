@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import Where
+from edgeflock.server.descent import Index
 from edgeflock.server.engine import Published
 from edgeflock.server.publication import Outlet, publication_of
 from edgeflock.shared.codecs import packed, sparse, values
@@ -55,7 +55,7 @@ class Mirror:
             raise Malformed(f"the leader goes from version {now} back to {change.version}")
         if change.touched is None:
             self._take(self.theta, gateway.numbers(change.values, "<f4"))
-            touched: list[Where] = [slice(None)] * (change.version - now)
+            touched: list[Index] = [slice(None)] * (change.version - now)
         else:
             where = gateway.numbers(change.where, "<i4").astype(np.int64)
             if len(change.touched) != change.version - now or sum(change.touched) != where.size:

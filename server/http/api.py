@@ -173,10 +173,10 @@ def run_status(host: RunHost, evaluator: Evaluator) -> dict[str, Any]:
 def shards(host: RunHost) -> dict[str, Any] | None:
     """The processes that hold the model shards. None: the model is in this process."""
     parameters = host.engine.parameters
-    if parameters.kept.is_here:
+    if parameters.store.is_local:
         return None
-    processes = [shard._asdict() for shard in parameters.kept.vectors.standing]
-    return {"processes": processes, "restored": parameters.kept.restored}
+    processes = [shard._asdict() for shard in parameters.store.vectors.shard_statuses]
+    return {"processes": processes, "restored": parameters.store.restorations}
 
 
 def status(

@@ -116,7 +116,7 @@ def of_run(
         for kind, octets in list(counts.items()):
             family.add_metric([kind.__name__], octets)
         yield family
-    if not host.engine.parameters.kept.is_here:
+    if not host.engine.parameters.store.is_local:
         yield from of_shards(host)
     buckets, counted = [], 0
     for number, count in enumerate(overview.staleness):
@@ -180,13 +180,13 @@ def of_shards(host: RunHost) -> Iterator[Metric]:
     """A series for each model shard; none while the shards are restored."""
     parameters = host.engine.parameters
     size = GaugeMetricFamily("edgeflock_shard_bytes", "What a shard keeps of the model.", labels=["shard"])
-    for number, shard in enumerate(parameters.kept.vectors.standing):
+    for number, shard in enumerate(parameters.store.vectors.shard_statuses):
         size.add_metric([str(number)], shard.nbytes)
     yield size
     yield CounterMetricFamily(
         "edgeflock_shards_restored",
         "How often shards were made again from the journal since the server started.",
-        value=parameters.kept.restored,
+        value=parameters.store.restorations,
     )
 
 

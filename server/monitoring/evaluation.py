@@ -131,7 +131,7 @@ class Evaluator:
         self.suspect = None
         if has_diverged(self.history):
             last = self.history[-1].version
-            good, why = reason(self.history, self._engine.parameters.shown)
+            good, why = reason(self.history, self._engine.parameters.included_version)
             self.suspect = self._suspecting(good, last)
             self._engine.steering.stop_diverged(last, why)
 

@@ -135,10 +135,10 @@ class Feed:
             tasks=None if host.engine.tasks is None else host.engine.tasks.standing(),
             findings=self._health.findings[:MOST_FINDINGS],
             more_findings=max(0, len(self._health.findings) - MOST_FINDINGS),
-            began=host.engine.parameters.began,
+            began=host.engine.parameters.start_time,
             gateways=self._parts.gateways(),
             shards=self._parts.shards(),
-            restored=host.engine.parameters.kept.restored,
+            restored=host.engine.parameters.store.restorations,
         )
 
     def census(self) -> Census:

@@ -39,9 +39,9 @@ class PartRates:
 
     def shards(self) -> tuple[ShardRow, ...]:
         parameters = self._host.engine.parameters
-        if parameters.kept.is_here:
+        if parameters.store.is_local:
             return ()
-        return tuple(ShardRow(shard.node, shard.nbytes) for shard in parameters.kept.vectors.standing)
+        return tuple(ShardRow(shard.node, shard.nbytes) for shard in parameters.store.vectors.shard_statuses)
 
 
 def row(line: GatewayLine, read: deque[GatewayReading], now: float) -> GatewayRow:

@@ -112,11 +112,11 @@ def test_statistics_that_no_batch_has_are_counted_once_most_are_sound() -> None:
     agreement = AgreementTracker(2)
     for second in range(40):
         for device in range(4):
-            agreement.observe(device, 0.5, replace(step([0], [1.0], second), beyond=1e4))
+            agreement.observe(device, 0.5, replace(step([0], [1.0], second), excess=1e4))
     assert {said(agreement, device).absurd for device in range(4)} == {0.0}
     for second in range(40, 200):
         for device in range(4):
             beyond = {2: 1e4, 3: 99.0}.get(device, 0.0)
-            agreement.observe(device, 0.5, replace(step([0], [1.0], second), beyond=beyond))
+            agreement.observe(device, 0.5, replace(step([0], [1.0], second), excess=beyond))
     assert [said(agreement, device).absurd > 0.8 for device in range(4)] == [False, False, True, False]
     assert said(agreement, 3).absurd == 0
