@@ -31,7 +31,7 @@ from edgeflock.client.data.stream_disk import Persistence
 from edgeflock.devices.emulation import config
 from edgeflock.devices.emulation.fleet import FleetObjects, Prepared, prepare, run_fleet
 from edgeflock.papers.machine import machine
-from edgeflock.server.monitoring.listeners import Listening
+from edgeflock.server.monitoring.listeners import Callbacks
 from edgeflock.shared.data.datasets import Dataset, joined
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.protocol.frames import Finding, FindingKind
@@ -307,7 +307,7 @@ def run(cause: Cause, prepared: Prepared, seed: int) -> tuple[str, list[Found]]:
             replace(prepared, shares=shares),
             seed,
             Path(folder) / "run",
-            Listening(on_finding=tell),
+            Callbacks(on_finding=tell),
             backend_of=backend_of,
             health_of=health_of,
         )

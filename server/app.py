@@ -52,10 +52,10 @@ from edgeflock.server.ledger import JournalLost, shown
 from edgeflock.server.listening import listening_on
 from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.monitoring.feed import Feed, flat_settings
-from edgeflock.server.monitoring.guarding import Guarding
+from edgeflock.server.monitoring.guarding import GuardRunner
 from edgeflock.server.monitoring.health import RunHealth
 from edgeflock.server.monitoring.listeners import Listeners
-from edgeflock.server.monitoring.trackers import Tracked, Trackers
+from edgeflock.server.monitoring.trackers import RunInfo, Trackers
 from edgeflock.server.roster import Hub, RateLimiters, Registry, Relay, Traffic
 from edgeflock.server.sessions import GatewayLine, Gateways, RunHost, ServerAdmission, Session, Writer
 from edgeflock.server.standby import holding
@@ -126,11 +126,11 @@ def create_app(
             hub.note("warning", device, text)
 
         def made(push: Push, accepted: Accepted) -> None:
-            listeners.updated(push, accepted)
-            guarding.made(push, accepted)
+            listeners.on_update(push, accepted)
+            guarding.record(push, accepted)
 
         writer = Writer(engine, hub.round_ended, made, lambda: gateways.publish())
-        guarding = Guarding(engine, writer, hosted.look, config.defence.refresh, note)
+        guarding = GuardRunner(engine, writer, hosted.look, config.defence.refresh, note)
         relay = Relay(config.injection, config.limits.samples)
         paces = RateLimiters(config.limits)
         host = RunHost(
@@ -170,7 +170,7 @@ def create_app(
         if config.coordination.mode != ELASTIC:  # an elastic update is a device's distance from the model
             engine.observe = lambda push, step: agreement.observe(push.device, push.update.loss, step)
         graphs = GraphStore(config.model, hosted.make)
-        seen = agreement, listeners.found, graphs.keeps_waiting
+        seen = agreement, listeners.on_finding, graphs.keeps_waiting
         health = RunHealth(host, evaluator, writer, *seen, hosted.targets)
         feed = Feed(host, evaluator, health, gateways.lines)
         watchers = Watchers(hub, feed, config.limits.watchers)
@@ -193,7 +193,7 @@ def create_app(
         background.start(failed)
         yield
         await background.stop()
-        listeners.tell()
+        listeners.call_queued()
         await evaluator.close()
         await asyncio.to_thread(close_trackers)
 
@@ -212,7 +212,7 @@ def _tracking(
     def given_up(text: str) -> None:
         loop.call_soon_threadsafe(hub.note, "warning", None, text)
 
-    tracked = Tracked(host.run, Path(host.config.run.directory), flat_settings(host))
+    tracked = RunInfo(host.run, Path(host.config.run.directory), flat_settings(host))
     trackers = Trackers(host.config.run.trackers, tracked, given_up)
 
     def told(evaluation: Evaluation | None) -> None:
@@ -220,7 +220,7 @@ def _tracking(
             hub.note("warning", None, "the model's evaluation failed; the server's log says why")
         else:
             trackers.write(evaluation)
-            listeners.evaluated(evaluation)
+            listeners.on_evaluation(evaluation)
 
     return told, trackers.close
 

@@ -38,10 +38,10 @@ from edgeflock.server.ledger import (
     write_whole,
 )
 from edgeflock.server.monitoring import trackers
-from edgeflock.server.monitoring.divergence import Suspecting
-from edgeflock.server.monitoring.evaluation import Details, Evaluate, Keep
-from edgeflock.server.monitoring.guarding import Look
-from edgeflock.server.monitoring.listeners import Listening
+from edgeflock.server.monitoring.divergence import FindSuspect
+from edgeflock.server.monitoring.evaluation import Details, Evaluate, SaveBest
+from edgeflock.server.monitoring.guarding import ComputeTrusted
+from edgeflock.server.monitoring.listeners import Callbacks
 from edgeflock.shared.errors import ConfigError, Unauthorized
 from edgeflock.shared.identity import Token
 from edgeflock.shared.model.description import Description
@@ -67,7 +67,7 @@ class HostedRun:
     evaluate: Evaluate | None
     history: list[Evaluation]
     accounts: list[DeviceTotals]
-    suspecting: Suspecting = lambda after, until: None
+    suspecting: FindSuspect = lambda after, until: None
     offered: Path | None = None
     """The file that devices load the first model from, if they cannot make it."""
     tls: ssl.SSLContext | None = None
@@ -87,16 +87,16 @@ class HostedRun:
     """Signs devices' certificates, over TLS."""
     make: "Make | None" = None
     """Builds the model, if no import string does."""
-    keep: Keep = lambda theta, evaluation: None
+    keep: SaveBest = lambda theta, evaluation: None
     """Called with each model that is better than all before it."""
-    listening: Listening = Listening()
+    listening: Callbacks = Callbacks()
     beside: Beside = NOTHING
     """The parts of a saved model that are not in theta."""
     app: bytes = b""
     """The settings for devices' own apps (protocol/app.py)."""
     details: Details = lambda: ({}, ())
     """Further results of the last `evaluate`."""
-    look: Look | None = None
+    look: ComputeTrusted | None = None
     """Computes the gradient that the guard trusts, if it needs one."""
     lost: Callable[[], str] = str
     """Returns why the run is no longer this server's; empty while it is."""
@@ -126,7 +126,7 @@ def open_run(
     failure. Raises ConfigError if the model, the data or the directory is unusable.
     """
     trackers.check(config.run.trackers)
-    listening = given.listening.beside(config.run)
+    listening = given.listening.with_settings(config.run)
     model = model_of(config, given)
     if listening.stop is not None and model.evaluate is None:
         raise ConfigError("run.stop needs evaluations, and there are no data for them; set model.data")
@@ -149,7 +149,7 @@ def open_run(
                 f"model.weights = {config.model.weights!r}; choose another one, or leave model.weights out"
             )
         offered = _offer(claim, directory, first) if claim.engine.start is None else None
-        if model.targets is not None and (why := model.targets.far):
+        if model.targets is not None and (why := model.targets.problem):
             log.warning("%s; %s", why, REMEDY)
         log.info("%s", _optimizer(config, [turn.regime.learning_rate for turn in claim.journal.regimes()]))
         if model.tried is not None:

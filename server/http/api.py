@@ -22,8 +22,8 @@ from edgeflock.server.http.problem import problem
 from edgeflock.server.http.roles import DEVICE, EVERYBODY, GRAPH, VIEWER, allows
 from edgeflock.server.http.saved import safetensors_of
 from edgeflock.server.monitoring.evaluation import Evaluator
-from edgeflock.server.monitoring.federated import federated
-from edgeflock.server.monitoring.feed import because, dense_bytes, document, settings, state
+from edgeflock.server.monitoring.federated import combine_evaluations
+from edgeflock.server.monitoring.feed import dense_bytes, document, pause_reason, settings, state
 from edgeflock.server.roster import Device, RateLimiters
 from edgeflock.server.sessions import GatewayLine, RelayedDevice, RunHost
 from edgeflock.shared.errors import NotExportable, Unauthorized
@@ -199,7 +199,7 @@ def status(
     turns = host.engine.turns
     return {
         **run_status(host, evaluator),
-        "diverged": evaluator.diverged,
+        "diverged": evaluator.divergence,
         "findings": [finding._asdict() for finding in findings],
         "coordination": settings(host)["coordination"],
         "compression": config.compression.model_dump(),
@@ -207,7 +207,7 @@ def status(
         "cohort": None if turns is None else {"members": len(turns.members), "waiting": turns.waiting},
         "shards": shards(host),
         "evaluation": evaluator.history[-1]._asdict() if evaluator.history else None,
-        "on_devices": federated(device["telemetry"] for device in devices),
+        "on_devices": combine_evaluations(device["telemetry"] for device in devices),
         "evaluation_failed": evaluator.failed_at is not None,
         "ingress": traffic.total.ingress,
         "egress": traffic.total.egress,
@@ -278,7 +278,7 @@ def _device(device: Device, paces: RateLimiters, guard: DefenceGuard | None, now
         "ingress": ingress,
         "egress": egress,
         "last_seen": connection.last_seen or None,
-        "paused_because": because(device),
+        "paused_because": pause_reason(device),
         "why_left": connection.why_left,
         "idle_seconds": round(now - connection.last_heard, 1) if connection.last_seen else None,
     }

@@ -77,7 +77,7 @@ class Watchers:
     async def _send(self, socket: web.WebSocketResponse, role: Role, interval: float) -> None:
         (transport, may_look), seen = self._sockets[socket], None
         while may_look():  # a token may expire
-            frame, seen = await self._feed.next(role, seen)
+            frame, seen = await self._feed.next_frame(role, seen)
             await socket.send_bytes(encode(frame))
             del frame  # it may be large
             await _in_time(transport, interval)

@@ -57,7 +57,7 @@ async def test_over_a_connection_the_best_is_kept_and_the_run_ends_where_patienc
 
         evaluator = Evaluator(
             hosted.engine, hosted.writer, hosted.registry, Meter(), evaluate, 0.001, history,
-            keep=lambda theta, evaluation: kept.append((evaluation.version, theta.tobytes())),
+            save_best=lambda theta, evaluation: kept.append((evaluation.version, theta.tobytes())),
         )  # fmt: skip
         running = asyncio.create_task(evaluator.run())
         async with link(hosted.port) as device:
