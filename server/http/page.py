@@ -18,7 +18,7 @@ from edgeflock.server.http.problem import problem
 from edgeflock.server.http.roles import EVERYBODY, VIEWER, allows
 from edgeflock.server.identity import NOBODY, SECONDS
 from edgeflock.server.web import HEADERS, edition
-from edgeflock.shared.errors import Unauthorized
+from edgeflock.shared.errors import Forbidden, Refused, Unauthorized
 
 routes = web.RouteTableDef()
 
@@ -63,10 +63,10 @@ async def log_in(request: web.Request) -> web.Response:
         caller = caller_by(request.app, token)
         if caller is NOBODY:
             raise Unauthorized("the server does not know this token")
-    except Unauthorized as error:
-        return _failed(request, token, address, error)
-    if caller.role not in ("viewer", "admin"):
-        return problem(403, "forbidden", "this token is a device's: the page takes a viewer's or an admin's")
+        if caller.role not in ("viewer", "admin"):
+            raise Forbidden("this token opens no page; create one: edgeflock token create --role viewer")
+    except (Unauthorized, Forbidden) as error:
+        return _refuse_login(request, token, address, error)
     response = web.json_response({"role": caller.role})
     response.set_cookie(
         cookie_of(request),
@@ -102,8 +102,8 @@ async def get_history(request: web.Request) -> web.Response:
     return response
 
 
-def _failed(request: web.Request, token: str, address: str, error: Unauthorized) -> web.Response:
-    """The answer to a login with an invalid token. Valid tokens are accepted in the meantime."""
+def _refuse_login(request: web.Request, token: str, address: str, error: Refused) -> web.Response:
+    """Count and note a failed login, and return the answer. Valid tokens are accepted in the meantime."""
     account = request.app[REGISTER].account(token) if REGISTER in request.app else ""
     if (wait := request.app[ATTEMPTS].fail(address, account)) > 0:
         refusal = problem(
