@@ -19,7 +19,7 @@ from edgeflock.server.engine import Accepted
 from edgeflock.server.findings import AgreementTracker
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.http import actions, api, first_model, joining, metrics, page
-from edgeflock.server.http.callers import caller_behind_gateway, caller_of
+from edgeflock.server.http.callers import authenticate_behind_gateway, caller_of
 from edgeflock.server.http.keys import (
     ASSETS,
     ATTEMPTS,
@@ -34,7 +34,7 @@ from edgeflock.server.http.keys import (
     HOST,
     LISTENERS,
     LOGINS,
-    OFFERED,
+    MODEL_FILE,
     ORIGINS,
     PIN,
     REGISTER,
@@ -44,7 +44,7 @@ from edgeflock.server.http.keys import (
 )
 from edgeflock.server.http.middleware import MIDDLEWARES
 from edgeflock.server.http.problem import problem
-from edgeflock.server.http.revocations import turn_out
+from edgeflock.server.http.revocations import apply_revocations
 from edgeflock.server.http.roles import GATEWAY, SESSION, allows
 from edgeflock.server.http.watchers import Watchers
 from edgeflock.server.identity import Caller, Logins, SessionAuthenticator
@@ -57,7 +57,7 @@ from edgeflock.server.monitoring.health import RunHealth
 from edgeflock.server.monitoring.listeners import Listeners
 from edgeflock.server.monitoring.trackers import RunInfo, Trackers
 from edgeflock.server.roster import Hub, RateLimiters, Registry, Relay, Traffic
-from edgeflock.server.sessions import GatewayLine, Gateways, RunHost, ServerAdmission, Session, Writer
+from edgeflock.server.sessions import GatewayConnection, Gateways, RunHost, ServerAdmission, Session, Writer
 from edgeflock.server.standby import holding
 from edgeflock.server.training_graph.served import GraphStore
 from edgeflock.server.web import LoginAttempts, Origins, assets
@@ -92,10 +92,10 @@ def create_app(
         app[AUDIT] = hosted.audit
     app[CONNECTION_LIMITS] = ConnectionLimits(ConnectionTerms.of(config.limits))
     app[ASSETS], app[ATTEMPTS] = assets(), LoginAttempts()
-    app[ORIGINS] = Origins.of(config.run.origins, config.run.host)
+    app[ORIGINS] = Origins.from_names(config.run.origins, config.run.host)
 
     if hosted.offered is not None:
-        app[OFFERED] = hosted.offered
+        app[MODEL_FILE] = hosted.offered
 
     async def run(app: web.Application) -> AsyncIterator[None]:
         engine = hosted.engine
@@ -107,12 +107,12 @@ def create_app(
         )
         registry = Registry(config.limits.devices, hosted.accounts)
         for name, order in hosted.register.orders.items() if hosted.register is not None else ():
-            registry.remember(name, order.because, dropped=order.dropped)
+            registry.restore_order(name, order.reason, dropped=order.dropped)
         hub = Hub(lambda: engine.published.version, traffic.total)
 
         async def end(why: str) -> None:
             await writer.call(lambda: engine.steering.end(why))
-            writer.look()
+            writer.wake()
 
         listeners = Listeners(
             hosted.listening,
@@ -129,7 +129,7 @@ def create_app(
             listeners.on_update(push, accepted)
             guarding.record(push, accepted)
 
-        writer = Writer(engine, hub.round_ended, made, lambda: gateways.publish())
+        writer = Writer(engine, hub.note_round, made, lambda: gateways.publish())
         guarding = GuardRunner(engine, writer, hosted.look, config.defence.refresh, note)
         relay = Relay(config.injection, config.limits.samples)
         paces = RateLimiters(config.limits)
@@ -140,13 +140,13 @@ def create_app(
             hub=hub,
             traffic=traffic,
             relay=relay,
-            paces=paces,
+            rate_limiters=paces,
             input=hosted.input,
-            described=hosted.described,
+            description=hosted.described,
             app=hosted.app,
             held_out=hosted.held_out,
             registry=registry,
-            beside=hosted.beside,
+            extra_tensors=hosted.beside,
         )
         demanded = hosted.authority if config.run.client_certificates else None
         authority = "" if demanded is None else demanded.pem
@@ -172,7 +172,7 @@ def create_app(
         graphs = GraphStore(config.model, hosted.make)
         seen = agreement, listeners.on_finding, graphs.keeps_waiting
         health = RunHealth(host, evaluator, writer, *seen, hosted.targets)
-        feed = Feed(host, evaluator, health, gateways.lines)
+        feed = Feed(host, evaluator, health, gateways.connections)
         watchers = Watchers(hub, feed, config.limits.watchers)
         beside: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "who listens": listeners.run,
@@ -182,7 +182,7 @@ def create_app(
         }
         if hosted.register is not None:
             beside["whoever turns out the revoked"] = partial(
-                turn_out, hosted.register, registry, watchers, gateways
+                apply_revocations, hosted.register, registry, watchers, gateways
             )
         background = Background(writer, evaluator, hub, beside)
         app[HOST], app[WRITER], app[EVALUATOR], app[FEED] = host, writer, evaluator, feed
@@ -325,7 +325,9 @@ async def _gateway(request: web.Request) -> web.StreamResponse:
         return problem(400, "bad-request", "mark must be bytes in hexadecimal digits")
     admitted = partial(_admitted, request.app)
     credential = caller_of(request).digest
-    line = GatewayLine(gateways.host, gateways.writer, admitted, request, connection, name, mark, credential)
+    line = GatewayConnection(
+        gateways.host, gateways.writer, admitted, request, connection, name, mark, credential
+    )
     return await gateways.serve(line)
 
 
@@ -333,7 +335,7 @@ def _admitted(
     app: web.Application, bearer: str, path: str, certificate: bytes
 ) -> tuple[str, str, SessionAuthenticator | None]:
     """Return (role, name, authenticator) of a caller behind a gateway, as `GatewayLine` expects."""
-    caller = caller_behind_gateway(app, bearer, path, certificate)
+    caller = authenticate_behind_gateway(app, bearer, path, certificate)
     return caller.role, caller.name, _entry_of(app, caller)
 
 
@@ -347,9 +349,9 @@ def _entry_of(app: web.Application, caller: Caller) -> SessionAuthenticator | No
 
 
 async def _end_sessions(app: web.Application) -> None:
-    app[WRITER].leave()
+    app[WRITER].prepare_stop()
     await app[GATEWAYS].close()
-    lines = [d.connection.line for d in app[HOST].registry.devices.values() if d.connection.line]
+    lines = [d.connection.session for d in app[HOST].registry.devices.values() if d.connection.session]
     await asyncio.gather(app[WATCHERS].close(), *(line.leave() for line in lines))
 
 

@@ -115,7 +115,7 @@ class Server:
             served = serving(self.config, self._hosted, self._end, kept)
             self._serving = await opening.enter_async_context(served)
             assert self._hosted.register is not None, "every run that is opened has one"
-            self._hosted.register.listens(self.url, self._hosted.pin)
+            self._hosted.register.store_address(self.url, self._hosted.pin)
             self._over_before = self._at.app[EVALUATOR].state != "training"
             self._opened = opening.pop_all()
             self._body = asyncio.current_task()
@@ -209,7 +209,7 @@ class Server:
         while self._serving is served:
             served.look()
             over = evaluator.state != "training"
-            new, _ = events.since(seen)
+            new, _ = events.list_from(seen)
             seen = events.count
             for event in new:
                 yield event

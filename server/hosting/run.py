@@ -18,10 +18,10 @@ from edgeflock.server.findings import REMEDY, Targets
 from edgeflock.server.hosting.line import authority_of, line_of
 from edgeflock.server.hosting.model import HostedModel, model_of
 from edgeflock.server.hosting.program_objects import NOTHING_AT_HAND, ServerObjects
-from edgeflock.server.http.saved import keep_best
+from edgeflock.server.http.saved import save_best
 from edgeflock.server.identity import (
     ADMIN_TOKEN,
-    ELSEWHERE,
+    URL_FILE,
     Audit,
     Authority,
     Register,
@@ -157,13 +157,13 @@ def open_run(
         tls, pin = line_of(config, directory)
         authority = authority_of(config, directory, tls)
         if is_shared(config.journal.url):
-            write_whole(directory / ELSEWHERE, f"{config.journal.url}\n".encode())
+            write_whole(directory / URL_FILE, f"{config.journal.url}\n".encode())
         with closing(Register(directory)) as register:
             claim.journal.when_lost(register.db.shut)
-            register.listens(register.url, pin)
+            register.store_address(register.url, pin)
             _operators(register, directory)
             keep = partial(
-                keep_best, directory, model.layout, config.model.module, claim.run, model.beside, claim.data
+                save_best, directory, model.layout, config.model.module, claim.run, model.beside, claim.data
             )
             yield HostedRun(
                 run=claim.run,
@@ -216,7 +216,7 @@ def _operators(register: Register, directory: Path) -> None:
     path = directory / ADMIN_TOKEN
     kept = path.read_text().strip() if path.exists() else ""
     try:
-        if register.who(kept).role == "admin" and Token.parse(kept).pin == register.pin:
+        if register.identify(kept).role == "admin" and Token.parse(kept).pin == register.pin:
             return
     except (Unauthorized, ConfigError):
         pass

@@ -29,7 +29,7 @@ GRAPHS = web.AppKey("graphs", GraphStore)
 LISTENERS = web.AppKey("listeners", Listeners)
 LOGINS = web.AppKey("logins", Logins)
 """It exists only with a register."""
-OFFERED = web.AppKey("offered", Path)
+MODEL_FILE = web.AppKey("offered", Path)
 """It exists only if devices load the first model."""
 HEALTH = web.AppKey("health", RunHealth)
 ORIGINS = web.AppKey("origins", Origins)

@@ -25,7 +25,7 @@ def safetensors_of(
     model: str,
     version: int,
     run: str,
-    beside: Beside = NOTHING,
+    extra: Beside = NOTHING,
     data: Description | None = None,
 ) -> bytes:
     """A version's theta, float32 [P + B], as a safetensors file whose metadata name the run and version.
@@ -36,26 +36,26 @@ def safetensors_of(
     tensors: dict[str, NDArray[np.generic]] = {
         t.name: theta[t.start : t.stop].reshape(t.shape) for t in layout.tensors
     }
-    tensors |= {name: tensors[other] for name, other in beside.same.items()}
-    tensors |= beside.constants
+    tensors |= {name: tensors[other] for name, other in extra.same.items()}
+    tensors |= extra.constants
     metadata = {"model": model, "version": str(version), "run": run}
     if data is not None:
         metadata["data"] = json.dumps(data._asdict())
     return safetensors.numpy.save(tensors, metadata)
 
 
-def keep_best(
+def save_best(
     directory: Path,
     layout: Layout,
     model: str,
     run: str,
-    beside: Beside,
+    extra: Beside,
     data: Description | None,
     theta: NDArray[np.float32],
     evaluation: Evaluation,
 ) -> None:
     """Write the model to best.safetensors atomically. A write error is logged and stops no run."""
-    octets = safetensors_of(theta, layout, model, evaluation.version, run, beside, data)
+    octets = safetensors_of(theta, layout, model, evaluation.version, run, extra, data)
     try:
         write_whole(directory / BEST, octets)
     except OSError as error:

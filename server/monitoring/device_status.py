@@ -100,14 +100,14 @@ class DeviceStatuses:
             silent_seconds=clock - last_heard if last_heard else 0.0,
             idle=device.is_idle(clock),
             starved=isinstance(waiting, int | float) and waiting > 0,
-            leave_reason=connection.why_left,
+            leave_reason=connection.leave_reason,
             averages=self._averages(device.id),
             lag=done.lag,
             step=step if isinstance(step, int | float) and step > 0 else None,
             interval=done.interval,
             departures=memory.ended.growth(now),
             refused_updates=done.refused,
-            refused_share=done.refusing,
+            refused_share=done.refusal_rate,
             recent_drops=max(0, recent.get("drops", 0) - unwritten),
             total_drops=drops.count if drops is not None else 0,
             unwritten_samples=unwritten,
@@ -125,7 +125,7 @@ class DeviceStatuses:
 
     def _remember(self, device: Device, now: float) -> _Memory:
         memory = self._memories.setdefault(device.name, _Memory())
-        memory.ended.add(now, device.connection.ended)
+        memory.ended.add(now, device.connection.early_ends)
         facts = device.statistics.telemetry
         if facts is not memory.facts:
             if (own := own_evaluation(facts)) != own_evaluation(memory.facts or {}):

@@ -118,7 +118,7 @@ class Evaluator:
                 if self._engine.steering.is_best(evaluation):
                     await asyncio.to_thread(self._save_best, self._measured, evaluation)
             await self.record(evaluation)
-            self._writer.look()
+            self._writer.wake()
             # The last version of a run is evaluated right away.
             last = self._engine.published.complete and evaluation is not None and not self.finished
             await asyncio.sleep(0 if last else self._every)

@@ -11,7 +11,7 @@ from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.monitoring.health import RunHealth
 from edgeflock.server.monitoring.parts import PartRates
 from edgeflock.server.roster import Device
-from edgeflock.server.sessions import GatewayLine, RunHost
+from edgeflock.server.sessions import GatewayConnection, RunHost
 from edgeflock.shared.model.chunks import chunks
 from edgeflock.shared.protocol.frames import (
     COLUMNS,
@@ -69,7 +69,7 @@ class Feed:
     """Makes frames for watchers."""
 
     def __init__(
-        self, host: RunHost, evaluator: Evaluator, health: RunHealth, lines: Sequence[GatewayLine]
+        self, host: RunHost, evaluator: Evaluator, health: RunHealth, lines: Sequence[GatewayConnection]
     ) -> None:
         self._host = host
         self._parts = PartRates(host, lines)
@@ -86,13 +86,13 @@ class Feed:
         rate = self._host.published.learning_rate
         now = WatcherPosition(hub.changes, hub.events.count, len(history), rate)
         if position is None or position.learning_rate != rate:
-            events, _ = hub.events.since(now.events - FIRST_EVENTS)
+            events, _ = hub.events.list_from(now.events - FIRST_EVENTS)
             known = evaluations(history)
             devices = await rows(list(self._host.registry.devices.values()), self._guard)
             return Snapshot(time.time(), self._run(), role, devices, self.overview(), known, events), now
-        events, missed = hub.events.since(position.events)
+        events, missed = hub.events.list_from(position.events)
         new = evaluations(history[position.evaluations :])
-        changed = await rows(list(hub.changed_since(position.changes)), self._guard)
+        changed = await rows(list(hub.devices_changed_since(position.changes)), self._guard)
         return Delta(time.time(), self.overview(), changed, new, events, missed), now
 
     @property
@@ -237,8 +237,8 @@ def row(device: Device, guard: DefenceGuard | None, now: float) -> DeviceRow:
         repeated=done.duplicates if identity.shards else None,
         paused_because=pause_reason(device),
         smoothed_loss=finite(done.smoothed_loss),
-        updates_per_s=round(1 / done.interval, 3) if connection.here and done.interval > 0 else None,
-        why_left=connection.why_left,
+        updates_per_s=round(1 / done.interval, 3) if connection.is_connected and done.interval > 0 else None,
+        why_left=connection.leave_reason,
         memory=_number(facts.get("memory")),
         clipped=None if defence is None else defence.clipped,
         dropped=None if defence is None else defence.dropped,
@@ -249,10 +249,10 @@ def row(device: Device, guard: DefenceGuard | None, now: float) -> DeviceRow:
 def pause_reason(device: Device) -> str | None:
     """Return why the device is paused; None if it is not."""
     if device.connection.order is not None:
-        return device.connection.order.because
+        return device.connection.order.reason
     until = device.conduct.quarantined_until
     if until <= time.time():
-        return None if device.rests is None else f"by its owner: {device.rests}"
+        return None if device.owner_pause is None else f"by its owner: {device.owner_pause}"
     return f"in quarantine until {time.strftime('%H:%M:%S', time.localtime(until))}"
 
 
@@ -260,9 +260,9 @@ def state(device: Device, now: float) -> DeviceState:
     """Return the device's state. It is "paused" also while away: it will not train when it returns."""
     if pause_reason(device) is not None:
         return "paused"
-    if not device.connection.here:
+    if not device.connection.is_connected:
         return "away"
-    if device.connection.waits:
+    if device.connection.awaits_turn:
         return "waiting"
     if not device.is_idle(now):
         return "training"

@@ -128,7 +128,7 @@ class RunHealth:
             commit_seconds=self._writer.commit_seconds,
             devices=tuple(statuses),
             targets=self._targets,
-            labels=() if host.described is None else host.described.labels,
+            labels=() if host.description is None else host.description.labels,
         )
 
 

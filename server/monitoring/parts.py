@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from edgeflock.server.sessions import GatewayLine, RunHost
+from edgeflock.server.sessions import GatewayConnection, RunHost
 from edgeflock.shared.protocol.frames import GatewayRow, ShardRow
 
 _WINDOW_SECONDS = 10.0
@@ -26,9 +26,9 @@ class GatewayReading(NamedTuple):
 class PartRates:
     """Remembers recent counts of gateways, for their rates."""
 
-    def __init__(self, host: RunHost, lines: Sequence[GatewayLine]) -> None:
+    def __init__(self, host: RunHost, lines: Sequence[GatewayConnection]) -> None:
         self._host, self._lines = host, lines
-        self._readings: dict[GatewayLine, deque[GatewayReading]] = {}
+        self._readings: dict[GatewayConnection, deque[GatewayReading]] = {}
 
     def gateways(self) -> tuple[GatewayRow, ...]:
         """Return the gateways, those with the most devices first."""
@@ -44,7 +44,7 @@ class PartRates:
         return tuple(ShardRow(shard.node, shard.nbytes) for shard in parameters.store.vectors.shard_statuses)
 
 
-def row(line: GatewayLine, readings: deque[GatewayReading], now: float) -> GatewayRow:
+def row(line: GatewayConnection, readings: deque[GatewayReading], now: float) -> GatewayRow:
     """Return the row of a gateway at `now`. Its counts are added to `readings`."""
     reading = GatewayReading(now, line.updates, line.meter.ingress, line.meter.egress)
     if not readings or now - readings[-1].time >= _INTERVAL_SECONDS:
@@ -59,7 +59,7 @@ def row(line: GatewayLine, readings: deque[GatewayReading], now: float) -> Gatew
     return GatewayRow(
         line.name,
         line.address,
-        line.since,
+        line.start_time,
         line.devices,
         rate(reading.updates, oldest.updates),
         rate(reading.ingress, oldest.ingress),

@@ -18,7 +18,7 @@ from tests.integration.test_reconnect import link, update
 
 
 def events(hosted: Hosted, kind: str) -> list[str]:
-    return [f"{one.device}: {one.text}" for one in hosted.hub.events.since(0)[0] if one.kind == kind]
+    return [f"{one.device}: {one.text}" for one in hosted.hub.events.list_from(0)[0] if one.kind == kind]
 
 
 def kinds(hosted: Hosted) -> list[str]:
@@ -170,7 +170,7 @@ async def test_a_device_that_comes_and_goes_is_named(tmp_path: Path) -> None:
             assert "flapping" not in kinds(hosted)
             async with link(hosted.port, "weak") as device:
                 await device.join()
-            while hosted.registry.devices["weak"].connection.here:
+            while hosted.registry.devices["weak"].connection.is_connected:
                 await asyncio.sleep(0.01)
         await hosted.health.check()
         assert [(one.kind, one.device) for one in hosted.health.findings] == [("flapping", "weak")]
@@ -195,15 +195,15 @@ async def test_every_way_to_leave_is_told_apart(tmp_path: Path) -> None:
 
         async def left(name: str) -> None:
             connection = hosted.registry.devices[name].connection
-            while connection.why_left is None:
+            while connection.leave_reason is None:
                 await asyncio.sleep(0.01)
-            whys[name] = connection.why_left
+            whys[name] = connection.leave_reason
 
         for name in ("done", "owner", "cut", "dropped"):
             identity = hosted.enrol(name)
             async with link(hosted.port, name, identity) as device:
                 await device.join()
-                assert hosted.registry.devices[name].connection.why_left is None
+                assert hosted.registry.devices[name].connection.leave_reason is None
                 if name == "dropped":
                     await admin.post("/v1/devices/dropped/drop")
                     await left(name)

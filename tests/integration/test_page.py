@@ -112,7 +112,7 @@ async def test_a_login_does_what_its_token_may(tmp_path: Path) -> None:
         revoked = hosted.register.create("viewer")
         async with browser() as http:
             await logged_in(http, hosted, revoked.text)
-            hosted.register.forget(hosted.register.tokens[revoked.digest].id)
+            hosted.register.delete(hosted.register.tokens[revoked.digest].id)
             async with http.get(f"{hosted.url}/v1/status") as answer:
                 assert answer.status == 401
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.hosting import open_run
-from edgeflock.server.http.saved import BEST, keep_best
+from edgeflock.server.http.saved import BEST, save_best
 from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.roster.traffic import Meter
 from edgeflock.shared.errors import ConfigError, RunOver
@@ -25,10 +25,10 @@ from tests.server.pushes import LAYOUT, THETA
 
 def test_a_disk_without_room_stops_no_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     evaluation = Evaluation(3, 1.0, 0.5, 0.9, 0, 0)
-    keep_best(tmp_path, LAYOUT, "package:Model", "run", NOTHING, None, THETA, evaluation)
+    save_best(tmp_path, LAYOUT, "package:Model", "run", NOTHING, None, THETA, evaluation)
     kept = safetensors.numpy.load_file(tmp_path / BEST)
     assert np.concatenate([kept[t.name].ravel() for t in LAYOUT.tensors]).tobytes() == THETA.tobytes()
-    keep_best(tmp_path / "gone", LAYOUT, "package:Model", "run", NOTHING, None, THETA, evaluation)
+    save_best(tmp_path / "gone", LAYOUT, "package:Model", "run", NOTHING, None, THETA, evaluation)
     assert "the best model so far, of version 3, is not kept" in caplog.text
 
 
