@@ -31,7 +31,7 @@ from edgeflock.client.data.stream_disk import Persistence
 from edgeflock.devices.emulation import config
 from edgeflock.devices.emulation.fleet import FleetObjects, Prepared, prepare, run_fleet
 from edgeflock.papers.machine import machine
-from edgeflock.server.monitoring.listeners import Listening
+from edgeflock.server.monitoring.listeners import Callbacks
 from edgeflock.shared.data.datasets import Dataset, joined
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.protocol.frames import Finding, FindingKind
@@ -131,7 +131,7 @@ def full_disk(folder: Path) -> Callable[[float], Facts]:
         if now > 30:
             buffer._db.execute("PRAGMA max_page_count = 1")
         buffer.add(StreamChunk(np.ones((100, 64), np.float32), np.zeros(100, np.int64)), now)
-        fitting.came += 100
+        fitting.received += 100
         return fitting.facts()
 
     return tell
@@ -145,7 +145,7 @@ def unfit(folder: Path) -> Callable[[float], Facts]:
     def tell(now: float) -> Facts:
         x = np.ones((90, 64), np.float32)
         x[::3, 5] = np.nan
-        fitting.came += len(checks.admit(StreamChunk(x, np.zeros(90, np.int64)), tally))
+        fitting.received += len(checks.admit(StreamChunk(x, np.zeros(90, np.int64)), tally))
         return fitting.facts()
 
     return tell
@@ -307,7 +307,7 @@ def run(cause: Cause, prepared: Prepared, seed: int) -> tuple[str, list[Found]]:
             replace(prepared, shares=shares),
             seed,
             Path(folder) / "run",
-            Listening(on_finding=tell),
+            Callbacks(on_finding=tell),
             backend_of=backend_of,
             health_of=health_of,
         )

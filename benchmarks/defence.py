@@ -33,7 +33,7 @@ from edgeflock.client.backends import Backend
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.emulation.fleet import FleetObjects, Prepared, prepare, run_fleet
 from edgeflock.server.choices import CHOICES
-from edgeflock.server.monitoring.listeners import Applied, Listening
+from edgeflock.server.monitoring.listeners import Applied, Callbacks
 from edgeflock.server.trusting import set_apart
 from edgeflock.shared.data import datasets
 from edgeflock.shared.model.fields import rows as of_rows
@@ -131,7 +131,7 @@ def run(row: Row, overrides: list[str]) -> dict[str, Any]:
         return backends[-1]
 
     began = time.process_time()
-    result = run_fleet(prepared, row.seed, Path(), Listening(made, seen.append), backend_of=backend_of)
+    result = run_fleet(prepared, row.seed, Path(), Callbacks(made, seen.append), backend_of=backend_of)
     accuracies = [one.accuracy or 0.0 for one in seen]
     # A run that left the finite numbers ends there, and is as good as guessing.
     accuracy = 0.1 if result.ended == "diverged" else fmean(accuracies[-5:])

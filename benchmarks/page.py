@@ -62,7 +62,7 @@ async def _changing(app: web.Application) -> None:
     while True:
         for device in registry.devices.values():
             device.statistics.updates += 1
-            hub.changed(device)
+            hub.mark_changed(device)
         await asyncio.sleep(EVERY)
 
 

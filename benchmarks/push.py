@@ -41,7 +41,7 @@ def pushes(kind: str) -> Callable[[], object]:
     """What a push is in memory: decode, admit, look where it leads, apply."""
     layout, random = load.PAPER_CNN, np.random.default_rng(0)
     updates = [random_update(layout, 0.01, "codebook4", random) for _ in range(64)]
-    regime = Regime("adacomp", 1e-6, 256, how=StepMethod(kind))
+    regime = Regime("adacomp", 1e-6, 256, method=StepMethod(kind))
     parameters = Parameters(0, np.zeros(layout.size, np.float32), regime=regime, start=0)
 
     def push() -> None:
@@ -85,7 +85,7 @@ def kernels(kind: str) -> dict[str, float]:
     """Interleaved: decode + admit, sigma + apply, and the in-place dense step, in microseconds (medians)."""
     layout, random = load.PAPER_CNN, np.random.default_rng(0)
     updates = [random_update(layout, 0.01, "codebook4", random) for _ in range(64)]
-    regime = Regime("adacomp", 1e-6, 256, how=StepMethod(kind))
+    regime = Regime("adacomp", 1e-6, 256, method=StepMethod(kind))
     parameters = Parameters(0, np.zeros(layout.size, np.float32), regime=regime, start=0)
     steps = [admit(u, layout, oldest=0, version=0, samples=1 << 16, expansion_bytes=1 << 28) for u in updates]
     theta, gradient = parameters.theta.copy(), random.standard_normal(layout.size).astype(np.float32)
@@ -102,7 +102,7 @@ def kernels(kind: str) -> dict[str, float]:
         turn += 1
         step = steps[turn % 64]
         base = max(0, parameters.version - LAG)
-        parameters.apply(type(step)(base, step.where, step.delta))
+        parameters.apply(type(step)(base, step.indices, step.delta))
 
     def dense_step() -> None:
         np.multiply(gradient, rate, out=scratch)

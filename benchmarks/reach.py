@@ -43,9 +43,9 @@ def _serve_gateway(ready: Connection, leader: int, directory: str, tls: bool) ->
             place = GatewayAddress(port=0, certificate=own.certificate, key=own.key)
         one = Gateway(f"http://127.0.0.1:{leader}", "", "benchmark", place)
         async with one.serving() as port:
-            await one.until(one.upstream.ready)
+            await one.serve_until(one.upstream.ready)
             ready.send(port)
-            await one.until(asyncio.Event())
+            await one.serve_until(asyncio.Event())
 
     asyncio.run(main())
 

@@ -76,7 +76,9 @@ class Server:
         """Some in every shard."""
 
     def shards(self) -> list[psutil.Process]:
-        return [psutil.Process(shard.process) for shard in self.engine.parameters.kept.vectors.standing]
+        return [
+            psutil.Process(shard.process) for shard in self.engine.parameters.store.vectors.shard_statuses
+        ]
 
     def push(self, groups: int) -> dict[str, float]:
         """Microseconds an update: time, and processor time here and in all shards together."""
@@ -94,7 +96,7 @@ class Server:
 
     def _wait(self) -> None:
         """Until nothing is under way to any shard."""
-        self.engine.parameters.kept[self.places]
+        self.engine.parameters.store[self.places]
 
     def group(self) -> None:
         version, pushes = self.engine.parameters.version, []
@@ -109,7 +111,7 @@ class Server:
     def memory(self) -> dict[str, float]:
         """MB that are each process's own, and all of Ray's besides."""
         shards = [shard.memory_full_info().uss / 1e6 for shard in self.shards()]
-        pids = {shard.process for shard in self.engine.parameters.kept.vectors.standing}
+        pids = {shard.process for shard in self.engine.parameters.store.vectors.shard_statuses}
         others = [child for child in self.me.children(recursive=True) if child.pid not in pids]
         peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line)
         return {
@@ -135,10 +137,10 @@ class Server:
 
     def _restored(self) -> None:
         """After a kill, until a model can be read again."""
-        standing = self.engine.parameters.kept.vectors.standing
+        standing = self.engine.parameters.store.vectors.shard_statuses
         if standing:
             os.kill(standing[0].process, signal.SIGKILL)
-            while not self.engine.parameters.kept.restored:
+            while not self.engine.parameters.store.restorations:
                 self._wait()
 
 

@@ -33,7 +33,7 @@ def updates_to_a_hundredth(kind: str, rule: str, rate: float, devices: int) -> i
     random = np.random.default_rng([devices, 7])
     curvature = np.logspace(-1, 0, SIZE).astype(np.float32)
     theta = random.standard_normal(SIZE).astype(np.float32)
-    parameters = Parameters(0, theta, regime=Regime(rule, rate, 4096, how=StepMethod(kind)), start=0)
+    parameters = Parameters(0, theta, regime=Regime(rule, rate, 4096, method=StepMethod(kind)), start=0)
     first = float(curvature @ (theta * theta))
     held = [(0, theta.copy()) for _ in range(devices)]
     left = np.zeros((devices, SIZE), np.float32)

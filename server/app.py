@@ -19,7 +19,7 @@ from edgeflock.server.engine import Accepted
 from edgeflock.server.findings import AgreementTracker
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.http import actions, api, first_model, joining, metrics, models, page
-from edgeflock.server.http.callers import caller_behind_gateway, caller_of
+from edgeflock.server.http.callers import authenticate_behind_gateway, caller_of
 from edgeflock.server.http.keys import (
     ASSETS,
     ATTEMPTS,
@@ -34,8 +34,8 @@ from edgeflock.server.http.keys import (
     HOST,
     LISTENERS,
     LOGINS,
-    MODEL_FILES,
-    OFFERED,
+    MODEL_EXPORTS,
+    MODEL_FILE,
     ORIGINS,
     PIN,
     REGISTER,
@@ -44,9 +44,9 @@ from edgeflock.server.http.keys import (
     WRITER,
 )
 from edgeflock.server.http.middleware import MIDDLEWARES
-from edgeflock.server.http.model_files import ModelFiles
+from edgeflock.server.http.model_exports import ModelExports
 from edgeflock.server.http.problem import problem
-from edgeflock.server.http.revocations import turn_out
+from edgeflock.server.http.revocations import apply_revocations
 from edgeflock.server.http.roles import GATEWAY, SESSION, allows
 from edgeflock.server.http.watchers import Watchers
 from edgeflock.server.identity import Caller, Logins, SessionAuthenticator
@@ -55,12 +55,12 @@ from edgeflock.server.listening import listening_on
 from edgeflock.server.monitoring.best_model import info_of
 from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.monitoring.feed import Feed, flat_settings
-from edgeflock.server.monitoring.guarding import Guarding
+from edgeflock.server.monitoring.guarding import GuardRunner
 from edgeflock.server.monitoring.health import RunHealth
 from edgeflock.server.monitoring.listeners import Listeners
-from edgeflock.server.monitoring.trackers import Tracked, Trackers
+from edgeflock.server.monitoring.trackers import RunInfo, Trackers
 from edgeflock.server.roster import Hub, RateLimiters, Registry, Relay, Traffic
-from edgeflock.server.sessions import GatewayLine, Gateways, RunHost, ServerAdmission, Session, Writer
+from edgeflock.server.sessions import GatewayConnection, Gateways, RunHost, ServerAdmission, Session, Writer
 from edgeflock.server.standby import holding
 from edgeflock.server.training_graph.served import GraphStore
 from edgeflock.server.web import LoginAttempts, Origins, assets
@@ -98,12 +98,12 @@ def create_app(
         app[AUDIT] = hosted.audit
     app[CONNECTION_LIMITS] = ConnectionLimits(ConnectionTerms.of(config.limits))
     app[ASSETS], app[ATTEMPTS] = assets(), LoginAttempts()
-    app[ORIGINS] = Origins.of(config.run.origins, config.run.host)
+    app[ORIGINS] = Origins.from_names(config.run.origins, config.run.host)
 
     info = info_of(config.model, hosted.run, hosted.engine.layout, hosted.input, hosted.described)
-    app[MODEL_FILES] = ModelFiles(info, hosted.evaluated)
+    app[MODEL_EXPORTS] = ModelExports(info, hosted.evaluated)
     if hosted.offered is not None:
-        app[OFFERED] = hosted.offered
+        app[MODEL_FILE] = hosted.offered
 
     async def run(app: web.Application) -> AsyncIterator[None]:
         engine = hosted.engine
@@ -115,12 +115,12 @@ def create_app(
         )
         registry = Registry(config.limits.devices, hosted.accounts)
         for name, order in hosted.register.orders.items() if hosted.register is not None else ():
-            registry.remember(name, order.because, dropped=order.dropped)
+            registry.restore_order(name, order.reason, dropped=order.dropped)
         hub = Hub(lambda: engine.published.version, traffic.total)
 
         async def end(why: str) -> None:
             await writer.call(lambda: engine.steering.end(why))
-            writer.look()
+            writer.wake()
 
         listeners = Listeners(
             hosted.listening,
@@ -134,11 +134,11 @@ def create_app(
             hub.note("warning", device, text)
 
         def made(push: Push, accepted: Accepted) -> None:
-            listeners.updated(push, accepted)
-            guarding.made(push, accepted)
+            listeners.on_update(push, accepted)
+            guarding.record(push, accepted)
 
-        writer = Writer(engine, hub.round_ended, made, lambda: gateways.publish())
-        guarding = Guarding(engine, writer, hosted.look, config.defence.refresh, note)
+        writer = Writer(engine, hub.note_round, made, lambda: gateways.publish())
+        guarding = GuardRunner(engine, writer, hosted.look, config.defence.refresh, note)
         relay = Relay(config.injection, config.limits.samples)
         paces = RateLimiters(config.limits)
         host = RunHost(
@@ -148,13 +148,13 @@ def create_app(
             hub=hub,
             traffic=traffic,
             relay=relay,
-            paces=paces,
+            rate_limiters=paces,
             input=hosted.input,
-            described=hosted.described,
+            description=hosted.described,
             app=hosted.app,
             held_out=hosted.held_out,
             registry=registry,
-            beside=hosted.beside,
+            extra_tensors=hosted.beside,
         )
         demanded = hosted.authority if config.run.client_certificates else None
         authority = "" if demanded is None else demanded.pem
@@ -178,9 +178,9 @@ def create_app(
         if config.coordination.mode != ELASTIC:  # an elastic update is a device's distance from the model
             engine.observe = lambda push, step: agreement.observe(push.device, push.update.loss, step)
         graphs = GraphStore(config.model, hosted.make)
-        seen = agreement, listeners.found, graphs.keeps_waiting
+        seen = agreement, listeners.on_finding, graphs.keeps_waiting
         health = RunHealth(host, evaluator, writer, *seen, hosted.targets)
-        feed = Feed(host, evaluator, health, gateways.lines)
+        feed = Feed(host, evaluator, health, gateways.connections)
         watchers = Watchers(hub, feed, config.limits.watchers)
         beside: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "who listens": listeners.run,
@@ -190,7 +190,7 @@ def create_app(
         }
         if hosted.register is not None:
             beside["whoever turns out the revoked"] = partial(
-                turn_out, hosted.register, registry, watchers, gateways
+                apply_revocations, hosted.register, registry, watchers, gateways
             )
         background = Background(writer, evaluator, hub, beside)
         app[HOST], app[WRITER], app[EVALUATOR], app[FEED] = host, writer, evaluator, feed
@@ -201,7 +201,7 @@ def create_app(
         background.start(failed)
         yield
         await background.stop()
-        listeners.tell()
+        listeners.call_queued()
         await evaluator.close()
         await asyncio.to_thread(close_trackers)
 
@@ -220,7 +220,7 @@ def _tracking(
     def given_up(text: str) -> None:
         loop.call_soon_threadsafe(hub.note, "warning", None, text)
 
-    tracked = Tracked(host.run, Path(host.config.run.directory), flat_settings(host))
+    tracked = RunInfo(host.run, Path(host.config.run.directory), flat_settings(host))
     trackers = Trackers(host.config.run.trackers, tracked, given_up)
 
     def told(evaluation: Evaluation | None) -> None:
@@ -228,7 +228,7 @@ def _tracking(
             hub.note("warning", None, "the model's evaluation failed; the server's log says why")
         else:
             trackers.write(evaluation)
-            listeners.evaluated(evaluation)
+            listeners.on_evaluation(evaluation)
 
     return told, trackers.close
 
@@ -333,7 +333,9 @@ async def _gateway(request: web.Request) -> web.StreamResponse:
         return problem(400, "bad-request", "mark must be bytes in hexadecimal digits")
     admitted = partial(_admitted, request.app)
     credential = caller_of(request).digest
-    line = GatewayLine(gateways.host, gateways.writer, admitted, request, connection, name, mark, credential)
+    line = GatewayConnection(
+        gateways.host, gateways.writer, admitted, request, connection, name, mark, credential
+    )
     return await gateways.serve(line)
 
 
@@ -341,7 +343,7 @@ def _admitted(
     app: web.Application, bearer: str, path: str, certificate: bytes
 ) -> tuple[str, str, SessionAuthenticator | None]:
     """Return (role, name, authenticator) of a caller behind a gateway, as `GatewayLine` expects."""
-    caller = caller_behind_gateway(app, bearer, path, certificate)
+    caller = authenticate_behind_gateway(app, bearer, path, certificate)
     return caller.role, caller.name, _entry_of(app, caller)
 
 
@@ -355,9 +357,9 @@ def _entry_of(app: web.Application, caller: Caller) -> SessionAuthenticator | No
 
 
 async def _end_sessions(app: web.Application) -> None:
-    app[WRITER].leave()
+    app[WRITER].prepare_stop()
     await app[GATEWAYS].close()
-    lines = [d.connection.line for d in app[HOST].registry.devices.values() if d.connection.line]
+    lines = [d.connection.session for d in app[HOST].registry.devices.values() if d.connection.session]
     await asyncio.gather(app[WATCHERS].close(), *(line.leave() for line in lines))
 
 

@@ -56,7 +56,7 @@ class Background:
             group.create_task(self._writer.run()).add_done_callback(self._blame("the journal's writer"))
             beside = {
                 "the evaluator": group.create_task(evaluator.run()),
-                "the hub": group.create_task(hub.run(lambda: evaluator.state, lambda: evaluator.why)),
+                "the hub": group.create_task(hub.run(lambda: evaluator.state, lambda: evaluator.end_reason)),
                 **{name: group.create_task(run()) for name, run in self._more.items()},
             }
             for name, task in beside.items():

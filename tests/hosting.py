@@ -13,7 +13,7 @@ from edgeflock.client.identity import ClientIdentity
 from edgeflock.server.app import create_app, listening
 from edgeflock.server.connections import ConnectionLimits
 from edgeflock.server.engine.engine import Engine
-from edgeflock.server.gateway import Gateway, GatewayAddress, Shown
+from edgeflock.server.gateway import ClientCertificate, Gateway, GatewayAddress
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.hosting.line import authority_of
 from edgeflock.server.http.keys import CONNECTION_LIMITS, GATEWAYS, HEALTH, HOST, WRITER
@@ -99,10 +99,10 @@ async def gateway(
     place = GatewayAddress(port=0)
     if tls is not None:
         place = GatewayAddress(port=0, certificate=tls / "certificate.pem", key=tls / "certificate-key.pem")
-    own = None if shown is None else Shown(shown.key, shown.certificate)
+    own = None if shown is None else ClientCertificate(shown.key, shown.certificate)
     one = Gateway(leaders or hosted.url, token, name, place, own)
     async with one.serving() as port:
-        await one.until(one.upstream.ready)
+        await one.serve_until(one.upstream.ready)
         yield one, f"{'http' if tls is None else 'https'}://127.0.0.1:{port}"
 
 
@@ -147,10 +147,10 @@ async def hosting(
         register = opened.enter_context(closing(Register(directory)))
         for text, role in ((admin_token, "admin"), (viewer_token, "viewer")):
             if text:
-                register.keep(text, role, reusable=True)  # type: ignore[arg-type]
+                register.store(text, role, reusable=True)  # type: ignore[arg-type]
         tls, pin = server_tls(own_certificate(directory, "127.0.0.1")) if with_tls else (None, b"")
         pin = pin_of_file(shown) if shown else pin
-        register.listens("", pin)
+        register.store_address("", pin)
         hosted = HostedRun(
             claim.run,
             register,

@@ -220,10 +220,10 @@ def decoders_agree(update: Update, layout: Layout) -> None:
         assert not usual or not update.values
         return
     assert isinstance(compiled, Step)
-    assert isinstance(compiled.where, np.ndarray)
-    assert isinstance(defined.where, np.ndarray)
+    assert isinstance(compiled.indices, np.ndarray)
+    assert isinstance(defined.indices, np.ndarray)
     assert compiled.base == defined.base
-    assert compiled.where.tolist() == defined.where.tolist()
+    assert compiled.indices.tolist() == defined.indices.tolist()
     assert compiled.delta.tobytes() == defined.delta.tobytes()
 
 

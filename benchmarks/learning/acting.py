@@ -32,7 +32,7 @@ from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.emulation.fleet import prepare, run_fleet
 from edgeflock.results.curves import COLOURS
 from edgeflock.server.choices import CHOICES
-from edgeflock.server.monitoring.listeners import Listening
+from edgeflock.server.monitoring.listeners import Callbacks
 from edgeflock.shared.environments import Constants
 from edgeflock.shared.numbers import size
 
@@ -250,7 +250,7 @@ def _fleet(task: Task, arm: Arm, seed: int) -> list[dict[str, Any]]:
         )
 
     with tempfile.TemporaryDirectory() as folder:
-        run_fleet(prepare(fleet_file(task, arm)), seed, Path(folder), Listening(on_evaluated=evaluated))
+        run_fleet(prepare(fleet_file(task, arm)), seed, Path(folder), Callbacks(on_evaluated=evaluated))
     return rows
 
 

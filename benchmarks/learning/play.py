@@ -24,7 +24,7 @@ from benchmarks.learning.tasks import TASKS, Task
 from edgeflock.devices.emulation.config import FleetFile, headcount
 from edgeflock.devices.emulation.fleet import FleetObjects, Prepared, prepare, run_fleet
 from edgeflock.server.choices import CHOICES
-from edgeflock.server.monitoring.listeners import Listening
+from edgeflock.server.monitoring.listeners import Callbacks
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.model.fields import rows
 from edgeflock.shared.protocol.frames import Evaluation
@@ -123,7 +123,7 @@ def places(file: FleetFile, shares: Shares, seed: int) -> list[int]:
 
 def _fleet(prepared: Prepared, seed: int, curve: Curve) -> dict[str, Any]:
     steps, findings = prepared.file.run.local_steps, set()
-    listening = Listening(
+    listening = Callbacks(
         on_evaluated=lambda one: curve.add(one, one.version * steps),
         on_finding=lambda one: findings.add(str(one.kind)),
     )

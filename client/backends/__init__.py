@@ -4,6 +4,6 @@ Import these modules directly, since each loads its library. A new backend is a 
 client/run/choosing.py. Imports edgeflock.shared.
 """
 
-from edgeflock.client.backends.backend import Backend, Predictor, Predicts
+from edgeflock.client.backends.backend import Backend, PredictingBackend, Predictor
 
-__all__ = ["Backend", "Predictor", "Predicts"]
+__all__ = ["Backend", "Predictor", "PredictingBackend"]

@@ -36,7 +36,7 @@ Predictor = Callable[[NDArray[np.float32]], tuple[NDArray[np.float32], ...]]
 
 
 @runtime_checkable
-class Predicts(Protocol):
+class PredictingBackend(Protocol):
     """A Backend that can also evaluate the model, so that a device can act with it as a policy."""
 
     def predictor(self, theta: NDArray[np.float32]) -> Predictor:

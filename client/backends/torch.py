@@ -27,11 +27,10 @@ class TorchBackend:
         make: Make | None = None,
         accelerator: str = "",
     ) -> None:
-        """Build the module that `model` names or `make` builds, on torch's device `accelerator` ("": the
-        CPU).
+        """Build the module that `model` names or `make` builds, on torch's device `accelerator`.
 
-        `accelerator` is e.g. "cuda" or "mps". `threads` sets torch's threads for the whole process; 0 keeps
-        torch's default. Raises ConfigError.
+        `accelerator` is e.g. "cuda" or "mps"; "": the CPU. `threads` sets torch's threads for the whole
+        process; 0 keeps torch's default. Raises ConfigError.
         """
         if threads:
             torch.set_num_threads(threads)

@@ -6,7 +6,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.backends import Backend, Predicts
+from edgeflock.client.backends import Backend, PredictingBackend
 from edgeflock.shared.environments import Constants, Environment, Policy, Rollouts
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.losses import LOSSES
@@ -14,7 +14,7 @@ from edgeflock.shared.protocol.messages import Facts, Welcome
 
 log = logging.getLogger(__name__)
 
-_MOST = 1 << 29
+_MAX_BYTES = 1 << 29
 """Largest size in bytes of the environment steps in one batch."""
 
 Array = NDArray[np.float32]
@@ -27,7 +27,7 @@ class Actor:
         self._environment = environment
         self._random = random
         self._rollouts = Rollouts(environment, Constants(), random)
-        self._backend: Predicts | None = None
+        self._backend: PredictingBackend | None = None
         self._theta = np.zeros(0, np.float32)
 
     def begin(self, welcome: Welcome, backend: Backend) -> None:
@@ -38,7 +38,7 @@ class Actor:
                 f"client.data = {of.uri!r}: observations have the shape {list(of.shape)}, and those of "
                 f"the run {list(welcome.input)} (model.data of the server)"
             )
-        if not isinstance(backend, Predicts):
+        if not isinstance(backend, PredictingBackend):
             raise ConfigError(
                 f"client.data = {of.uri!r}: a Flower app has data of its own; leave client.data out"
             )
@@ -50,10 +50,10 @@ class Actor:
             )
         constants = Constants.of(welcome.loss)
         steps = max(welcome.batch, constants.rollout)
-        if 4 * steps * (math.prod(of.shape) + of.actions + 3) > _MOST:
+        if 4 * steps * (math.prod(of.shape) + of.actions + 3) > _MAX_BYTES:
             raise ConfigError(
                 f"client.data = {of.uri!r}: the run asks for {steps:,} steps at a time, which take more than "
-                f"{_MOST >> 20} MiB; a smaller run.batch or rollout may do"
+                f"{_MAX_BYTES >> 20} MiB; a smaller run.batch or rollout may do"
             )
         self._backend = backend
         self._rollouts.close()
@@ -80,7 +80,7 @@ class Actor:
         assert self._backend is not None, "a run has begun"
         return self._backend.predictor(self._theta)
 
-    def judged(self, loss: float, right: float | None) -> None:
+    def record_result(self, loss: float, right: float | None) -> None:
         """Do nothing: the episodes' returns measure the policy, not the loss."""
 
     def settle(self) -> None:

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from typing import Self
 
 from edgeflock.client.backends import Backend
-from edgeflock.client.data.batcher import Batch, NothingFit, StreamOver
+from edgeflock.client.data.batcher import Batch, NoUsableSamples, StreamEnded
 from edgeflock.client.data.checks import Checks
 from edgeflock.client.data.fitting import Fitting
 from edgeflock.client.data.records import Skipped, StreamChunk
@@ -36,19 +36,21 @@ class Backlog:
         checks: Checks | None = None,
         scaling: Scaling | None = None,
     ) -> None:
-        """No batch has fewer than `low` samples before the source ends. The source counts in `tally`.
-        `checks` apply to samples read back. Without `scaling` inputs keep their units.
+        """No batch has fewer than `low` samples before the source ends.
+
+        The source counts in `tally`. `checks` apply to samples read back. Without `scaling` inputs keep
+        their units.
         """
         self._source = source
         self._low = low
-        self._held = Truncation(math.inf, low, quota_bytes=1 << 62)
-        self._fitting = Fitting(self._held, tally, checks or Checks(), scaling)
+        self._buffer = Truncation(math.inf, low, quota_bytes=1 << 62)
+        self._fitting = Fitting(self._buffer, tally, checks or Checks(), scaling)
         tally.progress = self._fitting.progress
         self._arrived = asyncio.Event()
         self._wanted = asyncio.Event()
         self._feeding: asyncio.Task[None] | None = None
         self._last: Batch | None = None
-        self._unjudged = 0
+        self._unrecorded = 0
         """Samples of the last batch, or 0 if that batch is a repetition."""
         self._steps = 1
 
@@ -67,15 +69,15 @@ class Backlog:
     async def ready(self, steps: int) -> None:
         """Wait until there are samples for `take`. If there are few, `steps` calls share them.
 
-        Raises StreamOver if nothing is left, and the source's own errors.
+        Raises StreamEnded if nothing is left, and the source's own errors.
         """
         assert self._feeding is not None, "use Backlog as an async context manager"
         self._steps, self._last = steps, None
-        while len(self._held) < self._low:
+        while len(self._buffer) < self._low:
             if self._feeding.done():
                 self._feeding.result()
-                if not len(self._held):
-                    raise StreamOver("all there was has been trained on")
+                if not len(self._buffer):
+                    raise StreamEnded("all there was has been trained on")
                 return
             self._arrived.clear()
             self._wanted.set()
@@ -85,51 +87,51 @@ class Backlog:
         self._fitting.begin(welcome, backend)
 
     def take(self, size: int) -> Batch:
-        """Return (x, y) of up to `size` samples, without unfit ones; if none is left, the update's last
-        batch.
+        """Return (x, y) of up to `size` samples, without unfit ones.
 
-        Raises NothingFit if the update has no batch yet. Raises ConfigError if the backend accepts no sample.
+        If none is left, it returns the update's last batch. Raises NoUsableSamples if the update has no batch
+        yet. Raises ConfigError if the backend accepts no sample.
         """
-        self._unjudged = 0
-        while waiting := len(self._held):
+        self._unrecorded = 0
+        while waiting := len(self._buffer):
             share = math.ceil(waiting / self._steps)
-            batch = self._held.take(min(size, share), 0.0)
-            self._fitting.taken += len(batch[1])
+            batch = self._buffer.take(min(size, share), 0.0)
+            self._fitting.unsettled += len(batch[1])
             fit = self._fitting.fit(batch)
             if len(fit):
                 self._last = fit.x, fit.y
-                self._unjudged = len(fit)
+                self._unrecorded = len(fit)
                 break
         self._steps = max(1, self._steps - 1)
         if self._last is None:
-            raise NothingFit("all samples that waited were set aside")
+            raise NoUsableSamples("all samples that waited were set aside")
         return self._last
 
-    def judged(self, loss: float, right: float | None) -> None:
+    def record_result(self, loss: float, right: float | None) -> None:
         """Record the loss and accuracy on the last batch, unless that batch is a repetition."""
-        if self._unjudged:
-            self._fitting.prequential.judged(loss, right, self._unjudged)
+        if self._unrecorded:
+            self._fitting.prequential.record_result(loss, right, self._unrecorded)
 
     def settle(self) -> None:
         """Mark the taken samples as used: the server has their update."""
-        self._held.settle()
+        self._buffer.settle()
         self._fitting.settle()
 
     def take_back(self) -> None:
         """Return the taken samples: the server will not get their update."""
-        self._held.take_back()
+        self._buffer.take_back()
         self._fitting.take_back()
 
     def telemetry(self) -> Facts:
-        return {"depth": len(self._held), **self._fitting.facts()}
+        return {"depth": len(self._buffer), **self._fitting.facts()}
 
     async def _feed(self) -> None:
         async with aclosing(self._source) as chunks:
             await self._wanted.wait()
             async for chunk in chunks:
-                self._held.add(chunk, 0.0)
-                self._fitting.came += len(chunk)
-                if len(self._held) >= self._low:
+                self._buffer.add(chunk, 0.0)
+                self._fitting.received += len(chunk)
+                if len(self._buffer) >= self._low:
                     self._wanted.clear()
                 self._arrived.set()
                 await self._wanted.wait()

@@ -18,11 +18,11 @@ Batch = tuple[Inputs, NDArray[np.generic]]
 """x and y of a few samples."""
 
 
-class StreamOver(Exception):
+class StreamEnded(Exception):
     """The data have ended, and all samples were taken."""
 
 
-class NothingFit(Exception):
+class NoUsableSamples(Exception):
     """All waiting samples were set aside: there is nothing to train on yet."""
 
 
@@ -30,15 +30,15 @@ class Batches(Protocol):
     """The source of a worker's batches: Shuffled, or a stream (stream_batches.py)."""
 
     async def ready(self, steps: int) -> None:
-        """Wait until there is data for the next `steps` batches. Raises StreamOver if none will come."""
+        """Wait until there is data for the next `steps` batches. Raises StreamEnded if none will come."""
 
     def take(self, size: int) -> Batch:
-        """Return (x, y) of `size` samples, unless the batches set their own size. Raises NothingFit."""
+        """Return (x, y) of `size` samples, unless the batches set their own size. Raises NoUsableSamples."""
 
     def begin(self, welcome: Welcome, backend: Backend) -> None:
         """Take part in the run of `welcome`, which `backend` trains."""
 
-    def judged(self, loss: float, right: float | None) -> None:
+    def record_result(self, loss: float, right: float | None) -> None:
         """Record the result on the last batch, computed before training on it.
 
         `loss` is its mean. `right` is the fraction of correct predictions, if the loss defines it.
@@ -55,7 +55,7 @@ class Batches(Protocol):
 
 
 @runtime_checkable
-class Acting(Protocol):
+class PolicyBatches(Protocol):
     """Batches that depend on the model's actions: those of an environment."""
 
     def act(self, theta: NDArray[np.float32]) -> None:
@@ -102,7 +102,7 @@ class Shuffled:
         chosen, self._order = self._order[:size], self._order[size:]
         return rows(self._data.x, chosen), self._data.y[chosen]
 
-    def judged(self, loss: float, right: float | None) -> None:
+    def record_result(self, loss: float, right: float | None) -> None:
         """Do nothing: the model has trained on these samples in earlier passes."""
 
     def settle(self) -> None:

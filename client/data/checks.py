@@ -9,24 +9,24 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.data.quarantine import of_sample
+from edgeflock.client.data.quarantine import sample_entry
 from edgeflock.client.data.records import Skipped, StreamChunk
 from edgeflock.shared.data.samples import IGNORED
 from edgeflock.shared.data.texts import are_codes
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.messages import Welcome
 
-FAR = 100.0
-"""A sample is broken if its largest |number| is above FAR times the usual one, and above FAR: its gradient
-would dominate all others."""
+OUTLIER_FACTOR = 100.0
+"""A sample is broken if its largest |number| is above this, and above this many times the usual one: its
+gradient would dominate all others."""
 
-_USUAL = 256
+_WINDOW = 256
 """Number of latest samples that define the usual range, and"""
-_ENOUGH = 8
+_MIN_SEEN = 8
 """the number that must have been seen."""
 
 
-class Usual:
+class UsualRange:
     """The usual range of samples: the median of the latest samples' largest |number|.
 
     Broken samples count as well. So a sensor that changes its units is set aside only until the new units are
@@ -34,22 +34,22 @@ class Usual:
     """
 
     def __init__(self) -> None:
-        self._reaches: deque[float] = deque(maxlen=_USUAL)
+        self._magnitudes: deque[float] = deque(maxlen=_WINDOW)
 
-    def bound(self, reaches: NDArray[np.float64]) -> float:
-        """Add `reaches` and return the bound of valid samples; infinity if too few have been seen."""
-        self._reaches.extend(reaches[-_USUAL:].tolist())
+    def bound(self, magnitudes: NDArray[np.float64]) -> float:
+        """Add `magnitudes` and return the bound of valid samples; infinity if too few have been seen."""
+        self._magnitudes.extend(magnitudes[-_WINDOW:].tolist())
         median = self.median
-        return float("inf") if median is None else FAR * max(1.0, median)
+        return float("inf") if median is None else OUTLIER_FACTOR * max(1.0, median)
 
     @property
     def median(self) -> float | None:
-        """The median reach; None if too few samples have been seen."""
-        return float(np.median(self._reaches)) if len(self._reaches) >= _ENOUGH else None
+        """The median magnitude; None if too few samples have been seen."""
+        return float(np.median(self._magnitudes)) if len(self._magnitudes) >= _MIN_SEEN else None
 
 
 @dataclass(slots=True)
-class Agreed:
+class SampleSchema:
     """The server's description of samples, for all checks of a device's source."""
 
     shape: tuple[int, ...] | None = None
@@ -76,33 +76,34 @@ class Checks:
         shape: tuple[int, ...] | None = None,
         classes: int = 0,
         targets: str | None = None,
-        most: float = 0.0,
-        agreed: Agreed | None = None,
+        limit: float = 0.0,
+        schema: SampleSchema | None = None,
     ) -> None:
-        """`classes`: targets are 0 .. classes - 1; 0: any. `targets`: "classes" or "numbers". `most`: the
-        largest |number| of x or y; 0: FAR times the usual one.
+        """`classes`: targets are 0 .. classes - 1; 0: any. `targets`: "classes" or "numbers".
+
+        `limit`: the largest |number| of x or y; 0: OUTLIER_FACTOR times the usual one.
         """
         if targets not in (None, "classes", "numbers"):
             raise ConfigError(f"targets={targets} must be classes or numbers")
-        self.agreed = agreed or Agreed()
-        self._said = shape
-        self._settled: tuple[int, ...] | None = None
+        self.schema = schema or SampleSchema()
+        self._declared = shape
+        self._observed: tuple[int, ...] | None = None
         self._target_shape: tuple[int, ...] | None = None
         self._classes = classes
         self._targets = targets or ("classes" if classes else None)
-        self._most = most
-        self._usual = {"x": Usual(), "y": Usual()}
+        self._limit = limit
+        self._usual = {"x": UsualRange(), "y": UsualRange()}
 
     @property
-    def usual_reach(self) -> float | None:
+    def usual_magnitude(self) -> float | None:
         """The median of the inputs' largest |number|. None: too few have been seen."""
         return self._usual["x"].median
 
     @property
     def _shape(self) -> tuple[int, ...] | None:
         """The shape of x. The server's has priority over that of the first samples, which may be broken."""
-        known = (self._said, self.agreed.shape, self._settled)
-        return next((shape for shape in known if shape is not None), None)
+        shapes = (self._declared, self.schema.shape, self._observed)
+        return next((shape for shape in shapes if shape is not None), None)
 
     def admit(self, chunk: StreamChunk, tally: Skipped) -> StreamChunk:
         """Return the good samples of `chunk` and set the others aside."""
@@ -114,28 +115,28 @@ class Checks:
             must = f"x {list(expected[0] or ())}, y {list(expected[1] or ())}"
             detail = f"x {list(shapes[0])}, y {list(shapes[1])}; it must be {must}"
             set_aside(chunk, np.ones(len(chunk), np.bool_), "of another shape", detail, tally)
-            return chunk.where(np.zeros(len(chunk), np.bool_))
-        good = all_of_each(np.isfinite(chunk.x)) & all_of_each(np.isfinite(chunk.y))
+            return chunk.select(np.zeros(len(chunk), np.bool_))
+        good = all_per_sample(np.isfinite(chunk.x)) & all_per_sample(np.isfinite(chunk.y))
         set_aside(chunk, ~good, "not finite", "NaN or infinity, or beyond float32", tally)
-        agreed = "numbers" if self.agreed.numbers else None
+        agreed = "numbers" if self.schema.numbers else None
         wanted = agreed or self._targets or ("numbers" if chunk.y.dtype == np.float32 else "classes")
-        good &= self._within(chunk, "x", chunk.x, good, tally)
+        good &= self._find_in_range(chunk, "x", chunk.x, good, tally)
         if wanted == "numbers":
-            good &= self._within(chunk, "y", chunk.y, good, tally)
+            good &= self._find_in_range(chunk, "y", chunk.y, good, tally)
         else:
             y = chunk.y
             known = (y >= 0) & (y < (self._classes or 1 << 31))
-            whole = all_of_each((y == np.floor(y)) & (known | (y == IGNORED)))
+            whole = all_per_sample((y == np.floor(y)) & (known | (y == IGNORED)))
             detail = f"y must be a class, 0 or above{f' and below {self._classes}' if self._classes else ''}"
             set_aside(chunk, good & ~whole, "of another target", detail, tally)
             good &= whole
         if good.any():
-            self._settled, self._target_shape, self._targets = *shapes, wanted
-        admitted = chunk.where(good)
+            self._observed, self._target_shape, self._targets = *shapes, wanted
+        admitted = chunk.select(good)
         targets = admitted.y.astype(np.int64) if wanted == "classes" else admitted.y.astype(np.float32)
         return StreamChunk(admitted.x, targets, admitted.keys)
 
-    def _within(
+    def _find_in_range(
         self,
         chunk: StreamChunk,
         name: str,
@@ -146,24 +147,24 @@ class Checks:
         """Return whether each sample's numbers are within range. Set aside the `good` ones that are not."""
         if name == "x" and numbers.ndim == 2 and numbers.dtype == np.float32:
             numbers = np.where(are_codes(numbers), np.float32(0), numbers)
-        reaches = np.abs(numbers.reshape(len(numbers), -1)).max(axis=1, initial=0.0).astype(np.float64)
-        usual = self._usual[name].bound(reaches[good])
-        most = self._most or usual
-        within: NDArray[np.bool_] = reaches <= most
-        remedy = "client.range" if self._most else f"{FAR:g} times what is usual; client.range says how far"
-        set_aside(chunk, good & ~within, "out of range", f"{name} goes beyond {most:g} ({remedy})", tally)
+        magnitudes = np.abs(numbers.reshape(len(numbers), -1)).max(axis=1, initial=0.0).astype(np.float64)
+        usual = self._usual[name].bound(magnitudes[good])
+        limit = self._limit or usual
+        within: NDArray[np.bool_] = magnitudes <= limit
+        remedy = "client.range" if self._limit else f"{OUTLIER_FACTOR:g} times the usual; set client.range"
+        set_aside(chunk, good & ~within, "out of range", f"{name} goes beyond {limit:g} ({remedy})", tally)
         return within
 
 
-def set_aside(chunk: StreamChunk, which: NDArray[np.bool_], kind: str, detail: str, tally: Skipped) -> None:
-    """Count the samples of `chunk` that `which` marks, and write the first few to the quarantine."""
-    where = np.flatnonzero(which)
-    if where.size:
+def set_aside(chunk: StreamChunk, flags: NDArray[np.bool_], kind: str, detail: str, tally: Skipped) -> None:
+    """Count the samples of `chunk` that `flags` marks, and write the first few to the quarantine."""
+    indices = np.flatnonzero(flags)
+    if indices.size:
         keys = chunk.keys or (None,) * len(chunk)
-        shown = (of_sample(chunk.x[i], chunk.y[i], keys[i]) for i in where)
-        tally.add(kind, detail, int(where.size), shown)
+        shown = (sample_entry(chunk.x[i], chunk.y[i], keys[i]) for i in indices)
+        tally.add(kind, detail, int(indices.size), shown)
 
 
-def all_of_each(flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def all_per_sample(flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return, for each sample, whether all its flags are set."""
     return np.asarray(flags.reshape(len(flags), -1).all(axis=1))

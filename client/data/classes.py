@@ -20,11 +20,11 @@ class Classes:
         self._refused = math.inf
         """the lowest that it refused."""
 
-    def has(self, y: NDArray[np.integer]) -> None:
+    def record_accepted(self, y: NDArray[np.integer]) -> None:
         """Record that the backend trains on classes y."""
         self._highest = max(self._highest, int(y.max(initial=-1)))
 
-    def refused(self, x: Inputs, y: NDArray[np.integer]) -> NDArray[np.bool_]:
+    def find_refused(self, x: Inputs, y: NDArray[np.integer]) -> NDArray[np.bool_]:
         """Return which samples of x [n, ...] and y [n, ...] have a class that the model lacks.
 
         Raises the backend's ConfigError if it has accepted no class yet and refuses x with class 0 too. Every

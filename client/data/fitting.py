@@ -38,28 +38,28 @@ class Fitting:
         self._scaling = scaling
         self._advised = scaling is not None
         """Whether advice on the inputs' units was given or is not needed."""
-        self._learnt = self._again = 0
+        self._scaled_count = self._rescaled = 0
         """Samples scaled since the last `settle` or `take_back`; how many of the next were scaled before."""
         self._classes: Classes | None = None
-        self._told: SampleDescription | None = None
+        self._description: SampleDescription | None = None
         self._overlap: Overlap | None = None
         self._held_out = 0
         """Rows of the server's held-out data that arrived, as far as is known."""
-        self._spoilt = Skipped(tally.quarantine)
+        self._unfit = Skipped(tally.quarantine)
         """Samples set aside after reading back. They return after `take_back`."""
-        self._spoilt_before = self._set_aside = 0
+        self._unfit_before = self._set_aside = 0
         """Their number at the last `settle` or `take_back`, and how many of them are settled."""
-        self.came = len(buffer)
+        self.received = len(buffer)
         """Samples that entered the buffer, including those it kept from an earlier process."""
-        self.taken = 0
+        self.unsettled = 0
         """Samples taken from the buffer and not settled yet."""
         self._trained = 0
         self.prequential = Prequential()
 
     def begin(self, welcome: Welcome, backend: Backend) -> None:
         """Apply the run's shape, its units if it has some, and the classes that `backend` accepts."""
-        self._checks.agreed.take(welcome)
-        self._told = SampleDescription(welcome.data or Description())
+        self._checks.schema.take(welcome)
+        self._description = SampleDescription(welcome.data or Description())
         self._overlap = None if welcome.held_out is None else Overlap(welcome.run, welcome.held_out)
         if welcome.data is not None and welcome.data.means:
             self._scaling, self._advised = None, True
@@ -68,18 +68,18 @@ class Fitting:
     def fit(self, batch: Batch) -> StreamChunk:
         """Return the fit samples of `batch`. Raises ConfigError if the backend never accepted any."""
         x, y = batch
-        fit = self._checks.admit(StreamChunk(x, y), self._spoilt)  # type: ignore[arg-type]  # as added
-        if self._told is not None and len(fit):
-            fit = self._told.taken(fit, self._spoilt)
+        fit = self._checks.admit(StreamChunk(x, y), self._unfit)  # type: ignore[arg-type]  # as added
+        if self._description is not None and len(fit):
+            fit = self._description.convert(fit, self._unfit)
         if self._classes is not None and len(fit) and fit.y.dtype.kind == "i":
-            refused = self._classes.refused(fit.x, fit.y.astype(np.int64, copy=False))
-            set_aside(fit, refused, "of another target", "the model has no such class", self._spoilt)
-            fit = fit.where(~refused)
+            refused = self._classes.find_refused(fit.x, fit.y.astype(np.int64, copy=False))
+            set_aside(fit, refused, "of another target", "the model has no such class", self._unfit)
+            fit = fit.select(~refused)
         self._advise()
-        self._compare(fit)
-        return fit if self._scaling is None or not len(fit) else self._scaled(fit, self._scaling)
+        self._compare_held_out(fit)
+        return fit if self._scaling is None or not len(fit) else self._scale(fit, self._scaling)
 
-    def _compare(self, fit: StreamChunk) -> None:
+    def _compare_held_out(self, fit: StreamChunk) -> None:
         """Warn once if samples are in the server's held-out data, and keep their number for the server."""
         if self._overlap is None or not len(fit):
             return
@@ -88,59 +88,59 @@ class Fitting:
             warn_of_held_out("client.data", found)
         self._held_out = max(self._held_out, found)
 
-    def _scaled(self, fit: StreamChunk, scaling: Units) -> StreamChunk:
+    def _scale(self, fit: StreamChunk, scaling: Units) -> StreamChunk:
         """Scale samples. Repeated samples do not change the scale, however long the server is unavailable."""
-        scaling.learn(fit.x[self._again :])
-        self._learnt += len(fit)
-        self._again = max(0, self._again - len(fit))
-        return StreamChunk(scaling.scaled(fit.x), fit.y, fit.keys)
+        scaling.learn(fit.x[self._rescaled :])
+        self._scaled_count += len(fit)
+        self._rescaled = max(0, self._rescaled - len(fit))
+        return StreamChunk(scaling.scale(fit.x), fit.y, fit.keys)
 
     def _advise(self) -> None:
         """Log a warning once if the inputs seem to need scaling."""
-        if self._advised or self._classes is None or (reach := self._checks.usual_reach) is None:
+        if self._advised or self._classes is None or (usual := self._checks.usual_magnitude) is None:
             return
         self._advised = True
-        if reach and not SMALL <= reach <= LARGE:
+        if usual and not SMALL <= usual <= LARGE:
             log.warning(
                 "inputs usually reach %.3g from 0; models train best on about 1. client.scale = true brings "
                 "them there (not for numbers of words)",
-                reach,
+                usual,
             )
 
     def settle(self) -> None:
-        spoilt = self._spoilt.total - self._spoilt_before
-        self._set_aside += spoilt
-        self._trained += self.taken - spoilt
+        unfit = self._unfit.total - self._unfit_before
+        self._set_aside += unfit
+        self._trained += self.unsettled - unfit
         self.prequential.settle()
         self._forget()
 
     def take_back(self) -> None:
-        self._again += self._learnt
+        self._rescaled += self._scaled_count
         self.prequential.take_back()
         self._forget()
 
     def facts(self) -> Facts:
         """Return the account of the samples and the model's results on them."""
-        seldom: Facts = {"held_out": self._held_out, "unwritten": self._buffer.unwritten}
-        seldom = {name: count for name, count in seldom.items() if count}
-        return {**self.account().facts(), **self.prequential.facts(), **seldom}
+        rare: Facts = {"held_out": self._held_out, "unwritten": self._buffer.unwritten}
+        rare = {name: count for name, count in rare.items() if count}
+        return {**self.account().facts(), **self.prequential.facts(), **rare}
 
     def progress(self) -> SourceProgress:
         """Return the progress of the source's samples."""
-        left = 0 if self._buffer.keeps else len(self._buffer) + self.taken
-        return SourceProgress(self.came, self.came - left)
+        left = 0 if self._buffer.is_durable else len(self._buffer) + self.unsettled
+        return SourceProgress(self.received, self.received - left)
 
     def account(self) -> SampleAccount:
         """Return the account of every sample until now."""
         overrun = self._tally.counts.get(OVERRUN, 0)
         return SampleAccount(
-            came=self.came + self._tally.total,
+            came=self.received + self._tally.total,
             trained=self._trained,
             drops=self._buffer.drops + overrun,
             quarantined=self._tally.total - overrun + self._set_aside,
             duplicates=self._buffer.duplicates,
-            left=len(self._buffer) + self.taken,
+            left=len(self._buffer) + self.unsettled,
         )
 
     def _forget(self) -> None:
-        self.taken, self._learnt, self._spoilt_before = 0, 0, self._spoilt.total
+        self.unsettled, self._scaled_count, self._unfit_before = 0, 0, self._unfit.total

@@ -27,22 +27,22 @@ from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.fields import Fields
 from edgeflock.shared.protocol.messages import Facts, Samples, Welcome
 
-KEPT_BYTES = 1 << 25
+MAX_BYTES = 1 << 25
 """Limit on the bytes kept of others' samples, as float32, and of samples to send; also on one record."""
 
 _HEAD = 64
 """Upper bound of the bytes of a Samples record in addition to x and y."""
 
-LONGEST_RECORD = KEPT_BYTES + _HEAD
+LONGEST_RECORD = MAX_BYTES + _HEAD
 
-KEPT_SAMPLES = 2
+MIN_OWN_SAMPLES = 2
 """The fewest samples a device keeps of each batch when it shares: BatchNorm accepts no single sample."""
 
-FAR = 1000.0
-"""A number above FAR and FAR times the device's own largest is broken: its gradient would dominate."""
+OUTLIER_FACTOR = 1000.0
+"""A number above this, and this many times the device's own largest, is broken: it would dominate."""
 
 
-class Injected:
+class Injection:
     """A device's own batches without the samples it shares, followed by others' samples.
 
     `take` draws the samples to share, and the `ready` after `settle` sends them. The calls of `take` after
@@ -57,27 +57,27 @@ class Injected:
         batches: Batches,
         send: Callable[[Samples], Awaitable[None]],
         random: np.random.Generator,
-        most: int,
+        limit: int,
     ) -> None:
-        """Keep at most `most` samples of others: the newest."""
+        """Keep at most `limit` samples of others: the newest."""
         self._batches = batches
         self._send = send
         self._random = random
-        self._most = most
+        self._limit = limit
         self._alpha = self._beta = 0.0
         self._frame_bytes = 0
         self._classes: Classes | None = None
-        self._drawn = _Newest(most)
-        self._arrived = _Newest(most)
+        self._outbox = _Newest(limit)
+        self._inbox = _Newest(limit)
         self._lock = threading.Lock()
-        """Guards `_arrived`."""
-        self._reach_x = self._reach_y = 1.0
+        """Guards `_inbox`."""
+        self._largest_x = self._largest_y = 1.0
         """The largest |x| and |y| of own samples, 1 at least."""
-        self._begun = False
+        self._has_begun = False
         self._steps = 1
-        self._held: Batch | None = None
+        self._unused: Batch | None = None
         """Others' samples for the batches of the next steps."""
-        self._joined: list[Batch] = []
+        self._used: list[Batch] = []
         """Others' samples that joined batches since the last `settle`."""
         self._tally = Skipped()
         self.shared = 0
@@ -91,17 +91,17 @@ class Injected:
         self._alpha, self._beta = welcome.alpha, welcome.beta
         self._frame_bytes = welcome.frame_bytes
         self._classes = Classes(backend)
-        self._begun = False
-        self._held = None
-        self._joined.clear()
-        self._drawn.take()
+        self._has_begun = False
+        self._unused = None
+        self._used.clear()
+        self._outbox.take()
         with self._lock:
-            self._arrived.take()
+            self._inbox.take()
 
     async def ready(self, steps: int) -> None:
         """Send the drawn samples, then wait as Batches.ready does."""
         self._steps = steps
-        for samples in self._drawn.take():
+        for samples in self._outbox.take():
             await self._send(samples)
             self.shared += samples.count
         await self._batches.ready(steps)
@@ -112,35 +112,35 @@ class Injected:
         if isinstance(own[0], Fields):
             raise ConfigError("client.share = true: samples of several fields cannot be shared; leave it out")
         self._learn(own)
-        own = self._drawn_from(own)
-        if not self._begun:  # the first batch shows that model and own data fit
-            self._begun = True
+        own = self._draw(own)
+        if not self._has_begun:  # the first batch shows that model and own data fit
+            self._has_begun = True
             return own
-        x, y = self._others(own)
+        x, y = self._take_others(own)
         count = math.ceil(len(y) / self._steps)
         self._steps = max(1, self._steps - 1)
-        self._held = (x[count:], y[count:]) if count < len(y) else None
+        self._unused = (x[count:], y[count:]) if count < len(y) else None
         self.received += count
         if count:
-            self._joined.append((x[:count], y[:count]))
+            self._used.append((x[:count], y[:count]))
         return (np.concatenate((own[0], x[:count])), np.concatenate((own[1], y[:count]))) if count else own
 
-    def judged(self, loss: float, right: float | None) -> None:
+    def record_result(self, loss: float, right: float | None) -> None:
         """Record the result on the batch, which includes others' samples if some joined it."""
-        self._batches.judged(loss, right)
+        self._batches.record_result(loss, right)
 
     def settle(self) -> None:
         self._batches.settle()
-        self._joined.clear()
+        self._used.clear()
 
     def take_back(self) -> None:
         self._batches.take_back()
-        self._drawn.take()
-        if self._joined:
-            again = [*self._joined, *([self._held] if self._held else [])]
-            self._held = np.concatenate([x for x, _ in again]), np.concatenate([y for _, y in again])
-            self.received -= sum(len(y) for _, y in self._joined)
-            self._joined.clear()
+        self._outbox.take()
+        if self._used:
+            parts = [*self._used, *([self._unused] if self._unused else [])]
+            self._unused = np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])
+            self.received -= sum(len(y) for _, y in self._used)
+            self._used.clear()
 
     def telemetry(self) -> Facts:
         """Return the facts of the device's own data."""
@@ -149,41 +149,41 @@ class Injected:
     def receive(self, samples: Samples) -> None:
         """Keep another device's samples. Above the limits, the oldest are dropped."""
         with self._lock:
-            self._arrived.add(samples)
+            self._inbox.add(samples)
 
     @property
-    def broken(self) -> int:
+    def rejected(self) -> int:
         """Records dropped because they did not fit."""
         return self._tally.total
 
-    def _others(self, own: Batch) -> Batch:
+    def _take_others(self, own: Batch) -> Batch:
         """Return others' samples that fit `own`, oldest first."""
         with self._lock:
-            records = self._arrived.take()
-        x, y = self._held or (own[0][:0], own[1][:0])
-        arrived = [batch for record in records if (batch := self._admitted(record, own)) is not None]
+            records = self._inbox.take()
+        x, y = self._unused or (own[0][:0], own[1][:0])
+        arrived = [batch for record in records if (batch := self._admit(record, own)) is not None]
         if not arrived:
             return x, y
-        x = np.concatenate((x, *(x for x, _ in arrived)))[-self._most :]
-        return x, np.concatenate((y, *(y for _, y in arrived)))[-self._most :]
+        x = np.concatenate((x, *(x for x, _ in arrived)))[-self._limit :]
+        return x, np.concatenate((y, *(y for _, y in arrived)))[-self._limit :]
 
     def _learn(self, own: Batch) -> None:
         x, y = own
-        self._reach_x = max(self._reach_x, _largest(x))
+        self._largest_x = max(self._largest_x, _largest(x))
         if _is_labels(y):
             assert self._classes is not None, "begin comes before take"
-            self._classes.has(y.astype(np.int64, copy=False))
+            self._classes.record_accepted(y.astype(np.int64, copy=False))
         else:
-            self._reach_y = max(self._reach_y, _largest(y))
+            self._largest_y = max(self._largest_y, _largest(y))
 
-    def _drawn_from(self, own: Batch) -> Batch:
+    def _draw(self, own: Batch) -> Batch:
         """Return `own` without the beta S(i) samples to send, if this step shares."""
         if not self._alpha * self._beta or self._random.random() >= self._alpha:
             return own
         x, y = own
         # beta is a float32, so allow for rounding: a third of 3 is 1.
-        count = min(math.ceil(self._beta * len(y) * (1 - 1e-6)), len(y) - KEPT_SAMPLES)
-        if count < 1 or not self._drawn.has_room(count, count * (x.nbytes + y.nbytes) // len(y)):
+        count = min(math.ceil(self._beta * len(y) * (1 - 1e-6)), len(y) - MIN_OWN_SAMPLES)
+        if count < 1 or not self._outbox.has_room(count, count * (x.nbytes + y.nbytes) // len(y)):
             return own
         chosen = self._random.choice(len(y), count, replace=False)
         try:
@@ -191,35 +191,35 @@ class Injected:
         except Broken as broken:
             self._tally.add(broken.kind, broken.detail)
             return own
-        self._drawn.add(samples)
+        self._outbox.add(samples)
         kept = np.delete(np.arange(len(y)), chosen[: samples.count])
         return x[kept], y[kept]
 
-    def _admitted(self, record: Samples, own: Batch) -> Batch | None:
+    def _admit(self, record: Samples, own: Batch) -> Batch | None:
         """Return the samples of a record if they can be trained on together with `own`, else None."""
         try:
             x, y = decode(record, own)
-            _check_range(x, "x", FAR * self._reach_x)
+            _check_range(x, "x", OUTLIER_FACTOR * self._largest_x)
             if not record.labels:
-                _check_range(y, "y", FAR * self._reach_y)
-            elif self._unknown(x, y.astype(np.int64, copy=False)):
+                _check_range(y, "y", OUTLIER_FACTOR * self._largest_y)
+            elif self._has_unknown_class(x, y.astype(np.int64, copy=False)):
                 raise Broken("of another target", "the model has no such class")
         except Broken as broken:
             self._tally.add(broken.kind, broken.detail)
             return None
         return x, y
 
-    def _unknown(self, x: NDArray[np.float32], y: NDArray[np.integer]) -> bool:
+    def _has_unknown_class(self, x: NDArray[np.float32], y: NDArray[np.integer]) -> bool:
         """Return whether a sample has a class that the model lacks."""
         assert self._classes is not None, "begin comes before take"
-        return bool(((y < 0) & (y != IGNORED)).any() or self._classes.refused(x, y).any())
+        return bool(((y < 0) & (y != IGNORED)).any() or self._classes.find_refused(x, y).any())
 
 
 class _Newest:
-    """The newest records, limited by KEPT_BYTES and a number of samples. The oldest are dropped first."""
+    """The newest records, limited by MAX_BYTES and a number of samples. The oldest are dropped first."""
 
     def __init__(self, samples: int) -> None:
-        self._most = samples
+        self._limit = samples
         self._records: deque[Samples] = deque()
         self._count = 0
         self._octets = 0
@@ -227,17 +227,17 @@ class _Newest:
     def add(self, record: Samples) -> None:
         self._records.append(record)
         self._count += record.count
-        self._octets += _expanded(record)
+        self._octets += _float_bytes(record)
         while len(self._records) > 1 and (
-            self._octets > KEPT_BYTES or self._count - self._records[0].count >= self._most
+            self._octets > MAX_BYTES or self._count - self._records[0].count >= self._limit
         ):
             oldest = self._records.popleft()
             self._count -= oldest.count
-            self._octets -= _expanded(oldest)
+            self._octets -= _float_bytes(oldest)
 
     def has_room(self, count: int, octets: int) -> bool:
         """Return whether `count` samples of `octets` bytes fit without dropping others."""
-        return self._count + count <= self._most and self._octets + octets <= KEPT_BYTES
+        return self._count + count <= self._limit and self._octets + octets <= MAX_BYTES
 
     def take(self) -> list[Samples]:
         """Remove and return all records, oldest first."""
@@ -262,7 +262,7 @@ def encode(x: NDArray[np.float32], y: NDArray[np.generic], frame_bytes: int) -> 
     if labels and not (sent_y == y).all():
         raise Broken("not to be sent", f"labels go from -2^31 to 2^31 - 1; here up to {np.abs(y).max()}")
     each = (sent_x.nbytes + sent_y.nbytes) // len(y)
-    fitting = min((frame_bytes - _HEAD) // each, KEPT_BYTES // (x.nbytes // len(y) + sent_y.nbytes // len(y)))
+    fitting = min((frame_bytes - _HEAD) // each, MAX_BYTES // (x.nbytes // len(y) + sent_y.nbytes // len(y)))
     if fitting < 1:
         raise Broken("not to be sent", f"a sample of {each} bytes; a message has at most {frame_bytes}")
     sent_x, sent_y = sent_x[:fitting], sent_y[:fitting]
@@ -281,8 +281,8 @@ def decode(record: Samples, own: Batch) -> Batch:
         raise Broken("of another shape", f"{detail}; one has {list(like_x)} and {list(like_y)}")
     if record.labels != _is_labels(own[1]):
         raise Broken("of another target", f"labels are {record.labels}, here {not record.labels}")
-    if _expanded(record) > KEPT_BYTES:
-        raise Broken("too large", f"{_expanded(record)} bytes as float32; at most {KEPT_BYTES} are taken")
+    if _float_bytes(record) > MAX_BYTES:
+        raise Broken("too large", f"{_float_bytes(record)} bytes as float32; at most {MAX_BYTES} are taken")
     if record.octets:
         x = np.frombuffer(record.x, np.uint8).astype(np.float32) / np.float32(255)
     else:
@@ -295,13 +295,13 @@ def _largest(numbers: NDArray[Any]) -> float:
     return float(np.abs(numbers).max(initial=0, where=np.isfinite(numbers)))
 
 
-def _check_range(numbers: NDArray[Any], name: str, most: float) -> None:
-    """Raises Broken if a number is NaN or its absolute value is above `most`."""
-    if not (np.abs(numbers) <= most).all():
-        raise Broken("out of range", f"{name} is not finite or beyond {most:g}, far from this device's own")
+def _check_range(numbers: NDArray[Any], name: str, limit: float) -> None:
+    """Raises Broken if a number is NaN or its absolute value is above `limit`."""
+    if not (np.abs(numbers) <= limit).all():
+        raise Broken("out of range", f"{name} is not finite or beyond {limit:g}, far from this device's own")
 
 
-def _expanded(record: Samples) -> int:
+def _float_bytes(record: Samples) -> int:
     """Return the bytes of a record with x as float32."""
     return len(record.x) * (4 if record.octets else 1) + len(record.y)
 

@@ -34,21 +34,21 @@ class Joining:
         """The number of waiting halves."""
         return len(self._halves)
 
-    def whole(self, records: Iterable[SampleMessage], now: float) -> list[SampleMessage]:
+    def join(self, records: Iterable[SampleMessage], now: float) -> list[SampleMessage]:
         """Return the `records` that are whole, or completed by a waiting half. `now` is in seconds."""
         whole = []
         for record in records:
             try:
-                joined = self._joined(record, now)
+                joined = self._join(record, now)
             except Broken as broken:
                 self._tally.add(broken.kind, broken.detail)
                 continue
             if joined is not None:
                 whole.append(joined)
-        self._give_up(now)
+        self._drop_expired(now)
         return whole
 
-    def _joined(self, record: SampleMessage, now: float) -> SampleMessage | None:
+    def _join(self, record: SampleMessage, now: float) -> SampleMessage | None:
         if record.x is not None and record.y is not None:
             return record
         if not self._seconds or record.key is None or (record.x is None and record.y is None):
@@ -66,10 +66,10 @@ class Joining:
         self.octets += _octets(record)
         return None
 
-    def _give_up(self, now: float) -> None:
+    def _drop_expired(self, now: float) -> None:
         while self._halves:
-            key, (came, record) = next(iter(self._halves.items()))
-            if now - came <= self._seconds and self.octets <= JOIN_BYTES:
+            key, (arrived, record) = next(iter(self._halves.items()))
+            if now - arrived <= self._seconds and self.octets <= JOIN_BYTES:
                 return
             missing = "x" if record.x is None else "y"
             self._tally.add(f"without its {missing}", f"{key}: it did not come in time, or too many wait")

@@ -49,7 +49,7 @@ KEY_LENGTH = 200
 _BOUNDS = AllocationLimits(containers=1 << 14, array=RECORD_BYTES, map=1 << 10, text=RECORD_BYTES)
 """Few nested lists are longer than a row of an image."""
 
-LACKING = "incomplete"
+INCOMPLETE = "incomplete"
 """The kind of a record that lacks values."""
 
 Target = NDArray[np.int64] | NDArray[np.float32]
@@ -78,21 +78,21 @@ class FieldPaths:
 
     def read(self, message: Mapping[str, Any]) -> SampleMessage:
         """Read a message. Raises Broken if it is not usable."""
-        found = [_there(at(message, name)) for name in self.x]
+        found = [_drop_marker(value_at(message, name)) for name in self.x]
         lacking = [name for name, value in zip(self.x, found, strict=True) if value is None]
         if len(lacking) == len(self.x):
             found = []
         elif lacking and self.missing != "mean":
             raise Broken(
-                LACKING,
+                INCOMPLETE,
                 f"of {', '.join(self.x)} only some are there, {', '.join(lacking)} not; missing=mean takes "
                 "the run's means in their place",
             )
-        y = at(message, self.y)
+        y = value_at(message, self.y)
         return SampleMessage(
             _numbers(found, self.x, message.get("shape") if self.x == ("x",) else None) if found else None,
             None if y is None else self._target(y),
-            _key(at(message, self.key)),
+            _key(value_at(message, self.key)),
         )
 
     def _target(self, y: Any) -> Target:
@@ -108,15 +108,15 @@ def decode(message: bytes, fields: FieldPaths) -> SampleMessage:
     if len(message) > RECORD_BYTES:
         raise Broken("too large", f"{len(message)} bytes; at most {RECORD_BYTES} are taken")
     try:
-        said = json.loads(message) if message[:1] in b"{ \t\r\n" else unpacked(message, _BOUNDS, "a message")
+        read = json.loads(message) if message[:1] in b"{ \t\r\n" else unpacked(message, _BOUNDS, "a message")
     except (ValueError, RecursionError, Malformed) as error:
         raise Broken("unreadable", f"neither msgpack nor JSON: {error}") from error
-    if not isinstance(said, dict):
+    if not isinstance(read, dict):
         raise Broken("incomplete", f"a record is a map with {', '.join(fields.x)} and {fields.y}")
-    return fields.read(said)
+    return fields.read(read)
 
 
-def gathered(records: Iterable[SampleMessage]) -> list[StreamChunk]:
+def group_records(records: Iterable[SampleMessage]) -> list[StreamChunk]:
     """Group whole records into chunks, in order. Consecutive records of one kind share a chunk."""
     chunks = []
     for _, group in groupby(records, key=_kind):
@@ -133,7 +133,7 @@ def _kind(record: SampleMessage) -> tuple[object, ...]:
     return record.x.shape, record.y.shape, record.y.dtype.kind
 
 
-def at(message: Mapping[str, Any], path: str) -> Any:
+def value_at(message: Mapping[str, Any], path: str) -> Any:
     """Return the value at `path`, or None. A name with a dot may also be a key."""
     if path in message:
         return message[path]
@@ -145,7 +145,7 @@ def at(message: Mapping[str, Any], path: str) -> Any:
     return value
 
 
-def _there(value: Any) -> Any:
+def _drop_marker(value: Any) -> Any:
     """Return the value, or None if it is a text that means a missing value."""
     return None if isinstance(value, str) and is_missing(value) else value
 
@@ -162,14 +162,14 @@ def _key(value: Any) -> str | None:
 
 def _numbers(values: list[Any], names: tuple[str, ...], shape: Any) -> NDArray[np.float32]:
     if names != FieldPaths().x:
-        values = [_coded(value) for value in values]
+        values = [_code(value) for value in values]
     arrays = [_array(value, name, octets=True) for value, name in zip(values, names, strict=True)]
     joined = arrays[0] if len(arrays) == 1 else np.concatenate([array.ravel() for array in arrays])
     with np.errstate(over="ignore"):  # values beyond float32 become infinite, and Checks finds them
-        return _shaped(joined.astype(np.float32), shape)
+        return _reshape(joined.astype(np.float32), shape)
 
 
-def _coded(value: Any) -> Any:
+def _code(value: Any) -> Any:
     """Return the number that stands for a text or a missing value."""
     return coded(value or "") if value is None or isinstance(value, str) else value
 
@@ -191,7 +191,7 @@ def _array(value: Any, name: str, *, octets: bool = False) -> NDArray[Any]:
     return array
 
 
-def _shaped(x: NDArray[np.float32], shape: Any) -> NDArray[np.float32]:
+def _reshape(x: NDArray[np.float32], shape: Any) -> NDArray[np.float32]:
     if shape is None:
         return x
     sizes: list[Any] = shape if isinstance(shape, list) and len(shape) <= 16 else [None]

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import numpy as np
 
 from edgeflock.client.data.batcher import Batches
-from edgeflock.client.data.checks import Agreed
+from edgeflock.client.data.checks import SampleSchema
 from edgeflock.client.data.raw_batches import RawBatches
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.own import is_own
@@ -28,12 +28,12 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
 @asynccontextmanager
-async def batches_of(
-    settings: "ClientSettings", agreed: Agreed | None = None, function: Callable[..., Any] | None = None
+async def open_batches(
+    settings: "ClientSettings", schema: SampleSchema | None = None, function: Callable[..., Any] | None = None
 ) -> AsyncIterator[Batches]:
     """Open the device's batches. Raises ConfigError if the settings do not name valid data.
 
-    `agreed` is the server's description of samples. `function` is a generator function that replaces
+    `schema` is the server's description of samples. `function` is a generator function that replaces
     client.data.
     """
     seed = own_seed(settings)
@@ -60,20 +60,20 @@ async def batches_of(
     from edgeflock.client.data.quarantine import QuarantineFile
     from edgeflock.client.data.records import Skipped
     from edgeflock.client.data.scaling import Scaling
-    from edgeflock.client.data.sources import open_source, waits
+    from edgeflock.client.data.sources import is_backlog, open_source
     from edgeflock.client.data.stream_batches import StreamBatches
 
-    tally = Skipped(QuarantineFile(_quarantine(settings)))
-    agreed = agreed or Agreed()
-    source = open_source(settings.data, tally, seed, settings.range, agreed, function)
-    checks = Checks(most=settings.range, agreed=agreed)
+    tally = Skipped(QuarantineFile(_quarantine_path(settings)))
+    schema = schema or SampleSchema()
+    source = open_source(settings.data, tally, seed, settings.range, schema, function)
+    checks = Checks(limit=settings.range, schema=schema)
     scaling = Scaling() if settings.scale else None
-    if waits(settings.data) and not settings.buffer:
+    if is_backlog(settings.data) and not settings.buffer:
         async with Backlog(source, tally, settings.batch_min, checks, scaling) as backlog:
             yield backlog
         return
     low, high = settings.batch_min, settings.batch_max
-    stream = StreamBatches(source, _buffer(settings), tally, low, high, checks=checks, scaling=scaling)
+    stream = StreamBatches(source, _open_buffer(settings), tally, low, high, checks=checks, scaling=scaling)
     async with stream:
         yield stream
 
@@ -88,7 +88,7 @@ def is_stored(data: str) -> bool:
     return data.partition(":")[0] not in SOURCES
 
 
-def shards_of(settings: "ClientSettings") -> dict[str, str]:
+def parse_shards(settings: "ClientSettings") -> dict[str, str]:
     """Return name -> data of each data shard. Raises ConfigError."""
     shards: dict[str, str] = {}
     for entry in settings.shards:
@@ -116,7 +116,7 @@ def directory(settings: "ClientSettings") -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgeflock"
 
 
-def _quarantine(settings: "ClientSettings") -> Path:
+def _quarantine_path(settings: "ClientSettings") -> Path:
     if settings.quarantine:
         return Path(settings.quarantine)
     return directory(settings) / f"quarantine-{quote(settings.name, safe='')}.jsonl"
@@ -127,11 +127,11 @@ def own_seed(settings: "ClientSettings") -> list[int]:
     return [settings.seed, *settings.name.encode()]
 
 
-def _buffer(settings: "ClientSettings") -> "Buffer":
+def _open_buffer(settings: "ClientSettings") -> "Buffer":
     if settings.buffer:
         from edgeflock.client.data.stream_disk import Persistence  # the only one that needs SQLite
 
         return Persistence(Path(settings.buffer), settings.buffer_bytes)
     from edgeflock.client.data.stream_buffer import Truncation
 
-    return Truncation(least=settings.batch_min, quota_bytes=settings.buffer_bytes)
+    return Truncation(minimum=settings.batch_min, quota_bytes=settings.buffer_bytes)

@@ -34,7 +34,7 @@ class Prequential:
         self._loss, self._right = _Faded(), _Faded()
         self._unsettled: list[tuple[float, float | None, int]] = []
 
-    def judged(self, loss: float, right: float | None, count: int) -> None:
+    def record_result(self, loss: float, right: float | None, count: int) -> None:
         """Record the mean loss of `count` samples and, if defined, the fraction of correct predictions."""
         self._unsettled.append((loss, right, count))
 

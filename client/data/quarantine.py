@@ -28,7 +28,7 @@ FILE_BYTES = 1 << 20
 LINES = 10
 """Lines per second on average, and the largest burst."""
 
-RECORD_SHOWN = 1000
+RECORD_CHARS = 1000
 """Characters of a message to keep, and"""
 _NUMBERS = 32
 """numbers of a sample to keep."""
@@ -40,7 +40,7 @@ class QuarantineFile:
     def __init__(self, path: Path, now: Callable[[], float] = time.time) -> None:
         self._path = path
         self._now = now
-        self._left = float(LINES)
+        self._lines_left = float(LINES)
         """Lines that may still be written at the time `_last`."""
         self._last = now()
         self._works = True
@@ -48,11 +48,11 @@ class QuarantineFile:
     def put(self, kind: str, detail: str, record: object) -> None:
         """Write a line if the rate allows it. The first disk error is logged and ends all writing."""
         now = self._now()
-        self._left = min(LINES, self._left + LINES * max(0.0, now - self._last))
+        self._lines_left = min(LINES, self._lines_left + LINES * max(0.0, now - self._last))
         self._last = now
-        if self._left < 1 or not self._works:
+        if self._lines_left < 1 or not self._works:
             return
-        self._left -= 1
+        self._lines_left -= 1
         entry = {"time": round(now, 3), "kind": kind, "detail": detail, "record": record}
         line = json.dumps(entry, allow_nan=False) + "\n"
         try:
@@ -66,16 +66,16 @@ class QuarantineFile:
             log.warning("samples that are set aside are counted only: %s", error)
 
 
-def of_message(message: bytes) -> str | dict[str, str]:
+def message_entry(message: bytes) -> str | dict[str, str]:
     """Return a message in the form for a line."""
-    short = message[:RECORD_SHOWN]
+    short = message[:RECORD_CHARS]
     try:
         return short.decode()
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(short).decode()}
 
 
-def of_sample(x: NDArray[np.float32], y: NDArray[np.generic], key: str | None) -> dict[str, Any]:
+def sample_entry(x: NDArray[np.float32], y: NDArray[np.generic], key: str | None) -> dict[str, Any]:
     """Return a sample in the form for a line. NaN and infinity become text."""
     shown = {"shape": list(x.shape), "x": _numbers(x), "y": _numbers(y)}
     return shown if key is None else {**shown, "key": key}

@@ -57,7 +57,7 @@ def _check_classes(raw: Raw, data: Stored, welcome: Welcome, backend: Backend) -
     """Raises ConfigError if the model lacks a class of `data`, and names a sample of `raw`."""
     if data.y.dtype.kind != "i":
         return
-    refused = np.flatnonzero(Classes(backend).refused(data.x, data.y.astype(np.int64, copy=False)))
+    refused = np.flatnonzero(Classes(backend).find_refused(data.x, data.y.astype(np.int64, copy=False)))
     if refused.size:
         sample = int(refused[0])
         raise raw.wrong(

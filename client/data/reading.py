@@ -7,8 +7,8 @@ from itertools import chain, repeat
 from typing import Any
 
 from edgeflock.client.data.joining import Joining
-from edgeflock.client.data.messages import LACKING, FieldPaths, SampleMessage, decode, gathered
-from edgeflock.client.data.quarantine import RECORD_SHOWN, of_message
+from edgeflock.client.data.messages import INCOMPLETE, FieldPaths, SampleMessage, decode, group_records
+from edgeflock.client.data.quarantine import RECORD_CHARS, message_entry
 from edgeflock.client.data.records import Broken, Skipped, StreamChunk
 from edgeflock.client.data.uri import Uri
 
@@ -20,11 +20,11 @@ class MessageReader:
 
     def __init__(self, uri: Uri, tally: Skipped, now: Callable[[], float] = time.monotonic) -> None:
         """Read the OPTIONS of `uri`. Raises ConfigError."""
-        usual, options = FieldPaths(), uri.options
+        default, options = FieldPaths(), uri.options
         self.fields = FieldPaths(
-            _names(uri, "x") or usual.x,
-            options.get("y") or usual.y,
-            options.get("key") or usual.key,
+            _names(uri, "x") or default.x,
+            options.get("y") or default.y,
+            options.get("key") or default.key,
             _names(uri, "names"),
             uri.one_of("missing", "drop", "mean", "error"),
         )
@@ -48,22 +48,22 @@ class MessageReader:
             try:
                 records.append(self._record(message, name))
             except Broken as broken:
-                where = f"{place}: " if place else ""
-                if broken.kind == LACKING and self.fields.missing == "error":
-                    raise self._uri.wrong(f"{where}{broken.detail} (missing=error)") from broken
-                said = of_message(message) if isinstance(message, bytes) else repr(message)[:RECORD_SHOWN]
-                self._tally.add(broken.kind, f"{where}{broken.detail}", records=[said])
-        return gathered(self._joining.whole(records, self._now()))
+                prefix = f"{place}: " if place else ""
+                if broken.kind == INCOMPLETE and self.fields.missing == "error":
+                    raise self._uri.error(f"{prefix}{broken.detail} (missing=error)") from broken
+                shown = message_entry(message) if isinstance(message, bytes) else repr(message)[:RECORD_CHARS]
+                self._tally.add(broken.kind, f"{prefix}{broken.detail}", records=[shown])
+        return group_records(self._joining.join(records, self._now()))
 
     def _record(self, message: bytes | Mapping[str, Any], name: str | None) -> SampleMessage:
-        said = decode(message, self.fields) if isinstance(message, bytes) else self.fields.read(message)
+        record = decode(message, self.fields) if isinstance(message, bytes) else self.fields.read(message)
         # A half gets no key from its source, since no partner has that key.
-        whole = said.x is not None and said.y is not None
-        return replace(said, key=name) if whole and said.key is None else said
+        whole = record.x is not None and record.y is not None
+        return replace(record, key=name) if whole and record.key is None else record
 
 
 def _names(uri: Uri, option: str) -> tuple[str, ...]:
     names = tuple(uri.options[option].split(",")) if option in uri.options else ()
     if names and not all(names):
-        raise uri.wrong(f"{option}={uri.options[option]} must be names such as a,b")
+        raise uri.error(f"{option}={uri.options[option]} must be names such as a,b")
     return names

@@ -21,7 +21,7 @@ class StreamChunk(Dataset):
     keys: tuple[str | None, ...] = ()
     """The key of each sample: an equal key means the same sample. (): no sample has a key."""
 
-    def where(self, flags: NDArray[np.bool_]) -> "StreamChunk":
+    def select(self, flags: NDArray[np.bool_]) -> "StreamChunk":
         """Return the samples whose flag is set."""
         return StreamChunk(self.x[flags], self.y[flags], tuple(compress(self.keys, flags)))
 
@@ -46,7 +46,7 @@ class Broken(Exception):
 class SourceProgress:
     """The progress of a source's samples, in their order."""
 
-    came: int = 0
+    received: int = 0
     """Samples that training's buffer has received, and"""
     done: int = 0
     """how many of the first of these need not come again after a restart: trained, dropped, or on disk."""

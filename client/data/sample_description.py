@@ -25,7 +25,7 @@ class SampleDescription:
         for column, names in zip(described.columns, described.categories, strict=False):
             check_codes(column, names)
 
-    def taken(self, chunk: StreamChunk, tally: Skipped) -> StreamChunk:
+    def convert(self, chunk: StreamChunk, tally: Skipped) -> StreamChunk:
         """Convert x [n, columns], with codes of texts, to the model's inputs, and y to the run's units.
 
         Samples with a text or a missing number are set aside if the run has no category or mean for it.
@@ -44,7 +44,7 @@ class SampleDescription:
                 named = described.columns[column] if column < len(described.columns) else f"number {column}"
                 detail = f"{named} of x is a text, or missing, and the run has neither categories nor a mean"
                 set_aside(chunk, unfit, "not numbers", detail, tally)
-                chunk = chunk.where(~unfit)
+                chunk = chunk.select(~unfit)
                 x = chunk.x
         if len(chunk) and (described.means or categories):
             x = self._in_units(x.astype(np.float32, copy=False))

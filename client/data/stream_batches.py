@@ -19,7 +19,7 @@ from typing import Self
 import numpy as np
 
 from edgeflock.client.backends import Backend
-from edgeflock.client.data.batcher import Batch, NothingFit, StreamOver
+from edgeflock.client.data.batcher import Batch, NoUsableSamples, StreamEnded
 from edgeflock.client.data.checks import Checks
 from edgeflock.client.data.fitting import Fitting
 from edgeflock.client.data.records import Skipped, SourceProgress, StreamChunk
@@ -42,7 +42,7 @@ WAIT = 0.9
 SECOND = 1.0
 """Samples that arrive within this time make a batch."""
 
-_CLOSE = 1e-6
+_CLOCK_ERROR = 1e-6
 """Pauses up to this count as 0: no clock can wait for less."""
 
 
@@ -67,20 +67,21 @@ class StreamBatches:
         checks: Checks | None = None,
         scaling: Scaling | None = None,
     ) -> None:
-        """`tally` is the source's own. `now` returns seconds, in any thread. `checks` apply to samples read
-        back. Without `scaling` inputs keep their units.
+        """`tally` is the source's own. `now` returns seconds, in any thread.
+
+        `checks` apply to samples read back. Without `scaling` inputs keep their units.
         """
         self._source = source
         self._buffer = buffer
         self._low = low
         self._high = high
         self._now = now or steady_clock()
-        self._opened = 0.0
-        self._stood: float | None = None
-        """Seconds from `_opened` until training first asked; None before."""
+        self._open_time = 0.0
+        self._start_delay: float | None = None
+        """Seconds from `_open_time` until training first asked; None before."""
         self._fitting = Fitting(buffer, tally, checks or Checks(), scaling)
         tally.progress = self._progress
-        self._since: float | None = None
+        self._wait_began: float | None = None
         """When `ready` began to wait, while it does."""
         self._rate = RateEstimator()
         self._lock = threading.Lock()
@@ -88,14 +89,14 @@ class StreamBatches:
         self._arrived = asyncio.Event()
         self._feeding: asyncio.Task[None] | None = None
         self._steps = 1
-        self._shares: list[Batch] = []
+        self._parts: list[Batch] = []
         """The remaining parts of the current batch, in reverse order."""
         self._last: Batch | None = None
-        self._unjudged = 0
+        self._unrecorded = 0
         """Samples of the last batch, or 0 if that batch is a repetition."""
 
     async def __aenter__(self) -> Self:
-        self._opened = self._now()
+        self._open_time = self._now()
         self._feeding = asyncio.create_task(self._feed())
         self._feeding.add_done_callback(lambda _: self._arrived.set())
         return self
@@ -112,29 +113,29 @@ class StreamBatches:
     async def ready(self, steps: int = 1) -> None:
         """Wait until a batch is due, which the next `steps` calls of `take` share, or the stream ends.
 
-        Raises StreamOver if nothing is left, and the source's own errors.
+        Raises StreamEnded if nothing is left, and the source's own errors.
         """
         assert self._feeding is not None, "use StreamBatches as an async context manager"
-        self._steps, self._shares, self._last = steps, [], None
-        self._since = self._now()
-        if self._stood is None:
-            self._stood = self._since - self._opened
+        self._steps, self._parts, self._last = steps, [], None
+        self._wait_began = self._now()
+        if self._start_delay is None:
+            self._start_delay = self._wait_began - self._open_time
         while not await self._is_due():
             pass
-        self._since = None
+        self._wait_began = None
 
     async def _is_due(self) -> bool:
         """Return whether a batch is due. If not, it first waits for a change."""
         assert self._feeding is not None, "use StreamBatches as an async context manager"
-        over = self._feeding.done()
-        if over:
+        ended = self._feeding.done()
+        if ended:
             self._feeding.result()
         with self._lock:
             pause, waiting = self._pause(), len(self._buffer)
-        if not pause or (over and waiting):
+        if not pause or (ended and waiting):
             return True
-        if over:
-            raise StreamOver("the stream has ended")
+        if ended:
+            raise StreamEnded("the stream has ended")
         self._arrived.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(pause if pause < math.inf else None):
@@ -150,29 +151,30 @@ class StreamBatches:
         The steps of `ready` share the batch evenly, and the bounds limit it. The run's `size` is ignored. If
         nothing is left, it returns the update's last batch.
 
-        Raises NothingFit if the update has no batch yet. Raises ConfigError if the backend accepts no sample.
+        Raises NoUsableSamples if the update has no batch yet. Raises ConfigError if the backend accepts no
+        sample.
         """
-        while not self._shares:
+        while not self._parts:
             with self._lock:
                 if not len(self._buffer):
                     break
-                wanted = batch_size(self._buffer.within(SECOND), self._low, self._high * self._steps)
+                wanted = batch_size(self._buffer.count_within(SECOND), self._low, self._high * self._steps)
                 batch = self._buffer.take(wanted, self._time())
-                self._fitting.taken += len(batch[1])
+                self._fitting.unsettled += len(batch[1])
             self._split(self._fitting.fit(batch))
-        self._unjudged = 0
-        if self._shares:
-            self._last = self._shares.pop()
-            self._unjudged = len(self._last[1])
+        self._unrecorded = 0
+        if self._parts:
+            self._last = self._parts.pop()
+            self._unrecorded = len(self._last[1])
         if self._last is None:
-            raise NothingFit("all samples that waited were set aside")
+            raise NoUsableSamples("all samples that waited were set aside")
         return self._last
 
-    def judged(self, loss: float, right: float | None) -> None:
+    def record_result(self, loss: float, right: float | None) -> None:
         """Record the loss and accuracy on the last batch, unless that batch is a repetition."""
         with self._lock:
-            if self._unjudged:
-                self._fitting.prequential.judged(loss, right, self._unjudged)
+            if self._unrecorded:
+                self._fitting.prequential.record_result(loss, right, self._unrecorded)
 
     def settle(self) -> None:
         """Mark the taken samples as used: the server has their update."""
@@ -194,7 +196,7 @@ class StreamBatches:
                 "rate": self._rate.rate(now),
                 "depth": len(self._buffer),
                 "age": self._buffer.age(self._time()),
-                "waiting": 0.0 if self._since is None else max(0.0, now - self._since),
+                "waiting": 0.0 if self._wait_began is None else max(0.0, now - self._wait_began),
                 **self._fitting.facts(),
             }
 
@@ -212,7 +214,7 @@ class StreamBatches:
 
         So no sample expires while a device starts.
         """
-        return self._opened if self._stood is None else self._now() - self._stood
+        return self._open_time if self._start_delay is None else self._now() - self._start_delay
 
     def _pause(self) -> float:
         """Return the seconds until a batch is due if no sample arrives: from 0 up to infinity."""
@@ -222,13 +224,13 @@ class StreamBatches:
         if waiting < self._low:
             return math.inf
         pause = WAIT - self._buffer.age(self._time())
-        return pause if pause > _CLOSE else 0.0
+        return pause if pause > _CLOCK_ERROR else 0.0
 
     def _split(self, chunk: StreamChunk) -> None:
         """Share `chunk` evenly among the next steps."""
         starts = np.linspace(0, len(chunk), min(self._steps, len(chunk)) + 1).round().astype(int)
         shares: list[Batch] = [(chunk.x[i:j], chunk.y[i:j]) for i, j in pairwise(starts)]
-        self._shares = shares[::-1]
+        self._parts = shares[::-1]
         if shares:
             self._steps = 1  # further calls of `take` get the rest of the buffer
 
@@ -238,6 +240,6 @@ class StreamBatches:
                 with self._lock:
                     self._rate.arrived(len(chunk), self._now())
                     self._buffer.add(chunk, self._time())
-                    self._fitting.came += len(chunk)
+                    self._fitting.received += len(chunk)
                 self._arrived.set()
                 await asyncio.sleep(0)  # lets other tasks run if the source never waits

@@ -26,7 +26,7 @@ KEYS = 100_000
 
 
 class Buffer(Protocol):
-    keeps: bool
+    is_durable: bool
     """Whether added samples outlast the process."""
     drops: int
     """Samples dropped so far without use,"""
@@ -60,7 +60,7 @@ class Buffer(Protocol):
         """
         ...
 
-    def within(self, seconds: float) -> int:
+    def count_within(self, seconds: float) -> int:
         """Return how many waiting samples arrived less than `seconds` after the oldest of them."""
         ...
 
@@ -68,31 +68,31 @@ class Buffer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _Arrival:
     chunk: StreamChunk
     arrived: float
 
 
 class Truncation:
-    """Keeps the samples of the last `seconds`, and the newest `least` at any age.
+    """Keeps the samples of the last `seconds`, and the newest `minimum` at any age.
 
-    So a slow stream also makes batches. The first `least` samples count as if all arrived with the last of
+    So a slow stream also makes batches. The first `minimum` samples count as if all arrived with the last of
     them, so a burst after them drops none. The same rules apply to samples taken back.
     """
 
-    keeps = False
+    is_durable = False
 
-    def __init__(self, seconds: float = 1.0, least: int = 8, quota_bytes: int = 1 << 26) -> None:
+    def __init__(self, seconds: float = 1.0, minimum: int = 8, quota_bytes: int = 1 << 26) -> None:
         """The samples take at most `quota_bytes` of memory at any rate."""
         self._seconds = seconds
-        self._least = least
+        self._minimum = minimum
         self._quota = quota_bytes
-        self._held: deque[_Held] = deque()
-        self._taken: list[_Held] = []
+        self._chunks: deque[_Arrival] = deque()
+        self._taken: list[_Arrival] = []
         self._count = 0
         self._octets = 0
-        self._enough = -math.inf
-        """When the buffer last reached `least` samples."""
+        self._refilled = -math.inf
+        """When the buffer last reached `minimum` samples."""
         self._keys: OrderedDict[str, None] = OrderedDict()
         self.drops = self.unwritten = 0
         self.duplicates = 0
@@ -101,48 +101,50 @@ class Truncation:
         return self._count
 
     def add(self, chunk: StreamChunk, now: float) -> None:
-        chunk, again = fresh(chunk, self._is_new)
-        self.duplicates += again
+        chunk, repeated = drop_repeated(chunk, self._is_new)
+        self.duplicates += repeated
         if not len(chunk):
             return
-        if self._count < self._least <= self._count + len(chunk):
-            self._enough = now
+        if self._count < self._minimum <= self._count + len(chunk):
+            self._refilled = now
         fitting = max(1, self._quota // max(1, octets(chunk) // max(1, len(chunk))))
         if len(chunk) > fitting:  # copied, to free the memory of the rest
             self.drops += len(chunk) - fitting
             chunk = StreamChunk(chunk.x[-fitting:].copy(), chunk.y[-fitting:].copy())
-        self._put(_Held(chunk, now))
+        self._put(_Arrival(chunk, now))
         while self._octets > self._quota:
-            self.drops += len(self._first(len(self._held[0].chunk)).chunk)
+            self.drops += len(self._take_oldest(len(self._chunks[0].chunk)).chunk)
         self._truncate(now)
 
     def take(self, count: int, now: float) -> Batch:
         self._truncate(now)
-        taken: list[_Held] = []
-        while count > 0 and self._held and (not taken or alike(taken[0].chunk, self._held[0].chunk)):
-            taken.append(self._first(count))
+        taken: list[_Arrival] = []
+        while (
+            count > 0 and self._chunks and (not taken or fit_together(taken[0].chunk, self._chunks[0].chunk))
+        ):
+            taken.append(self._take_oldest(count))
             count -= len(taken[-1].chunk)
         self._taken += taken
-        return joined([held.chunk for held in taken])
+        return concatenate([held.chunk for held in taken])
 
     def settle(self) -> None:
         self._taken.clear()
 
     def take_back(self) -> None:
-        waiting, self._held = self._held, deque()
+        waiting, self._chunks = self._chunks, deque()
         self._count = self._octets = 0
         for held in (*self._taken, *waiting):
             self._put(held)
         self._taken.clear()
 
     def age(self, now: float) -> float:
-        return abs(now - self._held[0].arrived) if self._held else 0.0
+        return abs(now - self._chunks[0].arrived) if self._chunks else 0.0
 
-    def within(self, seconds: float) -> int:
-        if not self._held:
+    def count_within(self, seconds: float) -> int:
+        if not self._chunks:
             return 0
-        until = self._held[0].arrived + seconds
-        return sum(len(held.chunk) for held in takewhile(lambda held: held.arrived < until, self._held))
+        until = self._chunks[0].arrived + seconds
+        return sum(len(held.chunk) for held in takewhile(lambda held: held.arrived < until, self._chunks))
 
     def close(self) -> None:
         pass
@@ -156,31 +158,33 @@ class Truncation:
         return True
 
     def _truncate(self, now: float) -> None:
-        while self._count > self._least and now - max(self._held[0].arrived, self._enough) > self._seconds:
-            self.drops += len(self._first(self._count - self._least).chunk)
+        while (
+            self._count > self._minimum and now - max(self._chunks[0].arrived, self._refilled) > self._seconds
+        ):
+            self.drops += len(self._take_oldest(self._count - self._minimum).chunk)
 
-    def _put(self, held: _Held) -> None:
-        self._held.append(held)
+    def _put(self, held: _Arrival) -> None:
+        self._chunks.append(held)
         self._count += len(held.chunk)
         self._octets += octets(held.chunk)
 
-    def _first(self, count: int) -> _Held:
+    def _take_oldest(self, count: int) -> _Arrival:
         """Remove and return the oldest chunk, or its first `count` samples."""
-        held = self._held.popleft()
+        held = self._chunks.popleft()
         if len(held.chunk) > count:
-            self._held.appendleft(_Held(slice_of(held.chunk, count, len(held.chunk)), held.arrived))
-            held = _Held(slice_of(held.chunk, 0, count), held.arrived)
+            self._chunks.appendleft(_Arrival(slice_chunk(held.chunk, count, len(held.chunk)), held.arrived))
+            held = _Arrival(slice_chunk(held.chunk, 0, count), held.arrived)
         self._count -= len(held.chunk)
         self._octets -= octets(held.chunk)
         return held
 
 
-def fresh(chunk: StreamChunk, is_new: Callable[[str], bool]) -> tuple[StreamChunk, int]:
+def drop_repeated(chunk: StreamChunk, is_new: Callable[[str], bool]) -> tuple[StreamChunk, int]:
     """Return (the samples of `chunk` with a new key or none, the number of others)."""
     if not any(key is not None for key in chunk.keys):
         return chunk, 0
     flags = np.array([key is None or is_new(key) for key in chunk.keys])
-    return (chunk, 0) if flags.all() else (chunk.where(flags), int((~flags).sum()))
+    return (chunk, 0) if flags.all() else (chunk.select(flags), int((~flags).sum()))
 
 
 def octets(chunk: StreamChunk) -> int:
@@ -188,14 +192,14 @@ def octets(chunk: StreamChunk) -> int:
     return octets
 
 
-def alike(one: StreamChunk, other: StreamChunk) -> bool:
+def fit_together(one: StreamChunk, other: StreamChunk) -> bool:
     """Return whether two chunks fit one batch: the first samples may have another shape."""
     return all(a.shape[1:] == b.shape[1:] for a, b in ((one.x, other.x), (one.y, other.y)))
 
 
-def slice_of(chunk: StreamChunk, first: int, last: int) -> StreamChunk:
+def slice_chunk(chunk: StreamChunk, first: int, last: int) -> StreamChunk:
     return StreamChunk(chunk.x[first:last], chunk.y[first:last])
 
 
-def joined(chunks: list[StreamChunk]) -> Batch:
+def concatenate(chunks: list[StreamChunk]) -> Batch:
     return np.concatenate([chunk.x for chunk in chunks]), np.concatenate([chunk.y for chunk in chunks])

@@ -11,7 +11,7 @@ import numpy as np
 
 from edgeflock.client.data.batcher import Batch
 from edgeflock.client.data.records import StreamChunk
-from edgeflock.client.data.stream_buffer import KEYS, fresh, joined, octets, slice_of
+from edgeflock.client.data.stream_buffer import KEYS, concatenate, drop_repeated, octets, slice_chunk
 from edgeflock.shared.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class Persistence:
     Pass the time of day as time, since arrival times must stay valid after a restart.
     """
 
-    keeps = True
+    is_durable = True
 
     def __init__(self, path: Path, quota_bytes: int) -> None:
         """Raises ConfigError if the file cannot be a buffer."""
@@ -70,7 +70,7 @@ class Persistence:
             self._kinds: dict[Kind, int] = {
                 (shape, target_shape, target): number for number, shape, target_shape, target in kinds
             }
-            self._held = self._in_it()
+            self._older_kinds = self._waiting_kinds()
             self._octets = self._sum("octets")
             self._count = self._sum("count - used")
         except sqlite3.Error as error:
@@ -88,14 +88,14 @@ class Persistence:
             return
         before = self._octets, self._count, self.drops, dict(self._kinds)
         with self._transaction():
-            chunk, again = fresh(chunk, self._is_new)
-            self.duplicates += again
+            chunk, repeated = drop_repeated(chunk, self._is_new)
+            self.duplicates += repeated
             if not len(chunk):
                 return
             kind = self._number(chunk)
             rows = max(1, _ROW_BYTES // max(1, octets(chunk) // len(chunk)))
-            for at in range(0, len(chunk), rows):
-                self._insert(slice_of(chunk, at, at + rows), kind, now)
+            for first in range(0, len(chunk), rows):
+                self._insert(slice_chunk(chunk, first, first + rows), kind, now)
         if self._is_full:
             self._octets, self._count, self.drops, self._kinds = before
             self.drops += len(chunk)
@@ -128,14 +128,14 @@ class Persistence:
             if len(kinds) > 1:
                 break
             last = min(held, first + count)
-            taken.append(slice_of(_chunk(held, (shape, target_shape, target), x, y), first, last))
+            taken.append(slice_chunk(_chunk(held, (shape, target_shape, target), x, y), first, last))
             self._next, self._skip = row, last
             count -= last - first
             if count == 0:
                 break
         rows.close()
         self._count -= sum(map(len, taken))
-        return joined(taken)
+        return concatenate(taken)
 
     def settle(self) -> None:
         octets = self._octets
@@ -150,14 +150,14 @@ class Persistence:
         self._count = self._sum("count - used")
 
     def age(self, now: float) -> float:
-        rows = self._waiting()
+        rows = self._waiting_rows()
         row = next(rows, None)
         rows.close()
         return abs(now - row[0]) if row else 0.0
 
-    def within(self, seconds: float) -> int:
+    def count_within(self, seconds: float) -> int:
         count, first = 0, None
-        rows = self._waiting()
+        rows = self._waiting_rows()
         for arrived, waiting in rows:
             first = arrived if first is None else first
             if abs(arrived - first) >= seconds:
@@ -166,7 +166,7 @@ class Persistence:
         rows.close()
         return count
 
-    def _waiting(self) -> sqlite3.Cursor:
+    def _waiting_rows(self) -> sqlite3.Cursor:
         """(when it arrived, how many of its samples wait) of each row, the oldest first."""
         return self._db.execute(
             "SELECT arrived, count - CASE id WHEN ?1 THEN ?2 ELSE used END FROM samples "
@@ -190,20 +190,20 @@ class Persistence:
         """Return the number of the samples' kind. Warn once if the file holds other kinds from before."""
         shapes = (json.dumps(chunk.x.shape[1:]), json.dumps(chunk.y.shape[1:]))
         kind = (*shapes, str(chunk.y.dtype))
-        if others := self._held - {kind}:
+        if others := self._older_kinds - {kind}:
             log.warning(
                 "%s holds samples of another kind from before, %s, than this stream's, %s: what does not fit "
                 "the run is set aside; delete the file if it is of another stream",
                 *(self._path, "; ".join(map(", ".join, sorted(others))), ", ".join(kind)),
             )
-        self._held = set()
+        self._older_kinds = set()
         if kind not in self._kinds:
             added = self._db.execute("INSERT INTO kinds (shape, target_shape, target) VALUES (?, ?, ?)", kind)
             assert added.lastrowid is not None, "a row was inserted"
             self._kinds[kind] = added.lastrowid
         return self._kinds[kind]
 
-    def _in_it(self) -> set[Kind]:
+    def _waiting_kinds(self) -> set[Kind]:
         """Return the kinds of the waiting samples."""
         numbers = {number for (number,) in self._db.execute("SELECT DISTINCT kind FROM samples")}
         return {kind for kind, number in self._kinds.items() if number in numbers}
@@ -238,15 +238,15 @@ class Persistence:
             self._count -= count - before
             self._delete("id = ?", row)
 
-    def _delete(self, where: str, *values: int) -> None:
+    def _delete(self, condition: str, *values: int) -> None:
         (size,) = self._db.execute(
-            f"SELECT coalesce(sum(octets), 0) FROM samples WHERE {where}", values
+            f"SELECT coalesce(sum(octets), 0) FROM samples WHERE {condition}", values
         ).fetchone()
-        self._db.execute(f"DELETE FROM samples WHERE {where}", values)
+        self._db.execute(f"DELETE FROM samples WHERE {condition}", values)
         self._octets -= size
 
-    def _sum(self, what: str) -> int:
-        (total,) = self._db.execute(f"SELECT coalesce(sum({what}), 0) FROM samples").fetchone()
+    def _sum(self, expression: str) -> int:
+        (total,) = self._db.execute(f"SELECT coalesce(sum({expression}), 0) FROM samples").fetchone()
         return int(total)
 
 

@@ -31,7 +31,7 @@ class Text:
         self._reader = MessageReader(uri, tally)
         self._separator = {"": ",", "tab": "\t"}.get(uri.options.get("sep", ""), uri.options.get("sep", ""))
         if len(self._separator) != 1:
-            raise uri.wrong(f"sep={self._separator} must be one character, or tab")
+            raise uri.error(f"sep={self._separator} must be one character, or tab")
         self._comma = uri.one_of("decimal", "point", "comma") == "comma"
         self._columns: list[str] = []
 
@@ -76,7 +76,7 @@ class Text:
         x = said.x if "x" in options else tuple(name for name in columns if name not in (y, said.key))
         for name in (y, *x):
             if name not in columns:
-                raise self._uri.wrong(f"there is no column {name!r}; there are {', '.join(columns)}")
+                raise self._uri.error(f"there is no column {name!r}; there are {', '.join(columns)}")
         self._columns = columns
         self._reader.fields = replace(said, x=x, y=y)
 

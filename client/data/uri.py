@@ -32,8 +32,8 @@ class Uri:
         place = re.sub(r"^//[^/]*@", "//", self.place)
         return f"{self.scheme}:{place}{'?' if options else ''}{options}"
 
-    def wrong(self, why: str) -> ConfigError:
-        return ConfigError(f"data {str(self)!r}: {why}")
+    def error(self, reason: str) -> ConfigError:
+        return ConfigError(f"data {str(self)!r}: {reason}")
 
     def split(self, *names: str) -> tuple[dict[str, str], "Uri"]:
         """(the options of these names, the URI without them)."""
@@ -41,37 +41,37 @@ class Uri:
         rest = {name: value for name, value in self.options.items() if name not in names}
         return mine, replace(self, options=rest)
 
-    def knows(self, *names: str) -> None:
+    def check_options(self, *names: str) -> None:
         """Raises ConfigError if there are options of other names."""
         for name in self.options:
             if name not in names:
                 known = f"known are {', '.join(names)}" if names else "there are none"
-                raise self.wrong(f"option {name!r} is unknown; {known}")
+                raise self.error(f"option {name!r} is unknown; {known}")
 
-    def whole(self, name: str) -> int:
+    def integer(self, name: str) -> int:
         """The option as a whole number; 0 if it is not given."""
         text = self.options.get(name, "0")
         if not (text.isascii() and text.isdecimal()):
-            raise self.wrong(f"{name}={text} must be a whole number")
+            raise self.error(f"{name}={text} must be a whole number")
         return int(text)
 
-    def seconds(self, name: str, usual: float) -> float:
+    def seconds(self, name: str, default: float) -> float:
         """The option as seconds, 0 or more."""
         text = self.options.get(name)
         try:
-            seconds = usual if text is None else float(text)
+            seconds = default if text is None else float(text)
         except ValueError:
             seconds = math.nan
         if not 0 <= seconds < math.inf:
-            raise self.wrong(f"{name}={text} must be seconds")
+            raise self.error(f"{name}={text} must be seconds")
         return seconds
 
     def one_of(self, name: str, *choices: str) -> str:
         """The option, one of these; the first, which may be none, if it is not given."""
         value = self.options.get(name, choices[0])
         if value not in choices:
-            *most, last = filter(None, choices)
-            raise self.wrong(f"{name}={value} must be {', '.join(most)} or {last}")
+            *others, last = filter(None, choices)
+            raise self.error(f"{name}={value} must be {', '.join(others)} or {last}")
         return value
 
     def broker(self, port: int) -> "Broker":
@@ -80,10 +80,10 @@ class Uri:
             parts = urlsplit(self.place, allow_fragments=False)
             host, port = parts.hostname or "", parts.port or port
         except ValueError as error:
-            raise self.wrong(str(error)) from error
+            raise self.error(str(error)) from error
         topic = unquote(parts.path[1:])
         if not (self.place.startswith("//") and host and topic):
-            raise self.wrong(f"must be {self.scheme}://host:port/topic")
+            raise self.error(f"must be {self.scheme}://host:port/topic")
         user, password = parts.username, parts.password
         return Broker(host, port, topic, user and unquote(user), password and unquote(password))
 

@@ -137,7 +137,7 @@ class FlowerApp:
     def begin(self, welcome: Welcome, backend: Backend) -> None:
         """Do nothing: `join` comes before."""
 
-    def judged(self, loss: float, right: float | None) -> None:
+    def record_result(self, loss: float, right: float | None) -> None:
         """Do nothing: the app reports its own metrics."""
 
     def settle(self) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from edgeflock.client.backends import Backend
-from edgeflock.client.data import Acting
+from edgeflock.client.data import PolicyBatches
 from edgeflock.client.data.open import directory
 from edgeflock.client.first_model import CachedFirstModel, first_model
 from edgeflock.client.neighbour import Resting
@@ -44,7 +44,7 @@ class Building:
 
     async def trainer(self, welcome: Welcome) -> Trainer:
         """Build a trainer. Raises ConfigError if this device cannot train the Welcome's model."""
-        self.held.agreed.take(welcome)  # samples arrive while the backend is built
+        self.held.schema.take(welcome)  # samples arrive while the backend is built
         kind = choose(self.settings, welcome.model, self.given, welcome.loss)
         await self.link.introduce(facts_of(kind))
         if self.app is not None:
@@ -55,7 +55,7 @@ class Building:
         else:
             graph = await self.link.graph("step")
             made = await self.compute(onnx_backend, self.settings, welcome, graph, self.memory)
-            if isinstance(self.held.batches, Acting):
+            if isinstance(self.held.batches, PolicyBatches):
                 await self.compute(made.learn_to_predict, await self.link.graph("evaluation"))
             backend = made
         if self.settings.shards and not welcome.tasks:

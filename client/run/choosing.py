@@ -41,8 +41,7 @@ def choose(
     given: ClientObjects = NOTHING_AT_HAND,
     loss: str = "cross_entropy",
 ) -> Kind:
-    """Return the backend for `model`: client.backend, or else torch if it is installed and permitted, or
-    onnx.
+    """Return the backend for `model`: client.backend, or torch if installed and permitted, or onnx.
 
     Without the owner's consent, a server may name only zoo models and losses without import strings. The
     owner must also name a module's arguments. A loss by import string must be from the owner's module, since

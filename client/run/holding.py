@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from edgeflock.client.data import Batches
-from edgeflock.client.data.checks import Agreed
-from edgeflock.client.data.open import batches_of, own_seed
+from edgeflock.client.data.checks import SampleSchema
+from edgeflock.client.data.open import open_batches, own_seed
 from edgeflock.client.run.program_objects import ClientObjects
 from edgeflock.client.training.shards import Shards, only
 from edgeflock.client.transport import Link
 from edgeflock.shared.errors import ConfigError
 
 if TYPE_CHECKING:  # its pydantic is a quarter of the client's import time
-    from edgeflock.client.data.injection import Injected
+    from edgeflock.client.data.injection import Injection
     from edgeflock.client.flower.app import FlowerApp
     from edgeflock.shared.settings.client import ClientSettings
 
@@ -31,9 +31,9 @@ class Holding:
     batches: Batches
     choose: Callable[[int], None]
     """Selects the data shard of the next batches."""
-    agreed: Agreed
+    schema: SampleSchema
     """The server's description of samples."""
-    injected: "Injected | None"
+    injected: "Injection | None"
     """The batches again, if samples are shared with other devices."""
 
     def tell(self) -> None:
@@ -54,7 +54,7 @@ async def holding(
 
     `named` are the data shards of the settings. An `app` has its own data. Samples are shared over `link`.
     """
-    agreed = Agreed()
+    schema = SampleSchema()
     held: list[Batches]
     async with AsyncExitStack() as opened:
         if app is not None:
@@ -63,21 +63,23 @@ async def holding(
             held = [given.batches(own_seed(settings))]
         else:
             each = [settings.model_copy(update={"data": data}) for data in named.values()] or [settings]
-            held = [await opened.enter_async_context(batches_of(one, agreed, given.samples)) for one in each]
+            held = [
+                await opened.enter_async_context(open_batches(one, schema, given.samples)) for one in each
+            ]
         batches, choose = held[0], only
         if named:
             batches = shards = Shards(held)
             choose = shards.choose
         injected = _injected(settings, batches, link) if settings.share else None
-        yield Holding(injected or batches, choose, agreed, injected)
+        yield Holding(injected or batches, choose, schema, injected)
 
 
-def _injected(settings: "ClientSettings", batches: Batches, link: Link) -> "Injected":
+def _injected(settings: "ClientSettings", batches: Batches, link: Link) -> "Injection":
     """Wrap `batches` to share samples with other devices over `link`."""
-    from edgeflock.client.data.injection import Injected
+    from edgeflock.client.data.injection import Injection
 
     random = np.random.default_rng(np.random.SeedSequence(own_seed(settings), spawn_key=(1,)))
-    injected = Injected(batches, link.share, random, settings.batch_max)
+    injected = Injection(batches, link.share, random, settings.batch_max)
     link.listen(injected.receive)
     return injected
 

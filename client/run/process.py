@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from edgeflock.client.data.open import directory, shards_of
+from edgeflock.client.data.open import directory, parse_shards
 from edgeflock.client.health import DeviceHealth, memory_of
 from edgeflock.client.identity import ClientIdentity, identity_of, keep
 from edgeflock.client.machine import default_name
@@ -62,7 +62,7 @@ async def run_client(
     settings = _known_as(settings, identity)
     share, bandwidth = share_of(settings.cpu), rate_of(settings.bandwidth)
     pausing = Pausing(rules_of(settings.pause_on), says_why=settings.health)
-    named = shards_of(settings)
+    named = parse_shards(settings)
     app = flower_app(settings) if settings.flower_app else None
     memory = memory_of() // 2
     # Only the Welcome names the model; assume one of the zoo.

@@ -62,8 +62,9 @@ class Adafactor:
     """The second moments of a device's gradients, and the fleet's."""
 
     def __init__(self, layout: Layout, decay: float, start: Start | None = None) -> None:
-        """`layout` is that of the P trained parameters; 0 < decay < 1. `start` describes the run's first
-        model; None: the first theta passed to `direction` is used.
+        """`layout` is that of the P trained parameters; 0 < decay < 1.
+
+        `start` describes the run's first model; None: the first theta passed to `direction` is used.
         """
         self._layout = layout
         self._tensors = [slice(*bounds) for bounds in pairwise(layout.bounds)]
@@ -103,8 +104,9 @@ class Adafactor:
         return moments.encode(self._means()) if self._reports.is_due(base) else b""
 
     def take(self, octets: bytes, overlap: float = 1.0) -> None:
-        """Store the fleet's second moments of a Receipt; empty: it has none. `overlap` is that of the
-        device's labels and the fleet's. Raises WrongDtype.
+        """Store the fleet's second moments of a Receipt; empty: it has none. Raises WrongDtype.
+
+        `overlap` is that of the device's labels and the fleet's.
         """
         self._part = np.float32(overlap**2 / 2)
         if octets:

@@ -74,8 +74,10 @@ class Elastic:
         return there
 
     def descend(self, step: LocalSteps) -> None:
-        """x <- x - eta g; with momentum v <- delta v - eta g, x <- x + v (EAMSGD, equation 9); with Adafactor
-        x <- x - eta d(g), by second moments of the device's own (adafactor.py).
+        """Move x by a step: x <- x - eta g.
+
+        With momentum v <- delta v - eta g, x <- x + v (EAMSGD, equation 9). With Adafactor x <- x - eta d(g),
+        by second moments of the device's own (adafactor.py).
         """
         gradient = step.gradient
         if self._adafactor is not None:

@@ -110,8 +110,9 @@ def take(replica: Replica, model: Model) -> None:
 
 @contextmanager
 def of_the_server(what: str) -> Iterator[None]:
-    """Convert Refused to ServerAtFault, since here the input is the server's. Unauthorized passes, since an
-    unknown token is not the server's fault.
+    """Convert Refused to ServerAtFault, since here the input is the server's.
+
+    Unauthorized passes, since an unknown token is not the server's fault.
     """
     try:
         yield

@@ -85,8 +85,7 @@ def select(
     sequence: int,
     base: int,
 ) -> tuple[Selection, SelectionMemory]:
-    """Select the entries of `gradient` (float32 [P]) that the run of `welcome` asks for; return the new
-    memory.
+    """Return the entries of `gradient` (float32 [P]) that the run of `welcome` asks for, and the new memory.
 
     `layout` is that of the P trained parameters, `theta` (float32 [P + B]) the gradient's model at version
     `base`, `sequence` the update's number. The memory assumes that the selection is sent. It does not share

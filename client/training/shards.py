@@ -32,8 +32,8 @@ class Shards:
     def take(self, size: int) -> Batch:
         return self._chosen.take(size)
 
-    def judged(self, loss: float, right: float | None) -> None:
-        self._chosen.judged(loss, right)
+    def record_result(self, loss: float, right: float | None) -> None:
+        self._chosen.record_result(loss, right)
 
     def settle(self) -> None:
         self._chosen.settle()

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.client.backends import Backend
-from edgeflock.client.data import Acting, Batches
+from edgeflock.client.data import Batches, PolicyBatches
 from edgeflock.client.training.adafactor import Adafactor
 from edgeflock.client.training.calibration import Calibration
 from edgeflock.client.training.encoding import LocalSteps, encode_update
@@ -54,7 +54,7 @@ class Trainer:
         decay = welcome.adafactor
         self._adafactor = Adafactor(backend.layout.parameters, decay, welcome.start) if decay else None
         self._calibration = Calibration(backend.layout.parameters) if welcome.balances else None
-        self._acting = batches if isinstance(batches, Acting) else None
+        self._acting = batches if isinstance(batches, PolicyBatches) else None
         self._has_trained = False
 
     @property
@@ -69,11 +69,10 @@ class Trainer:
         sequence: int,
         stopped: Callable[[], bool] = _never,
     ) -> Update:
-        """Return the update `sequence` from `theta`, the model at version `base`: float32 [P + B], not
-        modified.
+        """Return the update `sequence` from `theta`, the model at version `base`: float32 [P + B].
 
-        It takes one batch for each local step of the run. Raises Stopped once `stopped` returns true. Raises
-        Diverged if the batches do not give finite numbers.
+        `theta` is not modified. It takes one batch for each local step of the run. Raises Stopped once
+        `stopped` returns true. Raises Diverged if the batches do not give finite numbers.
         """
         self._before = self._memory
         steps = self._descend(theta, stopped)
@@ -110,7 +109,7 @@ class Trainer:
             if _is_finite(gradient) and (np.abs(statistics) <= values.LARGEST_STATISTIC).all():
                 if self._calibration is not None:
                     self._calibration.see(gradient, y)
-                self._batches.judged(loss, right)
+                self._batches.record_result(loss, right)
                 return LocalSteps(loss, gradient, statistics, len(y) if samples is None else samples)
         beyond = f" or statistics beyond {values.LARGEST_STATISTIC:g}" if self.layout.buffers else ""
         raise Diverged(

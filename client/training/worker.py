@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from edgeflock.client.data import Batches, NothingFit, StreamOver
+from edgeflock.client.data import Batches, NoUsableSamples, StreamEnded
 from edgeflock.client.training.attempts import RetryingCompute
 from edgeflock.client.training.averaging import Averaging
 from edgeflock.client.training.elastic import Elastic
@@ -75,12 +75,13 @@ class Worker:
         permitted: Permitted = always,
         spool: UpdateSpool | None = None,
     ) -> None:
-        """`trainer` makes a trainer on `batches` for the run of a Welcome. `health` returns the device's
-        facts. `load` loads the first model of a run with initial weights. `leaving` returns whether the
-        device stops now: its last update requests no model. `choose` selects the data shard of the next
-        batches, in a run of tasks. `permitted` is awaited before anything is loaded, and before each step.
-        `spool` keeps the pending update, except in runs of tasks or elastic averaging, where an old update
-        has no use.
+        """`trainer` makes a trainer on `batches` for the run of a Welcome.
+
+        `health` returns the device's facts. `load` loads the first model of a run with initial weights.
+        `leaving` returns whether the device stops now: its last update requests no model. `choose` selects
+        the data shard of the next batches, in a run of tasks. `permitted` is awaited before anything is
+        loaded, and before each step. `spool` keeps the pending update, except in runs of tasks or elastic
+        averaging, where an old update has no use.
         """
         self._server = server
         self._make_trainer = trainer
@@ -115,7 +116,7 @@ class Worker:
             except RunReplaced as replaced:
                 self._batches.take_back()
                 log.warning("%s", replaced)
-            except (RunOver, StreamOver) as over:
+            except (RunOver, StreamEnded) as over:
                 self._batches.take_back()
                 log.info("%s", over)
                 return self.progress
@@ -157,7 +158,7 @@ class Worker:
                 update: Update = await self._attempt(
                     trainer.step, replica.theta, replica.version, sequence + 1
                 )
-            except NothingFit:
+            except NoUsableSamples:
                 self._batches.settle()
                 continue
             self._step_seconds = asyncio.get_running_loop().time() - began
@@ -268,7 +269,7 @@ class Worker:
             while not self._leaving():
                 await self._batches.ready(1)
                 await self._permitted()
-                with suppress(NothingFit):
+                with suppress(NoUsableSamples):
                     done = await averaging.step(self._attempt, trainer.gradient)
                     self.progress.samples += done.samples
                 self._batches.settle()

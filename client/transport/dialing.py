@@ -52,8 +52,9 @@ class Dialer:
         hang_seconds: float = HANG_SECONDS,
         home_seconds: float = HOME_SECONDS,
     ) -> None:
-        """It tries several servers in this device's order (home.py). A model that needs more than `memory`
-        bytes is refused. Other arguments are as in Link and RecordSession.
+        """It tries several servers in this device's order (home.py).
+
+        A model that needs more than `memory` bytes is refused. Other arguments: Link and RecordSession.
         """
         self._servers, self._credentials, self._note = ordered(servers, hello.device), credentials, note
         self.liveness = Liveness(self._answers, hang_seconds)

@@ -72,9 +72,9 @@ class Link:
         home_seconds: float = HOME_SECONDS,
     ) -> None:
         """`server` is an http(s) URL, or several separated by commas. The device's name defines their order.
+
         Raises ConfigError if it is invalid, or plain HTTP to another machine without `insecure`. Without
         an identity only an open run accepts this device. `renewed` gets each new identity.
-
         A model that needs more than `memory` bytes is refused, and Samples of more than `samples` bytes.
         `bandwidth` limits the bytes per second of both directions together. A server without a sign of life
         for `hang_seconds` is given up (liveness.py). From another server the device returns to its first

@@ -44,8 +44,9 @@ class RecordSession:
         rate: float,
         note: Callable[[Record], None],
     ) -> None:
-        """`rate` is the connection's rate limit in bytes per second, infinite if it has none. `note` gets
-        records that are not answers.
+        """`rate` is the connection's rate limit in bytes per second, infinite if it has none.
+
+        `note` gets records that are not answers.
         """
         self._socket, self._rate, self._note = socket, rate, note
         self.longest = longest

@@ -5,10 +5,10 @@ number of each part, storm.py the return after an outage, and shown.py the text.
 imports numbers and edgeflock.shared only. docs/scale.md says how far the results can be trusted."""
 
 from edgeflock.devices.capacity.fleet import FleetLoad, Machine, ServerParts
-from edgeflock.devices.capacity.need import Need, needs_of, return_seconds
-from edgeflock.devices.capacity.plan import CapacityPlan, largest, plan_of
+from edgeflock.devices.capacity.need import Need, estimate_needs, return_seconds
+from edgeflock.devices.capacity.plan import CapacityPlan, largest_fleet, make_plan
 from edgeflock.devices.capacity.shown import Prices, as_json, lines
-from edgeflock.devices.capacity.storm import Storm, storm_of
+from edgeflock.devices.capacity.storm import Storm, simulate_storm
 
 __all__ = [
     "FleetLoad",
@@ -19,10 +19,10 @@ __all__ = [
     "Prices",
     "Storm",
     "as_json",
-    "largest",
+    "largest_fleet",
     "lines",
-    "needs_of",
-    "plan_of",
+    "estimate_needs",
+    "make_plan",
     "return_seconds",
-    "storm_of",
+    "simulate_storm",
 ]

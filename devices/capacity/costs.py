@@ -7,10 +7,10 @@ default settings, the model is sent as lossy differences, and updates are signs 
 # "How the cost of an update grows": the entries of an update touch cache lines of theta and of its staleness.
 PUSH_SECONDS = 94e-6
 """One push, without the lines it touches and its commit. From c = .001 and .1 at 211,690 parameters."""
-LINE_SECONDS, FAR_LINE_SECONDS = 38e-9, 87e-9
+CACHED_LINE_SECONDS, UNCACHED_LINE_SECONDS = 38e-9, 87e-9
 """One cache line of parameters that an update touches: in the processor's caches, and in memory."""
 LINE_PARAMETERS = 16
-NEAR_BYTES = 270e6
+CACHED_BYTES = 270e6
 """Staleness up to this size counts as near. Between 14 MB and 670 (10 million parameters): not measured."""
 COMMIT_SECONDS = 354e-6
 """The commit of a group, which its updates share. Measured with one device and with sixteen."""
@@ -19,7 +19,7 @@ GROUP_SECONDS = 6.5e-3
 """Updates that arrive within this time form a group. A commit took so long, with disk and other work."""
 WAKE_SECONDS = 1.55e-3
 """A group that finds the server idle: the wake-up, with caches that other work has used since."""
-THROUGH_WAKE_SECONDS = 1.2e-3
+RELAYED_WAKE_SECONDS = 1.2e-3
 """The same for updates that come through a gateway, at the server and at the gateway."""
 FOLLOW_WAKE_SECONDS = 0.4e-3
 """The same at another gateway, which receives the updates as changes to follow."""
@@ -36,11 +36,11 @@ EXACT_BYTES, EXACT_GROWTH = 8.2, 0.6
 change the same parameters."""
 EXACT_SECONDS = 0.7e-3 / 20_000 / 4.7
 """Seconds for one byte of an exact answer. 20,000 indices take 0.7 ms."""
-WHOLE_BYTES = 1.0
+FULL_MODEL_BYTES = 1.0
 """One parameter of a whole model, for a device that holds none. An exact one takes four times as much."""
 
 # "Gateways", cost, of 2026-11-23 at a load of 5: one device's answers are counted apart from the other's.
-THROUGH_SECONDS = 72e-6
+RELAYED_PUSH_SECONDS = 72e-6
 """One push through a gateway, at the server, without decoding, the lines it touches and its commit."""
 GATEWAY_SECONDS = 80e-6
 """One push at its gateway, without an answer."""
@@ -48,16 +48,16 @@ TLS_SECONDS = 100e-6
 """One update and its answer over TLS. Fitted to 1,000 devices with and without TLS, and to 10,000."""
 FOLLOW_SECONDS, FOLLOW_ENTRY_SECONDS = 12e-6, 6e-9
 """At each gateway: one version that the gateway follows, and one entry of it."""
-TELL_SECONDS = 2e-6
+NOTIFY_SECONDS = 2e-6
 """At the server: sending one version to one gateway."""
-LINE_UP_BYTES, LINE_RECEIPT_BYTES, LINE_DOWN_BYTES, LINE_ENTRY_BYTES = 16, 10, 25, 8
+LINK_UP_BYTES, LINK_RECEIPT_BYTES, LINK_DOWN_BYTES, LINK_ENTRY_BYTES = 16, 10, 25, 8
 """Bytes on gateways' links: around an update, its receipt, around a message to each gateway of what changed,
 and an entry of that message."""
 
 # "SGD, the square root of P entries", digits, four devices: bytes over entries.
 ENTRY_UP_BYTES, ENTRY_DOWN_BYTES = 0.86, 0.97
 # "Fields that are left out".
-AROUND_UP_BYTES, AROUND_DOWN_BYTES = 25.8, 20.6
+FRAMING_UP_BYTES, FRAMING_DOWN_BYTES = 25.8, 20.6
 """Bytes around the entries, with WebSocket's headers."""
 HEADER_UP_BYTES = 8
 """The part of these that is WebSocket's. The journal does not keep it."""
@@ -68,7 +68,7 @@ PACKET_BYTES = 52
 """Bytes of IPv4 and TCP with timestamps. They follow from the definition and were not measured."""
 
 # "Size of the journal".
-ROW_BYTES, PAGES = 40.5, 1.108
+ROW_BYTES, PAGE_RATIO = 40.5, 1.108
 """Bytes of a journal row around its frame, and the ratio of pages to their contents."""
 SNAPSHOT_VECTORS = 5
 """float32 numbers for each parameter: the first model, and theta and its average twice."""
@@ -82,7 +82,7 @@ PLAIN_BYTES, TLS_SOCKET_BYTES = 31e3, 34.5e3
 # "Gateways", memory and reach.
 GATEWAY_BYTES = 251e6
 GATEWAY_PLAIN_BYTES, GATEWAY_TLS_SOCKET_BYTES = 21.3e3, 37.1e3
-BEHIND_BYTES = 10e3
+RELAYED_DEVICE_BYTES = 10e3
 """Bytes at the server for a device that comes through a gateway."""
 # "Cost of eleven million parameters": 1.2 GB, 0.2 of it before there is a model, with window 256.
 PARAMETER_BYTES = 20
@@ -94,7 +94,7 @@ COPY_BYTES, COPIES_BYTES, COPIES_DISK_BYTES = 4, 2**30, 2**34
 limits.downlink_disk_bytes."""
 
 # docs/shards.md, four shards against one process.
-SHARED_OUT = (
+SHARD_FRACTIONS = (
     (211_690, 2.0, 1.0),
     (1_000_000, 0.5, 1.07),
     (3_000_000, 0.47, 1.75),
@@ -112,7 +112,7 @@ ROWS_PER_SECOND = {"sqlite": 17_548, "postgresql": 5_154, "synchronous": 4_657}
 # "Gateways", reach: connection and Welcome. The proof: "What authentication costs".
 JOIN_SECONDS, JOIN_TLS_SECONDS = 1.6e-3, 1.9e-3
 """One join at the server without a gateway."""
-JOIN_THROUGH_SECONDS = 0.8e-3
+RELAYED_JOIN_SECONDS = 0.8e-3
 JOIN_GATEWAY_SECONDS, JOIN_GATEWAY_TLS_SECONDS = 0.5e-3, 1.05e-3
-"""One join through a gateway: JOIN_THROUGH_SECONDS at the server, these at the gateway."""
+"""One join through a gateway: RELAYED_JOIN_SECONDS at the server, these at the gateway."""
 PROOF_SECONDS = 0.26e-3

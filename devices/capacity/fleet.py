@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 DAY, MONTH = 86_400, 30 * 86_400
 
-WIDEST = 65_536
+MAX_WINDOW = 65_536
 """The largest coordination.window."""
 
-_LATE = 1.5
+_MAX_AGE = 1.5
 """The highest age of an update's base, in periods, as devices of benchmarks/crowd.py push."""
 
 
@@ -22,7 +22,7 @@ class FleetLoad:
     entries: int = 0
     """Entries of an update. 0 means the square root of the parameters, the default."""
     tls: bool = True
-    answered: int = 0
+    answered_entries: int = 0
     """Entries of an answer. 0 means as many as an update has."""
     cohort: int = 0
     """Devices of a round (coordination.cohort). Each pushes once a period. 0: all work at any time."""
@@ -30,30 +30,30 @@ class FleetLoad:
     """Whether the model is a torch module, which the server loads."""
 
     @property
-    def working(self) -> int:
+    def active(self) -> int:
         """The number of devices that push. The others wait for their turn."""
         return min(self.devices, self.cohort or self.devices)
 
     @property
     def rate(self) -> float:
         """Updates a second."""
-        return self.working / self.period
+        return self.active / self.period
 
     @property
-    def sent(self) -> int:
+    def sent_entries(self) -> int:
         """Entries of an update."""
         return self.entries or round(math.sqrt(self.parameters))
 
     @property
-    def received(self) -> int:
+    def received_entries(self) -> int:
         """Entries of an answer."""
-        return self.answered or self.sent
+        return self.answered_entries or self.sent_entries
 
     @property
     def window(self) -> int:
         """The coordination.window at which no update is refused. A device trains on the model of its last
         answer, which is a period old. All other working devices push meanwhile."""
-        return min(WIDEST, max(256, math.ceil(_LATE * self.working)))
+        return min(MAX_WINDOW, max(256, math.ceil(_MAX_AGE * self.active)))
 
     @property
     def staleness_bytes(self) -> float:
@@ -92,6 +92,6 @@ class ServerParts:
     """A key of costs.ROWS_PER_SECOND."""
 
     @property
-    def carrying(self) -> int:
+    def serving_gateways(self) -> int:
         """The number of gateways without the spare ones, at least 1."""
         return max(1, self.gateways - self.spare)

@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 from edgeflock.devices.capacity.fleet import MONTH, FleetLoad, Machine, ServerParts
 from edgeflock.devices.capacity.need import (
     Need,
-    around,
-    down_bytes,
+    answer_bytes,
+    estimate_needs,
     gateway,
     leader,
-    needs_of,
+    packet_bytes,
     shard,
-    up_bytes,
+    update_bytes,
 )
 
-FULL = 0.7
+MAX_LOAD = 0.7
 """The part of a gateway's or a shard's resources that may be taken, if their number is chosen here."""
 
-MOST = 1024
+MAX_PARTS = 1024
 """The search stops at this number of gateways or shards."""
 
 
@@ -33,13 +33,13 @@ class CapacityPlan:
     needs: list[Need]
 
     @property
-    def first(self) -> Need:
+    def bottleneck(self) -> Need:
         """The part that reaches its limit first."""
-        return max(self.needs, key=lambda need: need.shares[need.first])
+        return max(self.needs, key=lambda need: need.shares[need.bottleneck])
 
     @property
     def fits(self) -> bool:
-        return self.first.shares[self.first.first] <= 1
+        return self.bottleneck.shares[self.bottleneck.bottleneck] <= 1
 
     @property
     def cores(self) -> float:
@@ -61,85 +61,87 @@ class CapacityPlan:
     @property
     def ingress_a_month(self) -> float:
         """Bytes a month from devices, with TLS, TCP and IP."""
-        return self.fleet.rate * MONTH * (up_bytes(self.fleet) + around(self.fleet))
+        return self.fleet.rate * MONTH * (update_bytes(self.fleet) + packet_bytes(self.fleet))
 
     @property
     def egress_a_month(self) -> float:
         """Bytes a month to devices, with TLS, TCP and IP."""
-        return self.fleet.rate * MONTH * (down_bytes(self.fleet, self.parts) + around(self.fleet))
+        return self.fleet.rate * MONTH * (answer_bytes(self.fleet, self.parts) + packet_bytes(self.fleet))
 
     @property
-    def between_a_month(self) -> float:
+    def gateway_bytes_a_month(self) -> float:
         """Bytes a month between gateways and the leader, both ways."""
         if not self.parts.gateways:
             return 0.0
-        told, heard = self.needs[0].egress, self.needs[1].egress * self.parts.carrying
-        return MONTH * (told + heard) - self.egress_a_month
+        sent, received = self.needs[0].egress, self.needs[1].egress * self.parts.serving_gateways
+        return MONTH * (sent + received) - self.egress_a_month
 
 
-def plan_of(
-    fleet: FleetLoad, machine: Machine, asked: ServerParts, *, gateways: bool = False, shards: bool = False
+def make_plan(
+    fleet: FleetLoad, machine: Machine, parts: ServerParts, *, gateways: bool = False, shards: bool = False
 ) -> CapacityPlan:
-    """Return the plan for `asked`. `gateways` and `shards` choose the smallest sufficient number of each, or
-    none if the server suffices. If no number suffices, the plan has as many as still help."""
-    parts = asked
+    """Return the plan for `parts`. `gateways` and `shards` choose the smallest sufficient number of each.
+
+    The number is 0 if the server suffices. If no number suffices, the plan has as many as still help.
+    """
     if shards:
-        parts = replace(parts, shards=_shards(fleet, machine, parts, through=gateways))
+        parts = replace(parts, shards=_choose_shards(fleet, machine, parts, relayed=gateways))
     if gateways:
-        parts = replace(parts, gateways=_gateways(fleet, machine, parts))
-    return CapacityPlan(fleet, machine, parts, needs_of(fleet, machine, parts))
+        parts = replace(parts, gateways=_choose_gateways(fleet, machine, parts))
+    return CapacityPlan(fleet, machine, parts, estimate_needs(fleet, machine, parts))
 
 
-def _gateways(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> int:
+def _choose_gateways(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> int:
     direct = leader(fleet, machine, replace(parts, gateways=0))
-    if all(direct.shares[name] <= FULL for name in ("processor", "memory", "network", "sockets")):
+    if all(direct.shares[name] <= MAX_LOAD for name in ("processor", "memory", "network", "sockets")):
         return 0
 
-    def enough(count: int) -> bool:
+    def suffices(count: int) -> bool:
         one = gateway(fleet, machine, replace(parts, gateways=count + parts.spare))
-        return one.shares[one.first] <= FULL
+        return one.shares[one.bottleneck] <= MAX_LOAD
 
-    return _fewest(enough, 1, least(fleet, machine, parts)) + parts.spare
+    return _smallest(suffices, 1, useful_gateways(fleet, machine, parts)) + parts.spare
 
 
-def least(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> int:
+def useful_gateways(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> int:
     """Return the number of gateways beyond which more do not help: the changes that each follows fill it."""
     before, count = math.inf, 1
-    while count < MOST:
+    while count < MAX_PARTS:
         one = gateway(fleet, machine, replace(parts, gateways=count + parts.spare))
-        if one.shares[one.first] > 0.9 * before:
+        if one.shares[one.bottleneck] > 0.9 * before:
             break
-        before, count = one.shares[one.first], 2 * count
+        before, count = one.shares[one.bottleneck], 2 * count
     return count
 
 
-def _shards(fleet: FleetLoad, machine: Machine, parts: ServerParts, *, through: bool) -> int:
+def _choose_shards(fleet: FleetLoad, machine: Machine, parts: ServerParts, *, relayed: bool) -> int:
     """Return how many model shards are needed if one process lacks memory or time for the model, else 0."""
-    alone = replace(parts, shards=0, gateways=max(parts.gateways, int(through)))
-    one, apart = (leader(fleet, machine, replace(alone, shards=count)) for count in (0, 2))
-    too_much = [name for name, most in (("memory", FULL), ("processor", 1)) if one.shares[name] > most]
-    if not any(apart.shares[name] < one.shares[name] for name in too_much):
+    alone = replace(parts, shards=0, gateways=max(parts.gateways, int(relayed)))
+    one, sharded = (leader(fleet, machine, replace(alone, shards=count)) for count in (0, 2))
+    too_much = [name for name, limit in (("memory", MAX_LOAD), ("processor", 1)) if one.shares[name] > limit]
+    if not any(sharded.shares[name] < one.shares[name] for name in too_much):
         return 0
 
-    def enough(count: int) -> bool:
+    def suffices(count: int) -> bool:
         each = shard(fleet, machine, replace(alone, shards=count))
-        return each.shares[each.first] <= FULL
+        return each.shares[each.bottleneck] <= MAX_LOAD
 
-    return _fewest(enough, 2, MOST)
-
-
-def _fewest(enough: Callable[[int], bool], from_: int, most: int) -> int:
-    """Return the smallest number from `from_` that is enough, or `most`."""
-    return next((count for count in range(from_, most) if enough(count)), most)
+    return _smallest(suffices, 2, MAX_PARTS)
 
 
-def largest(
-    fleet: FleetLoad, machine: Machine, asked: ServerParts, *, gateways: bool = False, shards: bool = False
+def _smallest(suffices: Callable[[int], bool], start: int, limit: int) -> int:
+    """Return the smallest number from `start` that suffices, or `limit`."""
+    return next((count for count in range(start, limit) if suffices(count)), limit)
+
+
+def largest_fleet(
+    fleet: FleetLoad, machine: Machine, parts: ServerParts, *, gateways: bool = False, shards: bool = False
 ) -> int:
     """Return the largest possible number of such devices, 0 if not even one fits."""
 
     def fits(devices: int) -> bool:
-        return plan_of(replace(fleet, devices=devices), machine, asked, gateways=gateways, shards=shards).fits
+        larger = replace(fleet, devices=devices)
+        return make_plan(larger, machine, parts, gateways=gateways, shards=shards).fits
 
     low, high = 0, 1
     while fits(high):

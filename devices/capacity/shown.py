@@ -4,16 +4,16 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from edgeflock.devices.capacity.fleet import WIDEST
+from edgeflock.devices.capacity.fleet import MAX_WINDOW
 from edgeflock.devices.capacity.need import (
     Need,
+    answer_bytes,
     copies_bytes,
-    down_bytes,
+    full_model_bytes,
     journal_bytes_a_day,
-    snapshots,
+    snapshot_bytes,
     spilled_bytes,
-    up_bytes,
-    whole_bytes,
+    update_bytes,
 )
 from edgeflock.devices.capacity.plan import CapacityPlan
 from edgeflock.devices.capacity.storm import Storm
@@ -28,7 +28,8 @@ class Prices:
     egress_gb: float = 0.0
     disk_gb: float = 0.0
 
-    def of(self, plan: CapacityPlan) -> float:
+    def sum(self, plan: CapacityPlan) -> float:
+        """Return the price of a month."""
         return (
             plan.cores * self.core
             + plan.egress_a_month / 1e9 * self.egress_gb
@@ -37,91 +38,91 @@ class Prices:
 
 
 def lines(
-    plan: CapacityPlan, storm: Storm, ends_at: int, alone_at: int, prices: Prices
+    plan: CapacityPlan, storm: Storm, limit: int, single_limit: int, prices: Prices
 ) -> Iterator[tuple[str, str]]:
-    """Yield (what, how much) lines. Such fleets end at `ends_at` devices, with one server at `alone_at`."""
+    """Yield (name, text) lines. The parts suffice for `limit` devices, one server for `single_limit`."""
     fleet, machine, parts = plan.fleet, plan.machine, plan.parts
     yield (
         "updates",
-        f"{fleet.rate:,.1f} a second of {fleet.sent:,} entries; coordination.window {fleet.window:,}"
-        + (f", the most there can be, for a fleet of {fleet.devices:,}" if fleet.working > WIDEST else "")
-        + (f"; {fleet.working:,} devices work at a time" if fleet.working < fleet.devices else ""),
+        f"{fleet.rate:,.1f} a second of {fleet.sent_entries:,} entries; coordination.window {fleet.window:,}"
+        + (f", its maximum; {fleet.devices:,} devices need more" if fleet.active > MAX_WINDOW else "")
+        + (f"; {fleet.active:,} devices work at a time" if fleet.active < fleet.devices else ""),
     )
     for need in plan.needs:
-        yield _name(need), _of(need)
-    carrying = plan.needs[1].count - parts.spare if parts.gateways else 1
-    carried = math.ceil(fleet.devices / carrying)
-    copies = carrying * spilled_bytes(copies_bytes(fleet, parts, carried))
+        yield _name(need), _usage(need)
+    serving_gateways = plan.needs[1].count - parts.spare if parts.gateways else 1
+    carried = math.ceil(fleet.devices / serving_gateways)
+    copies = serving_gateways * spilled_bytes(copies_bytes(fleet, parts, carried))
     yield (
         "disk",
         f"{size(plan.disk_bytes)}: journal {size(journal_bytes_a_day(fleet))} a day for "
-        f"{machine.keep_days:g} days, snapshots {size(snapshots(fleet))}, what devices hold {size(copies)}",
+        f"{machine.keep_days:g} days, snapshots {size(snapshot_bytes(fleet))}, replicas {size(copies)}",
     )
-    yield "up", f"{up_bytes(fleet):,.0f} B an update; ingress {size(plan.ingress_a_month)} a month"
-    yield "down", f"{down_bytes(fleet, parts):,.0f} B an answer; egress {size(plan.egress_a_month)} a month"
+    yield "up", f"{update_bytes(fleet):,.0f} B an update; ingress {size(plan.ingress_a_month)} a month"
+    yield "down", f"{answer_bytes(fleet, parts):,.0f} B an answer; egress {size(plan.egress_a_month)} a month"
     if parts.gateways:
-        yield "between", f"gateways and leader, both ways {size(plan.between_a_month)} a month"
+        yield "between", f"{size(plan.gateway_bytes_a_month)} a month between gateways and leader, both ways"
     yield (
         "a month",
         f"{plan.cores:.2f} cores busy in {plan.processes:,} process{'es' * (plan.processes > 1)}, "
-        f"{size(plan.memory_bytes)} of memory" + (f"; {prices.of(plan):,.2f}" if prices != Prices() else ""),
+        f"{size(plan.memory_bytes)} of memory" + (f"; {prices.sum(plan):,.2f}" if prices != Prices() else ""),
     )
-    first = plan.first
+    first = plan.bottleneck
     yield (
-        "ends first",
-        f"{first.part}: {first.first}; with such parts at {ends_at:,} devices"
-        + (f", one server alone at {alone_at:,}" if alone_at != ends_at else ""),
+        "limit",
+        f"{first.part}: {first.bottleneck} runs out first; these parts suffice for {limit:,} devices"
+        + (f", one server alone for {single_limit:,}" if single_limit != limit else ""),
     )
-    yield from _beyond(plan, ends_at)
+    yield from _exceeded(plan, limit)
     yield (
         "outage",
-        f"of {storm.outage:g} s for {storm.devices:,}: half are back {storm.half_seconds:,.1f} s after it, "
-        f"all after {storm.last_seconds:,.1f} s, {storm.longest_queue:,} at once in a queue; "
-        f"{size(storm.devices * whole_bytes(fleet, parts))} more down if what they held is forgotten",
+        f"{storm.outage:g} s for {storm.devices:,} devices: half are back {storm.half_seconds:,.1f} s after "
+        f"it, all after {storm.last_seconds:,.1f} s; at most {storm.longest_queue:,} wait at a time; "
+        f"{size(storm.devices * full_model_bytes(fleet, parts))} more to send if they have lost their models",
     )
 
 
-SHOWN = 0.01
+SMALLEST = 0.01
 """The smallest share of a resource that is shown."""
 
-NEXT = {
-    "processor": "fewer updates: a longer period, or more local steps an update",
-    "window": "beyond it updates are too old, and made twice: a fresher model when a device trains",
-    "memory": "a smaller model or more memory",
-    "disk": "older updates may go (--days 0), or a larger disk",
-    "network": "fewer gateways, fewer entries or a faster line",
-    "sockets": "more gateways or open files",
-    "rows": "a faster database",
+REMEDIES = {
+    "processor": "send fewer updates: set a longer period, or more local steps",
+    "window": "updates become too old and are computed again; let devices train on a fresher model",
+    "memory": "use a smaller model or more memory",
+    "disk": "keep the journal for fewer --days, or use a larger disk",
+    "network": "use fewer gateways, fewer entries or a faster network",
+    "sockets": "use more gateways, or allow more open files (ulimit -n)",
+    "rows": "use a faster database",
 }
 """The remedy for each resource that runs out."""
 
 
-def _beyond(plan: CapacityPlan, ends_at: int) -> Iterator[tuple[str, str]]:
-    """Yield the resources that do not fit, and how many separate runs would."""
-    over = [
+def _exceeded(plan: CapacityPlan, limit: int) -> Iterator[tuple[str, str]]:
+    """Yield the resources that do not suffice, and how many separate runs would."""
+    exceeded = [
         (need, name, share)
         for need in plan.needs
         for name, share in sorted(need.shares.items(), key=lambda item: -item[1])
         if share > 1
     ]
-    for need, name, share in over:
-        yield "too much", f"{need.part}: {name} {share:.0%}; {NEXT[name]}"
-    if over and ends_at:
-        runs = -(-plan.fleet.devices // ends_at)
-        yield "separate", f"{runs:,} runs of such parts, a model each"
+    for need, name, share in exceeded:
+        yield "exceeded", f"{need.part}: {name} {share:.0%}; {REMEDIES[name]}"
+    if exceeded and limit:
+        runs = -(-plan.fleet.devices // limit)
+        yield "alternative", f"{runs:,} separate runs with these parts, each with a model of its own"
 
 
 def _name(need: Need) -> str:
     return need.part if need.count == 1 else f"{need.count} {need.part}s"
 
 
-def _of(need: Need) -> str:
+def _usage(need: Need) -> str:
     """Describe a need, with the shares of the resources that it takes, the largest first."""
     shares = sorted(need.shares.items(), key=lambda item: -item[1])
-    told = ", ".join(f"{name} {_percent(share)}" for name, share in shares if share >= SHOWN)
+    usage = ", ".join(f"{name} {_percent(share)}" for name, share in shares if share >= SMALLEST)
     busy = f"{need.cores:.0%} of a core, {size(need.memory_bytes)}; " if need.memory_bytes else ""
     each = "each " if need.count > 1 else ""
-    return f"{each}{busy}takes {told or f'less than {SHOWN:.0%} of anything'}"
+    return f"{each}{busy}uses {usage or f'less than {SMALLEST:.0%} of every resource'}"
 
 
 def _percent(share: float) -> str:
@@ -129,7 +130,7 @@ def _percent(share: float) -> str:
 
 
 def as_json(
-    plan: CapacityPlan, storm: Storm, ends_at: int, alone_at: int, prices: Prices
+    plan: CapacityPlan, storm: Storm, limit: int, single_limit: int, prices: Prices
 ) -> dict[str, object]:
     """Return the plan and the storm as values for JSON."""
     fleet = plan.fleet
@@ -137,8 +138,8 @@ def as_json(
         "updates_per_second": fleet.rate,
         "window": fleet.window,
         "parts": [asdict(need) for need in plan.needs],
-        "up_bytes": up_bytes(fleet),
-        "down_bytes": down_bytes(fleet, plan.parts),
+        "up_bytes": update_bytes(fleet),
+        "down_bytes": answer_bytes(fleet, plan.parts),
         "journal_bytes_a_day": journal_bytes_a_day(fleet),
         "disk_bytes": plan.disk_bytes,
         "memory_bytes": plan.memory_bytes,
@@ -146,11 +147,11 @@ def as_json(
         "processes": plan.processes,
         "ingress_bytes_a_month": plan.ingress_a_month,
         "egress_bytes_a_month": plan.egress_a_month,
-        "between_bytes_a_month": plan.between_a_month,
-        "ends_first": [plan.first.part, plan.first.first],
+        "between_bytes_a_month": plan.gateway_bytes_a_month,
+        "ends_first": [plan.bottleneck.part, plan.bottleneck.bottleneck],
         "fits": plan.fits,
-        "ends_at_devices": ends_at,
-        "alone_ends_at_devices": alone_at,
+        "ends_at_devices": limit,
+        "alone_ends_at_devices": single_limit,
         "storm": asdict(storm),
-        "price_a_month": prices.of(plan),
+        "price_a_month": prices.sum(plan),
     }

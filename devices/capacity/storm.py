@@ -34,7 +34,7 @@ class Storm:
     """The most devices that wait for their turn, at a gateway or at the server."""
 
 
-class _Together:
+class _PerDevice:
     """A random generator that draws one number for each device."""
 
     def __init__(self, devices: int, seed: int) -> None:
@@ -44,51 +44,51 @@ class _Together:
         return self._numbers.uniform(a, b, self._devices)
 
 
-def storm_of(
-    devices: int, outage: float, seconds: float, *, gateways: int = 0, each: float = 0.0, seed: int = 0
+def simulate_storm(
+    devices: int, outage: float, seconds: float, *, gateways: int = 0, gateway_s: float = 0.0, seed: int = 0
 ) -> Storm:
     """Return the storm of `devices` >= 1 that lose their connections for `outage` seconds. Each returning
     device takes `each` seconds of one of the `gateways`, if there are any, then `seconds` of the server."""
-    asked = asking(devices, outage, seed) - outage
-    queues, passed = [], asked
+    arrivals = first_attempts(devices, outage, seed) - outage
+    queues, admitted = [], arrivals
     if gateways:
-        where = np.random.default_rng((seed, gateways)).integers(0, gateways, devices)
-        passed = np.empty(devices)
-        for one in range(gateways):
-            these = where == one
-            passed[these] = served(asked[these], each)
-            queues.append(waiting(asked[these], passed[these]))
-        passed.sort()
-    back = served(passed, seconds)
-    queues.append(waiting(passed, back))
+        gateway_numbers = np.random.default_rng((seed, gateways)).integers(0, gateways, devices)
+        admitted = np.empty(devices)
+        for gateway in range(gateways):
+            chosen = gateway_numbers == gateway
+            admitted[chosen] = service_ends(arrivals[chosen], gateway_s)
+            queues.append(longest_queue(arrivals[chosen], admitted[chosen]))
+        admitted.sort()
+    back = service_ends(admitted, seconds)
+    queues.append(longest_queue(admitted, back))
     return Storm(
         outage=outage,
         devices=devices,
         half_seconds=float(back[(devices - 1) // 2]),
         last_seconds=float(back[-1]),
         leader_seconds=devices * seconds,
-        gateway_seconds=devices * each * (gateways > 0),
+        gateway_seconds=devices * gateway_s * (gateways > 0),
         longest_queue=max(queues),
     )
 
 
-def served(asked: NDArray[np.float64], seconds: float) -> NDArray[np.float64]:
+def service_ends(arrivals: NDArray[np.float64], seconds: float) -> NDArray[np.float64]:
     """Return when each turn ends, for devices that ask at sorted times [devices], one after another."""
-    turns = seconds * np.arange(1, asked.size + 1)
-    return np.asarray(turns + np.maximum.accumulate(asked - (turns - seconds)), np.float64)
+    turns = seconds * np.arange(1, arrivals.size + 1)
+    return np.asarray(turns + np.maximum.accumulate(arrivals - (turns - seconds)), np.float64)
 
 
-def waiting(asked: NDArray[np.float64], back: NDArray[np.float64]) -> int:
+def longest_queue(arrivals: NDArray[np.float64], back: NDArray[np.float64]) -> int:
     """Return the largest number of devices that have asked and are not back, with the one in service."""
-    queues = np.searchsorted(asked, back, side="right") - np.arange(asked.size)
+    queues = np.searchsorted(arrivals, back, side="right") - np.arange(arrivals.size)
     return int(queues.max(initial=0))
 
 
-def asking(devices: int, outage: float, seed: int) -> NDArray[np.float64]:
+def first_attempts(devices: int, outage: float, seed: int) -> NDArray[np.float64]:
     """Return when each device first asks after the outage: sorted seconds [devices], from the beginning of
     the outage."""
-    waits = back_off(_Together(devices, seed))
+    waits = back_off(_PerDevice(devices, seed))
     times = next(waits)
-    while (away := times < outage).any():
-        times = np.where(away, times + next(waits), times)
+    while (waiting := times < outage).any():
+        times = np.where(waiting, times + next(waits), times)
     return np.sort(times)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from edgeflock.client.backends import Backend
 from edgeflock.client.data import Batches, Shuffled
 from edgeflock.client.data.acting import Actor
-from edgeflock.client.data.injection import Injected
+from edgeflock.client.data.injection import Injection
 from edgeflock.client.training import LocalSteps, Trainer, Worker
 from edgeflock.client.training.shards import Shards, only
 from edgeflock.devices.emulation.config import DeviceClass
@@ -94,7 +94,7 @@ class EmulatedDevice:
     """Returns the device's telemetry."""
     shards: Sequence[str] = ()
     """The names of the data shards that the device holds, in a run of tasks."""
-    _injected: Injected | None = None
+    _injected: Injection | None = None
 
     async def live(self) -> None:
         """Train, leave and come back as the device's class says."""
@@ -135,7 +135,7 @@ class EmulatedDevice:
         )
         batches: Batches = self.batches
         if shares:
-            batches = self._injected = Injected(self.batches, link.share, self.sharing, self.kind.batch_max)
+            batches = self._injected = Injection(self.batches, link.share, self.sharing, self.kind.batch_max)
             link.listen(self._injected.receive)
 
         async def trainer(welcome: Welcome) -> _Resumed:

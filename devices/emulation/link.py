@@ -208,7 +208,7 @@ class EmulatedLink:
         if isinstance(refusal, RunComplete):
             raise RunOver((await self._down(Stop(str(refusal)))).reason) from None
         self._tally.refused += 1
-        self._known.statistics.refuse()
+        self._known.statistics.count_refusal()
         await self._down(Refusal(refusal.code, str(refusal), record.sequence))
 
     def _settled(self, record: Update, answer: asyncio.Future[Accepted]) -> None:

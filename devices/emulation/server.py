@@ -30,7 +30,7 @@ class _Line:
 
     async def leave(self) -> None: ...
 
-    def heed(self) -> None: ...
+    def apply_order(self) -> None: ...
 
 
 class EmulatedServer:
@@ -110,7 +110,7 @@ class EmulatedServer:
             self.relay.join(device)
 
     def leave(self, device: int, why: str) -> None:
-        if (known := self.devices.get(device)) is not None and known.connection.here:
+        if (known := self.devices.get(device)) is not None and known.connection.is_connected:
             known.connection.leave(why)
         self.engine.left(device)
         self.relay.leave(device)

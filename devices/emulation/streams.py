@@ -71,7 +71,7 @@ class EmulatedStream:
             low,
             high,
             now=lambda: asyncio.get_running_loop().time(),
-            checks=Checks(most=math.inf),  # x are indices of samples
+            checks=Checks(limit=math.inf),  # x are indices of samples
         )
         span = min(rate.period, 3600.0)
         self.tally = StreamTally(rate.arrived(span) / span)
@@ -110,8 +110,8 @@ class EmulatedStream:
     def telemetry(self) -> Facts:
         return self._stream.telemetry()
 
-    def judged(self, loss: float, right: float | None) -> None:
-        self._stream.judged(loss, right)
+    def record_result(self, loss: float, right: float | None) -> None:
+        self._stream.record_result(loss, right)
 
     def settle(self) -> None:
         self._stream.settle()

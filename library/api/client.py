@@ -49,7 +49,7 @@ class Client:
         `token` lets the device join under `name`, or under a new name for each `run`. Without a token, it
         uses the identity of an earlier join (client.identity); an open run needs none. `model` is for
         backend="torch" if the run's model is not in edgeflock.client.zoo; onnx needs none. Other settings are
-        those of [client] by name. Raises ConfigError.
+        those of [client] by name, except `gentle`. Raises ConfigError.
         """
         self._token = token
         self._model = None if model is None else model_of(model)
@@ -79,7 +79,13 @@ class Client:
             given["model"] = self._model.name
         if name or token:
             given["name"] = name or f"{default_name()}-{secrets.token_hex(3)}"
-        self._set(config.taken({"client": given}, "edgeflock.Client").client, threads="threads" in settings)
+        parsed = config.taken({"client": given}, "edgeflock.Client").client
+        if "gentle" in settings and parsed.gentle:
+            raise ConfigError(
+                "edgeflock.Client(gentle=True): a Client leaves its program's priority as it is; leave "
+                "gentle out, and call os.nice(19) in the program"
+            )
+        self._set(parsed, threads="threads" in settings)
 
     @classmethod
     def configured(cls, settings: ClientSettings) -> Self:

@@ -22,7 +22,7 @@ from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.emulation.fleet import FleetObjects, FleetResult, prepare, run_fleet
 from edgeflock.results.outcomes import Outcome
 from edgeflock.results.sweep import Job, sweep
-from edgeflock.server.monitoring.listeners import Applied, Listening
+from edgeflock.server.monitoring.listeners import Applied, Callbacks
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError
@@ -128,7 +128,7 @@ class Fleet:
             if told is not None:
                 told(evaluation)
 
-        listening = Listening(
+        listening = Callbacks(
             told_by(on_update, "Fleet.run(on_update"),
             evaluated,
             on_finding=told_by(on_finding, "Fleet.run(on_finding"),

@@ -19,7 +19,7 @@ from edgeflock.server.choices import CHOICES
 from edgeflock.server.hosting import HostedRun, ServerObjects, open_run
 from edgeflock.server.http.keys import EVALUATOR, HOST, LISTENERS, WRITER
 from edgeflock.server.identity import ADMIN_TOKEN
-from edgeflock.server.monitoring.listeners import Applied, Listening
+from edgeflock.server.monitoring.listeners import Applied, Callbacks
 from edgeflock.server.standby import Standby, standing_by
 from edgeflock.shared.errors import ConfigError, Diverged, EdgeflockError
 from edgeflock.shared.protocol.frames import Evaluation, Event, Finding
@@ -69,7 +69,7 @@ class Server:
         config`: of [run] by name, a section by its name as a dict, compression also as a preset's name.
         Raises ConfigError.
         """
-        listening = Listening(
+        listening = Callbacks(
             told_by(on_update, "Server(on_update"),
             told_by(on_evaluated, "Server(on_evaluated"),
             told_by(stop, "Server(stop"),
@@ -115,7 +115,7 @@ class Server:
             served = serving(self.config, self._hosted, self._end, kept)
             self._serving = await opening.enter_async_context(served)
             assert self._hosted.register is not None, "every run that is opened has one"
-            self._hosted.register.listens(self.url, self._hosted.pin)
+            self._hosted.register.store_address(self.url, self._hosted.pin)
             self._over_before = self._at.app[EVALUATOR].state != "training"
             self._opened = opening.pop_all()
             self._body = asyncio.current_task()
@@ -209,7 +209,7 @@ class Server:
         while self._serving is served:
             served.look()
             over = evaluator.state != "training"
-            new, _ = events.since(seen)
+            new, _ = events.list_from(seen)
             seen = events.count
             for event in new:
                 yield event
@@ -244,8 +244,8 @@ class Server:
                 await self._at.app[LISTENERS].end("an evaluation was enough (until)")
                 stop = None
             self._at.look()
-            if evaluator.diverged is not None:
-                raise Diverged(evaluator.diverged)
+            if evaluator.divergence is not None:
+                raise Diverged(evaluator.divergence)
             await asyncio.sleep(_LOOK)
         version, theta = await self._at.app[WRITER].call(self._run.engine.result)
         return Result(
@@ -290,7 +290,7 @@ def _described(
     port: int,
     evaluate: Any,
     metrics: "Metrics",
-    listening: Listening,
+    listening: Callbacks,
     settings: dict[str, object],
 ) -> tuple[Model, Config, ServerObjects]:
     """Return the model, the settings and the objects of a server. Raises ConfigError."""

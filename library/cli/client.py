@@ -49,11 +49,11 @@ class _Training(Group):
 client = typer.Typer(cls=_Training, help="Train for a server on this machine's data; `join` it first.")
 
 Server = Annotated[
-    str | None, typer.Option(help="The server's URL [client.server]; default: that which it joined.")
+    str | None, typer.Option(help="The server's URL [client.server]; default: the server that it joined.")
 ]
 IdentityFile = Annotated[
     Path | None,
-    typer.Option("--identity", metavar="PATH", help="What this device joined with [client.identity]."),
+    typer.Option("--identity", metavar="PATH", help="The identity file of this device [client.identity]."),
 ]
 
 
@@ -64,41 +64,40 @@ def train(
     identity: IdentityFile = None,
     name: Annotated[
         str | None,
-        typer.Option(help="This device [client.name]; default: as it joined, or host name and machine id."),
+        typer.Option(help="This device's name [client.name]; default: as it joined, or host and machine id."),
     ] = None,
     data: Annotated[str | None, typer.Option(help="Training data [client.data], e.g. npz:my.npz.")] = None,
     backend: Annotated[str | None, typer.Option(help="auto, onnx or torch [client.backend].")] = None,
     model: Annotated[str | None, typer.Option(help="package.module:Name, for torch [client.model].")] = None,
     flower_app: Annotated[
         Path | None,
-        typer.Option(metavar="PATH", help="A Flower app, whose ClientApp trains [client.flower_app]."),
+        typer.Option(metavar="PATH", help="A Flower app; its ClientApp trains [client.flower_app]."),
     ] = None,
     node_config: Annotated[
         str | None,
-        typer.Option(metavar="'K=V ...'", help="Of it, as flower-supernode's [client.node_config]."),
+        typer.Option(metavar="'K=V ...'", help="The app's node config, as in Flower [client.node_config]."),
     ] = None,
     graph_digest: Annotated[
-        str | None, typer.Option(help="The one graph to train, for onnx [client.graph_digest].")
+        str | None, typer.Option(help="The only graph to train, for onnx [client.graph_digest].")
     ] = None,
-    cpu: Annotated[str | None, typer.Option(metavar="25%", help="The most of a core [client.cpu].")] = None,
+    cpu: Annotated[str | None, typer.Option(metavar="25%", help="CPU limit, of a core [client.cpu].")] = None,
     bandwidth: Annotated[
-        str | None, typer.Option(metavar="50kB/s", help="The most, up and down together [client.bandwidth].")
+        str | None, typer.Option(metavar="50kB/s", help="Network limit, both ways [client.bandwidth].")
     ] = None,
     pause_on: Annotated[
         str | None,
         typer.Option(
             metavar="battery:40,...",
-            help="Beside hot:80 and undervoltage: battery, metered, owner, file:PATH [client.pause_on].",
+            help="Add to hot:80 and undervoltage: battery, metered, owner, file:PATH [client.pause_on].",
         ),
     ] = None,
     set_: Set = None,
     log_level: LogLevel = Level.info,
     log_format: LogFormat = Format.text,
 ) -> None:
-    """Train for a server on this machine's data, until its run is over: join it, then train at the lowest
-    priority.
+    """Train for a server on this machine's data until its run is over, at the lowest priority.
 
-    `edgeflock client join URL TOKEN`, with what the server printed, lets this machine take part first.
+    First join the run: `edgeflock client join URL TOKEN`, with the token that the server printed.
     """
     import asyncio
 
@@ -132,7 +131,7 @@ def train(
         except asyncio.CancelledError as cancelled:
             if cancelled.args != ("terminated",):
                 raise
-            print("stopped, as it was asked to", file=sys.stderr)
+            print("stopped by a signal", file=sys.stderr)
         else:
             print(f"{progress.updates} updates from {progress.samples} samples", file=sys.stderr)
         finally:
@@ -153,9 +152,9 @@ def join(
         bool, typer.Option("--insecure", help="Allow plain HTTP beyond this machine: everybody can read it.")
     ] = False,
 ) -> None:
-    """Join a run: make this device's key, and keep what the server gives for it.
+    """Join a run: make this device's key, and store the credential that the server gives for it.
 
-    The server must show the key that the token names, or it is told nothing.
+    Nothing is sent to a server without the TLS key that the token names.
     """
     import asyncio
 
@@ -164,16 +163,16 @@ def join(
     from edgeflock.client.machine import default_name
 
     if (token is None) == (token_file is None):
-        raise ConfigError("give the token, or --token-file PATH (-: standard input)")
+        raise ConfigError("give either TOKEN or --token-file PATH (-: standard input)")
     place = identity or default_place()
     if place.exists():
         raise ConfigError(
-            f"{place}: this device has joined {kept(place).server} already: remove that file if it is to "
-            "leave it, or keep another one with --identity PATH"
+            f"{place}: this device has joined {kept(place).server}; remove that file to leave that "
+            "run, or name another file with --identity PATH"
         )
     text = token_in(token_file) if token_file is not None else token or ""
-    made = asyncio.run(joined(url, text, name or default_name(), insecure=insecure))
-    keep(made, place)
-    print(f"{made.name} has joined {made.server}; kept in {place}", file=sys.stderr)
+    joined_as = asyncio.run(joined(url, text, name or default_name(), insecure=insecure))
+    keep(joined_as, place)
+    print(f"{joined_as.name} has joined {joined_as.server}; its identity is in {place}", file=sys.stderr)
     chosen = "" if identity is None else f" --identity {place}"
     print(f"Train with: edgeflock client{chosen} --data URI", file=sys.stderr)

@@ -24,7 +24,7 @@ def list_(directory: Directory = Path("edgeflock-run"), json: Json = False) -> N
     """Show the devices that have joined. Which of them are there, `edgeflock status` says."""
     with register_of(directory) as (register, _):
         rows = sorted(register.devices.values(), key=lambda one: one.name)
-        out = {one.name: register.quarantined(one.name) for one in rows}
+        out = {one.name: register.find_quarantine(one.name) for one in rows}
     if json:
         import json as encoder
 
@@ -34,7 +34,7 @@ def list_(directory: Directory = Path("edgeflock-run"), json: Json = False) -> N
                 "name": one.name, "key": one.key.hex(), "joined": one.joined, "token": one.token.hex()[:12],
                 "revoked": one.revoked, "rotates": one.rotate, "labels": dict(one.labels),
                 "quarantined": None if quarantine is None else quarantine.until,
-                "because": None if quarantine is None else quarantine.because,
+                "because": None if quarantine is None else quarantine.reason,
             }))  # fmt: skip
         return
     for one in rows:

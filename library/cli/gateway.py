@@ -72,7 +72,7 @@ def gateway(
     secret = token if token_file is None else token_of(None, token_file)
     shown = name or f"{socket.gethostname()}:{port}"
     with needing("server", "a gateway needs"):
-        from edgeflock.server.gateway import Gateway, GatewayAddress, Shown
+        from edgeflock.server.gateway import ClientCertificate, Gateway, GatewayAddress
     own = None if identity is None else kept(identity)
 
     async def until_stopped() -> None:
@@ -80,7 +80,7 @@ def gateway(
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         place = GatewayAddress(host, port, certificate, key, insecure)
-        certified = None if own is None else Shown(own.key, own.certificate)
+        certified = None if own is None else ClientCertificate(own.key, own.certificate)
         one = Gateway(upstream, secret or "", shown, place, certified, insecure=insecure)
         async with one.serving() as bound:
             url = f"{'https' if key else 'http'}://{host}:{bound}"
@@ -91,7 +91,7 @@ def gateway(
             else:
                 print(f"Gateway {shown} on {url}, for {upstream}", file=sys.stderr)
             async with supervised(lambda: one.status):
-                await one.until(stop)
+                await one.serve_until(stop)
 
     gc.freeze()
     asyncio.run(until_stopped())

@@ -209,9 +209,9 @@ def register_of(directory: Path) -> Iterator[tuple["Register", Callable[[str], N
     """
     import sqlite3
 
-    from edgeflock.server.identity import ELSEWHERE, IDENTITIES, Audit, Register
+    from edgeflock.server.identity import IDENTITIES, URL_FILE, Audit, Register
 
-    if not ((directory / IDENTITIES).is_file() or (directory / ELSEWHERE).is_file()):
+    if not ((directory / IDENTITIES).is_file() or (directory / URL_FILE).is_file()):
         raise ConfigError(f"{directory}: no run is there; name the server's run.directory, once it has run")
     try:
         with closing(Register(directory)) as register:

@@ -27,8 +27,8 @@ def predict(
     """
     look_into(Path.cwd())
     look_into(model.resolve().parent)
-    from edgeflock.inference.table import write
     from edgeflock.inference.opening import opened
+    from edgeflock.inference.table import write
     from edgeflock.shared.artifacts import interpret
     from edgeflock.shared.data.unlabelled import read
 

@@ -72,13 +72,13 @@ def create(
 def list_(directory: Directory = Path("edgeflock-run"), json: Json = False) -> None:
     """Show the tokens that there are, without their secrets."""
     with register_of(directory) as (register, _):
-        rows = sorted(register.tokens.values(), key=lambda one: one.made)
+        rows = sorted(register.tokens.values(), key=lambda one: one.created)
     if json:
         import json as encoder
 
         for one in rows:
             print(encoder.dumps({
-                "id": one.id, "role": one.role, "reusable": one.reusable, "made": one.made,
+                "id": one.id, "role": one.role, "reusable": one.reusable, "made": one.created,
                 "expires": one.expires, "labels": dict(one.labels), "used_by": one.used_by,
             }))  # fmt: skip
         return
@@ -101,7 +101,7 @@ def revoke(
 ) -> None:
     """Let a token open nothing any more. Devices that joined with it stay."""
     with register_of(directory) as (register, audit):
-        register.forget(id_)
+        register.delete(id_)
         audit(f"revoked the token {id_}")
     print(f"{id_} is revoked")
 

@@ -134,7 +134,7 @@ def checked(config: Config, *, tests_rate: bool = False) -> Checked:
     module, loss = config.model.module, config.model.loss
     raw = datasets.read(config.model.data, "test")
     held_out, said = read_as(raw, targets=scales_targets(loss))
-    targets = None if held_out.described.target or not scales_targets(loss) else Targets.of(held_out.y)
+    targets = None if held_out.described.target or not scales_targets(loss) else Targets.from_y(held_out.y)
     described = held_out.described.told
     shape = None if isinstance(held_out.x, Fields) else held_out.x.shape[1:]
     flat = FlatModule(module, loss, config.run.seed)
@@ -155,8 +155,8 @@ def checked(config: Config, *, tests_rate: bool = False) -> Checked:
             overlap.see_stored(batches.samples.x, batches.samples.y)
     update = Trainer(backend, batches, terms).step(theta, 0, 1)
     if scores := Scores(config.model.metrics):
-        scores.in_units(held_out.described.target)
-        flat.evaluate(theta, rows(held_out.x, slice(SAMPLES)), held_out.y[:SAMPLES], seen=scores.see)
+        scores.set_scale(held_out.described.target)
+        flat.evaluate(theta, rows(held_out.x, slice(SAMPLES)), held_out.y[:SAMPLES], seen=scores.update)
         scores.check()
     began = time.perf_counter()
     graph = export_model(module, loss, rows(held_out.x, slice(8)), held_out.y[:8]).step
@@ -193,7 +193,7 @@ def _rate(
 ) -> RangeTest:
     """The learning rate for the run's optimizers. In elastic averaging it is that of the devices."""
     elastic = config.coordination.mode == ELASTIC
-    regime, key = Regime.of(config), "coordination.learning_rate"
+    regime, key = Regime.from_config(config), "coordination.learning_rate"
     if elastic:
         regime, key = replace(regime, learning_rate=config.run.local_rate), "run.local_rate"
     chosen = np.random.default_rng(config.run.seed).permutation(len(held_out))[:PROBE]
@@ -212,7 +212,7 @@ def _rate(
 
 def far_targets(targets: Targets) -> str:
     """What to do about targets that models learn badly; empty if nothing is wrong with them."""
-    return f"{targets.far}; {REMEDY}" if targets.far else ""
+    return f"{targets.problem}; {REMEDY}" if targets.problem else ""
 
 
 def _reach(x: Inputs, samples: int) -> float:

@@ -190,8 +190,8 @@ class _Optimizer:
     """The direction of a device, and the step of the server that follows it: a fleet of one."""
 
     def __init__(self, layout: Layout, terms: Welcome, regime: Regime, theta: NDArray[np.float32]) -> None:
-        how = replace(regime.how, schedule="constant", warmup=0.0, together=1)
-        self._regime = replace(regime, how=how, average=0.0, rounds=False, base_batch=0, rule="none")
+        how = replace(regime.method, schedule="constant", warmup=0.0, together=1)
+        self._regime = replace(regime, method=how, average=0.0, rounds=False, base_batch=0, rule="none")
         self._parameters = Parameters(
             0, theta.copy(), buffers=layout.buffers, norms=layout.norms, regime=self._regime, start=0
         )
@@ -210,7 +210,9 @@ class _Optimizer:
         parameters.regime = replace(self._regime, learning_rate=rate)
         with np.errstate(over="ignore", invalid="ignore"):
             parameters.apply(
-                parameters.limited(Step(parameters.version, slice(None), direction, statistics.copy()))
+                parameters.limit_statistics(
+                    Step(parameters.version, slice(None), direction, statistics.copy())
+                )
             )
 
 

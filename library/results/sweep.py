@@ -53,10 +53,10 @@ class Job:
     def play(self, progress: Callable[[Evaluation], None]) -> dict[str, Any]:
         """Run the job. Return how it ended: `ended`, `seed`, and more."""
         from edgeflock.devices.emulation.fleet import prepare, run_fleet
-        from edgeflock.server.monitoring.listeners import Listening
+        from edgeflock.server.monitoring.listeners import Callbacks
 
         prepared = prepare(self.file)
-        told = Listening(on_evaluated=progress)
+        told = Callbacks(on_evaluated=progress)
         folder = self.directory / f"seed-{self.seed}"
         return asdict(run_fleet(prepared, self.seed, folder, told, stop=self.arrived))
 

@@ -25,7 +25,7 @@ class Asynchronous:
         return cls()
 
     def offer(self, push: Push, step: Step, now: float) -> Apply | None:
-        return Apply(((push, step.where),), step)
+        return Apply(((push, step.indices),), step)
 
     def waiting(self, push: Push) -> Push | None:
         return None

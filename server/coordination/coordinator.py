@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from edgeflock.server.descent import Gathered, Step, Where
+from edgeflock.server.descent import Gathered, Index, Step
 from edgeflock.shared.protocol.frames import TaskRoundStatus
 from edgeflock.shared.protocol.messages import Update
 
@@ -43,7 +43,7 @@ class Push:
 class Apply(NamedTuple):
     """Updates that apply now. Each makes a version, in this order."""
 
-    updates: tuple[tuple[Push, Where], ...]
+    updates: tuple[tuple[Push, Index], ...]
     """Each update with the parameters that it touches."""
     change: Step | Gathered
     """The combined change of the updates."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from edgeflock.server.coordination.cohort import Cohort
 from edgeflock.server.coordination.coordinator import Apply, Push
-from edgeflock.server.descent import MEAN, Gathered, Step, Where
+from edgeflock.server.descent import MEAN, Gathered, Index, Step
 from edgeflock.shared.errors import BadSequence, BaseExpired
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.settings.coordination import CoordinationSettings
@@ -42,7 +42,7 @@ class _Open:
     gathered: Gathered
     pushes: dict[int, Push] = field(default_factory=dict)
     """device -> its update, in order of arrival."""
-    touched: list[Where] = field(default_factory=list)
+    touched: list[Index] = field(default_factory=list)
     """The parameters that each update touches, in the same order."""
 
 
@@ -102,7 +102,7 @@ class Rounds:
             self._open = _Open(now + self._ending.deadline, Gathered(self._layout, self._aggregate))
         self._open.gathered.add(step)
         self._open.pushes[push.device] = push
-        self._open.touched.append(step.where)
+        self._open.touched.append(step.indices)
         return None
 
     def waiting(self, push: Push) -> Push | None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from edgeflock.server.coordination.coordinator import Apply, Push
-from edgeflock.server.descent import MEAN, Gathered, Step, Where
+from edgeflock.server.descent import MEAN, Gathered, Index, Step
 from edgeflock.server.scheduling import Assignments
 from edgeflock.shared.errors import AlreadyComputed, NoSuchTask
 from edgeflock.shared.model.layout import Layout
@@ -26,7 +26,7 @@ class _Open:
     gathered: Gathered
     pushes: dict[tuple[int, int], Push] = field(default_factory=dict)
     """(device, sequence number) -> the update, in order of arrival."""
-    touched: list[Where] = field(default_factory=list)
+    touched: list[Index] = field(default_factory=list)
     """The parameters that each update touches, in the same order."""
 
 
@@ -104,7 +104,7 @@ class TaskRounds:
             self._open = _Open(now + self._deadline, Gathered(self._layout, self._aggregate))
         self._open.gathered.add(step)
         self._open.pushes[push.device, push.update.sequence] = push
-        self._open.touched.append(step.where)
+        self._open.touched.append(step.indices)
         return None
 
     def arrived(self, device: int) -> None:

@@ -144,11 +144,11 @@ class DefenceGuard:
             before = min(before, 0.0)
         standing = before
         if self._trusted is not None:
-            agreement = self._trusted.agreement(step.where, step.delta)
+            agreement = self._trusted.agreement(step.indices, step.delta)
             standing = self._agreements.standing(before or 0.0, agreement)
         spent = not self._recent.may_count(device, self._is_new(before))
         seen = AdmittedUpdate(
-            step.where, step.delta, size, norms.usual, norms.spread, agreement, standing, spent
+            step.indices, step.delta, size, norms.usual, norms.spread, agreement, standing, spent
         )
         found = self._kind.share(seen)
         share = float(np.float32(min(1.0, max(0.0, found)))) if isfinite(found) else 0.0

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.defence.trusted import Cosines
-from edgeflock.server.descent import Where
+from edgeflock.server.descent import Index
 from edgeflock.shared.plugins import Table
 
 LEAST = 3.0
@@ -33,7 +33,7 @@ WORST = -1.0
 class AdmittedUpdate:
     """An admitted update, and what is known about it."""
 
-    where: Where
+    where: Index
     delta: NDArray[np.float32]
     norm: float
     """|delta| times the weight by samples. Times the learning rate, it is the most that theta changes."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import Where
+from edgeflock.server.descent import Index
 from edgeflock.server.descent.steps import norm
 
 
@@ -31,7 +31,7 @@ class Trusted:
     """[P, groups + 1]: one row a parameter, so that an update reads one cache line an entry. The columns are
     the groups' gradients, then earlier theta minus current theta. Each has length 1, or 0 if unknown."""
 
-    def agreement(self, where: Where, delta: NDArray[np.float32]) -> Cosines:
+    def agreement(self, where: Index, delta: NDArray[np.float32]) -> Cosines:
         """Return the cosines of an update with entries `delta` at `where`, 0 elsewhere. 0 for a zero update.
 
         A device with samples of one class pulls towards this class and away from others. If it is honest, its

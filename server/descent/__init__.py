@@ -16,7 +16,7 @@ from edgeflock.server.descent.part import Entries, Part, ShardStatus, Vectors, V
 from edgeflock.server.descent.rates import SCHEDULES
 from edgeflock.server.descent.recoverable import RecoverableVectors, VectorsLost
 from edgeflock.server.descent.regime import Regime
-from edgeflock.server.descent.step import Step, Where
+from edgeflock.server.descent.step import Index, Step
 from edgeflock.server.descent.weighting import RULES
 
 __all__ = [
@@ -38,5 +38,5 @@ __all__ = [
     "VectorState",
     "Step",
     "Vectors",
-    "Where",
+    "Index",
 ]

@@ -28,7 +28,7 @@ Vector = NDArray[np.float32]
 Aggregate = Callable[[Sequence[Step], int], Vector]
 """(the steps of a round, in the order of the journal, P) -> the gradient to step with: [P]."""
 
-_TRIMMED = 0.2
+_TRIM = 0.2
 """The fraction of a parameter's entries that is cut at either end."""
 
 MEAN = "mean"
@@ -37,15 +37,15 @@ MEAN = "mean"
 
 def median(steps: Sequence[Step], size: int) -> Vector:
     """(m_k / n) median_i g_ik, over the m_k updates that hold k. Even m_k: the mean of two."""
-    return _between(steps, size, lambda count: (count - 1) // 2)
+    return _trimmed_mean(steps, size, lambda count: (count - 1) // 2)
 
 
 def trimmed(steps: Sequence[Step], size: int) -> Vector:
     """(m_k / n) mean_i g_ik, over the m_k updates that hold k, without the largest and smallest fifth.
     Each fifth is rounded up, as long as one entry is left.
     """
-    return _between(
-        steps, size, lambda count: np.minimum(np.ceil(_TRIMMED * count).astype(np.int64), (count - 1) // 2)
+    return _trimmed_mean(
+        steps, size, lambda count: np.minimum(np.ceil(_TRIM * count).astype(np.int64), (count - 1) // 2)
     )
 
 
@@ -59,31 +59,31 @@ def krum(steps: Sequence[Step], size: int) -> Vector:
     return dense[int(np.argmin(scores))]
 
 
-def _between(
+def _trimmed_mean(
     steps: Sequence[Step], size: int, cut: Callable[[NDArray[np.int64]], NDArray[np.int64]]
 ) -> Vector:
     """For each parameter, the mean of its entries without `cut(m_k)` at either end, times m_k / n."""
-    where = np.concatenate([_indices(step, size) for step in steps])
+    indices = np.concatenate([_indices(step, size) for step in steps])
     values = np.concatenate([step.delta for step in steps])
-    order = np.lexsort((values, where))
-    where, values = where[order], values[order]
-    at, first, count = np.unique(where, return_index=True, return_counts=True)
-    out = cut(count)
-    place = np.arange(where.size) - np.repeat(first, count)
-    kept = (place >= np.repeat(out, count)) & (place < np.repeat(count - out, count))
-    total = np.bincount(np.repeat(np.arange(at.size), count)[kept], values[kept], at.size)
+    order = np.lexsort((values, indices))
+    indices, values = indices[order], values[order]
+    entries, first, count = np.unique(indices, return_index=True, return_counts=True)
+    cuts = cut(count)
+    place = np.arange(indices.size) - np.repeat(first, count)
+    retained = (place >= np.repeat(cuts, count)) & (place < np.repeat(count - cuts, count))
+    total = np.bincount(np.repeat(np.arange(entries.size), count)[retained], values[retained], entries.size)
     result = np.zeros(size, np.float32)
-    result[at] = total / (count - 2 * out) * (count / len(steps))
+    result[entries] = total / (count - 2 * cuts) * (count / len(steps))
     return result
 
 
 def _indices(step: Step, size: int) -> NDArray[np.int64]:
-    return np.arange(size) if isinstance(step.where, slice) else step.where
+    return np.arange(size) if isinstance(step.indices, slice) else step.indices
 
 
 def _dense(step: Step, size: int) -> Vector:
     dense = np.zeros(size, np.float32)
-    dense[step.where] = step.delta
+    dense[step.indices] = step.delta
     return dense
 
 

@@ -19,36 +19,36 @@ class Gathered:
 
     def __init__(self, layout: Layout, aggregate: str = MEAN) -> None:
         """Raises ConfigError if the aggregate is unknown."""
-        self.steps = self.samples = self.measured = 0
+        self.steps = self.samples = self.measured_samples = 0
         """The number of steps, of their samples, and of the samples of steps with running statistics."""
-        self.began = self.time = 0.0
+        self.start_time = self.time = 0.0
         """The times of the first and the last step."""
         self.gradient = np.zeros(layout.parameters.size, np.float32)
         """sum_i S_i g_i: [P]."""
         self.statistics = np.zeros(layout.buffers, np.float32)
         """sum_i S_i s_i: [B]."""
         self._aggregate = AGGREGATES.known(aggregate, "coordination.aggregate")
-        self._kept: list[Step] = []
+        self._steps: list[Step] = []
         """The steps, if the aggregate needs them."""
 
     def add(self, step: Step) -> None:
         if not self.steps:
-            self.began = step.time
+            self.start_time = step.time
         self.steps += 1
         self.time = step.time
         if not step.samples:  # a defence has rejected all of it
             return
         self.samples += step.samples
-        descend(self.gradient, step.where, step.delta, -np.float32(step.samples))
+        descend(self.gradient, step.indices, step.delta, -np.float32(step.samples))
         if step.statistics.size:
-            self.measured += step.samples
+            self.measured_samples += step.samples
             self.statistics += np.float32(step.samples) * step.statistics
         if self._aggregate is not None:
-            self._kept.append(step)
+            self._steps.append(step)
 
     @property
     def total(self) -> NDArray[np.float32]:
         """sum_i S_i g_i, or sum_i S_i times the aggregate, at the end of the round: [P]."""
-        if self._aggregate is None or not self._kept:
+        if self._aggregate is None or not self._steps:
             return self.gradient
-        return np.float32(self.samples) * self._aggregate(self._kept, self.gradient.size)
+        return np.float32(self.samples) * self._aggregate(self._steps, self.gradient.size)

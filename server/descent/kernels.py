@@ -40,10 +40,10 @@ def _popcount(word):
     ],
     cache=True,
 )
-def touches_since(where, now, before, history, below, sigma):
-    """sigma[i] = T_k - (C_k + popcount(H_k, bits below)) for k = where[i]."""
-    for i in range(where.size):
-        k = where[i]
+def touches_since(indices, now, before, history, below, sigma):
+    """sigma[i] = T_k - (C_k + popcount(H_k, bits below)) for k = indices[i]."""
+    for i in range(indices.size):
+        k = indices[i]
         sigma[i] = now[k] - before[k] - _popcount(uint64(history[k] & below))
 
 
@@ -54,20 +54,20 @@ def touches_since(where, now, before, history, below, sigma):
     ],
     cache=True,
 )
-def touch(where, delta, now, history, bit):
-    """T_k += 1 and H_k |= bit for k = where[i], if delta[i] != 0."""
-    for i in range(where.size):
-        k = where[i]
+def touch(indices, delta, now, history, bit):
+    """T_k += 1 and H_k |= bit for k = indices[i], if delta[i] != 0."""
+    for i in range(indices.size):
+        k = indices[i]
         changed = delta[i] != 0
         now[k] += changed
         history[k] |= bit * changed
 
 
 @nb.njit(nb.void(float32[::1], _INDICES, _FLOATS, float32), cache=True)
-def descend(theta, where, delta, rate):
-    """theta_k -= rate * delta_k for k = where[i]."""
-    for i in range(where.size):
-        theta[where[i]] -= rate * delta[i]
+def descend(theta, indices, delta, rate):
+    """theta_k -= rate * delta_k for k = indices[i]."""
+    for i in range(indices.size):
+        theta[indices[i]] -= rate * delta[i]
 
 
 @nb.njit(nb.void(float32[::1], _FLOATS, float32), cache=True)
@@ -99,26 +99,26 @@ def largest_bits(delta):
     ],
     cache=True,
 )  # fmt: skip
-def adacomp(theta, where, delta, rate, now, before, then, below, history, bit, mask):
-    """theta_k -= rate / max(1, sigma_k) * delta_k for k = where[i], and touch; sigma_k counts up to `mask`.
+def adacomp(theta, indices, delta, rate, now, before, then, below, history, bit, mask):
+    """theta_k -= rate / max(1, sigma_k) * delta_k for k = indices[i], and touch; sigma_k counts up to `mask`.
 
     It works block by block and updates theta in a separate pass. A single pass over all five arrays takes up
     to 1.4 times as long if they are not in the cache. Unsigned indices avoid a check of each sign.
     """
     moves = np.empty(_BLOCK, float32)
-    for start in range(0, where.size, _BLOCK):
-        some, slopes = where[start : start + _BLOCK], delta[start : start + _BLOCK]
-        for i in range(some.size):
-            k = uint64(some[i])
+    for start in range(0, indices.size, _BLOCK):
+        block, slopes = indices[start : start + _BLOCK], delta[start : start + _BLOCK]
+        for i in range(block.size):
+            k = uint64(block[i])
             sigma = (int64(now[k]) - int64(before[k]) - int64(_popcount(uint64(then[k] & below)))) & mask
             moves[i] = float32(max(1, sigma))
             changed = slopes[i] != 0
             now[k] += changed
             history[k] |= bit * changed
-        for i in range(some.size):
+        for i in range(block.size):
             moves[i] = rate / moves[i] * slopes[i]
-        for i in range(some.size):
-            theta[uint64(some[i])] -= moves[i]
+        for i in range(block.size):
+            theta[uint64(block[i])] -= moves[i]
 
 
 @nb.njit(nb.boolean(_OCTETS, int64[::1]), cache=True)
@@ -190,22 +190,22 @@ def decode_golomb(octets, indices):
 
 
 @nb.njit(nb.boolean(_OCTETS, _OCTETS, int64, _INDICES, int64[::1], float32[::1]), cache=True)
-def decode_update(index_octets, value_octets, mode, bounds, where, delta):
-    """Fill `where` and `delta` from a Golomb stream and int8 (mode 2), codebook4 (3) or sign (4) values.
+def decode_update(index_octets, value_octets, mode, bounds, indices, delta):
+    """Fill `indices` and `delta` from a Golomb stream and int8 (mode 2), codebook4 (3) or sign (4) values.
 
     Return False if they are invalid: an index out of range, a wrong length, NaN or infinity.
     """
-    if not decode_golomb(index_octets, where):
+    if not decode_golomb(index_octets, indices):
         return False
-    count, tensors = where.size, bounds.size - 1
-    if count > 0 and where[count - 1] >= bounds[tensors]:
+    count, tensors = indices.size, bounds.size - 1
+    if count > 0 and indices[count - 1] >= bounds[tensors]:
         return False
 
     # How many values each tensor has, and how many tensors have one.
     counts, present, i = np.zeros(tensors, np.int64), 0, 0
     for tensor in range(tensors):
         first = i
-        while i < count and where[i] < bounds[tensor + 1]:
+        while i < count and indices[i] < bounds[tensor + 1]:
             i += 1
         counts[tensor] = i - first
         present += i > first
@@ -247,20 +247,20 @@ def decode_update(index_octets, value_octets, mode, bounds, where, delta):
 
 
 @nb.njit(nb.boolean(_INDICES, _FLAGS, _OCTETS, int64[::1], _FLOATS, float32[::1]), cache=True)
-def spread_scales(where, negative, octets, bounds, steps, delta):
-    """delta[i] = +-steps[e] for k = where[i], e the octet of k's tensor.
+def spread_scales(indices, negative, octets, bounds, steps, delta):
+    """delta[i] = +-steps[e] for k = indices[i], e the octet of k's tensor.
 
     Each tensor with entries has one octet. Return False if the number of octets is wrong.
     """
-    i, at, count = 0, 0, where.size
+    i, at, count = 0, 0, indices.size
     for tensor in range(bounds.size - 1):
-        if i == count or where[i] >= bounds[tensor + 1]:
+        if i == count or indices[i] >= bounds[tensor + 1]:
             continue
         if at == octets.size:
             return False
         magnitude = steps[octets[at]]
         at += 1
-        while i < count and where[i] < bounds[tensor + 1]:
+        while i < count and indices[i] < bounds[tensor + 1]:
             delta[i] = -magnitude if negative[i] else magnitude
             i += 1
     return at == octets.size

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 class OptimizerMemory:
     """The state of an optimizer, with its kind, so that another optimizer can reuse the parts that fit."""
 
-    of: str = ""
+    kind: str = ""
     """OptimizerKind.remembers."""
     numbers: NDArray[np.float32] | None = None
     """The optimizer's numbers: [P, columns]."""
@@ -20,7 +20,7 @@ class OptimizerMemory:
     waiting: int = 0
     """How many updates wait."""
 
-    def packed(self) -> bytes | None:
+    def pack(self) -> bytes | None:
         """Encode the state. None: there is none."""
         if self.numbers is None and self.gathered is None:
             return None
@@ -28,17 +28,17 @@ class OptimizerMemory:
             b"" if one is None else one.astype("<f4").tobytes() for one in (self.numbers, self.gathered)
         ]
         columns = 0 if self.numbers is None else self.numbers.shape[1]
-        return bytes(msgpack.packb([self.of, columns, *arrays, self.waiting]))
+        return bytes(msgpack.packb([self.kind, columns, *arrays, self.waiting]))
 
     @classmethod
-    def unpacked(cls, octets: bytes | None, size: int) -> "OptimizerMemory":
+    def unpack(cls, octets: bytes | None, size: int) -> "OptimizerMemory":
         """Decode the state of `size` parameters. Raises ValueError if it is invalid."""
         if octets is None:
             return cls()
         try:
-            of, columns, numbers, gathered, waiting = msgpack.unpackb(octets)
+            kind, columns, numbers, gathered, waiting = msgpack.unpackb(octets)
             return cls(
-                str(of),
+                str(kind),
                 _vector(numbers).reshape(size, columns) if columns else None,
                 _vector(gathered).reshape(size) if gathered else None,
                 int(waiting),

@@ -40,12 +40,12 @@ class StepMethod:
     mean of n. Staleness is counted in units of n updates."""
 
     @classmethod
-    def of(cls, config: Config) -> "StepMethod":
+    def from_config(cls, config: Config) -> "StepMethod":
         coordination, settings = config.coordination, dict(config.optimizer)
         together = coordination.buffer if coordination.mode == "buffer" else 1
-        known = {field.name: settings[field.name] for field in fields(cls) if field.name in settings}
-        known["period"] = config.optimizer.end(config.run.updates)
-        return cls(together=together, aggregate=coordination.aggregate, **known)
+        shared = {field.name: settings[field.name] for field in fields(cls) if field.name in settings}
+        shared["period"] = config.optimizer.end(config.run.updates)
+        return cls(together=together, aggregate=coordination.aggregate, **shared)
 
     @property
     def is_plain(self) -> bool:
@@ -54,16 +54,16 @@ class StepMethod:
 
     def text(self) -> str:
         """Encode the fields that differ from the defaults, for the journal; "" if none do."""
-        told = {name: value for name, value in asdict(self).items() if value != getattr(_USUAL, name)}
-        return json.dumps(told) if told else ""
+        changed = {name: value for name, value in asdict(self).items() if value != getattr(_DEFAULT, name)}
+        return json.dumps(changed) if changed else ""
 
     @classmethod
-    def read(cls, text: str) -> "StepMethod":
+    def from_text(cls, text: str) -> "StepMethod":
         """Decode what `text()` returned. Raises ConfigError if it is invalid."""
         try:
-            return cls(**json.loads(text)) if text else _USUAL
+            return cls(**json.loads(text)) if text else _DEFAULT
         except (ValueError, TypeError) as error:
             raise ConfigError(f"{text!r:.80} does not say how steps are taken: {error}") from error
 
 
-_USUAL = StepMethod()
+_DEFAULT = StepMethod()

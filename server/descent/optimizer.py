@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from edgeflock.server.descent import steps
 from edgeflock.server.descent.kernels import descend as descend_at
 from edgeflock.server.descent.method import StepMethod
-from edgeflock.server.descent.step import Where
-from edgeflock.server.descent.step_bound import largest
+from edgeflock.server.descent.step import Index
+from edgeflock.server.descent.step_bound import max_magnitude
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.plugins import Table
 
@@ -38,41 +38,41 @@ Indices = NDArray[np.int64]
 Memory = NDArray[np.float32]
 """The state, one row a parameter: [P, columns]."""
 
-_COUNTED = 1 << 16
+_MAX_COUNT = 1 << 16
 """The highest count of a parameter's updates. 1 - beta^t is about 1 by then."""
 
 
-def descend(theta: Vector, where: Where, delta: Vector, rate: np.float32) -> None:
-    """theta_k <- theta_k - rate delta_k for the parameters at `where`, in place."""
-    if isinstance(where, slice):
+def descend(theta: Vector, indices: Index, delta: Vector, rate: np.float32) -> None:
+    """theta_k <- theta_k - rate delta_k for the parameters at `indices`, in place."""
+    if isinstance(indices, slice):
         theta -= rate * delta
     else:
-        descend_at(theta, where, delta, rate)
+        descend_at(theta, indices, delta, rate)
 
 
-def shortening(length: float, most: float) -> np.float32 | None:
-    """Return the clipping factor min(1, most / |g|); None: 1.
-    |g| = `length` is the norm over the entries of an update, or of a step of several updates.
+def clip_factor(norm: float, limit: float) -> np.float32 | None:
+    """Return the clipping factor min(1, limit / |g|); None: 1.
+    |g| = `norm` is the norm over the entries of an update, or of a step of several updates.
     """
-    return np.float32(most / length) if length > most else None
+    return np.float32(limit / norm) if norm > limit else None
 
 
-Take = Callable[["Optimizer", Vector, Memory, Indices, Vector, np.float32], None]
-"""(optimizer, theta, memory, where, gradient, rate): a step of optimizer.how. Changes theta and memory."""
+StepFunction = Callable[["Optimizer", Vector, Memory, Indices, Vector, np.float32], None]
+"""(optimizer, theta, memory, indices, gradient, rate): a step, which changes theta and memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class OptimizerKind:
     """A kind of optimizer."""
 
-    remembers: str
+    state: str
     """The name of its state. Kinds with the same name can continue from each other's state. "": no state."""
     columns: int
     """How many numbers of state each parameter has, initially zeros."""
-    step: Take
-    """Works in place and uses only theta[where] and memory[where]; `tried` passes these alone. It must do the
-    same float32 operations in the same order everywhere, so that a replay gives the same bits."""
-    reach: Callable[["Foresight", float], float] = lambda of, gradient: inf
+    step: StepFunction
+    """Works in place, on theta[indices] and memory[indices] only; `preview` passes these alone. It must do
+    the same float32 operations in the same order everywhere, so that a replay gives the same bits."""
+    max_move: Callable[["MoveBound", float], float] = lambda bound, gradient: inf
     """(foresight, the largest |g_k|) -> the most that any |theta_k| moves, in units of the rate, except by
     decoupled weight decay. inf: unknown, and each step is tried before it is taken."""
 
@@ -80,99 +80,102 @@ class OptimizerKind:
 class Optimizer:
     """An optimizer with its state of `size` parameters."""
 
-    def __init__(self, how: StepMethod, size: int, memory: Memory | None = None) -> None:
+    def __init__(self, method: StepMethod, size: int, memory: Memory | None = None) -> None:
         """`memory` is the state, changed in place; None: start with zeros.
         Raises ConfigError if the kind is unknown, or the shape of `memory` is wrong.
         """
-        self.how = how
-        self.kind = KINDS.known(how.kind, "optimizer.kind")
+        self.method = method
+        self.kind = KINDS.known(method.kind, "optimizer.kind")
         shape = (size, self.kind.columns)
         self.memory: Memory = np.zeros(shape, np.float32) if memory is None else memory
         if self.memory.shape != shape:
-            raise ConfigError(f"{how.kind} remembers {shape} numbers, not {self.memory.shape}")
-        adam = self.kind.remembers == "moments"
-        self.means = _corrections(how.beta1) if adam else None
-        self.squares = _corrections(how.beta2) if adam else None
+            raise ConfigError(
+                f"the state of optimizer.kind = {method.kind!r} has shape {shape}, not {self.memory.shape}"
+            )
+        adam = self.kind.state == "moments"
+        self.means = _corrections(method.beta1) if adam else None
+        self.squares = _corrections(method.beta2) if adam else None
 
-    def step(self, theta: Vector, where: Indices, gradient: Vector, rate: np.float32) -> None:
-        """Step with a gradient: update theta and the state at `where` in place."""
-        self.kind.step(self, theta, self.memory, where, gradient, rate)
+    def step(self, theta: Vector, indices: Indices, gradient: Vector, rate: np.float32) -> None:
+        """Step with a gradient: update theta and the state at `indices` in place."""
+        self.kind.step(self, theta, self.memory, indices, gradient, rate)
 
-    def tried(self, theta: Vector, where: Indices, gradient: Vector, rate: np.float32) -> Vector:
-        """Return the parameters at `where` as `step` would leave them, without changing anything."""
-        there, memory = theta[where], self.memory[where]
-        self.kind.step(self, there, memory, np.arange(where.size), gradient, rate)
-        return there
+    def preview(self, theta: Vector, indices: Indices, gradient: Vector, rate: np.float32) -> Vector:
+        """Return the parameters at `indices` as `step` would leave them, without changing anything."""
+        values, memory = theta[indices], self.memory[indices]
+        self.kind.step(self, values, memory, np.arange(indices.size), gradient, rate)
+        return values
 
 
-class Foresight:
+class MoveBound:
     """Bounds how far steps can move theta, without reading the optimizer's state."""
 
-    def __init__(self, how: StepMethod, memory: Memory | None = None) -> None:
+    def __init__(self, method: StepMethod, memory: Memory | None = None) -> None:
         """`memory` is the optimizer's initial state. Raises ConfigError if the kind is unknown."""
-        self.how = how
-        self.kind = KINDS.known(how.kind, "optimizer.kind")
+        self.method = method
+        self.kind = KINDS.known(method.kind, "optimizer.kind")
         self._fastest = 0.0
         """An upper bound of all velocities."""
-        if memory is not None and self.kind.remembers == "velocity":
-            self._fastest = largest(memory.ravel())
+        if memory is not None and self.kind.state == "velocity":
+            self._fastest = max_magnitude(memory.ravel())
 
-    def reach(self, gradient: float, rate: float, most: float) -> float:
-        """Return a bound on the move of any |theta_k| <= `most`, for entries |g_k| <= `gradient`."""
-        decay = self.how.weight_decay * most
-        return rate * (self.kind.reach(self, gradient + decay) + decay)
+    def max_move(self, gradient: float, rate: float, limit: float) -> float:
+        """Return a bound on the move of any |theta_k| <= `limit`, for entries |g_k| <= `gradient`."""
+        decay = self.method.weight_decay * limit
+        return rate * (self.kind.max_move(self, gradient + decay) + decay)
 
-    def took(self, gradient: float) -> None:
+    def record(self, gradient: float) -> None:
         """Record a step with entries |g_k| <= `gradient`."""
-        if self.kind.remembers == "velocity":
+        if self.kind.state == "velocity":
             self._fastest = self.velocity(gradient)
 
     def velocity(self, gradient: float) -> float:
         """Return a bound on all velocities after a step with entries |g_k| <= `gradient`."""
-        return max(self._fastest, self.how.beta1 * self._fastest + gradient)
+        return max(self._fastest, self.method.beta1 * self._fastest + gradient)
 
 
 def _sgd(
-    of: Optimizer, theta: Vector, memory: Memory, where: Indices, gradient: Vector, rate: np.float32
+    optimizer: Optimizer, theta: Vector, memory: Memory, indices: Indices, gradient: Vector, rate: np.float32
 ) -> None:
-    steps.sgd(theta, where, gradient, rate, np.float32(of.how.weight_decay))
+    steps.sgd(theta, indices, gradient, rate, np.float32(optimizer.method.weight_decay))
 
 
 def _momentum(
-    of: Optimizer, theta: Vector, memory: Memory, where: Indices, gradient: Vector, rate: np.float32
+    optimizer: Optimizer, theta: Vector, memory: Memory, indices: Indices, gradient: Vector, rate: np.float32
 ) -> None:
-    beta, decay = np.float32(of.how.beta1), np.float32(of.how.weight_decay)
-    steps.momentum(theta, memory, where, gradient, rate, decay, beta)
+    beta, decay = np.float32(optimizer.method.beta1), np.float32(optimizer.method.weight_decay)
+    steps.momentum(theta, memory, indices, gradient, rate, decay, beta)
 
 
 def _nesterov(
-    of: Optimizer, theta: Vector, memory: Memory, where: Indices, gradient: Vector, rate: np.float32
+    optimizer: Optimizer, theta: Vector, memory: Memory, indices: Indices, gradient: Vector, rate: np.float32
 ) -> None:
-    beta, decay = np.float32(of.how.beta1), np.float32(of.how.weight_decay)
-    steps.nesterov(theta, memory, where, gradient, rate, decay, beta)
+    beta, decay = np.float32(optimizer.method.beta1), np.float32(optimizer.method.weight_decay)
+    steps.nesterov(theta, memory, indices, gradient, rate, decay, beta)
 
 
 def _adam(
-    of: Optimizer, theta: Vector, memory: Memory, where: Indices, gradient: Vector, rate: np.float32
+    optimizer: Optimizer, theta: Vector, memory: Memory, indices: Indices, gradient: Vector, rate: np.float32
 ) -> None:
-    decay, none = np.float32(of.how.weight_decay), np.float32(0)
-    coupled, beside = (none, decay) if of.how.kind == "adamw" else (decay, none)
-    epsilon = np.float32(of.how.epsilon)
-    steps.adam(theta, memory, where, gradient, rate, coupled, beside, epsilon, of.means, of.squares)
+    decay, zero = np.float32(optimizer.method.weight_decay), np.float32(0)
+    coupled, decoupled = (zero, decay) if optimizer.method.kind == "adamw" else (decay, zero)
+    epsilon = np.float32(optimizer.method.epsilon)
+    means, squares = optimizer.means, optimizer.squares
+    steps.adam(theta, memory, indices, gradient, rate, coupled, decoupled, epsilon, means, squares)
 
 
 def _adagrad(
-    of: Optimizer, theta: Vector, memory: Memory, where: Indices, gradient: Vector, rate: np.float32
+    optimizer: Optimizer, theta: Vector, memory: Memory, indices: Indices, gradient: Vector, rate: np.float32
 ) -> None:
-    decay, epsilon = np.float32(of.how.weight_decay), np.float32(of.how.epsilon)
-    steps.adagrad(theta, memory, where, gradient, rate, decay, epsilon)
+    decay, epsilon = np.float32(optimizer.method.weight_decay), np.float32(optimizer.method.epsilon)
+    steps.adagrad(theta, memory, indices, gradient, rate, decay, epsilon)
 
 
-def _reach_of_adam(of: Foresight, gradient: float) -> float:
+def _adam_bound(optimizer: MoveBound, gradient: float) -> float:
     """Return a bound on m_k / sqrt(s_k), doubled to cover rounding. m_k and s_k average g_k and g_k^2 with
     different weights. The Cauchy-Schwarz inequality gives the bound if beta_1^2 < beta_2.
     """
-    beta1, beta2 = of.how.beta1, of.how.beta2
+    beta1, beta2 = optimizer.method.beta1, optimizer.method.beta2
     if beta1 * beta1 >= beta2:
         return inf
     return 2 * max(1.0, (1 - beta1) / sqrt((1 - beta2) * (1 - beta1 * beta1 / beta2)))
@@ -180,7 +183,7 @@ def _reach_of_adam(of: Foresight, gradient: float) -> float:
 
 def _corrections(beta: float) -> Vector:
     """(1 - beta) / (1 - beta^(t + 1)) for t = 0, 1, ... Powers are products: the same on any machine."""
-    powers = np.cumprod(np.full(_COUNTED, beta))
+    powers = np.cumprod(np.full(_MAX_COUNT, beta))
     return ((1 - beta) / (1 - powers)).astype(np.float32)
 
 
@@ -192,14 +195,14 @@ def kind_of(found: object) -> OptimizerKind | None:
 
 
 _OURS = {
-    "sgd": OptimizerKind("", 0, _sgd, lambda of, gradient: gradient),
-    "momentum": OptimizerKind("velocity", 1, _momentum, lambda of, gradient: of.velocity(gradient)),
+    "sgd": OptimizerKind("", 0, _sgd, lambda bound, gradient: gradient),
+    "momentum": OptimizerKind("velocity", 1, _momentum, lambda bound, gradient: bound.velocity(gradient)),
     "nesterov": OptimizerKind(
-        "velocity", 1, _nesterov, lambda of, gradient: gradient + of.velocity(gradient)
+        "velocity", 1, _nesterov, lambda bound, gradient: gradient + bound.velocity(gradient)
     ),
-    "adam": OptimizerKind("moments", 3, _adam, _reach_of_adam),
-    "adamw": OptimizerKind("moments", 3, _adam, _reach_of_adam),
-    "adagrad": OptimizerKind("squares", 1, _adagrad, lambda of, gradient: 1.0),
+    "adam": OptimizerKind("moments", 3, _adam, _adam_bound),
+    "adamw": OptimizerKind("moments", 3, _adam, _adam_bound),
+    "adagrad": OptimizerKind("squares", 1, _adagrad, lambda bound, gradient: 1.0),
 }
 
 KINDS: Table[OptimizerKind] = Table("edgeflock.optimizers", _OURS, kind_of)

@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 
 from edgeflock.server.descent.gathering import Gathered
 from edgeflock.server.descent.memory import OptimizerMemory
-from edgeflock.server.descent.part import Part, Vectors, VectorState, optimizes
-from edgeflock.server.descent.rates import SCHEDULES, factor_at
+from edgeflock.server.descent.part import Part, Vectors, VectorState, needs_optimizer
+from edgeflock.server.descent.rates import SCHEDULES, rate_factor
 from edgeflock.server.descent.recoverable import RecoverableVectors
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.statistics import LIMITED, Running
-from edgeflock.server.descent.step import Step, Where
+from edgeflock.server.descent.step import Index, Step
 from edgeflock.server.descent.step_bound import StepBound
-from edgeflock.server.descent.ways import Optimized, Plain, Way
+from edgeflock.server.descent.ways import Optimized, Plain, Stepper
 from edgeflock.server.descent.weighting import linear_scaling, rule, stream_share
 
 Place = Callable[[VectorState, Iterable[Step]], Vectors]
@@ -24,7 +24,7 @@ Place = Callable[[VectorState, Iterable[Step]], Vectors]
 _STRIDE = 16
 """The average includes every 16th version: it is as good, and the cost an update becomes negligible."""
 
-_LEAST_LAG = 10
+_MIN_LAG = 10
 """Running statistics move at most a tenth of the way to those of an update."""
 
 
@@ -43,7 +43,7 @@ class Parameters:
         regime: Regime,
         start: int,
         recent: Iterable[Step] = (),
-        began: float | None = None,
+        start_time: float | None = None,
         place: Place = Part,
     ) -> None:
         """theta at `version`, under `regime` from now on. `theta` and `average` are changed in place if
@@ -52,20 +52,20 @@ class Parameters:
         The last `buffers` entries of theta are running statistics. Steps carry values for them.
         `norms` assigns them to layers, as Layout.norms does.
         `recent` are the steps that made the versions after `start`. Updates based on versions before `start`
-        are not admitted. `began` is the time of the run's first step.
+        are not admitted. `start_time` is the time of the run's first step.
 
         Raises ConfigError if the optimizer is unknown, ValueError if `memory` is invalid.
         """
         self.version = version
         self.regime = regime
-        self.began = began
+        self.start_time = start_time
         """The time of the run's first step; None: there is none yet."""
         self.start = start
         """Updates based on versions before `start` are not admitted."""
-        self.kept = RecoverableVectors(theta.size)
+        self.store = RecoverableVectors(theta.size)
         """The vectors with the state of each parameter."""
         self._rule = rule(regime.rule)
-        SCHEDULES.known(regime.how.schedule, "optimizer.schedule")
+        SCHEDULES.known(regime.method.schedule, "optimizer.schedule")
         self._buffers, self._norms = buffers, norms
         self._place = place
         self._begin(theta, average, memory, recent)
@@ -78,35 +78,37 @@ class Parameters:
         recent: Iterable[Step] = (),
     ) -> None:
         """Continue from this model and state."""
-        known = OptimizerMemory.unpacked(memory, theta.size - self._buffers)
-        state = VectorState(theta, average, known, self._buffers, self.regime, self.start)
-        limited = self.regime.how.statistics == LIMITED
+        state_memory = OptimizerMemory.unpack(memory, theta.size - self._buffers)
+        state = VectorState(theta, average, state_memory, self._buffers, self.regime, self.start)
+        limited = self.regime.method.statistics == LIMITED
         self._running = Running(theta[theta.size - self._buffers :], self._norms) if limited else None
         """A copy of the running statistics, if the regime limits those of steps; else None."""
-        self._reach = StepBound()
-        self._way: Way = (
-            Optimized(state, self.kept, self._reach) if optimizes(state) else Plain(self.kept, self._reach)
+        self._bound = StepBound()
+        self._stepper: Stepper = (
+            Optimized(state, self.store, self._bound)
+            if needs_optimizer(state)
+            else Plain(self.store, self._bound)
         )
-        self.kept.begin(lambda: self._place(state, recent))
+        self.store.begin(lambda: self._place(state, recent))
 
     @property
     def theta(self) -> NDArray[np.float32]:
         """[P + B]."""
-        return self.kept.surely(lambda: self.kept.vectors.theta)
+        return self.store.retry(lambda: self.store.vectors.theta)
 
     @property
     def average(self) -> NDArray[np.float32] | None:
         """The averaged model, if the regime keeps one: the polynomial-decay average of the versions.
         It is the model to use. Devices train on theta."""
-        return self.kept.surely(lambda: self.kept.vectors.average) if self.regime.average else None
+        return self.store.retry(lambda: self.store.vectors.average) if self.regime.average else None
 
-    def shown(self, version: int) -> int:
+    def included_version(self, version: int) -> int:
         """Return the last version of theta that the model to use at `version` includes."""
         return version - version % _STRIDE if self.regime.average else version
 
     def packed_memory(self) -> bytes | None:
         """Encode the optimizer's state; None if there is none."""
-        return self._way.packed_memory()
+        return self._stepper.packed_memory()
 
     def go_back(
         self, theta: NDArray[np.float32], average: NDArray[np.float32] | None, memory: bytes | None = None
@@ -123,87 +125,89 @@ class Parameters:
             return self.version
         return max(self.start, self.version - self.regime.window + 1)
 
-    def fits(self, step: Step, most: float, gathered: Gathered | None = None) -> bool:
-        """Whether no trained parameter exceeds `most` in magnitude after `step`. A parameter that was beyond
-        `most` before must not move further away. In rounds, it checks a round that ends with `gathered` and
+    def fits(self, step: Step, limit: float, gathered: Gathered | None = None) -> bool:
+        """Whether no trained parameter exceeds `limit` in magnitude after `step`. A parameter that was beyond
+        `limit` before must not move further away. In rounds, it checks a round that ends with `gathered` and
         `step`. It skips parameters without an entry in `step`: more samples do not move them further.
 
         Running statistics are not checked. They are sent at half precision, and stay within the sent range.
         """
         if not self.regime.rounds:
-            return self._way.fits(step, self._weight(step), self.learning_rate(step.time), most)
+            return self._stepper.fits(step, self._weight(step), self.learning_rate(step.time), limit)
         with np.errstate(over="ignore", invalid="ignore"):
             total, samples = np.float32(step.samples) * step.delta, step.samples
             if gathered is not None:
-                total += gathered.gradient[step.where]
+                total += gathered.gradient[step.indices]
                 samples += gathered.samples
-        return not step.samples or self._sum_fits(replace(step, delta=total), samples, most)
+        return not step.samples or self._sum_fits(replace(step, delta=total), samples, limit)
 
-    def fits_round(self, gathered: Gathered, most: float) -> bool:
+    def fits_round(self, gathered: Gathered, limit: float) -> bool:
         """`fits` for a whole round, whose learning rate may have changed since."""
-        return not gathered.samples or self._sum_fits(self._sum(gathered), gathered.samples, most)
+        return not gathered.samples or self._sum_fits(self._sum(gathered), gathered.samples, limit)
 
-    def _sum_fits(self, step: Step, samples: int, most: float) -> bool:
-        return self._way.fits(step, self._scale(samples), self.learning_rate(step.time), most, samples)
+    def _sum_fits(self, step: Step, samples: int, limit: float) -> bool:
+        return self._stepper.fits(step, self._scale(samples), self.learning_rate(step.time), limit, samples)
 
     def _sum(self, gathered: Gathered) -> Step:
         """Return a round as one dense step."""
         return Step(self.version, slice(None), gathered.total, time=gathered.time)
 
-    def limited(self, step: Step) -> Step:
+    def limit_statistics(self, step: Step) -> Step:
         """Return `step` with its running statistics limited as the regime says for this version.
         Each step is limited before it is applied or gathered.
         """
         if self._running is None or not step.statistics.size:
             return step
-        statistics, beyond = self._running.limited(step.statistics)
-        return replace(step, statistics=statistics, beyond=beyond)
+        statistics, beyond = self._running.limit(step.statistics)
+        return replace(step, statistics=statistics, excess=beyond)
 
-    def share(self, nodes: int) -> None:
+    def set_node_count(self, nodes: int) -> None:
         """Set the number of nodes that train at a time (StepMethod.nodes)."""
-        self.regime = replace(self.regime, how=replace(self.regime.how, nodes=nodes))
-        self.kept.surely(lambda: self.kept.vectors.share(nodes))
+        self.regime = replace(self.regime, method=replace(self.regime.method, nodes=nodes))
+        self.store.retry(lambda: self.store.vectors.set_node_count(nodes))
 
     def apply(self, change: Step | Gathered) -> None:
         """Apply a step as the next version, or a round as one version for each of its steps."""
-        if self.began is None:
-            self.began = change.began if isinstance(change, Gathered) else change.time
+        if self.start_time is None:
+            self.start_time = change.start_time if isinstance(change, Gathered) else change.time
         if isinstance(change, Gathered):
             self._end_round(change)
         else:
             self._descend(change)
-        if self._way.is_over:
-            self._way = Plain(self.kept, self._reach)
+        if self._stepper.is_finished:
+            self._stepper = Plain(self.store, self._bound)
 
     def _descend(self, step: Step) -> None:
         """Weigh a step and apply it."""
-        self._way.take(step, self._weight(step), self.learning_rate(step.time))
+        self._stepper.take(step, self._weight(step), self.learning_rate(step.time))
         if step.statistics.size:
             self._follow(step.statistics, self.version - step.base)
-        self._made(1)
+        self._advance(1)
 
-    def told_weight(self, step: Step) -> float:
+    def reported_weight(self, step: Step) -> float:
         """Return the weight of a step by the sample count that its device reports. No other field of an
         update can increase its weight.
         """
         return step.samples if self.regime.rounds else stream_share(step, self.regime.base_batch)
 
-    def changes(self, where: Where) -> Where:
-        """Return the parameters that the next version changes, if its update touches `where`."""
-        return self._way.changes(where)
+    def changed_indices(self, indices: Index) -> Index:
+        """Return the parameters that the next version changes, if its update touches `indices`."""
+        return self._stepper.changed_indices(indices)
 
     def learning_rate(self, time: float) -> float:
         """Return the learning rate of the next version, made at `time`, by the regime's schedule."""
-        how = self.regime.how
-        seconds = 0.0 if self.began is None else max(0.0, time - self.began)
-        return self.regime.learning_rate * factor_at(how, self.version if how.by == "updates" else seconds)
+        method = self.regime.method
+        seconds = 0.0 if self.start_time is None else max(0.0, time - self.start_time)
+        return self.regime.learning_rate * rate_factor(
+            method, self.version if method.by == "updates" else seconds
+        )
 
     def _weight(self, step: Step) -> float:
         """Return the weight of a step, without the per-parameter staleness. With n nodes, each step counts
         1 / n, and the rule counts n steps as one version.
         """
-        counted, nodes = self._way.counted(step.base, self.version), self.regime.how.nodes
-        turns = -((step.base - counted) // nodes)
+        base, nodes = self._stepper.effective_base(step.base, self.version), self.regime.method.nodes
+        turns = -((step.base - base) // nodes)
         return self._rule.weight(step, step.base + turns) * stream_share(step, self.regime.base_batch) / nodes
 
     def _scale(self, samples: int) -> float:
@@ -217,19 +221,19 @@ class Parameters:
         """
         if gathered.samples:  # else a defence has rejected all of it
             rate = self.learning_rate(gathered.time)
-            self._way.take(self._sum(gathered), self._scale(gathered.samples), rate, gathered.samples)
-        if gathered.measured:
-            self._follow(gathered.statistics / np.float32(gathered.measured), 0)
-        self._made(gathered.steps)
+            self._stepper.take(self._sum(gathered), self._scale(gathered.samples), rate, gathered.samples)
+        if gathered.measured_samples:
+            self._follow(gathered.statistics / np.float32(gathered.measured_samples), 0)
+        self._advance(gathered.steps)
 
-    def _made(self, versions: int) -> None:
+    def _advance(self, versions: int) -> None:
         before, self.version = self.version, self.version + versions
         if self.regime.average:
             for count in range(before // _STRIDE + 1, self.version // _STRIDE + 1):
-                self._take_in(count)
+                self._update_average(count)
 
-    def _follow(self, statistics: NDArray[np.float32], behind: int) -> None:
-        """b <- b + (s - b) / max(10, tau), tau = version - base = `behind`, for the running statistics b.
+    def _follow(self, statistics: NDArray[np.float32], staleness: int) -> None:
+        """b <- b + (s - b) / max(10, tau), tau = version - base = `staleness`, for the running statistics b.
 
         It does not depend on the rule or the learning rate. With one device it is BatchNorm with torch's
         momentum of 0.1. In a fleet, tau is about the number of devices: each has its share in the average.
@@ -238,16 +242,16 @@ class Parameters:
         that start from the same old statistics would send the same change. The sum of the changes could go
         beyond all measured values, even to a negative variance.
         """
-        lag = max(_LEAST_LAG, behind)
-        self.kept.vectors.follow(statistics, lag)
+        lag = max(_MIN_LAG, staleness)
+        self.store.vectors.follow(statistics, lag)
         if self._running is not None:
             self._running.follow(statistics, lag)
 
-    def _take_in(self, count: int) -> None:
+    def _update_average(self, count: int) -> None:
         """average <- (1 - w) average + w theta, w = (eta + 1) / (t + eta), for the t-th time.
 
         Polynomial-decay averaging (O. Shamir and T. Zhang, "Stochastic gradient descent for non-smooth
         optimization", ICML 2013): old versions are forgotten at a pace that slows down as the run goes on.
         """
         eta = self.regime.average
-        self.kept.vectors.take_in(np.float32((eta + 1) / (count + eta)))
+        self.store.vectors.update_average(np.float32((eta + 1) / (count + eta)))

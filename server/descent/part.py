@@ -16,9 +16,9 @@ from edgeflock.server.descent.memory import OptimizerMemory
 from edgeflock.server.descent.optimizer import Optimizer, descend
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.staleness import Staleness
-from edgeflock.server.descent.statistics import follow
-from edgeflock.server.descent.step import Step, Where
-from edgeflock.server.descent.step_bound import largest, within
+from edgeflock.server.descent.statistics import move_towards
+from edgeflock.server.descent.step import Index, Step
+from edgeflock.server.descent.step_bound import is_within, max_magnitude
 from edgeflock.server.descent.weighting import rule
 
 Vector = NDArray[np.float32]
@@ -30,7 +30,7 @@ class Entries(Protocol):
     @property
     def size(self) -> int: ...
 
-    def __getitem__(self, where: Where, /) -> Vector: ...
+    def __getitem__(self, indices: Index, /) -> Vector: ...
 
 
 class ShardStatus(NamedTuple):
@@ -66,47 +66,47 @@ class Vectors(Protocol):
         """The optimizer's state, without the number of waiting updates."""
 
     @property
-    def standing(self) -> Sequence[ShardStatus]:
+    def shard_statuses(self) -> Sequence[ShardStatus]:
         """The status of each model shard; empty if the vectors are in this process."""
 
-    def share(self, nodes: int) -> None:
+    def set_node_count(self, nodes: int) -> None:
         """Count sigma_k in units of n = `nodes` updates from now on."""
 
-    def descend(self, where: Where, delta: Vector, base: int, rate: np.float32) -> None:
+    def descend(self, indices: Index, delta: Vector, base: int, rate: np.float32) -> None:
         """theta_k -= rate / max(1, sigma_k / n) delta_k, in one pass. sigma_k is used only if the rule needs
         it. Counts as a version.
         """
 
-    def gather(self, where: Where, delta: Vector, base: int, weight: np.float32) -> None:
+    def gather(self, indices: Index, delta: Vector, base: int, weight: np.float32) -> None:
         """Add weight / max(1, sigma_k / n) delta_k to the waiting updates. Counts as a version."""
 
-    def prepare(self, where: Where, delta: Vector, base: int, weight: np.float32, waiting: int) -> None:
+    def prepare(self, indices: Index, delta: Vector, base: int, weight: np.float32, waiting: int) -> None:
         """Compute the gradient of the next step: weight / max(1, sigma_k / n) delta_k, or the mean of
-        `waiting` updates, this one included. With too few updates for a step, only at `where`. Idempotent.
+        `waiting` updates, this one included. With too few updates for a step, only at `indices`. Idempotent.
         """
 
     def squares(self, total: float) -> float:
         """Return total + |g|^2 of the prepared gradient, summed in order, for a norm."""
 
-    def fits(self, rate: np.float32, shortened: np.float32 | None, most: float) -> bool:
-        """Whether `step` keeps all magnitudes within `most`, and moves none further that are beyond it."""
+    def fits(self, rate: np.float32, clip_factor: np.float32 | None, limit: float) -> bool:
+        """Whether `step` keeps all magnitudes within `limit`, and moves none further that are beyond it."""
 
-    def step(self, rate: np.float32, shortened: np.float32 | None) -> None:
-        """Step with the prepared gradient times `shortened`, by the optimizer. Counts as a version."""
+    def step(self, rate: np.float32, clip_factor: np.float32 | None) -> None:
+        """Step with the prepared gradient times `clip_factor`, by the optimizer. Counts as a version."""
 
-    def gather_no_more(self) -> None:
+    def stop_gathering(self) -> None:
         """Stop gathering: the updates that waited from an earlier regime have made their step."""
 
     def follow(self, statistics: Vector, lag: int) -> None:
         """b <- b + (s - b) / lag, for the running statistics b."""
 
-    def take_in(self, weight: np.float32) -> None:
+    def update_average(self, weight: np.float32) -> None:
         """average <- average + weight (theta - average)."""
 
-    def largest(self) -> float:
+    def max_magnitude(self) -> float:
         """Return the largest |theta_k| of the trained parameters."""
 
-    def gathered_places(self) -> NDArray[np.int64]:
+    def gathered_indices(self) -> NDArray[np.int64]:
         """Return the indices at which the sum of the waiting updates is not zero."""
 
     def flush(self) -> None:
@@ -136,7 +136,7 @@ class VectorState(NamedTuple):
 class Part:
     """`Vectors` in this process."""
 
-    standing = ()
+    shard_statuses = ()
 
     def __init__(self, state: VectorState, recent: Iterable[Step] = ()) -> None:
         """`recent` are the steps that made the versions after `state.start`.
@@ -147,43 +147,43 @@ class Part:
         self.theta = theta
         self.average = (theta.copy() if average is None else average) if regime.average else None
         self._trained, self._statistics = np.split(theta, [theta.size - buffers])
-        self._together, self._is_plain = regime.how.together, regime.how.is_plain
-        self._nodes = regime.how.nodes
+        self._updates_per_step, self._is_plain = regime.method.together, regime.method.is_plain
+        self._nodes = regime.method.nodes
         self._optimizer: Optimizer | None = None
         """None: a step is theta - rate g, in one pass."""
         self._gathered: Vector | None = None
         """The sum of the updates that wait for others to make a step: [P]."""
         size = self._trained.size
-        if gathers(state):
+        if needs_gathering(state):
             self._gathered = np.zeros(size, np.float32) if memory.gathered is None else memory.gathered
-        if optimizes(state):
-            self._optimizer = Optimizer(regime.how, size)
-            if memory.of == self._optimizer.kind.remembers:
-                self._optimizer = Optimizer(regime.how, size, memory.numbers)
-        self._gradient: tuple[Where, Vector] = slice(None), self._trained[:0]
+        if needs_optimizer(state):
+            self._optimizer = Optimizer(regime.method, size)
+            if memory.kind == self._optimizer.kind.state:
+                self._optimizer = Optimizer(regime.method, size, memory.numbers)
+        self._gradient: tuple[Index, Vector] = slice(None), self._trained[:0]
         """The gradient of the next step."""
-        self._changes: tuple[Where, Vector] = slice(None), self._trained[:0]
+        self._changes: tuple[Index, Vector] = slice(None), self._trained[:0]
         """The update that makes the next step."""
-        self._everywhere: NDArray[np.int64] | None = None
+        self._all_indices: NDArray[np.int64] | None = None
         """All indices, cached on first use."""
         self.staleness: Staleness | None = None
         if rule(regime.rule).per_parameter and not regime.rounds:
             self.staleness = Staleness(size, regime.window, start)
             for step in recent:
-                self.touch(step.where, step.delta)
+                self.touch(step.indices, step.delta)
 
-    def touch(self, where: Where, delta: Vector) -> None:
+    def touch(self, indices: Index, delta: Vector) -> None:
         """Record the change that made a version."""
         if self.staleness is not None:
-            self.staleness.touch(where, delta)
+            self.staleness.touch(indices, delta)
 
     @property
     def entries(self) -> Entries:
         return self.theta
 
-    def read(self, where: Where) -> Vector:
-        """Return theta at `where`."""
-        return self.theta[where]
+    def read(self, indices: Index) -> Vector:
+        """Return theta at `indices`."""
+        return self.theta[indices]
 
     @property
     def memory(self) -> OptimizerMemory:
@@ -191,7 +191,7 @@ class Part:
         if optimizer is None:
             return OptimizerMemory()
         numbers = optimizer.memory if optimizer.kind.columns else None
-        return OptimizerMemory(optimizer.kind.remembers, numbers, self._gathered)
+        return OptimizerMemory(optimizer.kind.state, numbers, self._gathered)
 
     @property
     def nbytes(self) -> int:
@@ -203,113 +203,113 @@ class Part:
 
     # Changes
 
-    def share(self, nodes: int) -> None:
+    def set_node_count(self, nodes: int) -> None:
         self._nodes = nodes
 
-    def descend(self, where: Where, delta: Vector, base: int, rate: np.float32) -> None:
+    def descend(self, indices: Index, delta: Vector, base: int, rate: np.float32) -> None:
         if self.staleness is None:
-            descend(self._trained, where, delta, rate)
+            descend(self._trained, indices, delta, rate)
         elif self._nodes > 1:
-            self.prepare(where, delta, base, rate, 1)
+            self.prepare(indices, delta, base, rate, 1)
             self.step(np.float32(1), None)
         else:
-            self.staleness.descend(self._trained, where, delta, base, rate)
+            self.staleness.descend(self._trained, indices, delta, base, rate)
 
-    def gather(self, where: Where, delta: Vector, base: int, weight: np.float32) -> None:
+    def gather(self, indices: Index, delta: Vector, base: int, weight: np.float32) -> None:
         assert self._gathered is not None, "updates make a step together"
-        descend(self._gathered, where, self._weighed(where, delta, base, weight), np.float32(-1))
-        self.touch(where, delta)
+        descend(self._gathered, indices, self._weigh(indices, delta, base, weight), np.float32(-1))
+        self.touch(indices, delta)
 
-    def prepare(self, where: Where, delta: Vector, base: int, weight: np.float32, waiting: int) -> None:
-        self._changes = where, delta
+    def prepare(self, indices: Index, delta: Vector, base: int, weight: np.float32, waiting: int) -> None:
+        self._changes = indices, delta
         with np.errstate(over="ignore", invalid="ignore"):
-            gradient = self._weighed(where, delta, base, weight)
+            gradient = self._weigh(indices, delta, base, weight)
             if self._gathered is not None:
-                share = np.float32(max(self._together, waiting))
-                gradient = (self._gathered[where] + gradient) / share
-                if waiting >= self._together:
+                share = np.float32(max(self._updates_per_step, waiting))
+                gradient = (self._gathered[indices] + gradient) / share
+                if waiting >= self._updates_per_step:
                     mean = self._gathered / share
-                    mean[where] = gradient
-                    where, gradient = slice(None), mean
-        self._gradient = where, gradient
+                    mean[indices] = gradient
+                    indices, gradient = slice(None), mean
+        self._gradient = indices, gradient
 
     def squares(self, total: float) -> float:
         return float(steps.squares(self._gradient[1], total))
 
-    def fits(self, rate: np.float32, shortened: np.float32 | None, most: float) -> bool:
-        where, gradient = self._shortened(shortened)
-        before = self._trained[where]
+    def fits(self, rate: np.float32, clip_factor: np.float32 | None, limit: float) -> bool:
+        indices, gradient = self._clipped_gradient(clip_factor)
+        before = self._trained[indices]
         with np.errstate(over="ignore", invalid="ignore"):
             if self._optimizer is None:
                 after = before - rate * gradient
             else:
-                after = self._optimizer.tried(self._trained, self._indices(where), gradient, rate)
-            return within(before, after, most)
+                after = self._optimizer.preview(self._trained, self._indices(indices), gradient, rate)
+            return is_within(before, after, limit)
 
-    def step(self, rate: np.float32, shortened: np.float32 | None) -> None:
-        where, gradient = self._shortened(shortened)
+    def step(self, rate: np.float32, clip_factor: np.float32 | None) -> None:
+        indices, gradient = self._clipped_gradient(clip_factor)
         self.touch(*self._changes)
         if self._gathered is not None:
             self._gathered[:] = 0
         if self._optimizer is None:
-            descend(self._trained, where, gradient, rate)
+            descend(self._trained, indices, gradient, rate)
         else:
-            self._optimizer.step(self._trained, self._indices(where), gradient, rate)
+            self._optimizer.step(self._trained, self._indices(indices), gradient, rate)
         self._gradient = self._changes = slice(None), self._trained[:0]
 
-    def gather_no_more(self) -> None:
+    def stop_gathering(self) -> None:
         self._gathered = None
         if self._is_plain:
             self._optimizer = None
 
     def follow(self, statistics: Vector, lag: int) -> None:
-        follow(self._statistics, statistics, lag)
+        move_towards(self._statistics, statistics, lag)
 
-    def take_in(self, weight: np.float32) -> None:
+    def update_average(self, weight: np.float32) -> None:
         assert self.average is not None, "the regime keeps one"
         approach(self.average, self.theta, weight)
 
     # Queries
 
-    def largest(self) -> float:
-        return largest(self._trained)
+    def max_magnitude(self) -> float:
+        return max_magnitude(self._trained)
 
-    def gathered_places(self) -> NDArray[np.int64]:
+    def gathered_indices(self) -> NDArray[np.int64]:
         assert self._gathered is not None, "updates make a step together"
         return np.flatnonzero(self._gathered)
 
     def flush(self) -> None:
         """Nothing to do: changes are made at once."""
 
-    def _weighed(self, where: Where, delta: Vector, base: int, weight: np.float32) -> Vector:
+    def _weigh(self, indices: Index, delta: Vector, base: int, weight: np.float32) -> Vector:
         """weight / max(1, sigma_k / n) delta_k."""
         if self.staleness is None:
             return weight * delta
-        return self.staleness.weigh(where, delta, base, weight, self._updates)
+        return self.staleness.weigh(indices, delta, base, weight, self._staleness_unit)
 
-    def _shortened(self, by: np.float32 | None) -> tuple[Where, Vector]:
+    def _clipped_gradient(self, factor: np.float32 | None) -> tuple[Index, Vector]:
         """The gradient of the next step, clipped."""
-        where, gradient = self._gradient
-        return where, gradient if by is None else gradient * by
+        indices, gradient = self._gradient
+        return indices, gradient if factor is None else gradient * factor
 
     @property
-    def _updates(self) -> int:
+    def _staleness_unit(self) -> int:
         """How many updates staleness counts as one: those of a step, or one from each node."""
-        return max(self._together, self._nodes)
+        return max(self._updates_per_step, self._nodes)
 
-    def _indices(self, where: Where) -> NDArray[np.int64]:
-        if not isinstance(where, slice):
-            return where
-        if self._everywhere is None:
-            self._everywhere = np.arange(self._trained.size)
-        return self._everywhere
+    def _indices(self, indices: Index) -> NDArray[np.int64]:
+        if not isinstance(indices, slice):
+            return indices
+        if self._all_indices is None:
+            self._all_indices = np.arange(self._trained.size)
+        return self._all_indices
 
 
-def gathers(state: VectorState) -> bool:
+def needs_gathering(state: VectorState) -> bool:
     """Whether updates wait for others to make a step."""
-    return state.regime.how.together > 1 or state.memory.waiting > 0
+    return state.regime.method.together > 1 or state.memory.waiting > 0
 
 
-def optimizes(state: VectorState) -> bool:
+def needs_optimizer(state: VectorState) -> bool:
     """Whether steps need an `Optimizer`."""
-    return not state.regime.how.is_plain or gathers(state)
+    return not state.regime.method.is_plain or needs_gathering(state)

@@ -22,26 +22,26 @@ _TERMS = 12
 """Terms of the sine series. Up to pi / 2, further terms are below a double's precision."""
 _HALF_PI = 1.5707963267948966
 
-_MOST_STEPS = 1e18
+_MAX_PERIODS = 1e18
 """The highest count of periods: any factor is 0 by then. Very short periods could make the count infinite."""
 
 
-def factor_at(how: "StepMethod", at: float) -> float:
-    """Return the factor of the learning rate at `at` updates or seconds."""
-    factor = max(how.least, SCHEDULES[how.schedule](how, at))
-    return factor * (at + 1) / (how.warmup + 1) if at < how.warmup else factor
+def rate_factor(method: "StepMethod", elapsed: float) -> float:
+    """Return the factor of the learning rate at `elapsed` updates or seconds."""
+    factor = max(method.least, SCHEDULES[method.schedule](method, elapsed))
+    return factor * (elapsed + 1) / (method.warmup + 1) if elapsed < method.warmup else factor
 
 
-def _constant(how: "StepMethod", at: float) -> float:
+def _constant(method: "StepMethod", elapsed: float) -> float:
     return 1.0
 
 
-def _step(how: "StepMethod", at: float) -> float:
-    return power(how.factor, int(min(at // how.period, _MOST_STEPS)))
+def _step(method: "StepMethod", elapsed: float) -> float:
+    return power(method.factor, int(min(elapsed // method.period, _MAX_PERIODS)))
 
 
-def _cosine(how: "StepMethod", at: float) -> float:
-    part = min(1.0, max(0.0, at - how.warmup) / (how.period - how.warmup))
+def _cosine(method: "StepMethod", elapsed: float) -> float:
+    part = min(1.0, max(0.0, elapsed - method.warmup) / (method.period - method.warmup))
     sine = _sine(_HALF_PI * part)
     return 1 - sine * sine  # (1 + cos 2x) / 2
 

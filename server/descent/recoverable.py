@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.descent.part import Part, Vectors
-from edgeflock.server.descent.step import Where
+from edgeflock.server.descent.step import Index
 from edgeflock.shared.errors import EdgeflockError
 
 T = TypeVar("T")
@@ -31,31 +31,31 @@ class RecoverableVectors:
         """The state of each parameter."""
         self.restore: Callable[[VectorsLost], Vectors] | None = None
         """Restores the vectors; None: they cannot be restored."""
-        self.restored = 0
+        self.restorations = 0
         """How often the vectors were restored."""
 
     def begin(self, place: Callable[[], Vectors]) -> None:
         """Use the vectors that `place` creates."""
-        self.vectors = self.surely(place)
+        self.vectors = self.retry(place)
 
-    def __getitem__(self, where: Where, /) -> NDArray[np.float32]:
-        return self.surely(lambda: self.vectors.entries[where])
+    def __getitem__(self, indices: Index, /) -> NDArray[np.float32]:
+        return self.retry(lambda: self.vectors.entries[indices])
 
     @property
-    def is_here(self) -> bool:
+    def is_local(self) -> bool:
         """Whether the vectors are in this process."""
         return isinstance(self.vectors, Part)
 
-    def largest(self) -> float:
+    def max_magnitude(self) -> float:
         """Return the largest |theta_k| of the trained parameters."""
-        return self.surely(lambda: self.vectors.largest())
+        return self.retry(lambda: self.vectors.max_magnitude())
 
     def flush(self) -> None:
         """Start all applied changes in the processes that hold the vectors."""
-        self.surely(lambda: self.vectors.flush())
+        self.retry(lambda: self.vectors.flush())
 
-    def surely(self, look: Callable[[], T]) -> T:
-        """Return `look()`. If a part of the vectors is lost, restore them and try again. `look` must not have
+    def retry(self, read: Callable[[], T]) -> T:
+        """Return `read()`. If a part of the vectors is lost, restore them and try again. `read` must not have
         changed anything in this process by then. Raises VectorsLost if restoring does not help.
         """
         lost = VectorsLost()
@@ -63,8 +63,8 @@ class RecoverableVectors:
             try:
                 if again and self.restore is not None:
                     self.vectors = self.restore(lost)
-                    self.restored += 1
-                return look()
+                    self.restorations += 1
+                return read()
             except VectorsLost as error:
                 if self.restore is None:
                     raise

@@ -23,11 +23,11 @@ class Regime:
     """B: a step of b samples has weight b / B. 0: all steps count alike; in a round, by their samples."""
     rounds: bool = False
     """Whether the steps that start at the same version apply together."""
-    how: StepMethod = StepMethod()
+    method: StepMethod = StepMethod()
     """The optimizer, and how many updates make a step."""
 
     @classmethod
-    def of(cls, config: Config, norms: bool = False) -> "Regime":
+    def from_config(cls, config: Config, norms: bool = False) -> "Regime":
         """`norms`: whether all of the model's running statistics are known to be means and variances."""
         settings = config.coordination
         return cls(
@@ -37,5 +37,5 @@ class Regime:
             settings.average,
             settings.base_batch,
             settings.mode == "rounds",
-            replace(StepMethod.of(config), statistics=LIMITED if norms else FREE),
+            replace(StepMethod.from_config(config), statistics=LIMITED if norms else FREE),
         )

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.descent.kernels import adacomp, touch, touches_since
-from edgeflock.server.descent.step import Where
+from edgeflock.server.descent.step import Index
 from edgeflock.server.descent.steps import weigh
 
 Counts = NDArray[np.unsignedinteger]
@@ -52,7 +52,7 @@ class Staleness:
         self._blocks = -(-window // self._block) + 1
         self._touches = np.zeros((self._blocks, size), bits)  # H
         self._before = np.zeros((self._blocks, size), count)  # C
-        self._now = np.zeros(size, count)  # T
+        self._counts = np.zeros(size, count)  # T
         self.window = window
         self.start = version
         self.version = version
@@ -60,33 +60,33 @@ class Staleness:
     @property
     def nbytes(self) -> int:
         """Memory of the planes and counters."""
-        return self._touches.nbytes + self._before.nbytes + self._now.nbytes
+        return self._touches.nbytes + self._before.nbytes + self._counts.nbytes
 
     @property
     def oldest(self) -> int:
         """The oldest version that an update may still be based on."""
         return max(self.start, self.version - self.window + 1)
 
-    def sigma(self, where: Where, base: int) -> Counts:
-        """Return sigma_k(version) for each parameter at `where`.
+    def sigma(self, indices: Index, base: int) -> Counts:
+        """Return sigma_k(version) for each parameter at `indices`.
 
         Raises ValueError unless oldest <= base <= version. Admission refuses such updates earlier.
         """
         self._check(base)
-        slot, bit = self._place(base)
+        slot, bit = self._slot(base)
         below = self._bits((1 << bit) - 1)
-        if isinstance(where, slice):
+        if isinstance(indices, slice):
             then = np.bitwise_count(self._touches[slot] & below)
-            dense: Counts = self._now - (self._before[slot] + then)
+            dense: Counts = self._counts - (self._before[slot] + then)
             return dense
-        sigma = np.empty(where.size, self._count)
-        touches_since(where, self._now, self._before[slot], self._touches[slot], below, sigma)
+        sigma = np.empty(indices.size, self._count)
+        touches_since(indices, self._counts, self._before[slot], self._touches[slot], below, sigma)
         return sigma
 
     def descend(
         self,
         theta: NDArray[np.float32],
-        where: Where,
+        indices: Index,
         delta: NDArray[np.float32],
         base: int,
         rate: np.float32,
@@ -95,58 +95,58 @@ class Staleness:
 
         One pass over the entries. Raises ValueError as `sigma` does.
         """
-        if isinstance(where, slice):
-            theta -= rate / np.maximum(self.sigma(where, base), 1).astype(np.float32) * delta
-            self.touch(where, delta)
+        if isinstance(indices, slice):
+            theta -= rate / np.maximum(self.sigma(indices, base), 1).astype(np.float32) * delta
+            self.touch(indices, delta)
             return
         self._check(base)
-        then, bit_then = self._place(base)
-        slot, bit = self._place(self.version)
+        then, bit_then = self._slot(base)
+        slot, bit = self._slot(self.version)
         adacomp(
-            theta, where, delta, rate, self._now, self._before[then], self._touches[then],
+            theta, indices, delta, rate, self._counts, self._before[then], self._touches[then],
             self._bits((1 << bit_then) - 1), self._touches[slot], self._bits(1 << bit), self._mask,
         )  # fmt: skip
         self._advance()
 
     def weigh(
         self,
-        where: Where,
+        indices: Index,
         delta: NDArray[np.float32],
         base: int,
         weight: np.float32,
-        together: int = 1,
+        updates: int = 1,
     ) -> NDArray[np.float32]:
         """Return weight / max(1, sigma_k / together) delta_k in a new array, as an optimizer's gradient.
 
-        `together` updates make a step. Raises ValueError as `sigma` does.
+        `updates` updates make a step. Raises ValueError as `sigma` does.
         """
-        share = np.float32(together)
-        if isinstance(where, slice):
-            sigma = self.sigma(where, base).astype(np.float32)
+        share = np.float32(updates)
+        if isinstance(indices, slice):
+            sigma = self.sigma(indices, base).astype(np.float32)
             dense: NDArray[np.float32] = weight / np.maximum(sigma / share, np.float32(1)) * delta
             return dense
         self._check(base)
-        slot, bit = self._place(base)
-        gradient = np.empty(where.size, np.float32)
+        slot, bit = self._slot(base)
+        gradient = np.empty(indices.size, np.float32)
         weigh(
-            where, delta, weight, share, self._now, self._before[slot], self._touches[slot],
+            indices, delta, weight, share, self._counts, self._before[slot], self._touches[slot],
             self._bits((1 << bit) - 1), self._mask, gradient,
         )  # fmt: skip
         return gradient
 
-    def touch(self, where: Where, delta: NDArray[np.float32]) -> None:
-        """Record that this version's update changes the parameters at `where` by `delta`, and advance.
+    def touch(self, indices: Index, delta: NDArray[np.float32]) -> None:
+        """Record that this version's update changes the parameters at `indices` by `delta`, and advance.
 
         An entry of zero changes nothing and does not count.
         """
-        slot, bit = self._place(self.version)
+        slot, bit = self._slot(self.version)
         history, mark = self._touches[slot], self._bits(1 << bit)
-        if isinstance(where, slice):
+        if isinstance(indices, slice):
             changed = (delta != 0).astype(self._bits)
-            np.add(self._now, changed.astype(self._count), out=self._now)
+            np.add(self._counts, changed.astype(self._count), out=self._counts)
             history |= changed * mark
         else:
-            touch(where, delta, self._now, history, mark)
+            touch(indices, delta, self._counts, history, mark)
         self._advance()
 
     def _check(self, base: int) -> None:
@@ -157,11 +157,11 @@ class Staleness:
         """Go to the next version. At the end of a block, open the next one with the current counts."""
         self.version += 1
         if self.version % self._block == 0:
-            following, _ = self._place(self.version)
-            self._before[following] = self._now
+            following, _ = self._slot(self.version)
+            self._before[following] = self._counts
             self._touches[following] = 0
 
-    def _place(self, version: int) -> tuple[int, int]:
+    def _slot(self, version: int) -> tuple[int, int]:
         """(slot of the version's block, bit within the block)."""
         block, bit = divmod(version, self._block)
         return block % self._blocks, bit

@@ -14,17 +14,17 @@ _ROUNDING = 1 + 1e-6
 """A factor that covers the two roundings of a step."""
 
 
-def within(before: Vector, after: Vector, most: float) -> bool:
-    """Whether no entry exceeds `most` in magnitude. Entries beyond `most` before must not move further away.
+def is_within(before: Vector, after: Vector, limit: float) -> bool:
+    """Whether no entry exceeds `limit` in magnitude. One beyond `limit` before must not move further away.
 
     NaN and infinity are beyond every bound.
     """
-    if largest(after) <= most:  # one pass, without a temporary array
+    if max_magnitude(after) <= limit:  # one pass, without a temporary array
         return True
-    return bool((np.abs(after) <= np.maximum(np.float32(most), np.abs(before))).all())
+    return bool((np.abs(after) <= np.maximum(np.float32(limit), np.abs(before))).all())
 
 
-def largest(vector: Vector) -> float:
+def max_magnitude(vector: Vector) -> float:
     """Return the largest magnitude in `vector`."""
     return float(np.uint32(largest_bits(vector)).view(np.float32))
 
@@ -35,25 +35,25 @@ class StepBound:
     """
 
     def __init__(self) -> None:
-        self._farthest = self._walked = math.inf
-        """`_walked` is the sum of the moves since the parameters were last read."""
+        self._largest = self._moved = math.inf
+        """`_moved` is the sum of the moves since the parameters were last read."""
 
-    def suffices(self, look: Callable[[], float], move: float, most: float) -> bool:
-        """Whether a step that moves no parameter by more than `move` certainly takes none beyond `most`. If
+    def is_enough(self, read: Callable[[], float], move: float, limit: float) -> bool:
+        """Whether a step that moves no parameter by more than `move` certainly takes none beyond `limit`. If
         so, the step is recorded as taken.
 
-        `look` returns the largest magnitude. It is called only after steps add up to a quarter of `most`, so
+        `read` returns the largest magnitude. It is called only after steps add up to a quarter of `limit`, so
         that no device can force frequent calls.
         """
-        if not self._farthest + move <= most and self._walked > most / 4:
-            self._farthest, self._walked = look(), 0.0
-        if not (self._farthest + move) * _ROUNDING <= most:
+        if not self._largest + move <= limit and self._moved > limit / 4:
+            self._largest, self._moved = read(), 0.0
+        if not (self._largest + move) * _ROUNDING <= limit:
             return False
-        self._farthest = (self._farthest + move) * _ROUNDING
-        self._walked += move
+        self._largest = (self._largest + move) * _ROUNDING
+        self._moved += move
         return True
 
-    def take(self, move: float, most: float) -> None:
-        """Record a step that was checked entry by entry: it takes no parameter beyond `most`."""
-        self._farthest = max(self._farthest, most)
-        self._walked += move
+    def take(self, move: float, limit: float) -> None:
+        """Record a step that was checked entry by entry: it takes no parameter beyond `limit`."""
+        self._largest = max(self._largest, limit)
+        self._moved += move

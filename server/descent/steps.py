@@ -30,13 +30,13 @@ _BLOCK = 256
     ],
     cache=True,
 )  # fmt: skip
-def weigh(where, delta, weight, together, now, before, then, below, mask, gradient):
-    """gradient[i] = weight / max(1, sigma_k / together) * delta[i] for k = where[i].
+def weigh(indices, delta, weight, together, now, before, then, below, mask, gradient):
+    """gradient[i] = weight / max(1, sigma_k / together) * delta[i] for k = indices[i].
 
     sigma_k counts up to `mask`.
     """
-    for i in range(where.size):
-        k = uint64(where[i])
+    for i in range(indices.size):
+        k = uint64(indices[i])
         sigma = (int64(now[k]) - int64(before[k]) - int64(_popcount(uint64(then[k] & below)))) & mask
         gradient[i] = weight / max(float32(1), float32(sigma) / together) * delta[i]
 
@@ -56,31 +56,31 @@ def norm(gradient):
 
 
 @nb.njit(nb.void(float32[::1], _INDICES, _FLOATS, float32, float32), cache=True)
-def sgd(theta, where, gradient, rate, decay):
+def sgd(theta, indices, gradient, rate, decay):
     """theta_k -= rate (g_k + lambda theta_k)."""
-    for i in range(where.size):
+    for i in range(indices.size):
         if gradient[i] != 0:
-            k = where[i]
+            k = indices[i]
             theta[k] -= rate * (gradient[i] + decay * theta[k])
 
 
 @nb.njit(nb.void(float32[::1], _MEMORY, _INDICES, _FLOATS, float32, float32, float32), cache=True)
-def momentum(theta, memory, where, gradient, rate, decay, beta):
+def momentum(theta, memory, indices, gradient, rate, decay, beta):
     """v_k = beta v_k + g_k + lambda theta_k; theta_k -= rate v_k."""
-    for i in range(where.size):
+    for i in range(indices.size):
         if gradient[i] != 0:
-            k = where[i]
+            k = indices[i]
             velocity = beta * memory[k, 0] + (gradient[i] + decay * theta[k])
             memory[k, 0] = velocity
             theta[k] -= rate * velocity
 
 
 @nb.njit(nb.void(float32[::1], _MEMORY, _INDICES, _FLOATS, float32, float32, float32), cache=True)
-def nesterov(theta, memory, where, gradient, rate, decay, beta):
+def nesterov(theta, memory, indices, gradient, rate, decay, beta):
     """As momentum, but theta_k -= rate (g_k + lambda theta_k + beta v_k)."""
-    for i in range(where.size):
+    for i in range(indices.size):
         if gradient[i] != 0:
-            k = where[i]
+            k = indices[i]
             decayed = gradient[i] + decay * theta[k]
             velocity = beta * memory[k, 0] + decayed
             memory[k, 0] = velocity
@@ -88,14 +88,14 @@ def nesterov(theta, memory, where, gradient, rate, decay, beta):
 
 
 @nb.njit(error_model="numpy", cache=True)
-def _adam_move(there, mean, square, to_mean, to_square, gradient, rate, coupled, decoupled, epsilon):
+def _adam_move(values, mean, square, to_mean, to_square, gradient, rate, coupled, decoupled, epsilon):
     """The formulas of `adam` for each entry of a block: eight at a time where the machine can."""
-    for i in range(there.size):
-        decayed = gradient[i] + coupled * there[i]
+    for i in range(values.size):
+        decayed = gradient[i] + coupled * values[i]
         mean[i] = mean[i] + to_mean[i] * (decayed - mean[i])
         square[i] = square[i] + to_square[i] * (decayed * decayed - square[i])
-        move = decoupled * there[i] + mean[i] / (np.sqrt(square[i]) + epsilon)
-        there[i] = there[i] - rate * move
+        move = decoupled * values[i] + mean[i] / (np.sqrt(square[i]) + epsilon)
+        values[i] = values[i] - rate * move
 
 
 @nb.njit(
@@ -105,41 +105,41 @@ def _adam_move(there, mean, square, to_mean, to_square, gradient, rate, coupled,
     error_model="numpy",
     cache=True,
 )  # fmt: skip
-def adam(theta, memory, where, gradient, rate, coupled, decoupled, epsilon, means, squares):
+def adam(theta, memory, indices, gradient, rate, coupled, decoupled, epsilon, means, squares):
     """m_k += means[t_k] (g_k - m_k); s_k += squares[t_k] (g_k^2 - s_k); t_k += 1;
     theta_k -= rate (decoupled theta_k + m_k / (sqrt(s_k) + epsilon)), g_k with coupled theta_k added before.
 
     Each block is gathered, computed and written back, so that memory access and square roots overlap.
     Unsigned indices avoid a check of each sign.
     """
-    there, mean, square = np.empty(_BLOCK, float32), np.empty(_BLOCK, float32), np.empty(_BLOCK, float32)
+    values, mean, square = np.empty(_BLOCK, float32), np.empty(_BLOCK, float32), np.empty(_BLOCK, float32)
     to_mean, to_square = np.empty(_BLOCK, float32), np.empty(_BLOCK, float32)
     last = float32(means.size - 1)
-    for start in range(0, where.size, _BLOCK):
-        some, slopes = where[start : start + _BLOCK], gradient[start : start + _BLOCK]
-        size = some.size
+    for start in range(0, indices.size, _BLOCK):
+        block, slopes = indices[start : start + _BLOCK], gradient[start : start + _BLOCK]
+        size = block.size
         for i in range(size):
-            k = uint64(some[i])
-            there[i], mean[i], square[i] = theta[k], memory[k, 0], memory[k, 1]
+            k = uint64(block[i])
+            values[i], mean[i], square[i] = theta[k], memory[k, 0], memory[k, 1]
             times = uint64(memory[k, 2])
             to_mean[i], to_square[i] = means[times], squares[times]
         _adam_move(
-            there[:size], mean[:size], square[:size], to_mean[:size], to_square[:size], slopes,
+            values[:size], mean[:size], square[:size], to_mean[:size], to_square[:size], slopes,
             rate, coupled, decoupled, epsilon,
         )  # fmt: skip
         for i in range(size):
             if slopes[i] != 0:
-                k = uint64(some[i])
-                theta[k], memory[k, 0], memory[k, 1] = there[i], mean[i], square[i]
+                k = uint64(block[i])
+                theta[k], memory[k, 0], memory[k, 1] = values[i], mean[i], square[i]
                 memory[k, 2] = min(memory[k, 2] + float32(1), last)
 
 
 @nb.njit(nb.void(float32[::1], _MEMORY, _INDICES, _FLOATS, float32, float32, float32), cache=True)
-def adagrad(theta, memory, where, gradient, rate, decay, epsilon):
+def adagrad(theta, memory, indices, gradient, rate, decay, epsilon):
     """s_k += g_k^2; theta_k -= rate g_k / (sqrt(s_k) + epsilon), lambda theta_k added to g_k before."""
-    for i in range(where.size):
+    for i in range(indices.size):
         if gradient[i] != 0:
-            k = where[i]
+            k = indices[i]
             decayed = gradient[i] + decay * theta[k]
             square = memory[k, 0] + decayed * decayed
             memory[k, 0] = square

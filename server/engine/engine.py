@@ -67,10 +67,10 @@ class Engine:
         self._coordinator = coordinator
         self._log = log
         self._bounds = bounds = bounds or EngineLimits()
-        self.outlet = Outlet(publication or Exact(layout, parameters.version), layout, parameters.kept)
+        self.outlet = Outlet(publication or Exact(layout, parameters.version), layout, parameters.store)
         self.receipts = Receipts(log)
         judge = judge or EvaluationJudge(Criteria())
-        self._course = RunLifecycle(parameters, bounds.updates, judge.ended_before(parameters.began))
+        self._course = RunLifecycle(parameters, bounds.updates, judge.ended_before(parameters.start_time))
         self._snapshots = Snapshots(log, parameters, bounds.snapshot_every, keep_updates=bounds.keep_updates)
         self.steering = Steering(
             log, parameters, self._course, self._snapshots, self.outlet, judge, bounds.learning_rate, past,
@@ -121,7 +121,7 @@ class Engine:
             lambda push, more: self._settle(push, now, more),
             hold=hold,
         )
-        self.parameters.kept.flush()
+        self.parameters.store.flush()
         together = 0 if due is None else len(due.updates)
         return Staged(settled, together, self._made, answered_later=self._gate.holds)
 
@@ -134,7 +134,7 @@ class Engine:
 
     def is_quick(self, pushes: Sequence[Push]) -> bool:
         """Whether `stage` takes at most a few milliseconds for this group."""
-        if not self.parameters.kept.is_here:  # otherwise another process may have to answer
+        if not self.parameters.store.is_local:  # otherwise another process may have to answer
             return False
         if self.parameters.regime.rounds:  # the end of a round goes through all parameters
             return not pushes and not self.held
@@ -200,12 +200,12 @@ class Engine:
         )
         if step.statistics.size:
             check_statistics(step.statistics, self.layout)
-        step = parameters.limited(replace(step, time=push.time))
+        step = parameters.limit_statistics(replace(step, time=push.time))
         sent, decision = step, None
         if self.guard is not None:
-            weight = parameters.told_weight(step)
+            weight = parameters.reported_weight(step)
             decision = self.guard.decide(parameters.version, push.device, step, weight)
-            step = step.part(decision.share)
+            step = step.scaled(decision.share)
         most = self._bounds.parameter
         if not parameters.fits(step, most, self._coordinator.gathered):
             raise StepTooLarge(
@@ -246,7 +246,7 @@ class Engine:
             )
             self.receipts.add(push.device, update.sequence, version)
             self._gate.made(push.device, version)
-            self.outlet.add(self.parameters.changes(touched))
+            self.outlet.add(self.parameters.changed_indices(touched))
             moments = self._moments.report(push.device, update.moments)
             self._labels.count(push.device)
             labels = self._labels.report(push.device, update.labels)

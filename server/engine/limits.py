@@ -106,7 +106,9 @@ def snapshot_bytes(config: Config, layout: Layout) -> int:
 
 def select_interval(config: Config) -> int:
     """Return the versions between updates up to which a device sends the usual fraction; 0: always."""
-    always = config.compression.select or Regime.of(config).rounds or config.coordination.mode == ELASTIC
+    always = (
+        config.compression.select or Regime.from_config(config).rounds or config.coordination.mode == ELASTIC
+    )
     return 0 if always else _SELECT_INTERVAL
 
 

@@ -40,7 +40,7 @@ def welcome(
     significance = None
     coordination = config.coordination
     if compression.selection == "significance":  # a bound on steps becomes one on gradients
-        significance = compression.significance / Regime.of(config).learning_rate
+        significance = compression.significance / Regime.from_config(config).learning_rate
     elastic = coordination.mode == ELASTIC
     return Welcome(
         protocol=PROTOCOL,

@@ -26,7 +26,7 @@ TRACKED = 1 << 18
 """Only the last parameters have votes, 8 MiB at most. The layers nearest to the labels come last in nearly
 all models, and devices that disagree about labels disagree most there."""
 
-_TOUCHED, _DENSE = 1 << 9, 1 << 13
+_MAX_SPARSE, _MAX_DENSE = 1 << 9, 1 << 13
 """The most entries, at the end of an update and of a whole gradient, that are compared: bounds the time."""
 
 _GROUPS = 7
@@ -37,26 +37,26 @@ _DECAY = 0.99
 """The factor by which a vote decays with each later one: the last hundred say where the others go. Older
 votes no longer describe the model's direction."""
 
-_FAINT = 1e-3
+_MIN_VOTES = 1e-3
 """A sum of votes below this has decayed or cancelled: there is nothing to agree with."""
 
-_FOLLOW = 0.02
+_WEIGHT = 0.02
 """The weight of a new value in the averages: one batch says little, fifty show the direction."""
 
-_PAUSE, _A_SECOND = 0.05, 200
+_MIN_SECONDS, _MAX_RATE = 0.05, 200
 """The least seconds between two compared updates of a device, and the most compared updates a second of all
 devices. So the cost does not grow with the server's load."""
 
 _ABSURD = 100.0
 """Running statistics this many times the allowed distance away are absurd: no batch of this model has them.
 Honest devices with one label each were up to 3.3 times as far."""
-_UNSETTLED = 0.5
+_MAX_ABSURD = 0.5
 """While this part of all updates is absurd, the model begins or was changed: no device is at fault."""
-_RECENT, _FEW = 60.0, 4
+_RECENT_SECONDS, _MIN_RECENT = 60.0, 4
 """The usual value is the median of the devices' last updates within this many seconds. It covers all devices
 if fewer than this many sent one."""
 
-_LOOK_EVERY, _THOUSAND = 1.0, 1000
+_USUAL_SECONDS, _USUAL_DEVICES = 1.0, 1000
 """The usual value is computed each second, or in as many seconds as there are thousands of devices."""
 
 _LARGEST_SCALE = 1e6
@@ -77,7 +77,7 @@ class AgreementAverages(NamedTuple):
     """Loss minus the usual loss at that time."""
     peak: float | None = None
     """The highest that `loss` has been."""
-    absurd: float = 0.0
+    absurd_share: float = 0.0
     """Part of the updates whose running statistics are absurd, while those of most are not."""
 
 
@@ -96,29 +96,31 @@ class AgreementTracker:
         """`parameters` is the model's number of trained parameters."""
         size = min(parameters, TRACKED)
         self._first = parameters - size
-        self._last = np.arange(parameters - min(_DENSE, size), parameters)
+        self._last = np.arange(parameters - min(_MAX_DENSE, size), parameters)
         """The entries of a whole gradient that are compared."""
-        self._votes = _in_lines(size)
+        self._votes = _allocate_votes(size)
         self._scale = 1.0
-        self._seen: dict[int, AgreementAverages] = {}
+        self._averages: dict[int, AgreementAverages] = {}
         self._latest: dict[int, _Latest] = {}
-        self._usual, self._found = _Latest(0.0, 0.0, None), -math.inf
+        self._usual, self._usual_time = _Latest(0.0, 0.0, None), -math.inf
         """The usual values, and when they were computed."""
         self._absurd = 1.0
         """The part of recent updates that are absurd. It starts at 1, so the first ones are not blamed."""
 
-    def of(self, device: int) -> AgreementAverages | None:
+    def averages(self, device: int) -> AgreementAverages | None:
         """Return the averages of a device; None if it has sent nothing."""
-        return self._seen.get(device)
+        return self._averages.get(device)
 
     def observe(self, device: int, loss: float, step: Step) -> None:
         """Observe an admitted update. Its time is `step.time`, in seconds."""
         last = self._latest.get(device)
-        if last is not None and 0 <= step.time - last.time < max(_PAUSE, len(self._latest) / _A_SECOND):
+        if last is not None and 0 <= step.time - last.time < max(_MIN_SECONDS, len(self._latest) / _MAX_RATE):
             return
-        where, most = (self._last, _DENSE) if isinstance(step.where, slice) else (step.where, _TOUCHED)
-        norm, along, length, own = compare_and_vote(
-            where, step.delta, most, self._first, self._votes, 1 + device % _GROUPS, self._scale / _DECAY
+        indices, limit = (
+            (self._last, _MAX_DENSE) if isinstance(step.indices, slice) else (step.indices, _MAX_SPARSE)
+        )
+        norm, dot, others, own = compare_and_vote(
+            indices, step.delta, limit, self._first, self._votes, 1 + device % _GROUPS, self._scale / _DECAY
         )
         if not 0 < norm < math.inf:
             if last is not None:
@@ -126,68 +128,69 @@ class AgreementTracker:
             return
         self._scale /= _DECAY
         agreement: float | None = None
-        if own > 0 and length > (_FAINT * self._scale) ** 2:
-            agreement = along / math.sqrt(own * length)
+        if own > 0 and others > (_MIN_VOTES * self._scale) ** 2:
+            agreement = dot / math.sqrt(own * others)
         if self._scale > _LARGEST_SCALE:
             self._votes /= np.float32(self._scale)
             self._scale = 1.0
-        absurd = step.beyond >= _ABSURD
-        self._absurd += _FOLLOW * (absurd - self._absurd)
+        absurd = step.excess >= _ABSURD
+        self._absurd += _WEIGHT * (absurd - self._absurd)
         latest = _Latest(step.time, math.log(norm), loss if math.isfinite(loss) else None)
         self._latest[device] = latest
         self._find_usual(step.time)
         usual = self._usual
         excess = 0.0 if latest.loss is None or usual.loss is None else latest.loss - usual.loss
-        now = AgreementAverages(
+        new = AgreementAverages(
             1,
             agreement,
             latest.loss,
             latest.norm - usual.norm,
             excess,
             latest.loss,
-            float(absurd and self._absurd < _UNSETTLED),
+            float(absurd and self._absurd < _MAX_ABSURD),
         )
-        self._seen[device] = _followed(self._seen.get(device), now)
+        self._averages[device] = _moving_averages(self._averages.get(device), new)
 
     def _find_usual(self, now: float) -> None:
         """Compute the usual values now and then, since this goes through all devices."""
-        if 0 <= now - self._found < _LOOK_EVERY * max(1.0, len(self._latest) / _THOUSAND):
+        if 0 <= now - self._usual_time < _USUAL_SECONDS * max(1.0, len(self._latest) / _USUAL_DEVICES):
             return
-        self._found = now
-        known = list(self._latest.values())
-        recent = [one for one in known if now - one.time <= _RECENT]
-        recent = recent if len(recent) >= _FEW else known
+        self._usual_time = now
+        latest = list(self._latest.values())
+        recent = [one for one in latest if now - one.time <= _RECENT_SECONDS]
+        recent = recent if len(recent) >= _MIN_RECENT else latest
         losses = [one.loss for one in recent if one.loss is not None]
         self._usual = _Latest(now, median(one.norm for one in recent), median(losses) if losses else None)
 
 
-def _in_lines(size: int) -> NDArray[np.float32]:
-    """Return float32 [size, 1 + _GROUPS] of zeros. No row spans two cache lines, because waiting for memory
-    is most of the cost.
+def _allocate_votes(size: int) -> NDArray[np.float32]:
+    """Return float32 [size, 1 + _GROUPS] of zeros.
+
+    No row spans two cache lines, because waiting for memory is most of the cost.
     """
     line, row = 16, 1 + _GROUPS
-    room = np.zeros(row * size + line, np.float32)
-    start = -(room.ctypes.data // room.itemsize) % line
-    return room[start : start + row * size].reshape(size, row)
+    buffer = np.zeros(row * size + line, np.float32)
+    start = -(buffer.ctypes.data // buffer.itemsize) % line
+    return buffer[start : start + row * size].reshape(size, row)
 
 
-def _followed(before: AgreementAverages | None, now: AgreementAverages) -> AgreementAverages:
+def _moving_averages(before: AgreementAverages | None, now: AgreementAverages) -> AgreementAverages:
     if before is None:
         return now
-    part = max(_FOLLOW, 1 / (before.updates + 1))
-    loss = _towards(before.loss, now.loss, part)
+    part = max(_WEIGHT, 1 / (before.updates + 1))
+    loss = _move(before.loss, now.loss, part)
     return AgreementAverages(
         before.updates + 1,
-        _towards(before.agreement, now.agreement, part),
+        _move(before.agreement, now.agreement, part),
         loss,
         before.norm + part * (now.norm - before.norm),
         before.excess + part * (now.excess - before.excess),
         loss if before.peak is None or loss is None else max(before.peak, loss),
-        before.absurd + part * (now.absurd - before.absurd),
+        before.absurd_share + part * (now.absurd_share - before.absurd_share),
     )
 
 
-def _towards(before: float | None, now: float | None, part: float) -> float | None:
+def _move(before: float | None, now: float | None, part: float) -> float | None:
     if before is None or now is None:
         return before if now is None else now
     return before + part * (now - before)

@@ -14,31 +14,31 @@ _FLOATS = nb.types.Array(float32, 1, "C", readonly=True)
     cache=True,
     fastmath={"reassoc", "contract"},
 )
-def compare_and_vote(where, delta, most, first, votes, group, weight):
-    """Return (|delta|, delta . others, |others|^2, |delta|^2). All but the first are over the last `most`
-    entries with k = where[i] - first >= 0. others_k is votes[k, 0] - votes[k, group]. Then add weight delta /
-    |delta| to both of these votes. `where` and `delta` end together.
+def compare_and_vote(indices, delta, limit, first, votes, group, weight):
+    """Return (|delta|, delta . others, |others|^2, |delta|^2), and add the vote of delta.
 
-    Add no votes if |delta| is 0 or no number.
+    All but the first are over the last `limit` entries with k = indices[i] - first >= 0. others_k is
+    votes[k, 0] - votes[k, group]. The vote weight delta / |delta| is added to both of these, unless |delta|
+    is 0 or no number. `indices` and `delta` end together.
     """
     square = float32(0)
     for i in range(delta.size):
         square += delta[i] * delta[i]
     norm = math.sqrt(float64(square))
-    along, length, own = float32(0), float32(0), float32(0)
+    dot, length, own = float32(0), float32(0), float32(0)
     if 0 < norm < math.inf:
         each = float32(weight / norm)
-        count = min(where.size, most)
-        behind, ahead = where.size - count, delta.size - count
+        count = min(indices.size, limit)
+        first_index, first_value = indices.size - count, delta.size - count
         for i in range(count):
-            k = where[behind + i] - first
+            k = indices[first_index + i] - first
             if k >= 0:
-                value = delta[ahead + i]
+                value = delta[first_value + i]
                 others = votes[k, 0] - votes[k, group]
-                along += value * others
+                dot += value * others
                 length += others * others
                 own += value * value
                 vote = each * value
                 votes[k, 0] += vote
                 votes[k, group] += vote
-    return norm, float64(along), float64(length), float64(own)
+    return norm, float64(dot), float64(length), float64(own)

@@ -1,19 +1,17 @@
-"""Diagnosis: a pure function of a picture and of the last diagnosis.
+"""Diagnosis: a pure function of a run's status and of the last diagnosis.
 
 Two rules keep a finding from coming and going. First, a finding begins at one bound and ends at an easier
 one. Second, the cause must last: a finding begins once its sign has been there for some seconds, at each
-look. It ends once the sign has been absent for longer.
+check. It ends once the sign has been absent for longer.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from edgeflock.server.findings import devices, fleet, lost_classes, run
-from edgeflock.server.findings.picture import Picture
-from edgeflock.server.findings.signs import Before, Sign, Subject
+from edgeflock.server.findings.signs import Rule, Subject
+from edgeflock.server.findings.status import RunStatus
 from edgeflock.shared.protocol.frames import Finding, FindingKind
-
-Rule = Callable[[Picture, Before], Iterable[Sign]]
 
 RULES: tuple[Rule, ...] = (*run.RULES, *fleet.RULES, *lost_classes.RULES, *devices.RULES)
 
@@ -47,7 +45,7 @@ _HOLDS: Mapping[FindingKind, tuple[float, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The findings of a look, and the state that the next look needs."""
+    """The findings of a check, and the state that the next check needs."""
 
     findings: tuple[Finding, ...] = ()
     """Current findings, the worst first, then the oldest."""
@@ -57,26 +55,26 @@ class Diagnosis:
     """Findings whose sign is gone, and since when it is gone."""
 
 
-def diagnose(picture: Picture, before: Diagnosis = Diagnosis()) -> Diagnosis:
-    """Return the present findings. `before` is the last diagnosis. A finding is as old as its first sign."""
-    now = picture.time
-    begun = {subject_of(one): one for one in before.findings}
-    signs = {(sign.kind, sign.device): sign for rule in RULES for sign in rule(picture, begun)}
+def diagnose(status: RunStatus, previous: Diagnosis = Diagnosis()) -> Diagnosis:
+    """Return the findings, given the `previous` diagnosis. A finding is as old as its first sign."""
+    now = status.time
+    active = {subject_of(one): one for one in previous.findings}
+    signs = {(sign.kind, sign.device): sign for rule in RULES for sign in rule(status, active)}
     found: list[Finding] = []
     pending: dict[Subject, float] = {}
     missing: dict[Subject, float] = {}
     for subject, sign in signs.items():
-        one = begun.get(subject)
-        since = before.pending.get(subject, now) if one is None else one.since
+        one = active.get(subject)
+        since = previous.pending.get(subject, now) if one is None else one.since
         if one is None and now - since < _HOLDS.get(sign.kind, _HOLD)[0]:
             pending[subject] = since
         else:
             found.append(Finding(*sign[:3], since, sign.text, sign.remedy))
-    for subject, one in begun.items():
+    for subject, one in active.items():
         if subject not in signs:
-            gone = before.missing.get(subject, now)
-            if now - gone < _HOLDS.get(one.kind, _HOLD)[1]:
-                missing[subject] = gone
+            missing_since = previous.missing.get(subject, now)
+            if now - missing_since < _HOLDS.get(one.kind, _HOLD)[1]:
+                missing[subject] = missing_since
                 found.append(one)
     found.sort(key=lambda one: (_ORDER.index(one.severity), one.since, one.device or ""))
     return Diagnosis(tuple(found), pending, missing)
@@ -84,18 +82,18 @@ def diagnose(picture: Picture, before: Diagnosis = Diagnosis()) -> Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class FindingChanges:
-    """The difference between two looks."""
+    """The difference between two checks."""
 
     began: tuple[Finding, ...]
-    over: tuple[Finding, ...]
+    ended: tuple[Finding, ...]
 
 
-def changes(before: Iterable[Finding], now: Iterable[Finding]) -> FindingChanges:
-    """Return which findings begin, and which are over."""
-    then, found = ({subject_of(one): one for one in some} for some in (before, now))
+def find_changes(previous: Iterable[Finding], current: Iterable[Finding]) -> FindingChanges:
+    """Return which findings begin, and which have ended."""
+    old, new = ({subject_of(one): one for one in some} for some in (previous, current))
     return FindingChanges(
-        tuple(one for key, one in found.items() if key not in then),
-        tuple(one for key, one in then.items() if key not in found),
+        tuple(one for key, one in new.items() if key not in old),
+        tuple(one for key, one in old.items() if key not in new),
     )
 
 

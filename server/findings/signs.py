@@ -1,14 +1,15 @@
 """The results of rules."""
 
-from collections.abc import Container
+from collections.abc import Callable, Container, Iterator
 from typing import NamedTuple
 
+from edgeflock.server.findings.status import RunStatus
 from edgeflock.shared.protocol.frames import FindingKind, Severity
 
 Subject = tuple[FindingKind, str | None]
 """(kind, device). There is at most one finding for each."""
 
-Before = Container[Subject]
+Subjects = Container[Subject]
 """The subjects of the last findings."""
 
 
@@ -20,3 +21,6 @@ class Sign(NamedTuple):
     device: str | None
     text: str
     remedy: str
+
+
+Rule = Callable[[RunStatus, Subjects], Iterator[Sign]]

@@ -19,12 +19,12 @@ class Targets(NamedTuple):
     deviation: float
 
     @classmethod
-    def of(cls, y: NDArray[Any]) -> "Targets | None":
+    def from_y(cls, y: NDArray[Any]) -> "Targets | None":
         """Return None for classes."""
         return cls(float(y.mean()), float(y.std())) if y.dtype.kind == "f" and y.size else None
 
     @property
-    def far(self) -> str:
+    def problem(self) -> str:
         """Why models do not learn the targets well; empty if their scale is fine."""
         if not are_far(self.mean, self.deviation):
             return ""

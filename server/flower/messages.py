@@ -187,9 +187,9 @@ def _with_statistics_as_parameters(update: Update, sent: SentModel, told: Layout
     delta = np.concatenate([step.delta, sent.theta[parameters:] - step.statistics])
     f32 = values.CODINGS["f32"].mode
     octets = delta.astype("<f4").tobytes()
-    if isinstance(step.where, slice):
+    if isinstance(step.indices, slice):
         return replace(update, value_mode=f32, count=delta.size, values=octets)
-    where = np.concatenate([step.where, np.arange(parameters, told.size)])
+    where = np.concatenate([step.indices, np.arange(parameters, told.size)])
     indices = sparse.encode(where, told.size)
     return replace(
         update,

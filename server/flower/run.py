@@ -136,7 +136,7 @@ class FlowerRun:
         """Set how many nodes train at a time. As in FedAvg, each reply counts by its part of them."""
         if not self._shares:
             nodes = 1
-        before = self.engine.parameters.regime.how.nodes
+        before = self.engine.parameters.regime.method.nodes
         if abs(nodes - before) > _SLACK * before or nodes == 1:
             self.engine.steering.share(nodes)
 
@@ -190,7 +190,7 @@ class FlowerRun:
         """Return about how much a reply counts in comparison with others."""
         how = self.engine.parameters.regime
         by_samples = push.update.samples if how.rounds or how.base_batch else 1
-        turns = answer.staleness / how.how.nodes if answer and how.rule != "none" else 0
+        turns = answer.staleness / how.method.nodes if answer and how.rule != "none" else 0
         return by_samples / max(1, turns)
 
     def _refused(self, node: int, why: Refused, now: float) -> None:

@@ -7,6 +7,6 @@ device pulls a whole model.
 """
 
 from edgeflock.server.gateway.app import Gateway, GatewayAddress
-from edgeflock.server.gateway.leaders import Shown
+from edgeflock.server.gateway.leaders import ClientCertificate
 
-__all__ = ["Gateway", "GatewayAddress", "Shown"]
+__all__ = ["Gateway", "GatewayAddress", "ClientCertificate"]

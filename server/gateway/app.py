@@ -15,11 +15,17 @@ from aiohttp import web
 from edgeflock.server.connections import ConnectionLimits, ConnectionTerms, GuardedConnection
 from edgeflock.server.gateway.admission import GatewayAdmission
 from edgeflock.server.gateway.context import GatewayContext
-from edgeflock.server.gateway.leaders import Leaders, Shown, body
+from edgeflock.server.gateway.leaders import ClientCertificate, Leaders, read_body
 from edgeflock.server.gateway.upstream import Upstream
 from edgeflock.server.http import ranges
 from edgeflock.server.http.problem import problem
-from edgeflock.server.identity import Certificate, certificate_shown, demand, pin_of_file, server_tls
+from edgeflock.server.identity import (
+    Certificate,
+    peer_certificate,
+    pin_of_file,
+    request_certificates,
+    server_tls,
+)
 from edgeflock.server.listening import listening_on
 from edgeflock.server.roster import Traffic
 from edgeflock.server.sessions import Session
@@ -45,7 +51,7 @@ class GatewayAddress:
     key: Path | None = None
     insecure: bool = False
 
-    def line(self) -> tuple[ssl.SSLContext | None, bytes]:
+    def tls_and_pin(self) -> tuple[ssl.SSLContext | None, bytes]:
         """Return (TLS to listen with, pin of the public key that devices see). Raises ConfigError."""
         if self.certificate is not None and self.key is not None:
             return server_tls(Certificate(self.certificate, self.key))
@@ -67,56 +73,56 @@ class Gateway:
         leaders: str,
         token: str,
         name: str,
-        place: GatewayAddress,
-        shown: Shown | None = None,
+        address: GatewayAddress,
+        client_certificate: ClientCertificate | None = None,
         *,
         insecure: bool = False,
     ) -> None:
         """Raises ConfigError if the certificate or the leaders' URLs are unusable."""
-        self.place, self.name = place, name
-        self._tls, self._pin = place.line()
-        self._trusts = ""
+        self.address, self.name = address, name
+        self._tls, self._pin = address.tls_and_pin()
+        self._authority = ""
         """The authority whose certificates devices may show, in PEM."""
-        self.leaders = Leaders(leaders, token, shown, insecure=insecure)
-        self.upstream = Upstream(self.leaders, name, self._fits)
+        self.leaders = Leaders(leaders, token, client_certificate, insecure=insecure)
+        self.upstream = Upstream(self.leaders, name, self._check_fit)
         self.traffic = Traffic()
         self._context: GatewayContext | None = None
         self._connection_limits = ConnectionLimits(ConnectionTerms.of(LimitSettings()))
         """The leader's limits apply once they are known."""
         self._following: asyncio.Task[None] | None = None
 
-    def _fits(self, sync: gateway.Sync, config: Config) -> None:
+    def _check_fit(self, sync: gateway.Sync, config: Config) -> None:
         """Raise ConfigError if devices would take the gateway for another server, or if it can demand less of
         them than its leader.
         """
-        shown = self.place.certificate
-        if shown is not None and sync.pin and sync.pin != self._pin:
+        certificate = self.address.certificate
+        if certificate is not None and sync.pin and sync.pin != self._pin:
             raise ConfigError(
-                f"--certificate {shown}: devices compare the public key that their tokens name, and this is "
-                "another; give certificate.pem and certificate-key.pem of the leader's run.directory, or its "
+                f"--certificate {certificate} has another public key than the leader's, which tokens name; "
+                "give certificate.pem and certificate-key.pem of the leader's run.directory, or its "
                 "run.certificate and run.key"
             )
 
-        self._demand(sync.authority, config.run.client_certificates)
+        self._request_certificates(sync.authority, config.run.client_certificates)
 
-    def _demand(self, authority: str, who: str) -> None:
+    def _request_certificates(self, authority: str, clients: str) -> None:
         """Ask devices for certificates from their next handshake on, as the leader does."""
         tls = self._tls
         if tls is None and authority:
             raise ConfigError(
-                f"run.client_certificates = {who!r}: devices show certificates in TLS, which this gateway "
-                "does not speak; give --certificate and --key"
+                f"run.client_certificates = {clients!r}: devices show certificates in TLS, which this "
+                "gateway does not speak; give --certificate and --key"
             )
         if tls is None:
             return
-        if self._trusts not in ("", authority) and authority:
+        if self._authority not in ("", authority) and authority:
             raise ConfigError(
                 "the leader gives devices certificates of another authority than before; start anew"
             )
         tls.verify_mode = ssl.CERT_NONE
         if authority:
-            self._trusts = authority
-            demand(tls, authority, of_everybody=who == "everybody")
+            self._authority = authority
+            request_certificates(tls, authority, required=clients == "everybody")
 
     @property
     def context(self) -> GatewayContext:
@@ -125,7 +131,7 @@ class Gateway:
         if mirror is None or relay is None:
             raise Unavailable("this gateway has no leader; try again, or elsewhere")
         if self._context is None or self._context.engine is not mirror:
-            self._context = GatewayContext.of(mirror, self.traffic, relay)
+            self._context = GatewayContext.from_mirror(mirror, self.traffic, relay)
             self._connection_limits.terms = ConnectionTerms.of(mirror.config.limits)
         return self._context
 
@@ -135,11 +141,11 @@ class Gateway:
 
         Raises EdgeflockError if it cannot listen.
         """
-        place, connection_limits = self.place, self._connection_limits
-        listens = listening_on(
-            self._app(), connection_limits, lambda: self.traffic, place.host, place.port, self._tls
+        address, connection_limits = self.address, self._connection_limits
+        listener = listening_on(
+            self._app(), connection_limits, lambda: self.traffic, address.host, address.port, self._tls
         )
-        async with listens as port:
+        async with listener as port:
             following = self._following = asyncio.create_task(self.upstream.run())
             try:
                 yield port
@@ -147,7 +153,7 @@ class Gateway:
                 following.cancel()
                 await asyncio.wait([following])
 
-    async def until(self, event: asyncio.Event) -> None:
+    async def serve_until(self, event: asyncio.Event) -> None:
         """Wait for `event`. Raises ConfigError as soon as no leader accepts this gateway."""
         assert self._following is not None, "it serves"
         waiting = asyncio.create_task(event.wait())
@@ -167,7 +173,7 @@ class Gateway:
         return f"{len(context.devices)} devices of run {context.run} at version {context.published.version}"
 
     def _app(self) -> web.Application:
-        app = web.Application(middlewares=[self._at_the_door], client_max_size=_LONGEST_BODY)
+        app = web.Application(middlewares=[self._guard], client_max_size=_LONGEST_BODY)
         app.router.add_get("/livez", _livez)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/v1/session", self._session)
@@ -180,14 +186,14 @@ class Gateway:
 
     async def _end_sessions(self, app: web.Application) -> None:
         if self._context is not None:
-            lines = [device.connection.line for device in self._context.devices.values()]
+            lines = [device.connection.session for device in self._context.devices.values()]
             await asyncio.gather(*(line.leave() for line in lines if line is not None))
 
     def _connection(self, request: web.Request) -> GuardedConnection | None:
         return self._connection_limits.of(request.transport)
 
     @web.middleware
-    async def _at_the_door(
+    async def _guard(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         connection = self._connection(request)
@@ -195,7 +201,7 @@ class Gateway:
             return problem(Unavailable.status, Unavailable.code, "the connection is lost")
         connection.begin(known=False)
         try:
-            if not self._has_shown(request):
+            if not self._has_certificate(request):
                 return problem(
                     403, Forbidden.code, "run.client_certificates: TLS begins with a certificate here"
                 )
@@ -211,12 +217,12 @@ class Gateway:
         finally:
             connection.end()
 
-    def _has_shown(self, request: web.Request) -> bool:
+    def _has_certificate(self, request: web.Request) -> bool:
         """Whether TLS began with a certificate, if required: TLS may have begun before there was a leader."""
         mirror = self.upstream.mirror
         if mirror is None or mirror.config.run.client_certificates != "everybody":
             return True
-        return bool(certificate_shown(request.get_extra_info("ssl_object")))
+        return bool(peer_certificate(request.get_extra_info("ssl_object")))
 
     async def _readyz(self, request: web.Request) -> web.Response:
         reason = "" if self.upstream.mirror is not None else "this gateway has no leader"
@@ -226,32 +232,32 @@ class Gateway:
         context, connection = self.context, self._connection(request)
         if connection is None:
             raise ConnectionResetError("the connection is lost")
-        with GatewayAdmission(self.upstream, context, await self._known(request)) as admission:
+        with GatewayAdmission(self.upstream, context, await self._identify(request)) as admission:
             return await Session(context, self.upstream, request, connection, admission).serve()
 
-    async def _known(self, request: web.Request) -> gateway.Known:
+    async def _identify(self, request: web.Request) -> gateway.Known:
         """Identify the requester. Raises Unauthorized or Forbidden. The leader remembers the ticket until
         `leave`.
         """
         upstream, ticket = self.upstream, self.upstream.ticket()
-        shown = certificate_shown(request.get_extra_info("ssl_object"))
-        known = await upstream.knock(
-            gateway.Knock(ticket, _bearer(request), request.path, request.remote or "", shown)
+        certificate = peer_certificate(request.get_extra_info("ssl_object"))
+        identity = await upstream.knock(
+            gateway.Knock(ticket, _bearer(request), request.path, request.remote or "", certificate)
         )
         if (connection := self._connection(request)) is not None:
             connection.begin(known=True)
-        return known
+        return identity
 
-    async def _look(self, request: web.Request) -> GatewayContext:
+    async def _authenticate(self, request: web.Request) -> GatewayContext:
         """Authenticate a request and return the context. Raises Unauthorized or Forbidden."""
         context = self.context
-        known = await self._known(request)
-        self.upstream.leave(known.ticket, None, "")
+        identity = await self._identify(request)
+        self.upstream.leave(identity.ticket, None, "")
         return context
 
     async def _status(self, request: web.Request) -> web.Response:
         """Return the public state of the run."""
-        context = await self._look(request)
+        context = await self._authenticate(request)
         published = context.published
         state = "diverged" if published.diverged else "finished" if published.complete else "training"
         return web.json_response(
@@ -268,25 +274,25 @@ class Gateway:
 
     async def _start(self, request: web.Request) -> web.StreamResponse:
         """Return the file of the first model. The bytes count as traffic of ?device=NAME."""
-        context, sync = await self._look(request), self.upstream.sync
+        context, sync = await self._authenticate(request), self.upstream.sync
         if sync is None or not sync.first:
             return problem(404, "no-start", "devices make the first model of this run: the Welcome says how")
         headers: dict[str, str] = {}
         digest = hashlib.sha256(sync.first).hexdigest()
-        start, stop, status = ranges.asked(request, digest, len(sync.first), headers)
+        start, stop, status = ranges.resolve(request, digest, len(sync.first), headers)
         device = context.devices.get(request.query.get("device", ""))
         if device is not None:
-            device.connection.past.egress += stop - start
+            device.connection.earlier_traffic.egress += stop - start
         return _octets(sync.first[start:stop], status, headers)
 
     async def _graph(self, request: web.Request) -> web.StreamResponse:
         """Return a training graph, which is requested from the leader once."""
-        await self._look(request)
+        await self._authenticate(request)
         kind, upstream = request.match_info["kind"], self.upstream
-        status, headers, octets = await upstream.while_led(self.leaders.graph(upstream.http, kind))
+        status, headers, octets = await upstream.run_while_led(self.leaders.graph(upstream.http, kind))
         if status != 200:
             return web.Response(status=status, headers=dict(headers), body=octets)
-        if ranges.has(request, headers["ETag"].strip('"')):
+        if ranges.has_copy(request, headers["ETag"].strip('"')):
             return web.Response(status=304, headers={"ETag": headers["ETag"]})
         response = _octets(octets, 200, {"ETag": headers["ETag"]})
         response.enable_compression()
@@ -295,19 +301,19 @@ class Gateway:
     async def _join(self, request: web.Request) -> web.StreamResponse:
         """Forward a request to join to the leader, which decides."""
         async with asyncio.timeout(self.context.config.limits.request_seconds):
-            said = await request.read()
+            octets = await request.read()
         url, headers = (
             self.leaders.url / "v1/join",
             {"Authorization": request.headers.get("Authorization", "")},
         )
 
-        async def answered() -> web.Response:
-            async with self.upstream.http.post(url, data=said, headers=headers) as answer:
+        async def forward() -> web.Response:
+            async with self.upstream.http.post(url, data=octets, headers=headers) as answer:
                 return web.Response(
-                    status=answer.status, body=await body(answer), content_type=answer.content_type
+                    status=answer.status, body=await read_body(answer), content_type=answer.content_type
                 )
 
-        return await self.upstream.while_led(answered())
+        return await self.upstream.run_while_led(forward())
 
 
 async def _livez(request: web.Request) -> web.Response:

@@ -18,10 +18,10 @@ class GatewayCounter:
 
     updates = 0
 
-    def updated(self, device: Device, update: Update, staleness: int) -> None:
+    def count_update(self, device: Device, update: Update, staleness: int) -> None:
         self.updates += 1
 
-    def duplicate(self, device: Device) -> None:
+    def count_duplicate(self, device: Device) -> None:
         """Do nothing. Called in a run of tasks."""
 
     def note(self, kind: EventKind, device: Device | None, text: str) -> None:
@@ -38,7 +38,7 @@ class GatewayContext(SessionContext):
     """The connected devices, by name."""
 
     @classmethod
-    def of(cls, mirror: Mirror, traffic: Traffic, relay: GatewayRelay) -> "GatewayContext":
+    def from_mirror(cls, mirror: Mirror, traffic: Traffic, relay: GatewayRelay) -> "GatewayContext":
         config, terms = mirror.config, mirror.terms
         return cls(
             run=terms.run,
@@ -47,9 +47,9 @@ class GatewayContext(SessionContext):
             hub=GatewayCounter(),
             traffic=traffic,
             relay=relay,
-            paces=RateLimiters(config.limits),
+            rate_limiters=RateLimiters(config.limits),
             input=terms.input,
-            described=terms.data,
+            description=terms.data,
             app=terms.app,
             held_out=terms.held_out,
         )

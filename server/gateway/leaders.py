@@ -9,13 +9,13 @@ from typing import NamedTuple
 import aiohttp
 from yarl import URL
 
-from edgeflock.server.sessions import HANG
+from edgeflock.server.sessions import HANG_SECONDS
 from edgeflock.shared.errors import ConfigError, Unavailable
 from edgeflock.shared.identity import pin_in, tls_for, with_certificate
 from edgeflock.shared.protocol.backoff import may_pass, permanent
 from edgeflock.shared.protocol.shown import shown
 
-_MOST_PATIENCE = 60.0
+_PATIENCE_LIMIT = 60.0
 
 _LONGEST_GRAPH, _LONGEST_ANSWER = 1 << 28, 1 << 16
 """Bytes."""
@@ -27,7 +27,7 @@ _UNREADABLE = (
 """The errors of an unreadable answer."""
 
 
-class Shown(NamedTuple):
+class ClientCertificate(NamedTuple):
     """The client certificate of a gateway, where all must show one: it has joined as a device."""
 
     key: bytes
@@ -39,19 +39,26 @@ class Shown(NamedTuple):
 class Leaders:
     """A leader and its standbys: the first URL is asked."""
 
-    def __init__(self, urls: str, token: str, shown: Shown | None = None, *, insecure: bool = False) -> None:
+    def __init__(
+        self,
+        urls: str,
+        token: str,
+        client_certificate: ClientCertificate | None = None,
+        *,
+        insecure: bool = False,
+    ) -> None:
         """`urls` has commas. Raises ConfigError if one is invalid, or the token may not go there."""
         self._urls = _urls(urls)
         pin = pin_in(token)
         for url in self._urls:
             self.tls = tls_for(
-                url.scheme, url.host or "", pin, insecure=insecure, of_its_own=shown is not None
+                url.scheme, url.host or "", pin, insecure=insecure, of_its_own=client_certificate is not None
             )
-        if shown is not None and isinstance(self.tls, ssl.SSLContext):
-            with_certificate(self.tls, shown.key, shown.certificate)
+        if client_certificate is not None and isinstance(self.tls, ssl.SSLContext):
+            with_certificate(self.tls, client_certificate.key, client_certificate.certificate)
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._graphs: dict[str, tuple[str, bytes]] = {}
-        self._patience = HANG
+        self._patience = HANG_SECONDS
         """Seconds that the next attempt may take: each attempt gives a slow leader more."""
 
     @property
@@ -59,35 +66,37 @@ class Leaders:
         """The URL of the server that is asked."""
         return self._urls[0]
 
-    def next(self) -> None:
+    def rotate(self) -> None:
         """Move to the next server. Graphs of the last one are dropped."""
         self._urls = [*self._urls[1:], self._urls[0]]
         self._graphs.clear()
 
-    async def connected(self, http: aiohttp.ClientSession, asked: URL) -> aiohttp.ClientWebSocketResponse:
+    async def connect(self, http: aiohttp.ClientSession, url: URL) -> aiohttp.ClientWebSocketResponse:
         """Open a line. It fails once nothing has come from the leader for HANG seconds."""
         try:
             async with asyncio.timeout(self._patience):
                 # aiohttp pings after this time without a byte, and gives up after half of it more.
-                beat, headers = HANG * 2 / 3, self.headers
-                line = await http.ws_connect(
-                    asked, headers=headers, heartbeat=beat, max_msg_size=0, compress=0
+                send_pings, headers = HANG_SECONDS * 2 / 3, self.headers
+                socket = await http.ws_connect(
+                    url, headers=headers, heartbeat=send_pings, max_msg_size=0, compress=0
                 )
         except TimeoutError:
-            why = f"it has not answered for {self._patience:g} s"
-            self._patience = min(2 * self._patience, _MOST_PATIENCE)
-            raise TimeoutError(why) from None
-        self._patience = HANG
-        return line
+            reason = f"it has not answered for {self._patience:g} s"
+            self._patience = min(2 * self._patience, _PATIENCE_LIMIT)
+            raise TimeoutError(reason) from None
+        self._patience = HANG_SECONDS
+        return socket
 
-    async def hopeless(self, http: aiohttp.ClientSession, asked: URL, error: Exception) -> ConfigError | None:
-        """Return the error to raise if asking for `asked` again is useless after `error`; else None."""
+    async def find_permanent_error(
+        self, http: aiohttp.ClientSession, url: URL, error: Exception
+    ) -> ConfigError | None:
+        """Return the error to raise if asking for `url` again is useless after `error`; else None."""
         status = error.status if isinstance(error, aiohttp.WSServerHandshakeError) else None
         if status is None or may_pass(status):
             return permanent(str(self.url), error)
         try:
-            async with http.get(asked, headers=self.headers) as answer:
-                detail = shown(str(json.loads(await body(answer))["detail"]))
+            async with http.get(url, headers=self.headers) as answer:
+                detail = shown(str(json.loads(await read_body(answer))["detail"]))
         except (*_UNREADABLE, Unavailable):
             detail = f"it answers {status}"
         return ConfigError(f"{self.url.origin()} takes no gateway: {detail}")
@@ -98,21 +107,21 @@ class Leaders:
             etag, octets = self._graphs[kind]
             return 200, {"ETag": etag}, octets
         async with http.get(self.url / "v1/graphs" / kind, headers=self.headers) as answer:
-            octets = await body(answer, _LONGEST_GRAPH)
-            told = ("ETag", "Content-Type")
-            headers = {name: answer.headers[name] for name in told if name in answer.headers}
+            octets = await read_body(answer, _LONGEST_GRAPH)
+            names = ("ETag", "Content-Type")
+            headers = {name: answer.headers[name] for name in names if name in answer.headers}
             if answer.status == 200:
                 self._graphs[kind] = headers.get("ETag", ""), octets
             return answer.status, headers, octets
 
 
-async def body(answer: aiohttp.ClientResponse, most: int = _LONGEST_ANSWER) -> bytes:
+async def read_body(answer: aiohttp.ClientResponse, limit: int = _LONGEST_ANSWER) -> bytes:
     """Return the body of an answer. Raises Unavailable if it has more than `most` bytes."""
     try:
-        await answer.content.readexactly(most + 1)
+        await answer.content.readexactly(limit + 1)
     except asyncio.IncompleteReadError as whole:
         return whole.partial
-    raise Unavailable(f"the leader answers {answer.url.path} with more than {most} bytes")
+    raise Unavailable(f"the leader answers {answer.url.path} with more than {limit} bytes")
 
 
 def _urls(text: str) -> list[URL]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import Where
+from edgeflock.server.descent import Index
 from edgeflock.server.engine import Published
 from edgeflock.server.publication import Outlet, publication_of
 from edgeflock.shared.codecs import packed, sparse, values
@@ -45,7 +45,7 @@ class Mirror:
         publication = publication_of(self.config, self.layout, terms.version, first, directory)
         self.outlet = Outlet(publication, self.layout, self.theta)
         if terms.weights is not None:
-            self.outlet.offer_again(self._record_of(sync.first, terms.weights), terms.weights)
+            self.outlet.offer_again(self._first_model(sync.first, terms.weights), terms.weights)
         self.published = Published(terms.version, sync.learning_rate, sync.over, sync.diverged)
 
     def follow(self, change: gateway.Change) -> None:
@@ -54,16 +54,16 @@ class Mirror:
         if change.version < now:
             raise Malformed(f"the leader goes from version {now} back to {change.version}")
         if change.touched is None:
-            self._take(self.theta, gateway.numbers(change.values, "<f4"))
-            touched: list[Where] = [slice(None)] * (change.version - now)
+            self._overwrite(self.theta, gateway.numbers(change.values, "<f4"))
+            touched: list[Index] = [slice(None)] * (change.version - now)
         else:
-            where = gateway.numbers(change.where, "<i4").astype(np.int64)
-            if len(change.touched) != change.version - now or sum(change.touched) != where.size:
+            indices = gateway.numbers(change.where, "<i4").astype(np.int64)
+            if len(change.touched) != change.version - now or sum(change.touched) != indices.size:
                 raise Malformed(f"what leads from version {now} to {change.version} is not whole")
             touched = []
             if change.touched:
-                touched.extend(np.split(where, np.cumsum(change.touched)[:-1]))
-                self._put(where, gateway.numbers(change.values, "<f4"))
+                touched.extend(np.split(indices, np.cumsum(change.touched)[:-1]))
+                self._put(indices, gateway.numbers(change.values, "<f4"))
         if change.again:
             self.outlet.begin_again()
             del touched[:1]
@@ -83,19 +83,19 @@ class Mirror:
     def close(self) -> None:
         self.outlet.close()
 
-    def _put(self, where: NDArray[np.int64], given: NDArray[np.float32]) -> None:
+    def _put(self, indices: NDArray[np.int64], numbers: NDArray[np.float32]) -> None:
         size = self.layout.parameters.size
-        if where.size and not 0 <= where.min() <= where.max() < size:
+        if indices.size and not 0 <= indices.min() <= indices.max() < size:
             raise Malformed("what changed is no parameter")
-        self._take(self.theta[size:], given[where.size :])
-        self.theta[where] = given[: where.size]
+        self._overwrite(self.theta[size:], numbers[indices.size :])
+        self.theta[indices] = numbers[: indices.size]
 
-    def _take(self, part: NDArray[np.float32], given: NDArray[np.float32]) -> None:
-        if part.size != given.size:
-            raise Malformed(f"{given.size} numbers came for {part.size}")
-        part[:] = given
+    def _overwrite(self, part: NDArray[np.float32], numbers: NDArray[np.float32]) -> None:
+        if part.size != numbers.size:
+            raise Malformed(f"{numbers.size} numbers came for {part.size}")
+        part[:] = numbers
 
-    def _record_of(self, file: bytes, weights: Weights) -> Model:
+    def _first_model(self, file: bytes, weights: Weights) -> Model:
         """Return the first model, as devices that load it hold it."""
         size = values.size_of(weights.mode, self.layout.counts(None))
         octets = packed.unpack(file, weights.mode, size)

@@ -4,23 +4,23 @@ import asyncio
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
-from edgeflock.server.roster import Device, Line
+from edgeflock.server.roster import Device, OpenSession
 from edgeflock.server.roster.registry import DeviceIdentity
 from edgeflock.shared.errors import REFUSALS, SessionRefused, Superseded
 from edgeflock.shared.protocol import gateway, wire
 from edgeflock.shared.protocol.messages import Hello, Over, Record, Stop, Task
 
-_TALK: Collection[type[Record]] = (Task, Over, Stop)
+_TASK_RECORDS: Collection[type[Record]] = (Task, Over, Stop)
 """The records that devices receive in a run of tasks without a request."""
 
 
-class Present:
+class GatewayDevices:
     """The devices of one leader."""
 
     def __init__(self) -> None:
         self._devices: dict[int, Device] = {}
         """Device number -> the device, with its line."""
-        self._entering: dict[int, tuple[Hello, Line]] = {}
+        self._entering: dict[int, tuple[Hello, OpenSession]] = {}
         """Ticket -> the Hello and line of an entering device."""
         self._listeners: dict[int, Callable[[Record], None]] = {}
         """Ticket -> the function that sends a device its tasks."""
@@ -30,28 +30,28 @@ class Present:
         return self._devices[number]
 
     @contextmanager
-    def entering(self, ticket: int, hello: Hello, line: Line) -> Iterator[None]:
+    def expect(self, ticket: int, hello: Hello, session: OpenSession) -> Iterator[None]:
         """While the context lasts, the leader may admit the sender of this Hello."""
-        self._entering[ticket] = hello, line
+        self._entering[ticket] = hello, session
         try:
             yield
         finally:
             self._entering.pop(ticket, None)
 
-    def entered(self, entered: gateway.Entered) -> bool:
+    def add(self, entered: gateway.Entered) -> bool:
         """Record an admitted device. Return whether it shares samples."""
         if (entering := self._entering.get(entered.ticket)) is None:
             return False
-        hello, line = entering
+        hello, session = entering
         device = self._devices[entered.device] = Device(DeviceIdentity(hello.device, entered.device))
-        device.connection.join(line)
+        device.connection.join(session)
         if entered.paused is not None:
             device.connection.pause(entered.paused)
         return hello.shares
 
-    def listen(self, ticket: int, tell: Callable[[Record], None]) -> None:
+    def listen(self, ticket: int, send: Callable[[Record], None]) -> None:
         """Call `tell` with the leader's records for this session's device, until it leaves."""
-        self._listeners[ticket] = tell
+        self._listeners[ticket] = send
 
     def leave(self, ticket: int, device: Device | None) -> Device | None:
         """Remove and return the device of this ticket; None if it was not here."""
@@ -62,16 +62,16 @@ class Present:
 
     def traffic(self, number: int) -> tuple[int, int]:
         """Return the bytes from a device in this session so far, and to it."""
-        line = self._line(number)
-        return (0, 0) if line is None else (line.meter.ingress, line.meter.egress)
+        session = self._session(number)
+        return (0, 0) if session is None else (session.meter.ingress, session.meter.egress)
 
-    def said(self, said: gateway.Said) -> None:
+    def forward(self, said: gateway.Said) -> None:
         """Pass on a record from the leader. Raises Malformed if its kind is not sent to devices."""
-        record = wire.decode(said.record, _TALK)
-        if (tell := self._listeners.get(said.ticket)) is not None:
-            tell(record)
+        record = wire.decode(said.record, _TASK_RECORDS)
+        if (send := self._listeners.get(said.ticket)) is not None:
+            send(record)
 
-    def paused(self, paused: gateway.Paused) -> None:
+    def set_paused(self, paused: gateway.Paused) -> None:
         device = self._devices.get(paused.device)
         if device is None:
             return
@@ -81,30 +81,32 @@ class Present:
             device.connection.resume()
 
     async def end(self, end: gateway.End) -> None:
-        line = self._line(end.device)
-        if line is None:
+        session = self._session(end.device)
+        if session is None:
             return
         kind = REFUSALS.get(end.code)
         if kind is None or not issubclass(kind, SessionRefused):
-            await line.leave()
+            await session.leave()
         elif kind is Superseded:
-            await line.supersede()
+            await session.supersede()
         else:
-            because = kind(end.detail)
-            because.seconds = end.seconds
-            await line.drop(because)
+            refusal = kind(end.detail)
+            refusal.seconds = end.seconds
+            await session.drop(refusal)
 
-    async def lives(self, number: int) -> bool:
+    async def is_alive(self, number: int) -> bool:
         """Whether the device's line is alive."""
-        line = self._line(number)
-        return line is not None and await line.is_alive()
+        session = self._session(number)
+        return session is not None and await session.is_alive()
 
-    async def lose(self) -> None:
+    async def end_all(self) -> None:
         """End all sessions, because the leader is lost."""
-        lines = [self._line(number) for number in self._devices]
+        sessions = [self._session(number) for number in self._devices]
         self._devices, self._entering, self._listeners = {}, {}, {}
-        await asyncio.gather(*(line.leave() for line in lines if line is not None), return_exceptions=True)
+        await asyncio.gather(
+            *(session.leave() for session in sessions if session is not None), return_exceptions=True
+        )
 
-    def _line(self, number: int) -> Line | None:
-        known = self._devices.get(number)
-        return None if known is None else known.connection.line
+    def _session(self, number: int) -> OpenSession | None:
+        device = self._devices.get(number)
+        return None if device is None else device.connection.session

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from edgeflock.server.roster import Parcel, Relay
+from edgeflock.server.roster import Relay, SampleRecord
 from edgeflock.shared.protocol import gateway, wire
 from edgeflock.shared.protocol.messages import Samples
 
@@ -27,15 +27,15 @@ class GatewayRelay:
         self._relay.check(device, samples)
         self._send(gateway.Shared(device, octets))
 
-    def take(self, device: int) -> list[Parcel]:
+    def take(self, device: int) -> list[SampleRecord]:
         """Take the samples that wait for a device."""
         return self._relay.take(device)
 
-    def dealt(self, dealt: gateway.Dealt) -> None:
+    def queue(self, dealt: gateway.Dealt) -> None:
         """Queue samples for one of the devices. Raises Malformed if the record is invalid."""
         samples = wire.decode(dealt.samples, (Samples,))
         assert isinstance(samples, Samples), "nothing else is taken"
-        self._spill(dealt.device, self._relay.hand(dealt.device, (samples.count, dealt.samples)))
+        self._spill(dealt.device, self._relay.queue(dealt.device, (samples.count, dealt.samples)))
 
     def _spill(self, device: int, samples: int) -> None:
         if samples:

@@ -16,15 +16,15 @@ class GatewayTaskFeed:
 
     def __init__(self, upstream: "Upstream", ticket: int, send: Send) -> None:
         self._upstream, self._ticket, self._send = upstream, ticket, send
-        self._said: asyncio.Queue[Record] = asyncio.Queue()
-        upstream.listen(ticket, self._said.put_nowait)
+        self._records: asyncio.Queue[Record] = asyncio.Queue()
+        upstream.listen(ticket, self._records.put_nowait)
 
     async def begin(self, version: int) -> None:
-        await self._upstream.tell(gateway.Ready(self._ticket, version, True))
+        await self._upstream.report_ready(gateway.Ready(self._ticket, version, True))
 
-    async def went_on(self, *, counted: bool) -> None:
-        await self._upstream.tell(gateway.Ready(self._ticket, None, counted))
+    async def advance(self, *, counted: bool) -> None:
+        await self._upstream.report_ready(gateway.Ready(self._ticket, None, counted))
 
     async def follow(self) -> None:
         while True:
-            await self._send(await self._said.get())
+            await self._send(await self._records.get())

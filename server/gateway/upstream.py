@@ -20,11 +20,11 @@ from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted
 from edgeflock.server.gateway.leaders import Leaders
 from edgeflock.server.gateway.mirror import Mirror
-from edgeflock.server.gateway.present import Present
+from edgeflock.server.gateway.present import GatewayDevices
 from edgeflock.server.gateway.relay import GatewayRelay
-from edgeflock.server.gateway.waiting import LOST, Waiting, unheeded
-from edgeflock.server.roster import Device, Line, Relay
-from edgeflock.server.sessions import HANG, Outbox, PendingUpdate, beat
+from edgeflock.server.gateway.waiting import LOST, PendingRequests, ignore_failure
+from edgeflock.server.roster import Device, OpenSession, Relay
+from edgeflock.server.sessions import HANG_SECONDS, Outbox, PendingUpdate, send_pings
 from edgeflock.shared.errors import Malformed, Unavailable
 from edgeflock.shared.protocol import gateway
 from edgeflock.shared.protocol.backoff import back_off
@@ -50,12 +50,14 @@ _LONGEST_WAIT = 5.0
 class Upstream:
     """The line to the leader, and the queue of the gateway's sessions (sessions.Queue)."""
 
-    def __init__(self, leaders: Leaders, name: str, fits: Callable[[gateway.Sync, Config], None]) -> None:
+    def __init__(
+        self, leaders: Leaders, name: str, check_fit: Callable[[gateway.Sync, Config], None]
+    ) -> None:
         """`fits` raises ConfigError if this gateway cannot serve the leader that sent a Sync."""
-        self.leaders, self._name, self._fits = leaders, name, fits
+        self.leaders, self._name, self._check_fit = leaders, name, check_fit
         self.mirror: Mirror | None = None
         """None while there is no leader."""
-        self._before: Mirror | None = None
+        self._last_mirror: Mirror | None = None
         """The mirror of the last leader, in case it returns soon."""
         self._mark = b""
         """The position in the leader's changes; empty: unknown."""
@@ -71,20 +73,20 @@ class Upstream:
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._outbox = Outbox()
         self._tickets = count(1)
-        self._waiting, self._present = Waiting(), Present()
+        self._pending, self._devices = PendingRequests(), GatewayDevices()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._takes: dict[type[gateway.Item], Callable[[Any], None]] = {
-            gateway.UpdateTaken: self._waiting.taken,
-            gateway.Known: self._waiting.answered,
-            gateway.Entered: self._entered,
-            gateway.Denied: self._waiting.denied,
-            gateway.UpdateHeld: self._waiting.held,
-            gateway.End: lambda end: self._later(self._present.end(end)),
-            gateway.AliveQuery: lambda ask: self._later(self._answer(ask)),
-            gateway.Paused: self._present.paused,
-            gateway.Said: self._present.said,
-            gateway.Done: self._waiting.answered,
-            gateway.Dealt: self._dealt,
+        self._handlers: dict[type[gateway.Item], Callable[[Any], None]] = {
+            gateway.UpdateTaken: self._pending.settle_push,
+            gateway.Known: self._pending.settle_question,
+            gateway.Entered: self._on_entered,
+            gateway.Denied: self._pending.deny,
+            gateway.UpdateHeld: self._pending.hold_push,
+            gateway.End: lambda end: self._start_task(self._devices.end(end)),
+            gateway.AliveQuery: lambda ask: self._start_task(self._answer_alive(ask)),
+            gateway.Paused: self._devices.set_paused,
+            gateway.Said: self._devices.forward,
+            gateway.Done: self._pending.settle_question,
+            gateway.Dealt: self._on_dealt,
         }
 
     @property
@@ -102,47 +104,49 @@ class Upstream:
             http = self._http = await stack.enter_async_context(
                 aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
             )
-            stack.callback(self._forget)
+            stack.callback(self._drop_mirror)
             while True:
-                why: object = "it hung up"
+                reason: object = "it hung up"
                 try:
                     await self._follow(http)
                     delays = back_off(Random(), longest=_LONGEST_WAIT)
                 except (OSError, aiohttp.ClientError, TimeoutError, Malformed) as error:
-                    why = error
+                    reason = error
                     if isinstance(error, Malformed):
                         self._mark = b""  # the applied part is unknown
-                    if (hopeless := await self.leaders.hopeless(http, self._url, error)) is not None:
-                        raise hopeless from error
+                    if (
+                        permanent := await self.leaders.find_permanent_error(http, self._url, error)
+                    ) is not None:
+                        raise permanent from error
                 finally:
-                    await self._lose()
+                    await self._end_sessions()
                 delay = next(delays)
                 log.warning(
-                    "the leader %s: %s; trying again in %.1f s", self.leaders.url.origin(), why, delay
+                    "the leader %s: %s; trying again in %.1f s", self.leaders.url.origin(), reason, delay
                 )
-                self.leaders.next()
+                self.leaders.rotate()
                 await asyncio.sleep(delay)
 
     async def _follow(self, http: aiohttp.ClientSession) -> None:
         """Follow one leader until it hangs up."""
-        async with await self.leaders.connected(http, self._url) as socket:
+        async with await self.leaders.connect(http, self._url) as socket:
             self._socket = socket
-            beside = [
+            tasks = [
                 asyncio.create_task(self._outbox.send_through(socket)),
-                asyncio.create_task(beat(socket)),
+                asyncio.create_task(send_pings(socket)),
             ]
             try:
                 while (message := await socket.receive()).type is aiohttp.WSMsgType.BINARY:
                     for item in gateway.items(message.data, gateway.OF_LEADERS):
-                        await self._take(item)
+                        await self._handle(item)
                 if message.type is aiohttp.WSMsgType.ERROR and isinstance(message.data, OSError):
-                    raise ConnectionError(f"nothing came from it for {HANG:g} s") from message.data
+                    raise ConnectionError(f"nothing came from it for {HANG_SECONDS:g} s") from message.data
                 if message.type is aiohttp.WSMsgType.TEXT:
                     raise Malformed("the leader sends what is no item")
                 if message.type is aiohttp.WSMsgType.CLOSE and message.data >= _REFUSED:
                     raise Malformed(f"it sends this gateway away: {shown(message.extra or '')}")
             finally:
-                for task in beside:
+                for task in tasks:
                     task.cancel()
 
     @property
@@ -150,20 +154,20 @@ class Upstream:
         mark = {"mark": self._mark.hex()} if self._mark else {}
         return self.leaders.url / "v1/gateway" % {"name": self._name, **mark}
 
-    async def _lose(self) -> None:
+    async def _end_sessions(self) -> None:
         """End the sessions and their pending requests, because the leader is lost."""
         self.ready.clear()
         self._lost.set()
         self._socket = None
         self._outbox.clear()
-        self._waiting.lose()
-        await self._present.lose()
+        self._pending.fail_all()
+        await self._devices.end_all()
         if self.mirror is not None:
-            self._before, self.mirror = self.mirror, None
+            self._last_mirror, self.mirror = self.mirror, None
 
-    def _forget(self) -> None:
+    def _drop_mirror(self) -> None:
         """Drop the mirror of the last leader."""
-        before, self._before, self._mark = self._before, None, b""
+        before, self._last_mirror, self._mark = self._last_mirror, None, b""
         if before is not None:
             before.close()
 
@@ -177,17 +181,17 @@ class Upstream:
         return await self._ask(knock.ticket, knock, gateway.Known)
 
     async def enter(
-        self, ticket: int, hello: Hello, frame: bytes, line: Line
+        self, ticket: int, hello: Hello, frame: bytes, session: OpenSession
     ) -> tuple[Device, gateway.Entered]:
         """Admit the device of a ticket that has knocked. Raises the refusal of the leader."""
-        with self._present.entering(ticket, hello, line):
+        with self._devices.expect(ticket, hello, session):
             answer = await self._ask(ticket, gateway.Enter(ticket, frame), gateway.Entered)
         try:
-            return self._present[answer.device], answer
+            return self._devices[answer.device], answer
         except KeyError:  # the leader was lost just now
             raise Unavailable(LOST) from None
 
-    async def while_led(self, awaited: Awaitable[T]) -> T:
+    async def run_while_led(self, awaited: Awaitable[T]) -> T:
         """Return the result of `awaited`. Raises Unavailable once the leader is lost, because it may hang."""
         both = asyncio.ensure_future(awaited), asyncio.create_task(self._lost.wait())
         try:
@@ -200,38 +204,40 @@ class Upstream:
                 one.cancel()
             await asyncio.wait(both)
 
-    def listen(self, ticket: int, tell: Callable[[Record], None]) -> None:
+    def listen(self, ticket: int, send: Callable[[Record], None]) -> None:
         """Call `tell` with the leader's records for this session's device, until it leaves."""
-        self._present.listen(ticket, tell)
+        self._devices.listen(ticket, send)
 
-    async def tell(self, ready: gateway.Ready) -> None:
+    async def report_ready(self, ready: gateway.Ready) -> None:
         """Send that a device is ready. When this returns, all answers have been passed on. Raises Refused."""
         await self._ask(ready.ticket, ready, gateway.Done)
 
-    def leave(self, ticket: int, device: Device | None, why: str) -> None:
+    def leave(self, ticket: int, device: Device | None, reason: str) -> None:
         """End a ticket: nothing of it is pending any more."""
         ingress, egress = (0, 0) if device is None else device.connection.traffic
-        was_here = self._present.leave(ticket, device)
-        if was_here is not None and self.relay is not None:
-            self.relay.leave(was_here.id)
-        self.send(gateway.Gone(ticket, why, ingress, egress))
+        removed = self._devices.leave(ticket, device)
+        if removed is not None and self.relay is not None:
+            self.relay.leave(removed.id)
+        self.send(gateway.Gone(ticket, reason, ingress, egress))
 
     async def push(self, push: Push) -> Accepted | PendingUpdate:
         """Send one update. Return its result, durable at the leader. Raises the Refused of the leader."""
-        future = self._waiting.pushing(push.device)
-        self.send(gateway.DeviceUpdate(push.device, *self._present.traffic(push.device), push.frame))
+        future = self._pending.add_push(push.device)
+        self.send(gateway.DeviceUpdate(push.device, *self._devices.traffic(push.device), push.frame))
         outcome = await future
         mirror = self.mirror
         if mirror is not None and mirror.config.coordination.tasks:
             return outcome  # the device goes on to its next task, and the leader counts
         if isinstance(outcome, PendingUpdate):
-            return PendingUpdate(unheeded(asyncio.ensure_future(self._once_taken(push, outcome.answer))))
-        return await self._with_model(push, outcome)
+            return PendingUpdate(
+                ignore_failure(asyncio.ensure_future(self._await_accepted(push, outcome.answer)))
+            )
+        return await self._add_model(push, outcome)
 
-    async def _once_taken(self, push: Push, answer: asyncio.Future[Accepted]) -> Accepted:
-        return await self._with_model(push, await answer)
+    async def _await_accepted(self, push: Push, answer: asyncio.Future[Accepted]) -> Accepted:
+        return await self._add_model(push, await answer)
 
-    async def _with_model(self, push: Push, accepted: Accepted) -> Accepted:
+    async def _add_model(self, push: Push, accepted: Accepted) -> Accepted:
         update, mirror = push.update, self.mirror
         if not update.pull:
             return accepted
@@ -260,24 +266,24 @@ class Upstream:
     async def _ask(self, ticket: int, item: gateway.Item, kind: type[A]) -> A:
         if self._socket is None:
             raise Unavailable(LOST)
-        with self._waiting.asking(ticket) as future:
+        with self._pending.question(ticket) as future:
             self.send(item)
             answer = await future
         assert isinstance(answer, kind), "it answers this item"
         return answer
 
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     # Items of the leader
 
-    async def _take(self, item: gateway.Item) -> None:
+    async def _handle(self, item: gateway.Item) -> None:
         if isinstance(item, gateway.Sync):
             mirror = await asyncio.to_thread(Mirror, item)
-            self._fits(item, mirror.config)
-            self._forget()
+            self._check_fit(item, mirror.config)
+            self._drop_mirror()
             self._mark = item.mark
             if self.sync is None or self.sync.welcome != item.welcome:
                 leader, version = self.leaders.url.origin(), mirror.published.version
@@ -288,12 +294,12 @@ class Upstream:
             self._lost.clear()
             self.ready.set()
         elif isinstance(item, gateway.Resumed):
-            before = self._before
+            before = self._last_mirror
             if before is None or item.mark != self._mark:
                 raise Malformed("the leader goes on from what this gateway does not have")
             await asyncio.to_thread(before.resume, item)
             self._mark = gateway.further(item.mark, len(item.changes))
-            self.mirror, self._before = before, None
+            self.mirror, self._last_mirror = before, None
             self._lost.clear()
             self.ready.set()
         elif self.mirror is None:
@@ -303,16 +309,16 @@ class Upstream:
             await self.call(lambda: mirror.follow(change))
             self._mark = gateway.further(self._mark, 1)
         else:
-            self._takes[type(item)](item)
+            self._handlers[type(item)](item)
 
-    def _entered(self, entered: gateway.Entered) -> None:
-        if self._present.entered(entered) and self.relay is not None:
+    def _on_entered(self, entered: gateway.Entered) -> None:
+        if self._devices.add(entered) and self.relay is not None:
             self.relay.join(entered.device)
-        self._waiting.answered(entered)
+        self._pending.settle_question(entered)
 
-    async def _answer(self, ask: gateway.AliveQuery) -> None:
-        self.send(gateway.Lives(ask.device, await self._present.lives(ask.device)))
+    async def _answer_alive(self, ask: gateway.AliveQuery) -> None:
+        self.send(gateway.Lives(ask.device, await self._devices.is_alive(ask.device)))
 
-    def _dealt(self, dealt: gateway.Dealt) -> None:
+    def _on_dealt(self, dealt: gateway.Dealt) -> None:
         if self.relay is not None:
-            self.relay.dealt(dealt)
+            self.relay.queue(dealt)

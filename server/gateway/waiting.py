@@ -16,66 +16,66 @@ LOST = "this gateway has lost its leader"
 Answer = gateway.Known | gateway.Entered | gateway.Done
 
 
-class Waiting:
+class PendingRequests:
     """Pending futures, and the methods that settle them."""
 
     def __init__(self) -> None:
-        self._asked: dict[int, asyncio.Future[Answer]] = {}
+        self._questions: dict[int, asyncio.Future[Answer]] = {}
         """Ticket -> the pending answer."""
         self._pushes: dict[int, asyncio.Future[Accepted | PendingUpdate] | asyncio.Future[Accepted]] = {}
         """Device -> the result of its one pending update."""
 
     @contextmanager
-    def asking(self, ticket: int) -> Iterator[asyncio.Future[Answer]]:
+    def question(self, ticket: int) -> Iterator[asyncio.Future[Answer]]:
         """Yield a future of the answer, or the refusal, to a question of this ticket."""
-        future = self._asked[ticket] = asyncio.get_running_loop().create_future()
+        future = self._questions[ticket] = asyncio.get_running_loop().create_future()
         try:
             yield future
         finally:
-            self._asked.pop(ticket, None)
+            self._questions.pop(ticket, None)
 
-    def pushing(self, device: int) -> asyncio.Future[Accepted | PendingUpdate]:
+    def add_push(self, device: int) -> asyncio.Future[Accepted | PendingUpdate]:
         """Return a future of the result, or the refusal, of a device's update."""
         future: asyncio.Future[Accepted | PendingUpdate] = asyncio.get_running_loop().create_future()
         self._pushes[device] = future
         return future
 
-    def answered(self, answer: Answer) -> None:
-        _settle(self._asked.get(answer.ticket), answer)
+    def settle_question(self, answer: Answer) -> None:
+        _settle(self._questions.get(answer.ticket), answer)
 
-    def taken(self, taken: gateway.UpdateTaken) -> None:
+    def settle_push(self, taken: gateway.UpdateTaken) -> None:
         receipt = Receipt(taken.sequence, taken.version, None, taken.moments, taken.labels)
         accepted = Accepted(receipt, taken.staleness)
         _settle(self._pushes.pop(taken.device, None), accepted)
 
-    def held(self, held: gateway.UpdateHeld) -> None:
+    def hold_push(self, held: gateway.UpdateHeld) -> None:
         before = self._pushes.get(held.device)
         if before is not None and not before.done():
-            later = unheeded(asyncio.get_running_loop().create_future())
-            self._pushes[held.device] = later
-            _settle(before, PendingUpdate(later))
+            pending = ignore_failure(asyncio.get_running_loop().create_future())
+            self._pushes[held.device] = pending
+            _settle(before, PendingUpdate(pending))
 
-    def denied(self, denied: gateway.Denied) -> None:
+    def deny(self, denied: gateway.Denied) -> None:
         refusal = REFUSALS.get(denied.code, Refused)(denied.detail)
         refusal.seconds = denied.seconds
         future: asyncio.Future[Any] | None
         if denied.ticket:
-            future = self._asked.get(denied.ticket)
+            future = self._questions.get(denied.ticket)
         else:
             future = self._pushes.pop(denied.device, None)
         if future is not None and not future.done():
             future.set_exception(refusal)
 
-    def lose(self) -> None:
+    def fail_all(self) -> None:
         """Fail all requests, because the leader is lost."""
-        waiting = [*self._asked.values(), *self._pushes.values()]
-        self._asked, self._pushes = {}, {}
+        waiting = [*self._questions.values(), *self._pushes.values()]
+        self._questions, self._pushes = {}, {}
         for future in waiting:
             if not future.done():
                 future.set_exception(Unavailable(LOST))
 
 
-def unheeded(answer: asyncio.Future[Accepted]) -> asyncio.Future[Accepted]:
+def ignore_failure(answer: asyncio.Future[Accepted]) -> asyncio.Future[Accepted]:
     """Mark a future's failure as seen: its waiter may be gone, and asyncio warns of unseen failures."""
     answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
     return answer

@@ -6,12 +6,12 @@ from pathlib import Path
 from edgeflock.server.identity import (
     Authority,
     Certificate,
-    demand,
-    keys_of,
+    certificate_files,
     own_certificate,
     pin_of_file,
+    request_certificates,
     server_tls,
-    share,
+    share_key,
 )
 from edgeflock.server.ledger import is_shared
 from edgeflock.shared.errors import ConfigError
@@ -25,8 +25,8 @@ def line_of(config: Config, directory: Path) -> tuple[ssl.SSLContext | None, byt
     plain = run.insecure or is_loopback(run.host)
     if is_shared(config.journal.url):
         directory.mkdir(0o700, parents=True, exist_ok=True)
-        for own in keys_of(directory):
-            share(config.journal.url, own)
+        for own in certificate_files(directory):
+            share_key(config.journal.url, own)
     if run.open and not plain:
         raise ConfigError(
             f"run.open = true lets in everybody who reaches run.host = {run.host!r}: leave it out, listen on "
@@ -58,5 +58,5 @@ def authority_of(config: Config, directory: Path, tls: ssl.SSLContext | None) ->
         return None
     authority = Authority(directory)
     if who:
-        demand(tls, authority.pem, of_everybody=who == "everybody")
+        request_certificates(tls, authority.pem, required=who == "everybody")
     return authority

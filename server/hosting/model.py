@@ -15,7 +15,7 @@ from edgeflock.server.hosting.episodes import EpisodeProcess
 from edgeflock.server.hosting.program_objects import ServerObjects
 from edgeflock.server.monitoring import episodes
 from edgeflock.server.monitoring.evaluation import Details, Evaluate
-from edgeflock.server.monitoring.guarding import Look
+from edgeflock.server.monitoring.guarding import ComputeTrusted
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset, Stored
 from edgeflock.shared.environments import is_environment, open_environment
@@ -52,7 +52,7 @@ class HostedModel:
     tried: Trial | None = None
     """The result of a trial step."""
     details: Details = lambda: ({}, ())
-    look: Look | None = None
+    look: ComputeTrusted | None = None
     held_out: Dataset | Stored | None = None
     """The data that it is evaluated on."""
     targets: Targets | None = None
@@ -105,7 +105,7 @@ def _of_a_module(config: Config, given: ServerObjects, data: Description | None)
     if held_out is None and config.model.data:
         scaled = scales_targets(config.model.loss)
         held_out = datasets.opened(config.model.data, "test", data, scales_targets=scaled)
-    look: Look | None = None
+    look: ComputeTrusted | None = None
     if trusting.is_wanted(config.defence.mode):
         look, held_out = _looking(config, given, held_out)
     evaluate: Evaluate | None = None
@@ -119,7 +119,7 @@ def _of_a_module(config: Config, given: ServerObjects, data: Description | None)
     if given.judge is not None:
         evaluate = partial(_judged, flat, given.judge)
     elif held_out is not None:
-        scores.in_units(held_out.described.target)
+        scores.set_scale(held_out.described.target)
         evaluate, tried = _evaluation(config, flat, theta, held_out, scores)
     _check_watched(config, evaluated=evaluate is not None)
     shape = _input(config, flat.example, held_out)
@@ -129,7 +129,7 @@ def _of_a_module(config: Config, given: ServerObjects, data: Description | None)
     described = None if held_out is None else held_out.described.told
     targets = None
     if held_out is not None and scales_targets(config.model.loss) and not held_out.described.target:
-        targets = Targets.of(held_out.y)
+        targets = Targets.from_y(held_out.y)
     return HostedModel(
         *(layout, theta, evaluate, start, shape, told, beside, described, tried, scores.details, look),
         held_out=held_out,
@@ -157,7 +157,9 @@ def _of_a_policy(
     )
 
 
-def _looking(config: Config, given: ServerObjects, held_out: Dataset | Stored | None) -> tuple[Look, Dataset]:
+def _looking(
+    config: Config, given: ServerObjects, held_out: Dataset | Stored | None
+) -> tuple[ComputeTrusted, Dataset]:
     """Return (what computes the gradient that the defence trusts, the remaining samples for evaluation)."""
     from edgeflock.shared.model.torch_module import FlatModule
 
@@ -207,7 +209,7 @@ def _evaluation(
     evaluate = flat.evaluate
     x, y = rows(held_out.x, slice(SAMPLES)), held_out.y[:SAMPLES]
     try:
-        evaluate(theta, x, y, seen=scores.see)
+        evaluate(theta, x, y, seen=scores.update)
         if y.dtype.kind == "i":  # the highest class, too
             top = [int(held_out.y.reshape(len(held_out), -1).max(axis=1).argmax())]
             evaluate(theta, rows(held_out.x, top), held_out.y[top])
@@ -224,8 +226,8 @@ def _scored(
     flat: "FlatModule", scores: "Scores", held_out: Dataset | Stored, theta: NDArray[np.float32]
 ) -> tuple[float, float | None]:
     """Return (loss, accuracy) at theta. `scores` then cover exactly this evaluation."""
-    scores.forget()
-    return flat.evaluate(theta, held_out.x, held_out.y, seen=scores.see)
+    scores.reset()
+    return flat.evaluate(theta, held_out.x, held_out.y, seen=scores.update)
 
 
 def _judged(

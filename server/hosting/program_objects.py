@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from edgeflock.server.monitoring.listeners import Listening
+from edgeflock.server.monitoring.listeners import Callbacks
 from edgeflock.shared.data.datasets import Dataset
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from edgeflock.server.monitoring.scoring import Own
+    from edgeflock.server.monitoring.scoring import UserMetric
     from edgeflock.shared.model.torch_module import Make
 
 
@@ -24,8 +24,8 @@ class ServerObjects:
     """Replaces model.data."""
     judge: "Callable[[nn.Module], tuple[float, float | None]] | None" = None
     """Returns (loss, accuracy) of a module; replaces the evaluation on held-out data."""
-    listening: Listening = Listening()
-    metrics: "Mapping[str, Own]" = field(default_factory=dict)
+    listening: Callbacks = Callbacks()
+    metrics: "Mapping[str, UserMetric]" = field(default_factory=dict)
     """Added to the metrics of model.metrics."""
 
 

@@ -20,7 +20,7 @@ from edgeflock.server.hosting.model import HostedModel, model_of
 from edgeflock.server.hosting.program_objects import NOTHING_AT_HAND, ServerObjects
 from edgeflock.server.identity import (
     ADMIN_TOKEN,
-    ELSEWHERE,
+    URL_FILE,
     Audit,
     Authority,
     Register,
@@ -37,11 +37,11 @@ from edgeflock.server.ledger import (
     write_whole,
 )
 from edgeflock.server.monitoring import trackers
-from edgeflock.server.monitoring.best_model import info_of, keep_best
-from edgeflock.server.monitoring.divergence import Suspecting
-from edgeflock.server.monitoring.evaluation import Details, Evaluate, Keep
-from edgeflock.server.monitoring.guarding import Look
-from edgeflock.server.monitoring.listeners import Listening
+from edgeflock.server.monitoring.best_model import info_of, save_best
+from edgeflock.server.monitoring.divergence import FindSuspect
+from edgeflock.server.monitoring.evaluation import Details, Evaluate, SaveBest
+from edgeflock.server.monitoring.guarding import ComputeTrusted
+from edgeflock.server.monitoring.listeners import Callbacks
 from edgeflock.shared.data.samples import Dataset, Stored
 from edgeflock.shared.errors import ConfigError, Unauthorized
 from edgeflock.shared.identity import Token
@@ -68,7 +68,7 @@ class HostedRun:
     evaluate: Evaluate | None
     history: list[Evaluation]
     accounts: list[DeviceTotals]
-    suspecting: Suspecting = lambda after, until: None
+    suspecting: FindSuspect = lambda after, until: None
     offered: Path | None = None
     """The file that devices load the first model from, if they cannot make it."""
     tls: ssl.SSLContext | None = None
@@ -90,16 +90,16 @@ class HostedRun:
     """Signs devices' certificates, over TLS."""
     make: "Make | None" = None
     """Builds the model, if no import string does."""
-    keep: Keep = lambda theta, evaluation: None
+    keep: SaveBest = lambda theta, evaluation: None
     """Called with each model that is better than all before it."""
-    listening: Listening = Listening()
+    listening: Callbacks = Callbacks()
     beside: Beside = NOTHING
     """The parts of a saved model that are not in theta."""
     app: bytes = b""
     """The settings for devices' own apps (protocol/app.py)."""
     details: Details = lambda: ({}, ())
     """Further results of the last `evaluate`."""
-    look: Look | None = None
+    look: ComputeTrusted | None = None
     """Computes the gradient that the guard trusts, if it needs one."""
     lost: Callable[[], str] = str
     """Returns why the run is no longer this server's; empty while it is."""
@@ -129,7 +129,7 @@ def open_run(
     failure. Raises ConfigError if the model, the data or the directory is unusable.
     """
     trackers.check(config.run.trackers)
-    listening = given.listening.beside(config.run)
+    listening = given.listening.with_settings(config.run)
     model = model_of(config, given)
     if listening.stop is not None and model.evaluate is None:
         raise ConfigError("run.stop needs evaluations, and there are no data for them; set model.data")
@@ -152,7 +152,7 @@ def open_run(
                 f"model.weights = {config.model.weights!r}; choose another one, or leave model.weights out"
             )
         offered = _offer(claim, directory, first) if claim.engine.start is None else None
-        if model.targets is not None and (why := model.targets.far):
+        if model.targets is not None and (why := model.targets.problem):
             log.warning("%s; %s", why, REMEDY)
         log.info("%s", _optimizer(config, [turn.regime.learning_rate for turn in claim.journal.regimes()]))
         if model.tried is not None:
@@ -160,10 +160,10 @@ def open_run(
         tls, pin = line_of(config, directory)
         authority = authority_of(config, directory, tls)
         if is_shared(config.journal.url):
-            write_whole(directory / ELSEWHERE, f"{config.journal.url}\n".encode())
+            write_whole(directory / URL_FILE, f"{config.journal.url}\n".encode())
         with closing(Register(directory)) as register:
             claim.journal.when_lost(register.db.shut)
-            register.listens(register.url, pin)
+            register.store_address(register.url, pin)
             _operators(register, directory)
             info = info_of(config.model, claim.run, model.layout, model.input, claim.data)
             yield HostedRun(
@@ -184,7 +184,7 @@ def open_run(
                 targets=model.targets,
                 authority=authority,
                 make=given.make,
-                keep=partial(keep_best, directory, info, model.beside),
+                keep=partial(save_best, directory, info, model.beside),
                 evaluated=model.held_out,
                 listening=listening,
                 beside=model.beside,
@@ -218,7 +218,7 @@ def _operators(register: Register, directory: Path) -> None:
     path = directory / ADMIN_TOKEN
     kept = path.read_text().strip() if path.exists() else ""
     try:
-        if register.who(kept).role == "admin" and Token.parse(kept).pin == register.pin:
+        if register.identify(kept).role == "admin" and Token.parse(kept).pin == register.pin:
             return
     except (Unauthorized, ConfigError):
         pass

@@ -11,7 +11,7 @@ from aiohttp import web
 from edgeflock.server.http.keys import HOST, REGISTER, WRITER
 from edgeflock.server.http.problem import refusal
 from edgeflock.server.http.roles import ADMIN, allows
-from edgeflock.server.identity import Ordered
+from edgeflock.server.identity import StoredOrder
 from edgeflock.server.roster import Device
 from edgeflock.shared.errors import ConfigError, Dropped
 from edgeflock.shared.protocol.frames import EventKind
@@ -28,10 +28,10 @@ _LONGEST = 200
 async def pause(request: web.Request) -> web.Response:
     """Let a device wait for its answers until it is resumed. {"because": text} is optional."""
     device, because = await _device_and_reason(request)
-    await _keep(request, device, Ordered(False, because))
+    await _store_order(request, device, StoredOrder(False, because))
     device.connection.pause(because)
-    _told(request, "paused", device, because)
-    return _of(device)
+    _record_change(request, "paused", device, because)
+    return _order_response(device)
 
 
 @routes.post("/v1/devices/{name:[^/]+}/drop")
@@ -39,12 +39,12 @@ async def pause(request: web.Request) -> web.Response:
 async def drop(request: web.Request) -> web.Response:
     """End the session of a device, and refuse it until it is resumed. {"because": text} is optional."""
     device, because = await _device_and_reason(request)
-    await _keep(request, device, Ordered(True, because))
+    await _store_order(request, device, StoredOrder(True, because))
     device.connection.drop(because)
-    _told(request, "dropped", device, because)
-    if device.connection.line is not None:
-        await device.connection.line.drop(Dropped(f"an operator has dropped {device.name!r}: {because}"))
-    return _of(device)
+    _record_change(request, "dropped", device, because)
+    if device.connection.session is not None:
+        await device.connection.session.drop(Dropped(f"an operator has dropped {device.name!r}: {because}"))
+    return _order_response(device)
 
 
 @routes.post("/v1/devices/{name:[^/]+}/resume")
@@ -53,11 +53,11 @@ async def resume(request: web.Request) -> web.Response:
     """Let a device go on, or come back."""
     device, _ = await _device_and_reason(request)
     if device.connection.order is not None:
-        await _keep(request, device, None)
+        await _store_order(request, device, None)
     if device.connection.order is not None:
         device.connection.resume()
-        _told(request, "resumed", device)
-    return _of(device)
+        _record_change(request, "resumed", device)
+    return _order_response(device)
 
 
 @routes.post("/v1/devices/{name:[^/]+}/pardon")
@@ -66,10 +66,10 @@ async def pardon(request: web.Request) -> web.Response:
     """Let the guard forget what it knows of a device, which then stands as a new one does."""
     device, _ = await _device_and_reason(request)
     engine = request.app[HOST].engine
-    known = await request.app[WRITER].call(lambda: engine.pardon(device.id))
-    if known:
+    was_known = await request.app[WRITER].call(lambda: engine.pardon(device.id))
+    if was_known:
         _note(request, "config", device, "pardoned: the defence begins anew with it, by an admin")
-    return web.json_response({"device": device.name, "pardoned": known})
+    return web.json_response({"device": device.name, "pardoned": was_known})
 
 
 @routes.post("/v1/learning_rate")
@@ -112,7 +112,7 @@ async def roll_back(request: web.Request) -> web.Response:
     engine, writer = request.app[HOST].engine, request.app[WRITER]
     wanted = (await _body(request)).get("version")
     if not isinstance(wanted, int) or isinstance(wanted, bool):
-        raise _bad(f"version must be a whole number, not {wanted!r:.40}")
+        raise _bad_request(f"version must be a whole number, not {wanted!r:.40}")
 
     def attempt() -> tuple[int, int] | ConfigError:
         try:
@@ -123,21 +123,23 @@ async def roll_back(request: web.Request) -> web.Response:
     done = await writer.call(attempt)
     if isinstance(done, ConfigError):
         raise refusal(409, "no-such-version", str(done))
-    writer.look()
-    of, version = done
-    _note(request, "config", None, f"the model of version {of:,} again, as version {version:,}, by an admin")
-    return web.json_response({"of": of, "version": version})
+    writer.wake()
+    source, version = done
+    _note(
+        request, "config", None, f"the model of version {source:,} again, as version {version:,}, by an admin"
+    )
+    return web.json_response({"of": source, "version": version})
 
 
-async def _keep(request: web.Request, device: Device, order: Ordered | None) -> None:
+async def _store_order(request: web.Request, device: Device, order: StoredOrder | None) -> None:
     """Store the order for the next server. It returns when the order is durable."""
     if (register := request.app.get(REGISTER)) is not None:
         await asyncio.to_thread(register.order, device.name, order)
 
 
-def _told(request: web.Request, kind: EventKind, device: Device, because: str = "") -> None:
+def _record_change(request: web.Request, kind: EventKind, device: Device, because: str = "") -> None:
     """Record a change of a device: the writer updates whether others wait for it."""
-    request.app[WRITER].see(device.id, device.present)
+    request.app[WRITER].set_presence(device.id, device.present)
     _note(request, kind, device, f"by an admin: {because}" if because else "by an admin")
 
 
@@ -145,14 +147,14 @@ def _note(request: web.Request, kind: EventKind, device: Device | None, text: st
     request.app[HOST].hub.note(kind, device, text)
 
 
-def _of(device: Device) -> web.Response:
+def _order_response(device: Device) -> web.Response:
     connection = device.connection
     return web.json_response(
         {
             "device": device.name,
             "paused": connection.order is not None,
             "dropped": connection.dropped,
-            "because": None if connection.order is None else connection.order.because,
+            "because": None if connection.order is None else connection.order.reason,
         }
     )
 
@@ -164,7 +166,7 @@ async def _device_and_reason(request: web.Request) -> tuple[Device, str]:
         raise refusal(404, "unknown-device", f"this run has no device {name!r:.200}")
     because = (await _body(request)).get("because", "")
     if not isinstance(because, str) or len(because) > _LONGEST:
-        raise _bad(f"because must be a text of at most {_LONGEST} characters")
+        raise _bad_request(f"because must be a text of at most {_LONGEST} characters")
     return device, "".join(c if c.isprintable() else "?" for c in because)
 
 
@@ -174,7 +176,7 @@ def _rate(value: object) -> float:
             rate = float(value)
             if LEAST_RATE <= rate <= LARGEST_RATE:
                 return rate
-    raise _bad(f"value must be a number from {LEAST_RATE:g} to {LARGEST_RATE:g}, not {value!r:.40}")
+    raise _bad_request(f"value must be a number from {LEAST_RATE:g} to {LARGEST_RATE:g}, not {value!r:.40}")
 
 
 async def _body(request: web.Request) -> dict[str, Any]:
@@ -182,11 +184,11 @@ async def _body(request: web.Request) -> dict[str, Any]:
     try:
         body = json.loads(await request.read() or "{}")
     except (ValueError, RecursionError) as error:  # also of a number of thousands of digits
-        raise _bad(f"the body is not JSON: {error}") from error
+        raise _bad_request(f"the body is not JSON: {error}") from error
     if not isinstance(body, dict):
-        raise _bad("the body must be a JSON object")
+        raise _bad_request("the body must be a JSON object")
     return body
 
 
-def _bad(detail: str) -> web.HTTPException:
+def _bad_request(detail: str) -> web.HTTPException:
     return refusal(400, "bad-request", detail)

@@ -17,14 +17,14 @@ from edgeflock.server.defence import DefenceGuard
 from edgeflock.server.http import ranges
 from edgeflock.server.http.callers import caller_of, find_caller
 from edgeflock.server.http.keys import EVALUATOR, GATEWAYS, GRAPHS, HEALTH, HOST, WATCHERS, WRITER
-from edgeflock.server.http.middleware import pay
+from edgeflock.server.http.middleware import charge
 from edgeflock.server.http.problem import problem
 from edgeflock.server.http.roles import DEVICE, EVERYBODY, GRAPH, VIEWER, allows
 from edgeflock.server.monitoring.evaluation import Evaluator
-from edgeflock.server.monitoring.federated import federated
-from edgeflock.server.monitoring.feed import because, dense_bytes, document, settings, state
+from edgeflock.server.monitoring.federated import combine_evaluations
+from edgeflock.server.monitoring.feed import dense_bytes, document, pause_reason, settings, state
 from edgeflock.server.roster import Device, RateLimiters
-from edgeflock.server.sessions import GatewayLine, RelayedDevice, RunHost
+from edgeflock.server.sessions import GatewayConnection, RelayedDevice, RunHost
 from edgeflock.shared.errors import NotExportable, Unauthorized
 from edgeflock.shared.protocol.frames import Finding, Role
 from edgeflock.shared.protocol.messages import TAGS, Samples
@@ -42,7 +42,7 @@ async def get_status(request: web.Request) -> web.Response:
     host, evaluator = request.app[HOST], request.app[EVALUATOR]
     if caller_of(request).role == "device":
         return web.json_response(run_status(host, evaluator))
-    findings, lines = request.app[HEALTH].findings, request.app[GATEWAYS].lines
+    findings, lines = request.app[HEALTH].findings, request.app[GATEWAYS].connections
     return web.json_response(status(host, evaluator, findings, lines, time.monotonic()))
 
 
@@ -57,7 +57,7 @@ async def get_livez(request: web.Request) -> web.Response:
 @allows(EVERYBODY)
 async def get_readyz(request: web.Request) -> web.Response:
     """Whether the server can take updates, and if not, why: without a token."""
-    reason = request.app[WRITER].trouble
+    reason = request.app[WRITER].unavailable_reason
     return web.Response(text=f"{reason or 'ok'}\n", status=503 if reason else 200)
 
 
@@ -65,14 +65,14 @@ async def get_readyz(request: web.Request) -> web.Response:
 @allows(VIEWER)
 async def get_feed(request: web.Request) -> web.StreamResponse:
     """The run as it goes, as a WebSocket: docs/operations.md."""
-    asked, watchers = request.query.get("interval", str(USUAL)), request.app[WATCHERS]
+    interval_text, watchers = request.query.get("interval", str(USUAL)), request.app[WATCHERS]
     try:
-        interval = float(asked)
+        interval = float(interval_text)
     except ValueError:
         interval = math.nan
     if not FASTEST <= interval <= SLOWEST:
         return problem(
-            400, "bad-interval", f"interval={asked!r:.40} must be {FASTEST:g} to {SLOWEST:g} seconds"
+            400, "bad-interval", f"interval={interval_text!r:.40} must be {FASTEST:g} to {SLOWEST:g} seconds"
         )
     if watchers.full:
         return problem(
@@ -81,10 +81,10 @@ async def get_feed(request: web.Request) -> web.StreamResponse:
             f"{watchers.limit} monitors follow this run already (limits.watchers); close one",
         )
     role: Role = "admin" if caller_of(request).role == "admin" else "viewer"
-    return await watchers.serve(request, role, interval, lambda: _may_look(request))
+    return await watchers.serve(request, role, interval, lambda: _may_watch(request))
 
 
-def _may_look(request: web.Request) -> bool:
+def _may_watch(request: web.Request) -> bool:
     """Whether the secret or the login of a monitor is still valid."""
     with suppress(Unauthorized):
         return bool(find_caller(request))
@@ -117,7 +117,7 @@ async def get_model(request: web.Request) -> web.StreamResponse:
     octets = theta.astype("<f4").tobytes()
     digest = await asyncio.to_thread(lambda: hashlib.sha256(octets).hexdigest())  # long, of a large model
     headers = {"X-Edgeflock-Version": str(version)}
-    start, stop, status = ranges.asked(request, digest, len(octets), headers)
+    start, stop, status = ranges.resolve(request, digest, len(octets), headers)
     return _octets(octets[start:stop], status, headers)
 
 
@@ -132,7 +132,7 @@ async def get_graph(request: web.Request) -> web.StreamResponse:
         graph = await request.app[GRAPHS].get(request.match_info["kind"])
     except NotExportable as error:
         return problem(422, "not-exportable", str(error))
-    if ranges.has(request, graph.digest):
+    if ranges.has_copy(request, graph.digest):
         return web.Response(status=304, headers={"ETag": f'"{graph.digest}"'})
     response = _octets(graph.octets, 200, {"ETag": f'"{graph.digest}"'})
     response.enable_compression()
@@ -142,7 +142,7 @@ async def get_graph(request: web.Request) -> web.StreamResponse:
 async def _result(request: web.Request) -> tuple[int, NDArray[np.float32]]:
     """(version, the model that is served)."""
     version, theta = await request.app[WRITER].call(request.app[HOST].engine.result)
-    pay(request, theta.nbytes)
+    charge(request, theta.nbytes)
     return version, theta
 
 
@@ -162,23 +162,24 @@ def run_status(host: RunHost, evaluator: Evaluator) -> dict[str, Any]:
 def shards(host: RunHost) -> dict[str, Any] | None:
     """The processes that hold the model shards. None: the model is in this process."""
     parameters = host.engine.parameters
-    if parameters.kept.is_here:
+    if parameters.store.is_local:
         return None
-    processes = [shard._asdict() for shard in parameters.kept.vectors.standing]
-    return {"processes": processes, "restored": parameters.kept.restored}
+    processes = [shard._asdict() for shard in parameters.store.vectors.shard_statuses]
+    return {"processes": processes, "restored": parameters.store.restorations}
 
 
 def status(
     host: RunHost,
     evaluator: Evaluator,
     findings: Sequence[Finding],
-    lines: Sequence[GatewayLine],
+    lines: Sequence[GatewayConnection],
     now: float,
 ) -> dict[str, Any]:
     """The whole state of a run, in plain JSON types."""
     config, traffic = host.config, host.traffic
     devices = [
-        _device(device, host.paces, host.engine.guard, now) for device in host.registry.devices.values()
+        _device(device, host.rate_limiters, host.engine.guard, now)
+        for device in host.registry.devices.values()
     ]
     ingress, egress = (sum(device[key] for device in devices) for key in ("ingress", "egress"))
     compressed, uncompressed = (
@@ -188,7 +189,7 @@ def status(
     turns = host.engine.turns
     return {
         **run_status(host, evaluator),
-        "diverged": evaluator.diverged,
+        "diverged": evaluator.divergence,
         "findings": [finding._asdict() for finding in findings],
         "coordination": settings(host)["coordination"],
         "compression": config.compression.model_dump(),
@@ -197,7 +198,7 @@ def status(
         "cohort": None if turns is None else {"members": len(turns.members), "waiting": turns.waiting},
         "shards": shards(host),
         "evaluation": evaluator.history[-1]._asdict() if evaluator.history else None,
-        "on_devices": federated(device["telemetry"] for device in devices),
+        "on_devices": combine_evaluations(device["telemetry"] for device in devices),
         "evaluation_failed": evaluator.failed_at is not None,
         "ingress": traffic.total.ingress,
         "egress": traffic.total.egress,
@@ -214,7 +215,7 @@ def status(
             "ingress": traffic.received[Samples],
             "egress": traffic.sent[Samples],
         },
-        "paced": round(host.paces.total, 1),
+        "paced": round(host.rate_limiters.total, 1),
         "device_ingress": ingress,
         "device_egress": egress,
         "cnc": _cnc(compressed, uncompressed),
@@ -226,11 +227,11 @@ def status(
     }
 
 
-def _gateway(line: GatewayLine) -> dict[str, Any]:
+def _gateway(line: GatewayConnection) -> dict[str, Any]:
     return {
         "name": line.name,
         "address": line.address,
-        "since": line.since,
+        "since": line.start_time,
         "devices": line.devices,
         "updates": line.updates,
         "ingress": line.meter.ingress,
@@ -239,15 +240,15 @@ def _gateway(line: GatewayLine) -> dict[str, Any]:
     }
 
 
-def _device(device: Device, paces: RateLimiters, guard: DefenceGuard | None, now: float) -> dict[str, Any]:
+def _device(device: Device, limiters: RateLimiters, guard: DefenceGuard | None, now: float) -> dict[str, Any]:
     identity, connection, done = device.identity, device.connection, device.statistics
     ingress, egress = connection.traffic
     return {
         "name": identity.name,
         "state": state(device, now),
-        "connected": connection.here,
-        "waits": connection.waits,
-        "gateway": connection.line.through if isinstance(connection.line, RelayedDevice) else None,
+        "connected": connection.is_connected,
+        "waits": connection.awaits_turn,
+        "gateway": connection.session.gateway_name if isinstance(connection.session, RelayedDevice) else None,
         "facts": identity.facts,
         "telemetry": done.telemetry,
         "updates": done.updates,
@@ -258,7 +259,7 @@ def _device(device: Device, paces: RateLimiters, guard: DefenceGuard | None, now
         "defence": None if guard is None else guard.record(device.id).document(),
         "shards": identity.shards,
         "duplicates": done.duplicates,
-        "paced": round(paces.held_back(identity.name), 1),
+        "paced": round(limiters.delay_seconds(identity.name), 1),
         "samples": done.samples,
         "shares": identity.shares,
         "shared": done.shared,
@@ -268,8 +269,8 @@ def _device(device: Device, paces: RateLimiters, guard: DefenceGuard | None, now
         "ingress": ingress,
         "egress": egress,
         "last_seen": connection.last_seen or None,
-        "paused_because": because(device),
-        "why_left": connection.why_left,
+        "paused_because": pause_reason(device),
+        "why_left": connection.leave_reason,
         "idle_seconds": round(now - connection.last_heard, 1) if connection.last_seen else None,
     }
 

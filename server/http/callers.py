@@ -5,7 +5,7 @@ from contextlib import suppress
 from aiohttp import web
 
 from edgeflock.server.http.keys import AUDIT, AUTHORITY, HOST, LOGINS, REGISTER
-from edgeflock.server.http.roles import paths_of_devices
+from edgeflock.server.http.roles import device_paths
 from edgeflock.server.identity import NOBODY, Caller
 from edgeflock.shared.errors import Forbidden, Unauthorized
 
@@ -23,7 +23,7 @@ def find_caller(request: web.Request) -> Caller:
 
     Raises Unauthorized where the run is not open and the secret is unknown."""
     secret, login = secret_of(request), login_of(request)
-    return caller_by(request.app, secret, "" if secret else login)
+    return authenticate(request.app, secret, "" if secret else login)
 
 
 def remember_caller(request: web.Request) -> None:
@@ -37,7 +37,7 @@ def caller_of(request: web.Request) -> Caller:
     return request[_CALLER] if _CALLER in request else find_caller(request)
 
 
-def is_known(request: web.Request) -> bool:
+def has_caller(request: web.Request) -> bool:
     """Whether `caller_of` has an answer."""
     return _CALLER in request
 
@@ -63,47 +63,47 @@ def is_open(app: web.Application) -> bool:
     return REGISTER not in app or app[HOST].config.run.open
 
 
-def caller_by(app: web.Application, secret: str, login: str = "") -> Caller:
+def authenticate(app: web.Application, secret: str, login: str = "") -> Caller:
     """Return the owner of a secret or a login. Raises Unauthorized where the run is not open."""
     register = app.get(REGISTER)
     try:
         if register is None:
             return NOBODY
-        return app[LOGINS].who(login) if login else register.who(secret)
+        return app[LOGINS].identify(login) if login else register.identify(secret)
     except Unauthorized:
         if not is_open(app):
             raise
         return NOBODY
 
 
-def caller_behind_gateway(app: web.Application, bearer: str, path: str, certificate: bytes) -> Caller:
+def authenticate_behind_gateway(app: web.Application, bearer: str, path: str, certificate: bytes) -> Caller:
     """Return the caller that asks a gateway for `path` and has shown it this certificate, in DER.
 
     Raises Unauthorized if it may not, Forbidden without the certificate that the run demands."""
-    caller = caller_by(app, bearer)
+    caller = authenticate(app, bearer)
     may = caller.role == "device" or (is_open(app) and caller is NOBODY)
-    if not may or not path.startswith(paths_of_devices(app)):
+    if not may or not path.startswith(device_paths(app)):
         raise Unauthorized("a gateway serves devices that have joined; ask the leader")
     authority = app.get(AUTHORITY)
-    if not may_show(app, caller, None if authority is None else authority.key_in(certificate)):
+    if not has_valid_certificate(
+        app, caller, None if authority is None else authority.verified_key(certificate)
+    ):
         raise Forbidden(CERTIFICATES)
     return caller
 
 
-def may_show(app: web.Application, caller: Caller, shown: bytes | None) -> bool:
-    """Whether `shown` fits the caller.
-
-    It is the key of the certificate that the caller has shown, or None if it has shown none."""
+def has_valid_certificate(app: web.Application, caller: Caller, key: bytes | None) -> bool:
+    """Whether the caller's certificate, or its lack, fits. `key` is the certificate's, if there is one."""
     if not app[HOST].config.run.client_certificates:
         return True
     register = app[REGISTER]
     if caller.role == "device":
         device = register.devices[caller.name]
-        return shown is not None and shown in (device.key, device.next_key)
-    return shown is None or register.has_key(shown)
+        return key is not None and key in (device.key, device.next_key)
+    return key is None or register.has_key(key)
 
 
-def note(request: web.Request, name: str, what: str, address: str | None) -> None:
+def note(request: web.Request, name: str, action: str, address: str | None) -> None:
     """Write to the audit log, if there is one, what a caller of this name did."""
     if (audit := request.app.get(AUDIT)) is not None:
-        audit.note(name, what, address=address)
+        audit.note(name, action, address=address)

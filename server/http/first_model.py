@@ -7,12 +7,12 @@ from contextlib import contextmanager, suppress
 from aiohttp import web
 
 from edgeflock.server.http import ranges
-from edgeflock.server.http.keys import HOST, OFFERED
+from edgeflock.server.http.keys import HOST, MODEL_FILE
 from edgeflock.server.http.problem import problem
 from edgeflock.server.http.roles import DEVICE, allows
 from edgeflock.server.roster import Meter
 
-_AT_ONCE = 1 << 18
+_CHUNK_BYTES = 1 << 18
 
 routes = web.RouteTableDef()
 
@@ -21,21 +21,21 @@ routes = web.RouteTableDef()
 @allows(DEVICE)
 async def get_start(request: web.Request) -> web.StreamResponse:
     """The first model, packed. It counts as traffic of the device that ?device=NAME says, if there is one."""
-    path, weights = request.app.get(OFFERED), request.app[HOST].engine.outlet.offered
+    path, weights = request.app.get(MODEL_FILE), request.app[HOST].engine.outlet.offered
     if path is None or weights is None:
         return problem(404, "no-start", "devices make the first model of this run: the Welcome says how")
     headers = {"Content-Type": "application/octet-stream"}
-    start, stop, status = ranges.asked(request, weights.digest.hex(), weights.size, headers)
+    start, stop, status = ranges.resolve(request, weights.digest.hex(), weights.size, headers)
     response = web.StreamResponse(status=status, headers=headers)
     response.content_length = stop - start
-    with _counting(request), await asyncio.to_thread(open, path, "rb") as file:
+    with _count_traffic(request), await asyncio.to_thread(open, path, "rb") as file:
         await response.prepare(request)
         if request.method == "HEAD":
             return response
         await asyncio.to_thread(file.seek, start)
         with suppress(ConnectionError):  # it will ask for the rest
             while start < stop:
-                octets = await asyncio.to_thread(file.read, min(_AT_ONCE, stop - start))
+                octets = await asyncio.to_thread(file.read, min(_CHUNK_BYTES, stop - start))
                 if not octets:
                     raise EOFError(f"{path} ends at byte {start}, which it did not when the server began")
                 await response.write(octets)
@@ -45,7 +45,7 @@ async def get_start(request: web.Request) -> web.StreamResponse:
 
 
 @contextmanager
-def _counting(request: web.Request) -> Iterator[None]:
+def _count_traffic(request: web.Request) -> Iterator[None]:
     """Count the bytes sent inside the block as the device's traffic."""
     device = request.app[HOST].registry.devices.get(request.query.get("device", ""))
     meter = Meter() if request.transport is None else request.transport.get_extra_info("meter", Meter())
@@ -54,4 +54,4 @@ def _counting(request: web.Request) -> Iterator[None]:
         yield
     finally:
         if device is not None:
-            device.connection.past.egress += meter.egress - before
+            device.connection.earlier_traffic.egress += meter.egress - before

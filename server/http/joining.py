@@ -24,26 +24,26 @@ routes = web.RouteTableDef()
 async def join(request: web.Request) -> web.Response:
     """{"name", "key", "proof", "before"}: the last one only of a device that is to have another key."""
     try:
-        name, key, proof, before = _asked(await request.read())
+        name, key, proof, old_proof = _parse_body(await request.read())
     except ValueError as error:
         return problem(400, "bad-request", str(error))
     caller = caller_of(request)
     register, limit = request.app[REGISTER], request.app[HOST].config.limits.devices
     try:  # in a thread, since it waits for the disk
         joined = await asyncio.to_thread(
-            register.join, secret_of(request), name, key, proof, request.app[PIN], before, limit
+            register.join, secret_of(request), name, key, proof, request.app[PIN], old_proof, limit
         )
     except Refused as refusal:
         return problem(refusal.status, refusal.code, str(refusal))
-    did = "has another key" if caller.role == "device" else "joined"
-    note(request, caller.name, f"{name!r} {did}", request.remote)
+    action = "has another key" if caller.role == "device" else "joined"
+    note(request, caller.name, f"{name!r} {action}", request.remote)
     answer = {"credential": joined.credential, "realm": text_of(joined.realm)}
     if (authority := request.app.get(AUTHORITY)) is not None:
         answer["certificate"] = authority.certificate(key)
     return web.json_response(answer)
 
 
-def _asked(octets: bytes) -> tuple[str, bytes, bytes, bytes]:
+def _parse_body(octets: bytes) -> tuple[str, bytes, bytes, bytes]:
     """Name, key and proofs. Raises ValueError with the reason."""
     try:
         body = json.loads(octets)

@@ -5,7 +5,7 @@ from pathlib import Path
 from aiohttp import web
 
 from edgeflock.server.connections import ConnectionLimits
-from edgeflock.server.http.model_files import ModelFiles
+from edgeflock.server.http.model_exports import ModelExports
 from edgeflock.server.http.watchers import Watchers
 from edgeflock.server.identity import Audit, Authority, Logins, Register
 from edgeflock.server.monitoring.evaluation import Evaluator
@@ -30,10 +30,10 @@ GRAPHS = web.AppKey("graphs", GraphStore)
 LISTENERS = web.AppKey("listeners", Listeners)
 LOGINS = web.AppKey("logins", Logins)
 """It exists only with a register."""
-OFFERED = web.AppKey("offered", Path)
+MODEL_FILE = web.AppKey("offered", Path)
 """It exists only if devices load the first model."""
 HEALTH = web.AppKey("health", RunHealth)
-MODEL_FILES = web.AppKey("model_files", ModelFiles)
+MODEL_EXPORTS = web.AppKey("model_exports", ModelExports)
 ORIGINS = web.AppKey("origins", Origins)
 HOST = web.AppKey("host", RunHost)
 PIN = web.AppKey("pin", bytes)

@@ -18,13 +18,13 @@ from prometheus_client.registry import Collector
 from edgeflock.server.http.keys import EVALUATOR, FEED, GATEWAYS, HEALTH, HOST, WRITER
 from edgeflock.server.http.roles import VIEWER, allows
 from edgeflock.server.monitoring import feed
-from edgeflock.server.sessions import GatewayLine, RunHost
+from edgeflock.server.sessions import GatewayConnection, RunHost
 from edgeflock.shared.errors import REFUSALS
 from edgeflock.shared.protocol.frames import BINS, LEFT, DeviceRow, DeviceState, Evaluation, Finding, Overview
 
 routes = web.RouteTableDef()
 
-_MOST_CLASSES = 100
+_CLASS_LIMIT = 100
 """The most classes that have a series each."""
 
 STATES: tuple[DeviceState, ...] = ("training", "waiting", "starved", "idle", "paused", "away")
@@ -37,18 +37,18 @@ async def get_metrics(request: web.Request) -> web.Response:
     host, evaluator = request.app[HOST], request.app[EVALUATOR]
     rows = await feed.rows(list(host.registry.devices.values()), host.engine.guard)
     evaluation = feed.evaluations(evaluator.history[-1:])
-    overview, ready = request.app[FEED].overview(), request.app[WRITER].trouble is None
-    most = host.config.limits.device_series
-    newest, findings = evaluation[0] if evaluation else None, request.app[HEALTH].findings[:most]
-    of_all = list(of_run(host, overview, rows, newest, findings, ready=ready))
-    of_all += of_gateways(request.app[GATEWAYS].lines)
-    few = rows[:most]
+    overview, ready = request.app[FEED].overview(), request.app[WRITER].unavailable_reason is None
+    limit = host.config.limits.device_series
+    newest, findings = evaluation[0] if evaluation else None, request.app[HEALTH].findings[:limit]
+    families = list(run_metrics(host, overview, rows, newest, findings, ready=ready))
+    families += gateway_metrics(request.app[GATEWAYS].connections)
+    few = rows[:limit]
     # Formatting thousands of numbers takes as long as hundreds of pushes, so a thread does it.
-    octets = await asyncio.to_thread(lambda: _text([*of_all, *of_devices(few)]))
+    octets = await asyncio.to_thread(lambda: _text([*families, *device_metrics(few)]))
     return web.Response(body=octets, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
-class _Collected(Collector):
+class _MetricList(Collector):
     """A collector of metrics that exist already."""
 
     def __init__(self, metrics: list[Metric]) -> None:
@@ -60,12 +60,12 @@ class _Collected(Collector):
 
 def _text(metrics: list[Metric]) -> bytes:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collected(metrics))
+    registry.register(_MetricList(metrics))
     ProcessCollector(registry=registry)
     return generate_latest(registry)
 
 
-def of_run(
+def run_metrics(
     host: RunHost,
     overview: Overview,
     rows: tuple[DeviceRow, ...],
@@ -89,7 +89,7 @@ def of_run(
         ("shared_samples", "Samples that devices shared since the server started.", relay.samples),
         ("unshared_samples", "Copies of them that reached no device.", relay.dropped),
         ("duplicates", "Updates since then of tasks that another device had computed.", tally.duplicates),
-        ("paced_seconds", "Seconds that devices were held back for their share.", host.paces.total),
+        ("paced_seconds", "Seconds that devices were held back for their share.", host.rate_limiters.total),
         ("events", "Events since the server started.", host.hub.events.count),
     ):
         yield CounterMetricFamily(f"edgeflock_{name}", text, value=count)
@@ -116,8 +116,8 @@ def of_run(
         for kind, octets in list(counts.items()):
             family.add_metric([kind.__name__], octets)
         yield family
-    if not host.engine.parameters.kept.is_here:
-        yield from of_shards(host)
+    if not host.engine.parameters.store.is_local:
+        yield from shard_metrics(host)
     buckets, counted = [], 0
     for number, count in enumerate(overview.staleness):
         counted += count
@@ -134,8 +134,10 @@ def of_run(
         states.add_metric([state], sum(row.state == state for row in rows))
     yield states
     left = GaugeMetricFamily("edgeflock_left", "Devices that are away, by why they left.", labels=["why"])
-    for why in LEFT:
-        left.add_metric([why], sum(row.why_left is not None and row.why_left.startswith(why) for row in rows))
+    for reason in LEFT:
+        left.add_metric(
+            [reason], sum(row.why_left is not None and row.why_left.startswith(reason) for row in rows)
+        )
     yield left
     for name, text, value in (
         ("updates_target", "Updates after which the run is complete; 0: never.", host.config.run.updates),
@@ -153,14 +155,14 @@ def of_run(
         ("evaluation_failed", "1 if the last evaluation failed.", overview.evaluation_failed),
         ("diverged", "1 if the model's loss is no finite number.", overview.state == "diverged"),
         ("finished", "1 if the run is complete.", overview.state == "finished"),
-        ("watchers", "Monitors that follow the run.", host.hub.watched),
+        ("watchers", "Monitors that follow the run.", host.hub.watchers),
         ("ready", "1 if updates can be taken.", ready),
         ("version", "The model's version.", host.published.version),
         ("leads", "1 where the run is hosted, 0 where a server stands by.", 1),
     ):
         if value is not None:
             yield GaugeMetricFamily(f"edgeflock_{name}", text, value=value)
-    yield found_by(findings)
+    yield finding_metric(findings)
     named = GaugeMetricFamily("edgeflock_evaluation_metric", "Of model.metrics, by name.", labels=["name"])
     for name, scored in (evaluation.metrics if evaluation else {}).items():
         if scored is not None:
@@ -170,37 +172,37 @@ def of_run(
         "edgeflock_class_accuracy_ratio", "Of the held-out data of a class, 0 to 1.", labels=["class"]
     )
     classes = evaluation.classes if evaluation else ()
-    for number, (right, of) in enumerate(classes if len(classes) <= _MOST_CLASSES else ()):
-        if of:
-            recalls.add_metric([str(number)], right / of)
+    for number, (right, total) in enumerate(classes if len(classes) <= _CLASS_LIMIT else ()):
+        if total:
+            recalls.add_metric([str(number)], right / total)
     yield recalls
 
 
-def of_shards(host: RunHost) -> Iterator[Metric]:
+def shard_metrics(host: RunHost) -> Iterator[Metric]:
     """A series for each model shard; none while the shards are restored."""
     parameters = host.engine.parameters
     size = GaugeMetricFamily("edgeflock_shard_bytes", "What a shard keeps of the model.", labels=["shard"])
-    for number, shard in enumerate(parameters.kept.vectors.standing):
+    for number, shard in enumerate(parameters.store.vectors.shard_statuses):
         size.add_metric([str(number)], shard.nbytes)
     yield size
     yield CounterMetricFamily(
         "edgeflock_shards_restored",
         "How often shards were made again from the journal since the server started.",
-        value=parameters.kept.restored,
+        value=parameters.store.restorations,
     )
 
 
-def of_gateways(lines: Iterable[GatewayLine]) -> Iterator[Metric]:
+def gateway_metrics(lines: Iterable[GatewayConnection]) -> Iterator[Metric]:
     """Series for each connected gateway."""
-    for family, name, text, value in _OF_A_GATEWAY:
+    for family, name, text, value in _GATEWAY_METRICS:
         metric = family(f"edgeflock_gateway_{name}", text, labels=["gateway"])
         for line in lines:
             metric.add_metric([line.name], value(line))
         yield metric
 
 
-_OF_A_GATEWAY: tuple[
-    tuple[type[CounterMetricFamily | GaugeMetricFamily], str, str, Callable[[GatewayLine], float]], ...
+_GATEWAY_METRICS: tuple[
+    tuple[type[CounterMetricFamily | GaugeMetricFamily], str, str, Callable[[GatewayConnection], float]], ...
 ] = (
     (GaugeMetricFamily, "devices", "Connected through it.", attrgetter("devices")),
     (CounterMetricFamily, "updates", "Accepted since its line began.", attrgetter("updates")),
@@ -210,7 +212,7 @@ _OF_A_GATEWAY: tuple[
 )
 
 
-def found_by(findings: Iterable[Finding]) -> Metric:
+def finding_metric(findings: Iterable[Finding]) -> Metric:
     """A series for each finding. A finding of the run has an empty device."""
     family = GaugeMetricFamily(
         "edgeflock_finding", "1 while it is so.", labels=["kind", "device", "severity"]
@@ -220,9 +222,9 @@ def found_by(findings: Iterable[Finding]) -> Metric:
     return family
 
 
-def of_devices(rows: tuple[DeviceRow, ...]) -> Iterator[Metric]:
+def device_metrics(rows: tuple[DeviceRow, ...]) -> Iterator[Metric]:
     """Series for each device of `rows`, with the values that are known."""
-    for family, name, text, value in _OF_A_DEVICE:
+    for family, name, text, value in _DEVICE_METRICS:
         metric = family(f"edgeflock_device_{name}", text, labels=["device"])
         for row in rows:
             if (number := value(row)) is not None:
@@ -235,8 +237,8 @@ Value = Callable[[DeviceRow], float | None]
 
 def _scaled(column: str, factor: float) -> Value:
     def value(row: DeviceRow) -> float | None:
-        told: float | None = getattr(row, column)
-        return None if told is None else told * factor
+        number: float | None = getattr(row, column)
+        return None if number is None else number * factor
 
     return value
 
@@ -245,7 +247,7 @@ def _retired(row: DeviceRow) -> float:
     return float(row.why_left is not None and row.why_left.startswith(("finished", "retired")))
 
 
-_OF_A_DEVICE: tuple[tuple[type[CounterMetricFamily | GaugeMetricFamily], str, str, Value], ...] = (
+_DEVICE_METRICS: tuple[tuple[type[CounterMetricFamily | GaugeMetricFamily], str, str, Value], ...] = (
     (CounterMetricFamily, "updates", "Accepted since the run began.", attrgetter("updates")),
     (CounterMetricFamily, "refused", "Updates refused since the server started.", attrgetter("refused")),
     (CounterMetricFamily, "samples", "That its updates were computed from.", attrgetter("samples")),

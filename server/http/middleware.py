@@ -8,17 +8,17 @@ from aiohttp import web
 from edgeflock.server.http.callers import (
     CERTIFICATES,
     caller_of,
-    is_known,
+    has_caller,
+    has_valid_certificate,
     is_open,
     login_of,
-    may_show,
     note,
     remember_caller,
 )
 from edgeflock.server.http.keys import CONNECTION_LIMITS, HOST, ORIGINS
 from edgeflock.server.http.problem import problem
-from edgeflock.server.http.roles import ADMIN, EVERYBODY, JOIN, READING, SESSION, access_of
-from edgeflock.server.identity import key_shown
+from edgeflock.server.http.roles import ADMIN, EVERYBODY, JOIN, READ_METHODS, SESSION, access_of
+from edgeflock.server.identity import peer_key
 from edgeflock.server.roster import RateLimiter
 from edgeflock.shared.errors import Unauthorized, Unavailable
 from edgeflock.shared.identity import is_loopback
@@ -38,14 +38,14 @@ async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Count the request at its connection, which has longer time limits once its caller is known."""
     connection = request.app[CONNECTION_LIMITS].of(request.transport)
     if connection is None:
-        return _lost()
-    connection.begin(known=is_known(request))
+        return _lost_response()
+    connection.begin(known=has_caller(request))
     try:
         return await handler(request)
     except Unavailable as error:
         return problem(error.status, error.code, str(error))
     except ConnectionError:
-        return _lost()
+        return _lost_response()
     finally:
         connection.end()
 
@@ -55,8 +55,8 @@ async def check_origin(request: web.Request, handler: Handler) -> web.StreamResp
     """Refuse an action or a WebSocket from a page of another site.
 
     Only browsers send the Origin that this checks."""
-    why = _foreign(request)
-    return _refused(403, "forbidden", why) if why else await handler(request)
+    reason = _foreign_reason(request)
+    return _refuse(403, "forbidden", reason) if reason else await handler(request)
 
 
 @web.middleware
@@ -68,43 +68,45 @@ async def check_role(request: web.Request, handler: Handler) -> web.StreamRespon
     try:
         caller = caller_of(request)
     except Unauthorized as error:
-        return _refused(error.status, error.code, str(error))
-    why = access.refusal(caller.role, is_open(app))
-    if access is not JOIN and not may_show(app, caller, key_shown(request.get_extra_info("ssl_object"))):
-        why = CERTIFICATES
-    return _refused(403, "forbidden", why) if why else await handler(request)
+        return _refuse(error.status, error.code, str(error))
+    reason = access.refusal(caller.role, is_open(app))
+    if access is not JOIN and not has_valid_certificate(
+        app, caller, peer_key(request.get_extra_info("ssl_object"))
+    ):
+        reason = CERTIFICATES
+    return _refuse(403, "forbidden", reason) if reason else await handler(request)
 
 
 @web.middleware
 async def read_body(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Read the body of an action, within limits.request_seconds."""
-    if request.method not in READING:
+    if request.method not in READ_METHODS:
         seconds = request.app[HOST].config.limits.request_seconds
         try:
             async with asyncio.timeout(seconds):
                 await request.read()
         except TimeoutError:
-            why = f"the body did not come within {seconds:g} s (limits.request_seconds)"
-            return _refused(408, "too-slow", why)
+            reason = f"the body did not come within {seconds:g} s (limits.request_seconds)"
+            return _refuse(408, "too-slow", reason)
     return await handler(request)
 
 
 @web.middleware
-async def pace(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def limit_rate(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Delay a device's answer until its rate limit allows it, then charge the answer to the limit."""
     clock = asyncio.get_running_loop().time
-    if (limit := _pace_of(request)) is not None and (wait := limit.wait(began := clock())) > 0:
+    if (limit := _limiter_of(request)) is not None and (wait := limit.wait_seconds(began := clock())) > 0:
         try:
             await asyncio.sleep(wait)
         finally:
-            limit.held_back += clock() - began
+            limit.delay_seconds += clock() - began
     octets = 0
     try:
         response = await handler(request)
         octets = response.content_length or 0
         return response
     finally:
-        pay(request, octets)
+        charge(request, octets)
 
 
 @web.middleware
@@ -117,45 +119,45 @@ async def audit(request: web.Request, handler: Handler) -> web.StreamResponse:
     return response
 
 
-MIDDLEWARES = (identify, count, check_origin, check_role, read_body, pace, audit)
+MIDDLEWARES = (identify, count, check_origin, check_role, read_body, limit_rate, audit)
 
 
-def pay(request: web.Request, octets: int) -> None:
+def charge(request: web.Request, octets: int) -> None:
     """Charge these bytes to the device's rate limit, as its session does."""
-    if (limit := _pace_of(request)) is not None:
-        limit.spend(octets, asyncio.get_running_loop().time())
+    if (limit := _limiter_of(request)) is not None:
+        limit.charge(octets, asyncio.get_running_loop().time())
 
 
-def _pace_of(request: web.Request) -> RateLimiter | None:
+def _limiter_of(request: web.Request) -> RateLimiter | None:
     """The caller's rate limit. None for operators, and for a session, which limits itself."""
-    if not is_known(request) or access_of(request) is SESSION:
+    if not has_caller(request) or access_of(request) is SESSION:
         return None
     caller = caller_of(request)
-    return request.app[HOST].paces.of(caller.name) if caller.role == "device" else None
+    return request.app[HOST].rate_limiters.get(caller.name) if caller.role == "device" else None
 
 
-def _refused(status: int, code: str, why: str) -> web.Response:
+def _refuse(status: int, code: str, reason: str) -> web.Response:
     """A refusal that closes the connection, so that the rest of the request is not read."""
-    response = problem(status, code, why)
+    response = problem(status, code, reason)
     response.force_close()
     return response
 
 
-def _lost() -> web.Response:
+def _lost_response() -> web.Response:
     """The answer on a lost connection. Nobody reads it, and it keeps the loss out of the error log."""
     return problem(Unavailable.status, Unavailable.code, "the connection is lost")
 
 
-def _foreign(request: web.Request) -> str:
+def _foreign_reason(request: web.Request) -> str:
     """Why a browser may not send this request for its page. Empty: it may, or this is no browser."""
-    if request.method in READING and request.headers.get("Upgrade", "").lower() != "websocket":
-        return "" if request.headers.get("Authorization") else _foreign_name(request)
+    if request.method in READ_METHODS and request.headers.get("Upgrade", "").lower() != "websocket":
+        return "" if request.headers.get("Authorization") else _foreign_host_reason(request)
     origin = request.headers.get("Origin")
     if origin is None:
         # Only a browser sends a cookie, and a browser sends its Origin.
-        without = login_of(request) and not request.headers.get("Authorization")
-        return "a login goes with an Origin" if without else ""
-    if request.app[ORIGINS].takes(origin, request.scheme, request.host):
+        is_browser = login_of(request) and not request.headers.get("Authorization")
+        return "a login goes with an Origin" if is_browser else ""
+    if request.app[ORIGINS].accepts(origin, request.scheme, request.host):
         return ""
     return (
         f"a page of another site may neither act here nor open a WebSocket: its Origin is {origin!r:.200}, "
@@ -163,13 +165,13 @@ def _foreign(request: web.Request) -> str:
     )
 
 
-def _foreign_name(request: web.Request) -> str:
+def _foreign_host_reason(request: web.Request) -> str:
     """Why a request without a secret may not use this host name; empty: it may.
 
     This stops a page elsewhere whose name now points to this machine (DNS rebinding), in an open run."""
     run = request.app[HOST].config.run
     if not is_open(request.app) or not is_loopback(run.host) or access_of(request) is EVERYBODY:
         return ""
-    if request.app[ORIGINS].knows(request.host):
+    if request.app[ORIGINS].is_own_host(request.host):
         return ""
     return f"this server does not go by the name {request.host!r:.200}; run.origins names others that it has"

@@ -10,9 +10,9 @@ from aiohttp import web
 from numpy.typing import NDArray
 
 from edgeflock.server.http.callers import caller_of
-from edgeflock.server.http.keys import EVALUATOR, GRAPHS, HOST, MODEL_FILES, WRITER
-from edgeflock.server.http.middleware import pay
-from edgeflock.server.http.model_files import ModelFile
+from edgeflock.server.http.keys import EVALUATOR, GRAPHS, HOST, MODEL_EXPORTS, WRITER
+from edgeflock.server.http.middleware import charge
+from edgeflock.server.http.model_exports import ModelFile
 from edgeflock.server.http.problem import problem, refusal
 from edgeflock.server.http.roles import DEVICE, allows
 from edgeflock.server.monitoring.best_model import BEST, summary
@@ -29,8 +29,8 @@ async def get_safetensors(request: web.Request) -> web.StreamResponse:
     """The model as a safetensors file. version=last (the default, averaged if the run says so), best, or a
     number, for which it takes the admin token."""
     model = await _model(request)
-    beside = request.app[HOST].beside
-    octets = await asyncio.to_thread(safetensors_file.encode, model.info, model.theta, beside)
+    extra = request.app[HOST].extra_tensors
+    octets = await asyncio.to_thread(safetensors_file.encode, model.info, model.theta, extra)
     return _answer(request, octets, model, {})
 
 
@@ -45,7 +45,7 @@ async def get_onnx(request: web.Request) -> web.StreamResponse:
     model = await _model(request)
     try:
         graph = await request.app[GRAPHS].get("evaluation")
-        made = request.app[MODEL_FILES].onnx(model, graph.octets, int8=precision == "int8")
+        made = request.app[MODEL_EXPORTS].onnx(model, graph.octets, int8=precision == "int8")
         octets, headers = await made
     except ImportError as error:
         return problem(422, "not-exportable", f"an ONNX file needs {error.name}: {install('server')}")
@@ -89,13 +89,13 @@ def _of(
     """Return (the description of that version, theta)."""
     known = [one for one in request.app[EVALUATOR].history if one.version <= version]
     info = replace(
-        request.app[MODEL_FILES].info, version=version, evaluation=summary(known[-1]) if known else None
+        request.app[MODEL_EXPORTS].info, version=version, evaluation=summary(known[-1]) if known else None
     )
     return info, theta
 
 
 def _answer(request: web.Request, octets: bytes, model: ModelFile, headers: dict[str, str]) -> web.Response:
-    pay(request, len(octets))
+    charge(request, len(octets))
     named = {
         "Content-Length": str(len(octets)),
         "X-Edgeflock-Version": str(model.info.version),

@@ -12,13 +12,13 @@ from aiohttp import web
 
 from edgeflock.server.connections import source_of
 from edgeflock.server.http import ranges
-from edgeflock.server.http.callers import caller_by, caller_of, cookie_of, login_of, note
+from edgeflock.server.http.callers import authenticate, caller_of, cookie_of, login_of, note
 from edgeflock.server.http.keys import ASSETS, ATTEMPTS, CONNECTION_LIMITS, LOGINS, REGISTER, TRAIL
 from edgeflock.server.http.problem import problem
 from edgeflock.server.http.roles import EVERYBODY, VIEWER, allows
-from edgeflock.server.identity import NOBODY, SECONDS
+from edgeflock.server.identity import LOGIN_SECONDS, NOBODY
 from edgeflock.server.web import HEADERS, edition
-from edgeflock.shared.errors import Unauthorized
+from edgeflock.shared.errors import Forbidden, Refused, Unauthorized
 
 routes = web.RouteTableDef()
 
@@ -45,8 +45,8 @@ async def get_login(request: web.Request) -> web.Response:
     """{"role", "login", "edition"}: what the caller may do, whether by a login, and which page this is."""
     caller = caller_of(request)
     login = caller is not NOBODY and bool(login_of(request))
-    of = edition(request.app[ASSETS])
-    return web.json_response({"role": caller.role, "login": login, "edition": of})
+    page_edition = edition(request.app[ASSETS])
+    return web.json_response({"role": caller.role, "login": login, "edition": page_edition})
 
 
 @routes.post("/v1/login")
@@ -60,18 +60,18 @@ async def log_in(request: web.Request) -> web.Response:
     except ValueError as error:
         return problem(400, "bad-request", str(error))
     try:
-        caller = caller_by(request.app, token)
+        caller = authenticate(request.app, token)
         if caller is NOBODY:
             raise Unauthorized("the server does not know this token")
-    except Unauthorized as error:
-        return _failed(request, token, address, error)
-    if caller.role not in ("viewer", "admin"):
-        return problem(403, "forbidden", "this token is a device's: the page takes a viewer's or an admin's")
+        if caller.role not in ("viewer", "admin"):
+            raise Forbidden("this token opens no page; create one: edgeflock token create --role viewer")
+    except (Unauthorized, Forbidden) as error:
+        return _refuse_login(request, token, address, error)
     response = web.json_response({"role": caller.role})
     response.set_cookie(
         cookie_of(request),
         await asyncio.to_thread(request.app[LOGINS].begin, caller),  # it waits for the disk
-        max_age=int(SECONDS),
+        max_age=int(LOGIN_SECONDS),
         path="/",
         # Behind a proxy with TLS the request itself does not show it.
         secure=request.secure or request.headers.get("Origin", "").lower().startswith("https:"),
@@ -102,10 +102,10 @@ async def get_history(request: web.Request) -> web.Response:
     return response
 
 
-def _failed(request: web.Request, token: str, address: str, error: Unauthorized) -> web.Response:
-    """The answer to a login with an invalid token. Valid tokens are accepted in the meantime."""
-    account = request.app[REGISTER].account(token) if REGISTER in request.app else ""
-    if (wait := request.app[ATTEMPTS].fail(address, account)) > 0:
+def _refuse_login(request: web.Request, token: str, address: str, error: Refused) -> web.Response:
+    """Count and note a failed login, and return the answer. Valid tokens are accepted in the meantime."""
+    account = request.app[REGISTER].find_account(token) if REGISTER in request.app else ""
+    if (wait := request.app[ATTEMPTS].count_failure(address, account)) > 0:
         refusal = problem(
             429,
             "too-many-attempts",
@@ -122,7 +122,7 @@ def _asset(request: web.Request, name: str) -> web.Response:
     if asset is None:
         return problem(404, "not-found", f"the page has no file {name!r:.100}")
     headers = {**HEADERS, "ETag": f'"{asset.digest}"'}
-    if ranges.has(request, asset.digest):
+    if ranges.has_copy(request, asset.digest):
         return web.Response(status=304, headers=headers)
     charset = None if asset.content_type.startswith("image/") else "utf-8"
     return web.Response(body=asset.octets, headers=headers, content_type=asset.content_type, charset=charset)

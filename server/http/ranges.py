@@ -3,14 +3,14 @@
 from aiohttp import web
 
 
-def asked(request: web.Request, digest: str, size: int, headers: dict[str, str]) -> tuple[int, int, int]:
+def resolve(request: web.Request, digest: str, size: int, headers: dict[str, str]) -> tuple[int, int, int]:
     """(first, end, status): which of `size` bytes to answer with. `headers` gets their headers.
 
     ETag, If-None-Match, If-Range and Range are honoured. Raises HTTPNotModified if the client has them all,
     HTTPRequestRangeNotSatisfiable if no byte of the range exists.
     """
     headers |= {"ETag": f'"{digest}"', "Accept-Ranges": "bytes"}
-    if has(request, digest):
+    if has_copy(request, digest):
         raise web.HTTPNotModified(headers=headers)
     beyond = {"Content-Range": f"bytes */{size}"}
     try:
@@ -28,6 +28,6 @@ def asked(request: web.Request, digest: str, size: int, headers: dict[str, str])
     return start, stop, 206
 
 
-def has(request: web.Request, digest: str) -> bool:
+def has_copy(request: web.Request, digest: str) -> bool:
     """Whether the client has these bytes already."""
     return any(tag.value in (digest, "*") for tag in request.if_none_match or ())

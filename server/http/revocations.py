@@ -8,38 +8,43 @@ from edgeflock.server.roster import Registry
 from edgeflock.server.sessions import Gateways
 from edgeflock.shared.errors import Unauthorized
 
-LOOK = 0.25
+CHECK_SECONDS = 0.25
 """Seconds between two checks. A check takes microseconds if nothing was written."""
 
 
-async def turn_out(register: Register, registry: Registry, watchers: Watchers, gateways: Gateways) -> None:
+async def apply_revocations(
+    register: Register, registry: Registry, watchers: Watchers, gateways: Gateways
+) -> None:
     """Check the register for as long as the server lives."""
     seen = register.changes
-    _tell_quarantines(register, registry)
+    _copy_quarantines(register, registry)
     while True:
-        await asyncio.sleep(LOOK)
+        await asyncio.sleep(CHECK_SECONDS)
         register.refresh()
-        await gateways.turn_out(register.opens)
+        await gateways.close_revoked(register.is_valid_token)
         if seen != register.changes:
             seen = register.changes
-            _tell_quarantines(register, registry)
+            _copy_quarantines(register, registry)
             await asyncio.gather(
-                watchers.turn_out(), *(_look(register, name, registry) for name in list(registry.devices))
+                watchers.close_revoked(),
+                *(_check_session(register, name, registry) for name in list(registry.devices)),
             )
 
 
-def _tell_quarantines(register: Register, registry: Registry) -> None:
+def _copy_quarantines(register: Register, registry: Registry) -> None:
     """Copy the register's quarantines to the devices, for monitors. They may be older than a restart."""
     for name, device in registry.devices.items():
         quarantine = register.quarantines.get(name)
         device.conduct.quarantined_until = 0.0 if quarantine is None else quarantine.until
 
 
-async def _look(register: Register, name: str, registry: Registry) -> None:
-    line = registry.devices[name].connection.line
-    if line is None or not line.credential:
+async def _check_session(register: Register, name: str, registry: Registry) -> None:
+    session = registry.devices[name].connection.session
+    if session is None or not session.credential:
         return
-    if not register.holds(name, line.credential):
-        await line.drop(Unauthorized(f"the credential of {name!r} was revoked; join anew with a new token"))
-    elif register.is_to_rotate(name, line.credential):
-        await line.leave()  # on its return the server asks it to rotate its key
+    if not register.is_valid_credential(name, session.credential):
+        await session.drop(
+            Unauthorized(f"the credential of {name!r} was revoked; join anew with a new token")
+        )
+    elif register.is_to_rotate(name, session.credential):
+        await session.leave()  # on its return the server asks it to rotate its key

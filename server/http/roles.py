@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
-from edgeflock.server.identity import Who
+from edgeflock.server.identity import CallerRole
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
-READING = ("GET", "HEAD")
+READ_METHODS = ("GET", "HEAD")
 """Methods that do not change anything."""
 
 
@@ -25,20 +25,20 @@ READING = ("GET", "HEAD")
 class Access:
     """Who may use a route."""
 
-    roles: frozenset[Who]
-    otherwise: str
+    roles: frozenset[CallerRole]
+    reason: str
     """The refusal's reason for other roles."""
-    if_open: frozenset[Who] = frozenset()
+    open_roles: frozenset[CallerRole] = frozenset()
     """Roles that may also use it where everybody may take part (run.open)."""
 
-    def refusal(self, role: Who, is_open: bool) -> str:
+    def refusal(self, role: CallerRole, is_open: bool) -> str:
         """Why `role` may not use it. Empty: it may."""
-        if role in self.roles or (is_open and role in self.if_open):
+        if role in self.roles or (is_open and role in self.open_roles):
             return ""
-        return self.otherwise if self in (JOIN, GATEWAY) else _SINGLE_PURPOSE.get(role, self.otherwise)
+        return self.reason if self in (JOIN, GATEWAY) else _SINGLE_PURPOSE.get(role, self.reason)
 
 
-_SINGLE_PURPOSE: dict[Who, str] = {
+_SINGLE_PURPOSE: dict[CallerRole, str] = {
     "gateway": "a token of the role gateway is for edgeflock gateway alone",
     "joining": "this token lets a device join, and nothing else: edgeflock client join URL TOKEN",
 }
@@ -58,10 +58,10 @@ VIEWER = Access(
     "each other",
 )
 
-DEVICE = Access(frozenset(("device", "viewer", "admin")), VIEWER.otherwise)
+DEVICE = Access(frozenset(("device", "viewer", "admin")), VIEWER.reason)
 """The run and its model, without other devices."""
 
-GRAPH = Access(frozenset(("gateway", "device", "viewer", "admin")), VIEWER.otherwise)
+GRAPH = Access(frozenset(("gateway", "device", "viewer", "admin")), VIEWER.reason)
 
 JOIN = Access(frozenset(("joining", "device")), "a token of the role device lets a device join")
 
@@ -92,12 +92,12 @@ def access_of(request: web.Request) -> Access:
     """The roles that may use the route of a request."""
     if request.match_info.http_exception is not None:
         return _NO_ROUTE
-    usual = VIEWER if request.method in READING else ADMIN
+    usual = VIEWER if request.method in READ_METHODS else ADMIN
     access: Access = getattr(request.match_info.handler, "access", usual)
     return access
 
 
-def paths_of_devices(app: web.Application) -> tuple[str, ...]:
+def device_paths(app: web.Application) -> tuple[str, ...]:
     """The prefixes of the paths that devices use after they have joined."""
     return tuple(
         route.resource.canonical.partition("{")[0]

@@ -35,18 +35,18 @@ class Watchers:
         return len(self._sockets) >= self.limit
 
     async def serve(
-        self, request: web.Request, role: Role, interval: float, may_look: Callable[[], bool]
+        self, request: web.Request, role: Role, interval: float, may_watch: Callable[[], bool]
     ) -> web.WebSocketResponse:
         """Send a snapshot, then the changes every `interval` seconds.
 
-        It ends when either side closes, or when `may_look` returns False."""
+        It ends when either side closes, or when `may_watch` returns False."""
         socket = web.WebSocketResponse(
             heartbeat=HEARTBEAT, compress=False, max_msg_size=_LONGEST, timeout=_CLOSE_SECONDS
         )
         transport = request.transport
         assert transport is not None, "a request that is being handled has one"
-        self._sockets[socket] = transport, may_look  # before the first await, so that `limit` holds
-        self._hub.watched = len(self._sockets)
+        self._sockets[socket] = transport, may_watch  # before the first await, so that `limit` holds
+        self._hub.watchers = len(self._sockets)
         sending: asyncio.Task[None] | None = None
         try:
             await socket.prepare(request)
@@ -55,32 +55,34 @@ class Watchers:
                 await self._close(socket, transport, WSCloseCode.UNSUPPORTED_DATA)
         finally:
             del self._sockets[socket]
-            self._hub.watched = len(self._sockets)
+            self._hub.watchers = len(self._sockets)
             if sending is not None:
                 sending.cancel()
                 with suppress(asyncio.CancelledError, ConnectionError):
                     await sending
-            if unsent(transport):  # the peer may never read the rest, which would stay in memory
+            if has_unsent(transport):  # the peer may never read the rest, which would stay in memory
                 transport.abort()
         return socket
 
     async def close(self) -> None:
         """Close all sockets, because the server stops."""
         sockets = list(self._sockets.items())
-        await asyncio.gather(*(self._close(one, line, WSCloseCode.GOING_AWAY) for one, (line, _) in sockets))
+        await asyncio.gather(
+            *(self._close(socket, transport, WSCloseCode.GOING_AWAY) for socket, (transport, _) in sockets)
+        )
 
-    async def turn_out(self) -> None:
+    async def close_revoked(self) -> None:
         """Close the sockets of monitors that may no longer watch."""
-        gone = [(one, line) for one, (line, may_look) in self._sockets.items() if not may_look()]
+        gone = [(one, transport) for one, (transport, may_watch) in self._sockets.items() if not may_watch()]
         await asyncio.gather(*(self._close(*one, 4000 + Unauthorized.status) for one in gone))
 
     async def _send(self, socket: web.WebSocketResponse, role: Role, interval: float) -> None:
-        (transport, may_look), seen = self._sockets[socket], None
-        while may_look():  # a token may expire
-            frame, seen = await self._feed.next(role, seen)
+        (transport, may_watch), seen = self._sockets[socket], None
+        while may_watch():  # a token may expire
+            frame, seen = await self._feed.next_frame(role, seen)
             await socket.send_bytes(encode(frame))
             del frame  # it may be large
-            await _in_time(transport, interval)
+            await _wait_for_next(transport, interval)
         await self._close(socket, transport, 4000 + Unauthorized.status)
 
     async def _close(self, socket: web.WebSocketResponse, transport: asyncio.Transport, code: int) -> None:
@@ -91,15 +93,15 @@ class Watchers:
             transport.abort()
 
 
-async def _in_time(transport: asyncio.Transport, interval: float) -> None:
+async def _wait_for_next(transport: asyncio.Transport, interval: float) -> None:
     """Wait until the next frame is due and the last one is sent. The next frame has what was skipped."""
     while True:
         await asyncio.sleep(interval)
-        if not unsent(transport):
+        if not has_unsent(transport):
             return
 
 
-def unsent(transport: asyncio.Transport) -> bool:
+def has_unsent(transport: asyncio.Transport) -> bool:
     """Whether unsent bytes wait in it. A TLS transport that was closed twice has no buffer to ask for."""
     try:
         return transport.get_write_buffer_size() > 0

@@ -10,38 +10,58 @@ It imports ledger, for its connections.
 """
 
 from edgeflock.server.identity.audit import Audit
-from edgeflock.server.identity.authority import Authority, certificate_shown, demand, key_shown, keys_of
-from edgeflock.server.identity.certificate import Certificate, own_certificate, pin_of_file, server_tls, share
-from edgeflock.server.identity.databases import ELSEWHERE, IDENTITIES
+from edgeflock.server.identity.authority import (
+    Authority,
+    certificate_files,
+    peer_certificate,
+    peer_key,
+    request_certificates,
+)
+from edgeflock.server.identity.certificate import (
+    Certificate,
+    own_certificate,
+    pin_of_file,
+    server_tls,
+    share_key,
+)
+from edgeflock.server.identity.databases import IDENTITIES, URL_FILE
 from edgeflock.server.identity.entry import SessionAuthenticator
-from edgeflock.server.identity.logins import SECONDS, Logins
-from edgeflock.server.identity.records import NOBODY, Caller, Enrolled, Joined, Ordered, Role, Who
+from edgeflock.server.identity.logins import LOGIN_SECONDS, Logins
+from edgeflock.server.identity.records import (
+    NOBODY,
+    Caller,
+    CallerRole,
+    EnrolledDevice,
+    JoinResult,
+    Role,
+    StoredOrder,
+)
 from edgeflock.server.identity.register import ADMIN_TOKEN, Register
 
 __all__ = [
     "ADMIN_TOKEN",
-    "ELSEWHERE",
+    "URL_FILE",
     "IDENTITIES",
     "NOBODY",
-    "SECONDS",
+    "LOGIN_SECONDS",
     "Audit",
     "Authority",
     "Caller",
     "Certificate",
-    "Enrolled",
+    "EnrolledDevice",
     "SessionAuthenticator",
-    "Joined",
+    "JoinResult",
     "Logins",
-    "Ordered",
+    "StoredOrder",
     "Register",
     "Role",
-    "Who",
-    "certificate_shown",
-    "demand",
-    "key_shown",
-    "keys_of",
+    "CallerRole",
+    "peer_certificate",
+    "request_certificates",
+    "peer_key",
+    "certificate_files",
     "own_certificate",
     "pin_of_file",
     "server_tls",
-    "share",
+    "share_key",
 ]

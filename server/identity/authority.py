@@ -25,7 +25,7 @@ _DAYS = 3650
 """A device to be kept out before that is revoked."""
 
 
-def keys_of(directory: Path) -> tuple[Certificate, Certificate]:
+def certificate_files(directory: Path) -> tuple[Certificate, Certificate]:
     """The server's own certificate, and the one that signs devices' certificates."""
     return (
         Certificate(directory / OWN_CERTIFICATE, directory / OWN_KEY),
@@ -58,41 +58,41 @@ class Authority:
         )
         return builder.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM).decode()
 
-    def key_in(self, shown: bytes) -> bytes | None:
+    def verified_key(self, der: bytes) -> bytes | None:
         """The Ed25519 key of a certificate, in DER, that a gateway was shown.
 
         None if it was shown none; empty if the certificate is not valid."""
-        if not shown:
+        if not der:
             return None
         try:
-            certificate = x509.load_der_x509_certificate(shown)
+            certificate = x509.load_der_x509_certificate(der)
             certificate.verify_directly_issued_by(self._own)
         except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm, x509.InvalidVersion):
             return b""
-        holds = certificate.not_valid_before_utc <= datetime.now(UTC) <= certificate.not_valid_after_utc
-        return _key_of(certificate) if holds else b""
+        is_current = certificate.not_valid_before_utc <= datetime.now(UTC) <= certificate.not_valid_after_utc
+        return _raw_key(certificate) if is_current else b""
 
 
-def demand(tls: ssl.SSLContext, authority: str, *, of_everybody: bool) -> None:
+def request_certificates(tls: ssl.SSLContext, authority: str, *, required: bool) -> None:
     """Let `tls` ask clients for a certificate of this authority, in PEM. A certificate that is shown must be
     valid. With `of_everybody`, the handshake fails without one.
     """
-    tls.verify_mode = ssl.CERT_REQUIRED if of_everybody else ssl.CERT_OPTIONAL
+    tls.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
     tls.load_verify_locations(cadata=authority)
 
 
-def certificate_shown(line: ssl.SSLObject | None) -> bytes:
+def peer_certificate(tls: ssl.SSLObject | None) -> bytes:
     """The certificate, in DER, that the peer has shown and proved. Empty if it showed none."""
-    return (None if line is None else line.getpeercert(binary_form=True)) or b""
+    return (None if tls is None else tls.getpeercert(binary_form=True)) or b""
 
 
-def key_shown(line: ssl.SSLObject | None) -> bytes | None:
+def peer_key(tls: ssl.SSLObject | None) -> bytes | None:
     """The Ed25519 key of the certificate that the peer has shown and proved. None if it showed none."""
-    shown = certificate_shown(line)
-    return _key_of(x509.load_der_x509_certificate(shown)) if shown else None
+    der = peer_certificate(tls)
+    return _raw_key(x509.load_der_x509_certificate(der)) if der else None
 
 
-def _key_of(certificate: x509.Certificate) -> bytes:
+def _raw_key(certificate: x509.Certificate) -> bytes:
     """The certificate's raw public key. Empty if it is not an Ed25519 key."""
     public = certificate.public_key()
     return public.public_bytes_raw() if isinstance(public, Ed25519PublicKey) else b""

@@ -29,7 +29,7 @@ from edgeflock.shared.identity import pin_of
 
 CERTIFICATE, KEY = "certificate.pem", "certificate-key.pem"
 
-_DAYS, _LEFT = 3650, 90
+_DAYS, _RENEWAL_DAYS = 3650, 90
 """Days that a certificate is valid, and the days left when a new one is made of the same key."""
 
 
@@ -56,13 +56,13 @@ def self_signed(own: Certificate, subject: str, names: Iterable[str]) -> Certifi
         pem = new_key()
         key = load_pem_private_key(pem, None)
         assert isinstance(key, ec.EllipticCurvePrivateKey), "made here"
-        _keep(own.key, pem, 0o600)
+        _write(own.key, pem, 0o600)
     now = datetime.now(UTC)
     if own.certificate.exists():
         until = x509.load_pem_x509_certificate(own.certificate.read_bytes()).not_valid_after_utc
-        if until > now + timedelta(days=_LEFT):
+        if until > now + timedelta(days=_RENEWAL_DAYS):
             return own
-    _keep(own.certificate, _signed(key, subject, names, now), 0o644)
+    _write(own.certificate, _sign(key, subject, names, now), 0o644)
     return own
 
 
@@ -72,13 +72,13 @@ def new_key() -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
-def share(url: str, own: Certificate) -> None:
+def share_key(url: str, own: Certificate) -> None:
     """Make all servers whose journal is the database `url` use one key, this one if it is the first."""
-    had = own.key.read_bytes() if own.key.exists() else b""
-    shared = shared_file(url, own.key.name, had or new_key())
-    if shared != had:
+    stored = own.key.read_bytes() if own.key.exists() else b""
+    shared = shared_file(url, own.key.name, stored or new_key())
+    if shared != stored:
         own.certificate.unlink(missing_ok=True)  # it is of another key
-        _keep(own.key, shared, 0o600)
+        _write(own.key, shared, 0o600)
 
 
 def server_tls(own: Certificate) -> tuple[ssl.SSLContext, bytes]:
@@ -108,8 +108,8 @@ def pin_of_file(certificate: Path) -> bytes:
         ) from error
 
 
-def _signed(key: ec.EllipticCurvePrivateKey, named: str, names: Iterable[str], now: datetime) -> bytes:
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, named)])
+def _sign(key: ec.EllipticCurvePrivateKey, common_name: str, names: Iterable[str], now: datetime) -> bytes:
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name)])
     builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -121,19 +121,19 @@ def _signed(key: ec.EllipticCurvePrivateKey, named: str, names: Iterable[str], n
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
-    if known := [_name(name) for name in dict.fromkeys(names) if name]:
-        builder = builder.add_extension(x509.SubjectAlternativeName(known), critical=False)
+    if alternatives := [_general_name(name) for name in dict.fromkeys(names) if name]:
+        builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
     return builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
 
 
-def _name(name: str) -> x509.GeneralName:
+def _general_name(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         return x509.DNSName(name)
 
 
-def _keep(path: Path, pem: bytes, mode: int) -> None:
+def _write(path: Path, pem: bytes, mode: int) -> None:
     """Write the file atomically."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:

@@ -13,7 +13,7 @@ from edgeflock.server.ledger import PATIENCE, connected, in_postgres, kept, name
 IDENTITIES = "identities.sqlite"
 """The file's name in the run's directory."""
 
-ELSEWHERE = "identities.url"
+URL_FILE = "identities.url"
 """A file in the run's directory with the URL of the database that holds the identities instead."""
 
 _PREFIX = "register_"
@@ -29,7 +29,7 @@ class IdentityDatabase(Protocol):
     def begin(self) -> None:
         """Begin a transaction in which nobody else writes."""
 
-    def changes(self) -> int:
+    def count_changes(self) -> int:
         """A number that changes once others have written something."""
 
     def shut(self) -> None:
@@ -40,13 +40,13 @@ class IdentityDatabase(Protocol):
 
 def database(directory: Path, tables: str) -> IdentityDatabase:
     """Open and set up the register's database of a run's directory."""
-    elsewhere = directory / ELSEWHERE
-    if elsewhere.exists():
-        return _Shared(elsewhere.read_text().strip(), tables)
-    return _File(directory / IDENTITIES, tables)
+    url_file = directory / URL_FILE
+    if url_file.exists():
+        return _SharedDatabase(url_file.read_text().strip(), tables)
+    return _FileDatabase(directory / IDENTITIES, tables)
 
 
-class _File:
+class _FileDatabase:
     """A SQLite file that only its owner may read."""
 
     def __init__(self, path: Path, tables: str) -> None:
@@ -63,7 +63,7 @@ class _File:
     def begin(self) -> None:
         self._db.execute("BEGIN IMMEDIATE")
 
-    def changes(self) -> int:
+    def count_changes(self) -> int:
         return int(self._db.execute("PRAGMA data_version").fetchone()[0])
 
     def shut(self) -> None:
@@ -73,13 +73,13 @@ class _File:
         self._db.close()
 
 
-class _Shared:
+class _SharedDatabase:
     """Tables in the journal's database, with a prefix of their own. `meta` counts what is written."""
 
     def __init__(self, url: str, tables: str) -> None:
         self._path = shown(url)
         self._connection = connected(url, "edgeflock register")
-        self._own = 0
+        self._own_changes = 0
         with named(self._path):  # a process that stops in the middle blocks no other
             self._connection.execute(f"SET idle_in_transaction_session_timeout = {1000 * PATIENCE}")
         for statement in (f"BEGIN; SELECT {_LOCK}", tables, "COMMIT"):
@@ -101,11 +101,11 @@ class _Shared:
             "UPDATE meta SET value = ((convert_from(value, 'UTF8')::bigint + 1)::text)::bytea "
             "WHERE key = 'changes'"
         )
-        self._own += 1
+        self._own_changes += 1
 
-    def changes(self) -> int:
+    def count_changes(self) -> int:
         (count,) = self.execute("SELECT value FROM meta WHERE key = 'changes'").fetchone()
-        return int(count) - self._own
+        return int(count) - self._own_changes
 
     def shut(self) -> None:
         shut(self._connection)
@@ -127,10 +127,10 @@ def shared_file(url: str, name: str, octets: bytes) -> bytes:
             connection.execute(
                 f"INSERT INTO {_PREFIX}files VALUES (%s, %s) ON CONFLICT DO NOTHING", (name, octets)
             )
-            found = connection.execute(
+            rows = connection.execute(
                 f"SELECT octets FROM {_PREFIX}files WHERE name = %s", (name,), binary=True
             )
-            (had,) = found.fetchone() or (octets,)
-            return bytes(had)
+            (stored,) = rows.fetchone() or (octets,)
+            return bytes(stored)
     finally:
         connection.close()

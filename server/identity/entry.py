@@ -29,18 +29,18 @@ class SessionAuthenticator:
     @property
     def headers(self) -> Mapping[str, str]:
         """Headers of the answer that begins the session."""
-        asked = {CHALLENGE: text_of(self.challenge)}
-        return asked | {ROTATE: "1"} if self.register.devices[self.caller.name].rotate else asked
+        headers = {CHALLENGE: text_of(self.challenge)}
+        return headers | {ROTATE: "1"} if self.register.devices[self.caller.name].rotate else headers
 
     def check(self, name: str, proof: bytes) -> None:
         """Raises Unauthorized if the proof does not hold, Quarantined during a quarantine."""
         self.register.check(self.caller, name, self.challenge, self.pin, proof)
 
-    def quarantine(self, because: str) -> Quarantined:
+    def quarantine(self, reason: str) -> Quarantined:
         """Quarantine the device; return the refusal for it."""
-        told = self.register.quarantine(self.caller.name, because)
+        refusal = self.register.quarantine(self.caller.name, reason)
         if self.audit is not None:
             self.audit.note(
-                "the server", f"quarantined {self.caller.name!r}", seconds=told.seconds, because=because
+                "the server", f"quarantined {self.caller.name!r}", seconds=refusal.seconds, because=reason
             )
-        return told
+        return refusal

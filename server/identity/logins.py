@@ -9,10 +9,10 @@ from edgeflock.server.identity.register import Register
 from edgeflock.shared.errors import Unauthorized
 from edgeflock.shared.identity import digest_of
 
-SECONDS = 8 * 3600.0
+LOGIN_SECONDS = 8 * 3600.0
 """Seconds that a login lasts."""
 
-MOST = 100
+LIMIT = 100
 """The most logins of a token at a time. The oldest end first."""
 
 
@@ -24,31 +24,31 @@ class Logins:
 
     def begin(self, caller: Caller) -> str:
         """Begin a login and return its number, of 256 random bits."""
-        number, until = secrets.token_urlsafe(32), self._register.now() + SECONDS
-        with self._register.writing(logins=True):
-            self._register.db.execute("DELETE FROM logins WHERE until <= ?", (until - SECONDS,))
+        number, until = secrets.token_urlsafe(32), self._register.clock() + LOGIN_SECONDS
+        with self._register.transaction(logins=True):
+            self._register.db.execute("DELETE FROM logins WHERE until <= ?", (until - LOGIN_SECONDS,))
             self._register.db.execute(
                 "INSERT INTO logins VALUES (?, ?, ?)", (digest_of(number), caller.digest, until)
             )
             self._register.db.execute(
                 "DELETE FROM logins WHERE token = ? AND number NOT IN "
-                f"(SELECT number FROM logins WHERE token = ? ORDER BY until DESC LIMIT {MOST})",
+                f"(SELECT number FROM logins WHERE token = ? ORDER BY until DESC LIMIT {LIMIT})",
                 (caller.digest, caller.digest),
             )
         return number
 
-    def who(self, number: str) -> Caller:
+    def identify(self, number: str) -> Caller:
         """Who began the login. Raises Unauthorized if it is over or its token is not valid any more."""
         digest = digest_of(number)
         if digest not in self._register.logins:
             self._register.refresh()  # another server may have begun it
         login = self._register.logins.get(digest)
-        if login is None or login.until <= self._register.now():
+        if login is None or login.until <= self._register.clock():
             raise Unauthorized("the login has ended")
-        return self._register.whose(login.token)
+        return self._register.identify_digest(login.token)
 
     def end(self, number: str) -> None:
         """End the login of this number."""
         if (digest := digest_of(number)) in self._register.logins:
-            with self._register.writing(logins=True):
+            with self._register.transaction(logins=True):
                 self._register.db.execute("DELETE FROM logins WHERE number = ?", (digest,))

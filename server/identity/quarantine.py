@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-FIRST, LONGEST = 60.0, 3600.0
+FIRST_SECONDS, LONGEST_SECONDS = 60.0, 3600.0
 """Seconds."""
 
-FORGOTTEN = 86_400.0
+RESET_SECONDS = 86_400.0
 """Seconds after the end of a quarantine until the next one is as short as the first."""
 
 
@@ -16,13 +16,13 @@ class QuarantineTerm:
     until: float
     """Unix time."""
     seconds: float
-    because: str
+    reason: str
 
 
-def sentence(before: QuarantineTerm | None, because: str, now: float) -> QuarantineTerm:
+def next_quarantine(previous: QuarantineTerm | None, reason: str, now: float) -> QuarantineTerm:
     """The quarantine that follows `before`."""
-    if before is None or now > before.until + FORGOTTEN:
-        seconds = FIRST
+    if previous is None or now > previous.until + RESET_SECONDS:
+        seconds = FIRST_SECONDS
     else:
-        seconds = min(LONGEST, 2 * before.seconds)
-    return QuarantineTerm(now + seconds, seconds, because)
+        seconds = min(LONGEST_SECONDS, 2 * previous.seconds)
+    return QuarantineTerm(now + seconds, seconds, reason)

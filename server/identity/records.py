@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Role = Literal["device", "viewer", "admin", "gateway"]
-Who = Literal["joining", "device", "viewer", "admin", "gateway"]
+CallerRole = Literal["joining", "device", "viewer", "admin", "gateway"]
 """A caller's role. A caller with a device's token may join, and nothing else."""
 
 Labels = Mapping[str, str]
@@ -19,7 +19,7 @@ class StoredToken:
     digest: bytes
     role: Role
     reusable: bool
-    made: float
+    created: float
     expires: float | None
     """Unix time."""
     labels: Labels
@@ -33,7 +33,7 @@ class StoredToken:
 
 
 @dataclass(frozen=True, slots=True)
-class Enrolled:
+class EnrolledDevice:
     """A device that has joined."""
 
     name: str
@@ -62,19 +62,19 @@ class Login:
 
 
 @dataclass(frozen=True, slots=True)
-class Ordered:
+class StoredOrder:
     """An operator's order to a device. It holds until the device is resumed."""
 
     dropped: bool
     """Whether the device may not come back. Otherwise it waits for its answers."""
-    because: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
     """The sender of a request to the server."""
 
-    role: Who
+    role: CallerRole
     name: str
     """A device's name, or a token's id."""
     digest: bytes = b""
@@ -85,24 +85,24 @@ NOBODY = Caller("viewer", "anybody")
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class JoinResult:
     """The answer to a device that joins. It is given once."""
 
     credential: str
     realm: bytes
 
 
-def digests(device: Enrolled) -> tuple[bytes, ...]:
+def digests(device: EnrolledDevice) -> tuple[bytes, ...]:
     return (device.digest,) if device.next_digest is None else (device.digest, device.next_digest)
 
 
-def token_of(row: tuple[Any, ...]) -> StoredToken:
-    digest, role, reusable, made, expires, labels, used_by = row
-    return StoredToken(digest, role, bool(reusable), made, expires, json.loads(labels), used_by)
+def token_from_row(row: tuple[Any, ...]) -> StoredToken:
+    digest, role, reusable, created, expires, labels, used_by = row
+    return StoredToken(digest, role, bool(reusable), created, expires, json.loads(labels), used_by)
 
 
-def device_of(row: tuple[Any, ...]) -> Enrolled:
+def device_from_row(row: tuple[Any, ...]) -> EnrolledDevice:
     name, key, digest, labels, joined, token, revoked, rotate, next_key, next_digest = row
-    return Enrolled(
+    return EnrolledDevice(
         name, key, digest, json.loads(labels), joined, token, revoked, bool(rotate), next_key, next_digest
     )

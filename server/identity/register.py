@@ -8,16 +8,16 @@ import math
 import os
 import time
 
-from edgeflock.server.identity.quarantine import QuarantineTerm, sentence
+from edgeflock.server.identity.quarantine import QuarantineTerm, next_quarantine
 from edgeflock.server.identity.records import (
     Caller,
-    Enrolled,
-    Joined,
+    CallerRole,
+    EnrolledDevice,
+    JoinResult,
     Labels,
-    Ordered,
     Role,
+    StoredOrder,
     StoredToken,
-    Who,
     digests,
 )
 from edgeflock.server.identity.store import IdentityStore
@@ -46,21 +46,21 @@ class Register(IdentityStore):
 
     # What the server calls
 
-    def who(self, bearer: str) -> Caller:
+    def identify(self, bearer: str) -> Caller:
         """Return the owner of a secret. Raises Unauthorized with the reason if it is not valid."""
         if not bearer:
             raise Unauthorized("this run has tokens, and the request shows none: Authorization: Bearer TOKEN")
-        return self.whose(digest_of(bearer))
+        return self.identify_digest(digest_of(bearer))
 
-    def whose(self, digest: bytes) -> Caller:
+    def identify_digest(self, digest: bytes) -> Caller:
         """Return the owner of a secret, by its digest. Raises as `who` does."""
         if digest not in self.tokens and digest not in self.credentials:
             self.refresh()  # it may be new
         token = self.tokens.get(digest)
         if token is not None:
-            if token.expires is not None and token.expires <= self.now():
+            if token.expires is not None and token.expires <= self.clock():
                 raise Unauthorized(f"the token {token.id} has expired; have another one made")
-            role: Who = "joining" if token.role == "device" else token.role
+            role: CallerRole = "joining" if token.role == "device" else token.role
             return Caller(role, f"token {token.id}", digest)
         device = self.devices.get(self.credentials.get(digest, ""))
         if device is None:
@@ -71,23 +71,23 @@ class Register(IdentityStore):
             )
         return Caller("device", device.name, digest)
 
-    def account(self, bearer: str) -> str:
+    def find_account(self, bearer: str) -> str:
         """The present or past owner of this secret, as far as the register knows. Empty: none."""
         digest = digest_of(bearer)
         token = self.tokens.get(digest)
         return self.credentials.get(digest, "") if token is None else f"token {token.id}"
 
-    def quarantined(self, name: str) -> QuarantineTerm | None:
+    def find_quarantine(self, name: str) -> QuarantineTerm | None:
         """A device's quarantine, while it lasts."""
         quarantine = self.quarantines.get(name)
-        return quarantine if quarantine is not None and quarantine.until > self.now() else None
+        return quarantine if quarantine is not None and quarantine.until > self.clock() else None
 
     def check(self, caller: Caller, name: str, challenge: bytes, pin: bytes, proof: bytes) -> None:
         """Whether a session of `name` proves the key of the caller. Raises Unauthorized, Quarantined.
 
         With the key that it was given last, the one before it has had its day.
         """
-        if not self.holds(caller.name, caller.digest):
+        if not self.is_valid_credential(caller.name, caller.digest):
             raise Unauthorized(f"the credential of {caller.name!r} was revoked or replaced")
         device = self.devices[caller.name]
         if name != device.name:
@@ -97,45 +97,45 @@ class Register(IdentityStore):
         if not proves(key, session_words(challenge, self.realm, pin or NO_PIN, name), proof):
             raise Unauthorized(f"the proof of {name!r}'s key does not fit")
         if fresh:
-            with self.writing(device=name):
+            with self.transaction(device=name):
                 self.db.execute(
                     "UPDATE devices SET key = next_key, digest = next_digest, next_key = NULL, "
                     "next_digest = NULL, rotate = 0 WHERE name = ? AND next_digest = ?",
                     (name, caller.digest),
                 )
-        if (quarantine := self.quarantined(name)) is not None:
-            raise self._out(name, quarantine)
+        if (quarantine := self.find_quarantine(name)) is not None:
+            raise self._refusal(name, quarantine)
 
-    def quarantine(self, name: str, because: str) -> Quarantined:
+    def quarantine(self, name: str, reason: str) -> Quarantined:
         """Quarantine a device; return the refusal for it."""
-        with self.writing(device=name):
-            quarantine = sentence(self.quarantines.get(name), because, self.now())
+        with self.transaction(device=name):
+            quarantine = next_quarantine(self.quarantines.get(name), reason, self.clock())
             self.db.execute(
                 "INSERT INTO quarantines VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
                 "until = excluded.until, seconds = excluded.seconds, because = excluded.because",
-                (name, quarantine.until, quarantine.seconds, because),
+                (name, quarantine.until, quarantine.seconds, reason),
             )
             self.quarantines[name] = quarantine
-        return self._out(name, quarantine)
+        return self._refusal(name, quarantine)
 
-    def _out(self, name: str, quarantine: QuarantineTerm) -> Quarantined:
+    def _refusal(self, name: str, quarantine: QuarantineTerm) -> Quarantined:
         until = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(quarantine.until))
         refusal = Quarantined(
-            f"{name!r} is in quarantine until {until}: {quarantine.because}; an operator may end it "
+            f"{name!r} is in quarantine until {until}: {quarantine.reason}; an operator may end it "
             f"(edgeflock device release {name})"
         )
-        refusal.seconds = math.ceil(max(0.0, quarantine.until - self.now()))
+        refusal.seconds = math.ceil(max(0.0, quarantine.until - self.clock()))
         return refusal
 
-    def holds(self, name: str, digest: bytes) -> bool:
+    def is_valid_credential(self, name: str, digest: bytes) -> bool:
         """Whether the credential of this digest is still valid."""
         device = self.devices.get(name)
         return device is not None and device.revoked is None and digest in digests(device)
 
-    def opens(self, digest: bytes) -> bool:
+    def is_valid_token(self, digest: bytes) -> bool:
         """Whether the token of this digest is still valid."""
         token = self.tokens.get(digest)
-        return token is not None and (token.expires is None or token.expires > self.now())
+        return token is not None and (token.expires is None or token.expires > self.clock())
 
     def has_key(self, public: bytes) -> bool:
         """Whether it is the key of a device that is not revoked."""
@@ -147,8 +147,8 @@ class Register(IdentityStore):
         return device.rotate and digest == device.digest
 
     def join(
-        self, bearer: str, name: str, key: bytes, proof: bytes, pin: bytes, before: bytes, limit: int
-    ) -> Joined:
+        self, bearer: str, name: str, key: bytes, proof: bytes, pin: bytes, old_proof: bytes, limit: int
+    ) -> JoinResult:
         """Enrol a device that shows a token, or renew the credential of one that shows its own.
 
         `proof` signs the join with the new key. `before` signs it with the old key, if the device has joined.
@@ -160,28 +160,28 @@ class Register(IdentityStore):
         if not proves(key, words, proof):
             raise Unauthorized("the proof of the new key does not fit")
         credential = CREDENTIAL + text_of(os.urandom(24))
-        with self.writing(device=name, token=digest_of(bearer)):
+        with self.transaction(device=name, token=digest_of(bearer)):
             self.refresh()  # nobody else writes now, so that all revocations are known
-            if (of := self._revoked_as(key)) is not None:
-                raise Unauthorized(f"this key was revoked, as that of {of!r}; join with a new key")
+            if (owner := self._revoked_as(key)) is not None:
+                raise Unauthorized(f"this key was revoked, as that of {owner!r}; join with a new key")
             if any(key in (one.key, one.next_key) for one in self.devices.values() if one.name != name):
                 raise Unauthorized("another device has this key; make a new one, and join with that")
-            caller = self.who(bearer)
+            caller = self.identify(bearer)
             if caller.role == "device":
-                self._renew(caller, name, key, words, before, digest_of(credential))
+                self._renew(caller, name, key, words, old_proof, digest_of(credential))
             elif caller.role == "joining":
                 self._enrol(self.tokens[caller.digest], name, key, digest_of(credential), limit)
             else:
                 raise Unauthorized(f"a token of the role {caller.role} lets no device join")
-        return Joined(credential, self.realm)
+        return JoinResult(credential, self.realm)
 
     def _renew(
-        self, caller: Caller, name: str, key: bytes, words: bytes, before: bytes, digest: bytes
+        self, caller: Caller, name: str, key: bytes, words: bytes, old_proof: bytes, digest: bytes
     ) -> None:
         device = self.devices[caller.name]
         if name != device.name:
             raise Unauthorized(f"this credential is that of {device.name!r}, not of {name!r:.200}")
-        if caller.digest != device.digest or not proves(device.key, words, before):
+        if caller.digest != device.digest or not proves(device.key, words, old_proof):
             raise Unauthorized("the proof of the old key does not fit")
         self.db.execute(
             "UPDATE devices SET next_key = ?, next_digest = ? WHERE name = ?", (key, digest, name)
@@ -189,10 +189,10 @@ class Register(IdentityStore):
 
     def _enrol(self, token: StoredToken, name: str, key: bytes, digest: bytes, limit: int) -> None:
         device = self.devices.get(name)
-        again = device is not None and device.key == key and device.token == token.digest
-        if not token.reusable and token.used_by is not None and not again:
+        is_repeat = device is not None and device.key == key and device.token == token.digest
+        if not token.reusable and token.used_by is not None and not is_repeat:
             raise Unauthorized(f"the token {token.id} was for one device, which has joined with it")
-        if device is not None and device.revoked is None and not again:
+        if device is not None and device.revoked is None and not is_repeat:
             raise NameInUse(
                 f"another device with the name {name} joined; give each its own --name, or have that one "
                 f"revoked (edgeflock device revoke {name})"
@@ -203,7 +203,7 @@ class Register(IdentityStore):
             )
         if device is None and len(self.devices) >= limit:
             raise TooManyDevices(f"the server takes {limit} devices (limits.devices)")
-        if device is not None and not again:  # the key is another, and so may be the device
+        if device is not None and not is_repeat:  # the key is another, and so may be the device
             for revoked in filter(None, (device.key, device.next_key)):
                 self.db.execute("INSERT INTO revoked VALUES (?, ?) ON CONFLICT DO NOTHING", (revoked, name))
             self.db.execute("DELETE FROM quarantines WHERE name = ?", (name,))
@@ -212,7 +212,7 @@ class Register(IdentityStore):
         self.db.execute("DELETE FROM devices WHERE name = ?", (name,))
         self.db.execute(
             "INSERT INTO devices (name, key, digest, labels, joined, token) VALUES (?, ?, ?, ?, ?, ?)",
-            (name, key, digest, labels, self.now(), token.digest),
+            (name, key, digest, labels, self.clock(), token.digest),
         )
         self.db.execute("UPDATE tokens SET used_by = ? WHERE digest = ?", (name, token.digest))
 
@@ -226,9 +226,9 @@ class Register(IdentityStore):
 
     # What operators call
 
-    def listens(self, url: str, pin: bytes) -> None:
+    def store_address(self, url: str, pin: bytes) -> None:
         """Store the server's URL and its public key's pin, which tokens contain."""
-        with self.writing():
+        with self.transaction():
             for key, value in (("url", url.encode()), ("pin", pin)):
                 self.db.execute(
                     "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
@@ -246,10 +246,10 @@ class Register(IdentityStore):
     ) -> Token:
         """Create a token. Its text is not stored, only its digest. Expired tokens are deleted."""
         token = Token.new(self.pin, graph)
-        self.keep(token.text, role, reusable=reusable, seconds=seconds, labels=labels)
+        self.store(token.text, role, reusable=reusable, seconds=seconds, labels=labels)
         return token
 
-    def keep(
+    def store(
         self,
         text: str,
         role: Role,
@@ -259,7 +259,7 @@ class Register(IdentityStore):
         labels: Labels | None = None,
     ) -> None:
         """Store the digest of `text` as a token."""
-        now = self.now()
+        now = self.clock()
         row = (
             digest_of(text),
             role,
@@ -268,37 +268,37 @@ class Register(IdentityStore):
             seconds and now + seconds,
             json.dumps(dict(labels or {})),
         )
-        with self.writing():
+        with self.transaction():
             self.db.execute("DELETE FROM tokens WHERE expires <= ?", (now,))
             self.db.execute("DELETE FROM tokens WHERE digest = ?", row[:1])
             self.db.execute("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, NULL)", row)
 
-    def forget(self, id_: str) -> StoredToken:
+    def delete(self, id_: str) -> StoredToken:
         """Delete a token. Raises ConfigError if there is none of this id."""
         found = [token for token in self.tokens.values() if token.id == id_]
         if not found:
             raise ConfigError(f"this run has no token {id_!r:.80}; edgeflock token list shows them")
-        with self.writing():
+        with self.transaction():
             self.db.execute("DELETE FROM tokens WHERE digest = ?", (found[0].digest,))
         return found[0]
 
     def revoke(self, name: str) -> None:
         """Revoke a device's credential. Raises ConfigError if there is no such device."""
-        self._change(name, "revoked = COALESCE(revoked, ?)", self.now())
+        self._change(name, "revoked = COALESCE(revoked, ?)", self.clock())
 
     def release(self, name: str) -> None:
         """End and delete a device's quarantine. Raises ConfigError if there is no such device."""
         self._device(name)
-        with self.writing():
+        with self.transaction():
             self.db.execute("DELETE FROM quarantines WHERE name = ?", (name,))
 
-    def order(self, name: str, order: Ordered | None) -> None:
+    def order(self, name: str, order: StoredOrder | None) -> None:
         """Store an operator's order to a device, joined or not. None deletes it."""
-        with self.writing():
+        with self.transaction():
             self.db.execute("DELETE FROM orders WHERE name = ?", (name,))
             if order is not None:
                 self.db.execute(
-                    "INSERT INTO orders VALUES (?, ?, ?)", (name, int(order.dropped), order.because)
+                    "INSERT INTO orders VALUES (?, ?, ?)", (name, int(order.dropped), order.reason)
                 )
 
     def rotate(self, name: str) -> None:
@@ -307,15 +307,15 @@ class Register(IdentityStore):
 
     def label(self, name: str, labels: Labels) -> None:
         """Set labels. An empty value removes one. Raises ConfigError if there is no such device."""
-        kept = {**self._device(name).labels, **labels}
-        self._change(name, "labels = ?", json.dumps({key: value for key, value in kept.items() if value}))
+        merged = {**self._device(name).labels, **labels}
+        self._change(name, "labels = ?", json.dumps({key: value for key, value in merged.items() if value}))
 
-    def _change(self, name: str, how: str, value: object) -> None:
+    def _change(self, name: str, assignment: str, value: object) -> None:
         self._device(name)
-        with self.writing(device=name):
-            self.db.execute(f"UPDATE devices SET {how} WHERE name = ?", (value, name))
+        with self.transaction(device=name):
+            self.db.execute(f"UPDATE devices SET {assignment} WHERE name = ?", (value, name))
 
-    def _device(self, name: str) -> Enrolled:
+    def _device(self, name: str) -> EnrolledDevice:
         self.refresh()
         if name not in self.devices:
             raise ConfigError(f"no device {name!r:.200} has joined this run; edgeflock device list shows all")

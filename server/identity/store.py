@@ -22,13 +22,13 @@ from pathlib import Path
 from edgeflock.server.identity.databases import database
 from edgeflock.server.identity.quarantine import QuarantineTerm
 from edgeflock.server.identity.records import (
-    Enrolled,
+    EnrolledDevice,
     Login,
-    Ordered,
+    StoredOrder,
     StoredToken,
-    device_of,
+    device_from_row,
     digests,
-    token_of,
+    token_from_row,
 )
 
 _TABLES = """
@@ -53,9 +53,9 @@ CREATE TABLE IF NOT EXISTS logins (
 class IdentityStore:
     """The tables of one run's register. Methods raise OSError or sqlite3.Error if the database fails."""
 
-    def __init__(self, directory: Path, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, directory: Path, clock: Callable[[], float] = time.time) -> None:
         """Open the tables of `directory`, or set them up."""
-        self.now = now
+        self.clock = clock
         self._lock = threading.RLock()
         self.db = database(directory, _TABLES)
         self.db.execute("INSERT INTO meta VALUES ('realm', ?) ON CONFLICT DO NOTHING", (os.urandom(16),))
@@ -63,8 +63,8 @@ class IdentityStore:
         self.changes = 0
         """How often `refresh` found that others had written."""
         self.tokens: dict[bytes, StoredToken] = {}
-        self.devices: dict[str, Enrolled] = {}
-        self.orders: dict[str, Ordered] = {}
+        self.devices: dict[str, EnrolledDevice] = {}
+        self.orders: dict[str, StoredOrder] = {}
         self.quarantines: dict[str, QuarantineTerm] = {}
         self.logins: dict[bytes, Login] = {}
         self.credentials: dict[bytes, str] = {}
@@ -79,14 +79,14 @@ class IdentityStore:
     def refresh(self) -> None:
         """Read what another process has written, if anything."""
         with self._lock:
-            version = self.db.changes()
+            version = self.db.count_changes()
             if version != self._version:
                 self._version = version
                 self.changes += 1
                 self._read()
 
     @contextmanager
-    def writing(
+    def transaction(
         self, *, device: str | None = None, token: bytes | None = None, logins: bool = False
     ) -> Iterator[None]:
         """One transaction, which is durable at its end. Then memory matches the tables.
@@ -112,15 +112,15 @@ class IdentityStore:
                     self.credentials.pop(digest, None)
                 self.devices[one.name] = one
                 self.credentials |= dict.fromkeys(digests(one), one.name)
-            self.tokens |= {kept.digest: kept for kept in self._tokens(" WHERE digest = ?", token)}
+            self.tokens |= {stored.digest: stored for stored in self._tokens(" WHERE digest = ?", token)}
 
     def _read(self) -> None:
         meta: dict[str, bytes] = dict(self.db.execute("SELECT key, value FROM meta").fetchall())
         self.realm, self.url, self.pin = meta["realm"], meta.get("url", b"").decode(), meta.get("pin", b"")
         orders = self.db.execute("SELECT name, dropped, because FROM orders").fetchall()
-        self.orders = {name: Ordered(bool(dropped), because) for name, dropped, because in orders}
+        self.orders = {name: StoredOrder(bool(dropped), reason) for name, dropped, reason in orders}
         rows = self.db.execute("SELECT * FROM quarantines").fetchall()
-        self.quarantines = {name: QuarantineTerm(*of_it) for name, *of_it in rows}
+        self.quarantines = {name: QuarantineTerm(*term) for name, *term in rows}
         self.logins = self._logins()
         devices = {device.name: device for device in self._devices()}
         # Another thread may ask in the meantime. It finds the old state or the new one.
@@ -131,9 +131,12 @@ class IdentityStore:
         rows = self.db.execute("SELECT number, token, until FROM logins").fetchall()
         return {number: Login(token, until) for number, token, until in rows}
 
-    def _tokens(self, which: str = "", *values: object) -> list[StoredToken]:
-        return [token_of(row) for row in self.db.execute(f"SELECT * FROM tokens{which}", values)]
+    def _tokens(self, condition: str = "", *values: object) -> list[StoredToken]:
+        return [token_from_row(row) for row in self.db.execute(f"SELECT * FROM tokens{condition}", values)]
 
-    def _devices(self, which: str = "", *values: object) -> list[Enrolled]:
-        columns = ", ".join(Enrolled.__match_args__)
-        return [device_of(row) for row in self.db.execute(f"SELECT {columns} FROM devices{which}", values)]
+    def _devices(self, condition: str = "", *values: object) -> list[EnrolledDevice]:
+        columns = ", ".join(EnrolledDevice.__match_args__)
+        return [
+            device_from_row(row)
+            for row in self.db.execute(f"SELECT {columns} FROM devices{condition}", values)
+        ]

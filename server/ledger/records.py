@@ -89,14 +89,14 @@ class RegimeStart:
         of = self.regime
         return (
             self.version, of.rule, of.learning_rate, of.window, of.average, of.base_batch, of.rounds,
-            self.kind, of.how.text(),
+            self.kind, of.method.text(),
         )  # fmt: skip
 
     @classmethod
     def of(cls, row: Sequence[Any]) -> "RegimeStart":
         """Decode a row. Raises ConfigError if it is invalid."""
         version, *counts, kind, how = row
-        return cls(version, replace(Regime(*counts), how=StepMethod.read(how)), kind)
+        return cls(version, replace(Regime(*counts), method=StepMethod.from_text(how)), kind)
 
     @property
     def back_to(self) -> int | None:

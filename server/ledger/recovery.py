@@ -65,8 +65,8 @@ def open_engine(
 
     Raises JournalDamaged, and VectorsLost if the store is lost at once.
     """
-    parameters = recover(journal, layout, Regime.of(config, bool(layout.norms)), followed, place)
-    parameters.kept.restore = lambda lost: restored(journal, layout, place, parameters.version, lost)
+    parameters = recover(journal, layout, Regime.from_config(config, bool(layout.norms)), followed, place)
+    parameters.store.restore = lambda lost: restored(journal, layout, place, parameters.version, lost)
     coordinator = coordinator_of(config.coordination, layout)
     run = journal.run()
     start = run.start if run else None
@@ -97,7 +97,7 @@ def restored(journal: Journal, layout: Layout, place: Place, version: int, lost:
     log.warning("%s; version %d is made again from the journal", lost, version)
     journal.commit()
     regimes = [turn for turn in journal.regimes() if turn.version <= version]
-    made = _made(journal, layout, regimes, version, newest=True, place=place).kept.vectors
+    made = _made(journal, layout, regimes, version, newest=True, place=place).store.vectors
     made.flush()
     return made
 
@@ -147,13 +147,13 @@ def follow(journal: Contents, layout: Layout, known: Followed | None = None, pla
     if known is not None and (known.run, known.turns) == (begun.run, len(regimes)):
         try:
             _replay(known.parameters, journal, layout)
-            known.parameters.kept.flush()
+            known.parameters.store.flush()
             return known
         except VectorsLost as lost:
             log.warning("%s; the run is followed from the newest snapshot on", lost)
     parameters = _under(regimes, journal.snapshot(), journal, layout, place)
     _replay(parameters, journal, layout)
-    parameters.kept.flush()
+    parameters.store.flush()
     return Followed(begun.run, len(regimes), parameters)
 
 
@@ -231,7 +231,7 @@ def _adjusted(regime: Regime, journal: Journal) -> Regime:
 
     An operator's learning rate replaces its own if the settings have not changed since."""
     if regimes := journal.regimes():
-        regime = replace(regime, how=replace(regime.how, nodes=regimes[-1].regime.how.nodes))
+        regime = replace(regime, method=replace(regime.method, nodes=regimes[-1].regime.method.nodes))
     adjustment = journal.adjustment()
     if adjustment is None or regime.rule == ELASTIC:  # elastic averaging has no learning rate
         return regime
@@ -256,15 +256,15 @@ def _replay(parameters: Parameters, journal: Contents, layout: Layout, until: in
     for step in steps(journal, layout, parameters.version, until):
         if not parameters.regime.rounds:
             try:
-                parameters.apply(parameters.limited(step))
+                parameters.apply(parameters.limit_statistics(step))
             except ValueError as error:  # a base that admission would have refused: see descent/staleness.py
                 raise _damaged(journal, parameters.version + 1, error) from error
             continue
         if gathered is not None and step.base != parameters.version:
             parameters.apply(gathered)
             gathered = None
-        gathered = gathered or Gathered(layout, parameters.regime.how.aggregate)
-        gathered.add(parameters.limited(step))
+        gathered = gathered or Gathered(layout, parameters.regime.method.aggregate)
+        gathered.add(parameters.limit_statistics(step))
     if gathered is not None:
         parameters.apply(gathered)
 
@@ -301,7 +301,7 @@ def _under(
             regime=regime,
             start=start,
             recent=steps(journal, layout, start, version),
-            began=journal.began() if version else None,
+            start_time=journal.began() if version else None,
             place=place,
         )
     except ValueError as error:
@@ -345,4 +345,4 @@ def decoded(journaled: JournaledUpdate, layout: Layout) -> tuple[Update, Step]:
         samples=1 << 62,
         expansion_bytes=1 << 62,
     )
-    return update, replace(step, samples=update.samples, time=journaled.time).part(journaled.share)
+    return update, replace(step, samples=update.samples, time=journaled.time).scaled(journaled.share)

@@ -35,8 +35,8 @@ def info_of(
     )
 
 
-def keep_best(
-    directory: Path, info: ModelInfo, beside: Beside, theta: NDArray[np.float32], evaluation: Evaluation
+def save_best(
+    directory: Path, info: ModelInfo, extra: Beside, theta: NDArray[np.float32], evaluation: Evaluation
 ) -> None:
     """Write the model to best.safetensors atomically. A write error is logged and stops no run.
 
@@ -44,7 +44,7 @@ def keep_best(
     """
     known = replace(info, version=evaluation.version, evaluation=summary(evaluation))
     try:
-        write_whole(directory / BEST, safetensors_file.encode(known, theta, beside))
+        write_whole(directory / BEST, safetensors_file.encode(known, theta, extra))
     except OSError as error:
         log.warning("the best model so far, of version %d, is not kept: %s", evaluation.version, error)
 

@@ -18,9 +18,10 @@ class ClassCounts:
         """Whether all targets so far are classes, and not too many of them."""
         self._right, self._all = np.zeros((2, MOST_CLASSES), np.int64)
 
-    def see(self, target: NDArray[np.generic], right: NDArray[np.bool_] | None) -> None:
-        """Count a batch. `right` says for each target whether the model predicts it. Targets below 0 are
-        ignored. One number a sample, 0 or 1, is a class.
+    def update(self, target: NDArray[np.generic], right: NDArray[np.bool_] | None) -> None:
+        """Count a batch. `right` says for each target whether the model predicts it.
+
+        Targets below 0 are ignored. One number a sample, 0 or 1, is a class.
         """
         if right is None or right.shape != target.shape:
             self._classes = False

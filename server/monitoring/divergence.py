@@ -6,24 +6,27 @@ from edgeflock.server.engine.steering.rising import is_sound
 from edgeflock.server.ledger import Suspect
 from edgeflock.shared.protocol.frames import Evaluation
 
-Suspecting = Callable[[int, int], Suspect | None]
+FindSuspect = Callable[[int, int], Suspect | None]
 """(after, until) -> the update that may be to blame, of those that made these versions."""
 
 
 def has_diverged(history: Sequence[Evaluation]) -> bool:
-    """Whether the model has diverged by its last evaluation: its loss is no number, or more than EXPLODED
-    times max(1, first loss).
+    """Whether the model has diverged by its last evaluation.
+
+    Its loss is no number, or more than EXPLODED times max(1, first loss).
     """
     return bool(history) and not is_sound(history[-1], _first_loss(history))
 
 
-def reason(history: Sequence[Evaluation], shown: Callable[[int], int]) -> tuple[int, str]:
+def describe_divergence(
+    history: Sequence[Evaluation], included_version: Callable[[int], int]
+) -> tuple[int, str]:
     """Return (the version to go back to, the reason why no update is taken and the remedy).
 
-    `shown` maps a version to the version whose model its evaluation describes.
+    `included_version` maps a version to the version whose model its evaluation describes.
     """
     last, first = history[-1], _first_loss(history)
-    good = shown(next((e.version for e in reversed(history) if is_sound(e, first)), 0))
+    good = included_version(next((e.version for e in reversed(history) if is_sound(e, first)), 0))
     loss = "no number" if last.loss is None else f"{last.loss:.4g}"
     return good, (
         f"the model of version {last.version} has diverged (loss {loss}), that of {good} had not; no update "

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from edgeflock.server.engine import Engine
 from edgeflock.server.engine.steering import Recovery
 from edgeflock.server.ledger import Suspect
-from edgeflock.server.monitoring.divergence import Suspecting, blame, has_diverged, reason
+from edgeflock.server.monitoring.divergence import FindSuspect, blame, describe_divergence, has_diverged
 from edgeflock.server.roster import Meter, Registry
 from edgeflock.server.sessions import Writer
 from edgeflock.shared.protocol.frames import Classes, Evaluation, RunState
@@ -26,7 +26,7 @@ Evaluate = Callable[[NDArray[np.float32]], tuple[float, float | None]]
 Details = Callable[[], tuple[Mapping[str, float | None], Classes]]
 """Returns the last evaluation's metrics by name, and the right predictions of each class."""
 
-Keep = Callable[[NDArray[np.float32], Evaluation], None]
+SaveBest = Callable[[NDArray[np.float32], Evaluation], None]
 
 
 class Evaluator:
@@ -44,15 +44,16 @@ class Evaluator:
         evaluate: Evaluate | None,
         every: float,
         history: list[Evaluation],
-        told: Callable[[Evaluation | None], None] = lambda evaluation: None,
-        suspecting: Suspecting = lambda after, until: None,
-        keep: Keep = lambda theta, evaluation: None,
+        on_evaluation: Callable[[Evaluation | None], None] = lambda evaluation: None,
+        find_suspect: FindSuspect = lambda after, until: None,
+        save_best: SaveBest = lambda theta, evaluation: None,
         details: Details = lambda: ({}, ()),
-        recovered: Callable[[Recovery], None] = lambda recovery: None,
+        on_recovery: Callable[[Recovery], None] = lambda recovery: None,
     ) -> None:
-        """`told` is called with each evaluation, None for one that failed. `suspecting` is called while the
-        engine is at rest. `keep` is called with each model that is better than all before it. `details` is
-        called after `evaluate`, in its thread. `recovered` is called with each recovery.
+        """Calls `on_evaluation` with each evaluation (None if it failed), and `on_recovery` with recoveries.
+
+        `find_suspect` is called while the engine is at rest. `save_best` is called with each model that is
+        better than all before it. `details` is called after `evaluate`, in its thread.
         """
         self.history = history
         """Every evaluation so far, in order. Only the last one has class counts."""
@@ -64,11 +65,11 @@ class Evaluator:
         self._total = total
         self._evaluate = evaluate
         self._every = every
-        self._told = told
-        self._suspecting = suspecting
-        self._keep = keep
+        self._on_evaluation = on_evaluation
+        self._find_suspect = find_suspect
+        self._save_best = save_best
         self._details = details
-        self._recovered = recovered
+        self._on_recovery = on_recovery
         self._measured: NDArray[np.float32] = np.zeros(0, np.float32)
         """The theta of the last evaluation."""
         self.suspect: Suspect | None = None
@@ -77,26 +78,26 @@ class Evaluator:
         self._judge()
 
     @property
-    def evaluates(self) -> bool:
+    def has_data(self) -> bool:
         """Whether there are data to evaluate on."""
         return self._evaluate is not None
 
     @property
     def state(self) -> RunState:
-        if self.diverged is not None:
+        if self.divergence is not None:
             return "diverged"
         return "finished" if self.finished else "training"
 
     @property
-    def diverged(self) -> str | None:
+    def divergence(self) -> str | None:
         """Why no update is taken any more, and the remedy, if the model has diverged."""
-        why = self._engine.published.diverged
-        return None if why is None else why + blame(self.suspect)
+        reason = self._engine.published.diverged
+        return None if reason is None else reason + blame(self.suspect)
 
     @property
-    def why(self) -> str | None:
+    def end_reason(self) -> str | None:
         """Why no more updates are taken: the model has diverged, or the run is complete."""
-        return self.diverged or self._engine.published.over
+        return self.divergence or self._engine.published.over
 
     @property
     def finished(self) -> bool:
@@ -112,12 +113,12 @@ class Evaluator:
                 if self.history:  # classes of all evaluations would fill the memory
                     self.history[-1] = self.history[-1]._replace(classes=())
                 self.history.append(evaluation)
-                self._told(evaluation)
+                self._on_evaluation(evaluation)
                 await self._writer.call(self._judge)
                 if self._engine.steering.is_best(evaluation):
-                    await asyncio.to_thread(self._keep, self._measured, evaluation)
+                    await asyncio.to_thread(self._save_best, self._measured, evaluation)
             await self.record(evaluation)
-            self._writer.look()
+            self._writer.wake()
             # The last version of a run is evaluated right away.
             last = self._engine.published.complete and evaluation is not None and not self.finished
             await asyncio.sleep(0 if last else self._every)
@@ -131,9 +132,9 @@ class Evaluator:
         self.suspect = None
         if has_diverged(self.history):
             last = self.history[-1].version
-            good, why = reason(self.history, self._engine.parameters.shown)
-            self.suspect = self._suspecting(good, last)
-            self._engine.steering.stop_diverged(last, why)
+            good, reason = describe_divergence(self.history, self._engine.parameters.included_version)
+            self.suspect = self._find_suspect(good, last)
+            self._engine.steering.stop_diverged(last, reason)
 
     async def record(self, evaluation: Evaluation | None = None) -> None:
         """Journal an evaluation and the traffic of every device so far."""
@@ -146,7 +147,7 @@ class Evaluator:
             )
         )
         if recovery is not None:
-            self._recovered(recovery)
+            self._on_recovery(recovery)
 
     async def _measure(self) -> Evaluation | None:
         """Return the current version's evaluation; None if it already has one, or if it fails."""
@@ -163,7 +164,7 @@ class Evaluator:
         except Exception:  # a user's module may raise anything; training continues
             log.exception("the evaluation of version %d failed", version)
             self.failed_at = version
-            self._told(None)
+            self._on_evaluation(None)
             return None
         self.failed_at, self._measured = None, theta
         known = loss if math.isfinite(loss) else None

@@ -8,23 +8,24 @@ from edgeflock.shared.protocol.messages import Facts
 _PREFIX = "eval."
 _WEIGHT = "eval.num-examples"
 
-_MOST = 1 << 53
+_MAX_EXAMPLES = 1 << 53
 """The most examples of a device: a larger number is no count."""
 
-_FEW = 10
+_MIN_EXAMPLES = 10
 """The least examples: with fewer, chance decides the accuracy."""
 
 
-def federated(telemetry: Iterable[Facts]) -> Mapping[str, float] | None:
-    """Return the means of the devices' last eval.NAME metrics, weighted by examples, and the number of
-    examples; None if no device reports any. A metric that some devices lack is the mean over the others.
-    Non-finite means are omitted.
+def combine_evaluations(telemetry: Iterable[Facts]) -> Mapping[str, float] | None:
+    """Return the example-weighted means of the devices' last eval.NAME metrics, and the number of examples.
+
+    None if no device reports any. A metric that some devices lack is the mean over the others. Non-finite
+    means are omitted.
     """
     sums: dict[str, float] = {}
     weights: dict[str, float] = {}
     for facts in telemetry:
         weight = facts.get(_WEIGHT)
-        if not isinstance(weight, int | float) or not 0 < weight <= _MOST:
+        if not isinstance(weight, int | float) or not 0 < weight <= _MAX_EXAMPLES:
             continue
         for key, value in facts.items():
             if key.startswith(_PREFIX) and isinstance(value, int | float):
@@ -43,7 +44,7 @@ def own_evaluation(facts: Facts) -> Facts:
 def own_accuracy(evaluation: Facts) -> float | None:
     """Return the metric whose name ends with accuracy or acc; None without one, or with few examples."""
     examples = evaluation.get(_WEIGHT)
-    if not isinstance(examples, int | float) or not _FEW <= examples <= _MOST:
+    if not isinstance(examples, int | float) or not _MIN_EXAMPLES <= examples <= _MAX_EXAMPLES:
         return None
     for key, value in evaluation.items():
         if key.lower().endswith(("accuracy", "acc")) and isinstance(value, int | float) and 0 <= value <= 1:

@@ -11,7 +11,7 @@ from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.monitoring.health import RunHealth
 from edgeflock.server.monitoring.parts import PartRates
 from edgeflock.server.roster import Device
-from edgeflock.server.sessions import GatewayLine, RunHost
+from edgeflock.server.sessions import GatewayConnection, RunHost
 from edgeflock.shared.model.chunks import chunks
 from edgeflock.shared.protocol.frames import (
     COLUMNS,
@@ -30,16 +30,16 @@ from edgeflock.shared.protocol.frames import (
 )
 from edgeflock.shared.settings.coordination import ELASTIC
 
-MOST_EVALUATIONS = 2000
+MAX_EVALUATIONS = 2000
 """The most evaluations in a frame: more than a curve on a terminal has columns."""
 
 FIRST_EVENTS = 200
 """The most events in a snapshot."""
 
-_AT_ONCE = 250
+_BATCH = 250
 """Rows that are made before the event loop serves devices: about a millisecond."""
 
-_MOST = 1e15
+_LARGEST = 1e15
 """The largest number that is accepted in telemetry."""
 
 _CENSUS_SECONDS = 0.1
@@ -61,7 +61,7 @@ class Census:
     """Sums over the devices, and when they were taken."""
 
     time: float
-    up: int
+    present: int
     ingress: int
 
 
@@ -69,7 +69,7 @@ class Feed:
     """Makes frames for watchers."""
 
     def __init__(
-        self, host: RunHost, evaluator: Evaluator, health: RunHealth, lines: Sequence[GatewayLine]
+        self, host: RunHost, evaluator: Evaluator, health: RunHealth, lines: Sequence[GatewayConnection]
     ) -> None:
         self._host = host
         self._parts = PartRates(host, lines)
@@ -77,21 +77,22 @@ class Feed:
         self._health = health
         self._census: Census | None = None
 
-    async def next(self, role: Role, seen: WatcherPosition | None) -> tuple[Frame, WatcherPosition]:
-        """Return (the news for a watcher, its new position). The news are a full snapshot if it has seen
-        nothing yet or a setting was changed.
+    async def next_frame(self, role: Role, position: WatcherPosition | None) -> tuple[Frame, WatcherPosition]:
+        """Return (the next frame for a watcher, its new position).
+
+        The frame is a full snapshot if the watcher has seen nothing yet or a setting was changed.
         """
         hub, history = self._host.hub, self._evaluator.history
         rate = self._host.published.learning_rate
         now = WatcherPosition(hub.changes, hub.events.count, len(history), rate)
-        if seen is None or seen.learning_rate != rate:
-            events, _ = hub.events.since(now.events - FIRST_EVENTS)
+        if position is None or position.learning_rate != rate:
+            events, _ = hub.events.list_from(now.events - FIRST_EVENTS)
             known = evaluations(history)
             devices = await rows(list(self._host.registry.devices.values()), self._guard)
             return Snapshot(time.time(), self._run(), role, devices, self.overview(), known, events), now
-        events, missed = hub.events.since(seen.events)
-        new = evaluations(history[seen.evaluations :])
-        changed = await rows(list(hub.changed_since(seen.changes)), self._guard)
+        events, missed = hub.events.list_from(position.events)
+        new = evaluations(history[position.evaluations :])
+        changed = await rows(list(hub.devices_changed_since(position.changes)), self._guard)
         return Delta(time.time(), self.overview(), changed, new, events, missed), now
 
     @property
@@ -126,7 +127,7 @@ class Feed:
             reduction=round(dense / census.ingress, 1) if census.ingress else None,
             staleness=list(tally.staleness),
             devices=len(host.registry.devices),
-            up=census.up,
+            up=census.present,
             cnc=tally.compressed / tally.updates if tally.updates else None,
             loss=tally.loss,
             evaluation_failed=self._evaluator.failed_at is not None,
@@ -135,24 +136,24 @@ class Feed:
             tasks=None if host.engine.tasks is None else host.engine.tasks.standing(),
             findings=self._health.findings[:MOST_FINDINGS],
             more_findings=max(0, len(self._health.findings) - MOST_FINDINGS),
-            began=host.engine.parameters.began,
+            began=host.engine.parameters.start_time,
             gateways=self._parts.gateways(),
             shards=self._parts.shards(),
-            restored=host.engine.parameters.kept.restored,
+            restored=host.engine.parameters.store.restorations,
         )
 
     def census(self) -> Census:
         now = time.monotonic()
         if self._census is None or now - self._census.time > _CENSUS_SECONDS:
             devices = self._host.registry.devices.values()
-            up = sum(device.present for device in devices)
-            self._census = Census(now, up, sum(device.connection.traffic[0] for device in devices))
+            present = sum(device.present for device in devices)
+            self._census = Census(now, present, sum(device.connection.traffic[0] for device in devices))
         return self._census
 
 
 def evaluations(history: Sequence[Evaluation]) -> tuple[Evaluation, ...]:
     """Return all evaluations, or evenly spaced ones with the newest."""
-    step = -(-len(history) // MOST_EVALUATIONS) or 1
+    step = -(-len(history) // MAX_EVALUATIONS) or 1
     return tuple(e._replace(loss=finite(e.loss), accuracy=finite(e.accuracy)) for e in history[::-step][::-1])
 
 
@@ -184,13 +185,13 @@ def flat_settings(host: RunHost) -> dict[str, str | int | float | bool]:
 
 async def rows(devices: Sequence[Device], guard: DefenceGuard | None) -> tuple[DeviceRow, ...]:
     """Return the rows of the devices that have a number; others have not arrived yet."""
-    made: list[DeviceRow] = []
+    result: list[DeviceRow] = []
     now = time.monotonic()
-    for start in range(0, len(devices), _AT_ONCE):
+    for start in range(0, len(devices), _BATCH):
         if start:
             await asyncio.sleep(0)
-        made += (row(device, guard, now) for device in devices[start : start + _AT_ONCE] if device.id)
-    return tuple(made)
+        result += (row(device, guard, now) for device in devices[start : start + _BATCH] if device.id)
+    return tuple(result)
 
 
 def row(device: Device, guard: DefenceGuard | None, now: float) -> DeviceRow:
@@ -200,9 +201,9 @@ def row(device: Device, guard: DefenceGuard | None, now: float) -> DeviceRow:
     """
     identity, connection, done = device.identity, device.connection, device.statistics
     ingress, egress = connection.traffic
-    facts, told = identity.facts, done.telemetry
+    facts, telemetry = identity.facts, done.telemetry
     live = done.last_update > 0
-    undervoltage = told.get("undervoltage")
+    undervoltage = telemetry.get("undervoltage")
     defence = None if guard is None else guard.record(device.id)
     return DeviceRow(
         id=device.id,
@@ -210,14 +211,14 @@ def row(device: Device, guard: DefenceGuard | None, now: float) -> DeviceRow:
         state=state(device, now),
         class_=_text(facts.get("class")) or _text(facts.get("machine")),
         backend=_text(facts.get("backend")),
-        rate=_number(told.get("rate")),
+        rate=_number(telemetry.get("rate")),
         batch=done.batch if live else None,
-        depth=_whole(told.get("depth")),
-        drops=_whole(told.get("drops")),
-        quarantined=_whole(told.get("quarantined")),
-        duplicates=_whole(told.get("duplicates")),
-        stream_accuracy=_number(told.get("stream_accuracy")),
-        stream_loss=_number(told.get("stream_loss")),
+        depth=_integer(telemetry.get("depth")),
+        drops=_integer(telemetry.get("drops")),
+        quarantined=_integer(telemetry.get("quarantined")),
+        duplicates=_integer(telemetry.get("duplicates")),
+        stream_accuracy=_number(telemetry.get("stream_accuracy")),
+        stream_loss=_number(telemetry.get("stream_loss")),
         last_seen=connection.last_seen or None,
         staleness=done.staleness if live else None,
         loss=finite(done.loss) if live else None,
@@ -227,17 +228,17 @@ def row(device: Device, guard: DefenceGuard | None, now: float) -> DeviceRow:
         egress=egress,
         samples=done.samples,
         compressed=done.compressed,
-        cpu=_number(told.get("cpu")),
-        ram=_number(told.get("ram")),
-        temperature=_number(told.get("temperature")),
-        battery=_number(told.get("battery")),
-        undervoltage=None if _whole(undervoltage) is None else bool(undervoltage),
+        cpu=_number(telemetry.get("cpu")),
+        ram=_number(telemetry.get("ram")),
+        temperature=_number(telemetry.get("temperature")),
+        battery=_number(telemetry.get("battery")),
+        undervoltage=None if _integer(undervoltage) is None else bool(undervoltage),
         shards=identity.shards or None,
         repeated=done.duplicates if identity.shards else None,
-        paused_because=because(device),
+        paused_because=pause_reason(device),
         smoothed_loss=finite(done.smoothed_loss),
-        updates_per_s=round(1 / done.interval, 3) if connection.here and done.interval > 0 else None,
-        why_left=connection.why_left,
+        updates_per_s=round(1 / done.interval, 3) if connection.is_connected and done.interval > 0 else None,
+        why_left=connection.leave_reason,
         memory=_number(facts.get("memory")),
         clipped=None if defence is None else defence.clipped,
         dropped=None if defence is None else defence.dropped,
@@ -245,23 +246,23 @@ def row(device: Device, guard: DefenceGuard | None, now: float) -> DeviceRow:
     )
 
 
-def because(device: Device) -> str | None:
+def pause_reason(device: Device) -> str | None:
     """Return why the device is paused; None if it is not."""
     if device.connection.order is not None:
-        return device.connection.order.because
+        return device.connection.order.reason
     until = device.conduct.quarantined_until
     if until <= time.time():
-        return None if device.rests is None else f"by its owner: {device.rests}"
+        return None if device.owner_pause is None else f"by its owner: {device.owner_pause}"
     return f"in quarantine until {time.strftime('%H:%M:%S', time.localtime(until))}"
 
 
 def state(device: Device, now: float) -> DeviceState:
     """Return the device's state. It is "paused" also while away: it will not train when it returns."""
-    if because(device) is not None:
+    if pause_reason(device) is not None:
         return "paused"
-    if not device.connection.here:
+    if not device.connection.is_connected:
         return "away"
-    if device.connection.waits:
+    if device.connection.awaits_turn:
         return "waiting"
     if not device.is_idle(now):
         return "training"
@@ -284,8 +285,8 @@ def _text(value: object) -> str | None:
 
 def _number(value: object) -> float | None:
     """Return the number; None if it is implausibly large and would fill a screen."""
-    return value if isinstance(value, int | float) and abs(value) <= _MOST else None
+    return value if isinstance(value, int | float) and abs(value) <= _LARGEST else None
 
 
-def _whole(value: object) -> int | None:
+def _integer(value: object) -> int | None:
     return value if isinstance(value, int) else None

@@ -15,37 +15,37 @@ from edgeflock.server.sessions import Writer
 
 log = logging.getLogger(__name__)
 
-Look = Callable[[int, NDArray[np.float32]], Trusted]
+ComputeTrusted = Callable[[int, NDArray[np.float32]], Trusted]
 """(version, theta) -> the gradient of the server's own samples."""
 
-_LOOK = 0.2
+_CHECK_SECONDS = 0.2
 """Seconds between two checks of the version."""
 
-_REST = 9.0
+_REST_RATIO = 9.0
 """Seconds of rest for each second that a gradient took: this bounds its part of the machine."""
 
 
-class Guarding:
+class GuardRunner:
     """Runs the guard. Does nothing in a run without one."""
 
     def __init__(
         self,
         engine: Engine,
         writer: Writer,
-        look: Look | None,
+        compute: ComputeTrusted | None,
         refresh: int,
         note: Callable[[int, str], None],
     ) -> None:
         """`note` is called with a device's number and what happened to it. `refresh` is in updates."""
         self._engine = engine
         self._writer = writer
-        self._look = look
+        self._compute = compute
         self._refresh = refresh
         self._note = note
         self._dropping: set[int] = set()
         """Devices whose last update was dropped."""
 
-    def made(self, push: Push, accepted: Accepted) -> None:
+    def record(self, push: Push, accepted: Accepted) -> None:
         """Record that an update has made a version."""
         device, guard = push.device, self._engine.guard
         dropped = not accepted.share and not (guard is not None and guard.record(device).excused)
@@ -53,28 +53,26 @@ class Guarding:
             return
         self._dropping ^= {device}
         if dropped:
-            self._note(
-                device, "its updates count nothing: they disagree with the server's own (defence.mode)"
-            )
+            self._note(device, "the defence drops its updates; they do not change the model (defence.mode)")
         else:
             self._note(device, "its updates count again")
 
     async def run(self) -> None:
         """Compute trusted gradients, until cancelled."""
-        guard, look = self._engine.guard, self._look
-        if guard is None or look is None:
+        guard, compute = self._engine.guard, self._compute
+        if guard is None or compute is None:
             return
         while True:
             if not guard.wants(self._engine.published.version, self._refresh):
-                await asyncio.sleep(_LOOK)
+                await asyncio.sleep(_CHECK_SECONDS)
                 continue
             models = await self._writer.call(lambda: self._engine.to_trust(self._refresh))
             began = time.monotonic()
             for version, theta in models:
                 try:
-                    trusted = await asyncio.to_thread(look, version, theta)
+                    trusted = await asyncio.to_thread(compute, version, theta)
                 except Exception:  # a user's module may raise anything; the last gradient stays in use
                     log.exception("the guard's gradient at version %d failed", version)
                 else:
                     await self._writer.call(lambda trusted=trusted: self._engine.trust(trusted))  # type: ignore[misc]
-            await asyncio.sleep(_LOOK + _REST * (time.monotonic() - began))
+            await asyncio.sleep(_CHECK_SECONDS + _REST_RATIO * (time.monotonic() - began))

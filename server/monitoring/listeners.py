@@ -14,17 +14,17 @@ from edgeflock.shared.plugins import Table
 from edgeflock.shared.protocol.frames import Evaluation, Finding
 from edgeflock.shared.settings.run import RunSettings
 
-News = TypeVar("News")
-Told = Callable[[News], object]
+Value = TypeVar("Value")
+Callback = Callable[[Value], object]
 
 
-def _nobody(news: object) -> None:
+def _ignore(value: object) -> None:
     pass
 
 
-CALLBACKS: Table[Told[Any]] = Table(
+CALLBACKS: Table[Callback[Any]] = Table(
     "edgeflock.callbacks",
-    {"": _nobody},
+    {"": _ignore},
     lambda found: found if callable(found) and not iscoroutinefunction(found) else None,
 )
 """Callbacks by the names in run.on_update, run.on_evaluated, run.on_finding and run.stop; none is async."""
@@ -45,7 +45,7 @@ class Applied(NamedTuple):
     """The share of the update that counts, as a defence decided."""
 
     @classmethod
-    def of(cls, push: Push, accepted: Accepted, device: str) -> "Applied":
+    def from_push(cls, push: Push, accepted: Accepted, device: str) -> "Applied":
         """`device` is the name of the device of `push`."""
         update = push.update
         version, staleness = accepted.receipt.version, accepted.staleness
@@ -53,31 +53,31 @@ class Applied(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Listening:
+class Callbacks:
     """The callbacks of a run. An exception in one ends the run."""
 
-    on_update: Told[Applied] | None = None
-    on_evaluated: Told[Evaluation] | None = None
-    stop: Told[Evaluation] | None = None
+    on_update: Callback[Applied] | None = None
+    on_evaluated: Callback[Evaluation] | None = None
+    stop: Callback[Evaluation] | None = None
     """Returns whether an evaluation is enough: then the run is over."""
-    on_finding: Told[Finding] | None = None
+    on_finding: Callback[Finding] | None = None
 
-    def beside(self, run: RunSettings) -> "Listening":
+    def with_settings(self, run: RunSettings) -> "Callbacks":
         """Return these callbacks combined with those that the settings name."""
-        return Listening(
-            _both(self.on_update, run.on_update),
-            _both(self.on_evaluated, run.on_evaluated),
-            _both(self.stop, run.stop),
-            _both(self.on_finding, run.on_finding),
+        return Callbacks(
+            _combine(self.on_update, run.on_update),
+            _combine(self.on_evaluated, run.on_evaluated),
+            _combine(self.stop, run.stop),
+            _combine(self.on_finding, run.on_finding),
         )
 
 
-def _both(given: Told[News] | None, name: str) -> Told[News] | None:
-    """Return a function that calls `given` and the callback `name`; it is true if one is."""
+def _combine(callback: Callback[Value] | None, name: str) -> Callback[Value] | None:
+    """Return a function that calls `callback` and the callback `name`; it is true if one is."""
     if not name:
-        return given
+        return callback
     named = CALLBACKS.chosen(name)
-    return named if given is None else lambda news: any([named(news), given(news)])
+    return named if callback is None else lambda value: any([named(value), callback(value)])
 
 
 class Listeners:
@@ -85,74 +85,75 @@ class Listeners:
 
     def __init__(
         self,
-        listening: Listening,
+        callbacks: Callbacks,
         devices: Callable[[], Iterable[tuple[int, str]]],
         end: Callable[[str], Awaitable[None]],
         history: Iterable[Evaluation] = (),
     ) -> None:
-        """`devices` returns the known (number, name) pairs. `history` has the evaluations so far. `end` ends
-        the run, for a reason.
+        """`devices` returns the known (number, name) pairs. `history` has the evaluations so far.
+
+        `end` ends the run, for a reason.
         """
         self.failure: Exception | None = None
         """The exception that a callback has raised; no callback is called after it."""
-        self._listening = listening
+        self._callbacks = callbacks
         self._devices = devices
         self._names: dict[int, str] = {}
-        self._news: deque[Callable[[], object]] = deque()
+        self._queue: deque[Callable[[], object]] = deque()
         self._wake = asyncio.Event()
         self.end = end
-        self._enough = False
+        self._stops = False
         for evaluation in history:
-            self._weigh(evaluation)
+            self._queue_stop(evaluation)
 
-    def updated(self, push: Push, accepted: Accepted) -> None:
+    def on_update(self, push: Push, accepted: Accepted) -> None:
         """Queue the news that `push` made the version of its receipt."""
-        told = self._listening.on_update
-        if told is None:
+        callback = self._callbacks.on_update
+        if callback is None:
             return
         if push.device not in self._names:
             self._names = dict(self._devices())
-        self._add(partial(told, Applied.of(push, accepted, self._names[push.device])))
+        self._enqueue(partial(callback, Applied.from_push(push, accepted, self._names[push.device])))
 
-    def evaluated(self, evaluation: Evaluation) -> None:
-        if self._listening.on_evaluated is not None:
-            self._add(partial(self._listening.on_evaluated, evaluation))
-        self._weigh(evaluation)
+    def on_evaluation(self, evaluation: Evaluation) -> None:
+        if self._callbacks.on_evaluated is not None:
+            self._enqueue(partial(self._callbacks.on_evaluated, evaluation))
+        self._queue_stop(evaluation)
 
-    def found(self, finding: Finding) -> None:
+    def on_finding(self, finding: Finding) -> None:
         """Queue the news of a finding that begins."""
-        if self._listening.on_finding is not None:
-            self._add(partial(self._listening.on_finding, finding))
+        if self._callbacks.on_finding is not None:
+            self._enqueue(partial(self._callbacks.on_finding, finding))
 
     async def run(self) -> None:
         """Call callbacks until cancelled. Raises what a callback raises."""
         while True:
-            self.tell()
+            self.call_queued()
             if self.failure is not None:
                 raise self.failure
-            if self._enough:
-                self._enough = False
+            if self._stops:
+                self._stops = False
                 await self.end("an evaluation was enough (run.stop)")
             await self._wake.wait()
             self._wake.clear()
 
-    def tell(self) -> None:
+    def call_queued(self) -> None:
         """Call the callbacks for all queued news."""
-        while self._news and self.failure is None:
+        while self._queue and self.failure is None:
             try:
-                self._news.popleft()()
+                self._queue.popleft()()
             except Exception as error:  # a program's function may raise anything
                 self.failure = error
 
-    def _weigh(self, evaluation: Evaluation) -> None:
-        if (stop := self._listening.stop) is None:
+    def _queue_stop(self, evaluation: Evaluation) -> None:
+        if (stop := self._callbacks.stop) is None:
             return
 
-        def weigh() -> None:
-            self._enough = bool(stop(evaluation)) or self._enough
+        def call_stop() -> None:
+            self._stops = bool(stop(evaluation)) or self._stops
 
-        self._add(weigh)
+        self._enqueue(call_stop)
 
-    def _add(self, news: Callable[[], object]) -> None:
-        self._news.append(news)
+    def _enqueue(self, call: Callable[[], object]) -> None:
+        self._queue.append(call)
         self._wake.set()

@@ -23,64 +23,64 @@ from edgeflock.shared.protocol.frames import Classes
 
 log = logging.getLogger(__name__)
 
-Own = Callable[..., Any]
+UserMetric = Callable[..., Any]
 """A function of the (outputs, targets) of all samples to a number; or an object, or its class, with
 update(outputs, targets), compute and reset."""
 
-Ready = tuple[Any, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]]
+Metric = tuple[Any, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]]
 """(an object with update, compute and reset; what makes its arguments of a batch's outputs and targets)."""
 
 
-def _classes(name: str, **usual: Any) -> Callable[[Mapping[str, Any], Tensor, Tensor], Ready]:
+def _classes(name: str, **defaults: Any) -> Callable[[Mapping[str, Any], Tensor, Tensor], Metric]:
     """Return the maker of a multiclass, binary or multilabel metric, as the targets require."""
 
-    def ready(given: Mapping[str, Any], output: Tensor, target: Tensor) -> Ready:
+    def create(arguments: Mapping[str, Any], output: Tensor, target: Tensor) -> Metric:
         from torchmetrics import classification
 
         if not target.is_floating_point():
             if output.dim() != target.dim() + 1:
                 raise ValueError(f"targets are classes, and outputs {list(output.shape)} not one for each")
             kind = getattr(classification, f"Multiclass{name}")
-            arguments = {"num_classes": output.shape[1], "ignore_index": IGNORED, **usual, **given}
+            arguments = {"num_classes": output.shape[1], "ignore_index": IGNORED, **defaults, **arguments}
             return kind(**arguments), lambda output, target: (_flat(output).softmax(1), target.flatten())
         _labels(output, target)
         labels = output[0].numel()
         if labels == 1:
-            kind, arguments = getattr(classification, f"Binary{name}"), dict(given)
+            kind, arguments = getattr(classification, f"Binary{name}"), dict(arguments)
         else:
             kind = getattr(classification, f"Multilabel{name}")
-            arguments = {"num_labels": labels, **usual, **given}
+            arguments = {"num_labels": labels, **defaults, **arguments}
 
-        def prepared(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        def prepare(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
             _labels(output, target)
             shape = (-1,) if labels == 1 else (-1, labels)
             return output.sigmoid().reshape(shape), target.long().reshape(shape)
 
-        return kind(**arguments), prepared
+        return kind(**arguments), prepare
 
-    return ready
+    return create
 
 
-def _r2(given: Mapping[str, Any], output: Tensor, target: Tensor) -> Ready:
+def _r2(arguments: Mapping[str, Any], output: Tensor, target: Tensor) -> Metric:
     import torchmetrics
 
-    _predicted(output, target)
-    return torchmetrics.R2Score(**given), _predicted
+    _flatten_numbers(output, target)
+    return torchmetrics.R2Score(**arguments), _flatten_numbers
 
 
-def _error(power: int) -> Callable[[Mapping[str, Any], Tensor, Tensor], Ready]:
+def _error(power: int) -> Callable[[Mapping[str, Any], Tensor, Tensor], Metric]:
     """Return the maker of (mean |output - target|^power)^(1 / power), over all predicted numbers."""
 
-    def ready(given: Mapping[str, Any], output: Tensor, target: Tensor) -> Ready:
-        _predicted(output, target)
-        if given:
-            raise ValueError(f"it takes no arguments, not {min(given)}")
-        return _Errors(power), _predicted
+    def create(arguments: Mapping[str, Any], output: Tensor, target: Tensor) -> Metric:
+        _flatten_numbers(output, target)
+        if arguments:
+            raise ValueError(f"it takes no arguments, not {min(arguments)}")
+        return _Errors(power), _flatten_numbers
 
-    return ready
+    return create
 
 
-def _predicted(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+def _flatten_numbers(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Return both as [n] or [n, numbers of a sample]."""
     if not target.is_floating_point() or output.shape != target.shape:
         raise ValueError(
@@ -91,26 +91,26 @@ def _predicted(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     return output.reshape(shape), target.reshape(shape)
 
 
-def _perplexity(given: Mapping[str, Any], output: Tensor, target: Tensor) -> Ready:
+def _perplexity(arguments: Mapping[str, Any], output: Tensor, target: Tensor) -> Metric:
     from torchmetrics.text import Perplexity
 
     if target.is_floating_point() or output.dim() != target.dim() + 1:
         raise ValueError("it is of classes that are predicted")
-    return Perplexity(**{"ignore_index": IGNORED, **given}), lambda output, target: (
+    return Perplexity(**{"ignore_index": IGNORED, **arguments}), lambda output, target: (
         _flat(output).unsqueeze(0),
         target.reshape(1, -1),
     )
 
 
-def _topk(given: Mapping[str, Any], output: Tensor, target: Tensor) -> Ready:
+def _topk(arguments: Mapping[str, Any], output: Tensor, target: Tensor) -> Metric:
     if target.is_floating_point():
         raise ValueError("it is of one class of several")
-    if unknown := given.keys() - {"k"}:
+    if unknown := arguments.keys() - {"k"}:
         raise ValueError(f"it takes k alone, not {min(unknown)}")
-    return _classes("Accuracy", average="micro")({"top_k": given.get("k", 5)}, output, target)
+    return _classes("Accuracy", average="micro")({"top_k": arguments.get("k", 5)}, output, target)
 
 
-METRICS: Mapping[str, Callable[[Mapping[str, Any], Tensor, Tensor], Ready]] = {
+METRICS: Mapping[str, Callable[[Mapping[str, Any], Tensor, Tensor], Metric]] = {
     "accuracy": _classes("Accuracy", average="micro"),
     "topk": _topk,
     "f1": _classes("F1Score"),
@@ -155,10 +155,10 @@ class _Errors:
         self._total, self._count = 0.0, 0
 
 
-class _Whole:
+class _FunctionMetric:
     """A function of all outputs and all targets at once."""
 
-    def __init__(self, function: Own) -> None:
+    def __init__(self, function: UserMetric) -> None:
         self._function = function
         self.reset()
 
@@ -179,107 +179,108 @@ class _Whole:
         self._targets: list[Tensor] = []
 
 
-class _Scored:
+class _ActiveMetric:
     """One metric in use. Raises what torchmetrics and users' code raise."""
 
-    def __init__(self, make: Callable[[Any, Tensor], Ready]) -> None:
+    def __init__(self, make: Callable[[Any, Tensor], Metric]) -> None:
         """`make` is called with the first batch, which shows the kind of prediction."""
         self._make = make
-        self._ready: Ready | None = None
+        self._metric: Metric | None = None
 
-    def see(self, output: Any, target: Tensor) -> None:
-        if self._ready is None:
-            self._ready = self._make(output, target)
-        at_work, prepared = self._ready
-        at_work.update(*prepared(output, target))
+    def update(self, output: Any, target: Tensor) -> None:
+        if self._metric is None:
+            self._metric = self._make(output, target)
+        metric, prepare = self._metric
+        metric.update(*prepare(output, target))
 
-    def number(self) -> float:
-        assert self._ready is not None, "it has seen a batch"
-        return float(self._ready[0].compute())
+    def compute(self) -> float:
+        assert self._metric is not None, "it has seen a batch"
+        return float(self._metric[0].compute())
 
-    def forget(self) -> None:
-        if self._ready is not None:
-            self._ready[0].reset()
+    def reset(self) -> None:
+        if self._metric is not None:
+            self._metric[0].reset()
 
 
 class Scores:
-    """Class counts and metrics. A metric that fails is left out of that evaluation, and the log reports it
-    once.
+    """Class counts and metrics.
+
+    A metric that fails is left out of that evaluation, and the log reports it once.
     """
 
-    def __init__(self, named: Iterable[str], own: Mapping[str, Own] | None = None) -> None:
+    def __init__(self, named: Iterable[str], own: Mapping[str, UserMetric] | None = None) -> None:
         """`named` are as in model.metrics, `own` a program's metrics by name. Raises ConfigError."""
-        self._scored: dict[str, _Scored] = {}
+        self._active: dict[str, _ActiveMetric] = {}
         for text in named:
             self._add(*_by_name(text))
         for name, found in (own or {}).items():
-            self._add(name, _own(found, {}, f"metrics[{name!r}]"))
+            self._add(name, _user_metric(found, {}, f"metrics[{name!r}]"))
         self._failed: dict[str, Exception] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._target: tuple[float, ...] = ()
         self._classes = ClassCounts()
 
     def __bool__(self) -> bool:
-        return bool(self._scored)
+        return bool(self._active)
 
-    def _add(self, name: str, make: Callable[[Any, Tensor], Ready]) -> None:
-        if name in self._scored:
+    def _add(self, name: str, make: Callable[[Any, Tensor], Metric]) -> None:
+        if name in self._active:
             raise ConfigError(f"model.metrics: there are two {name!r}; leave one out, or name it otherwise")
-        self._scored[name] = _Scored(make)
+        self._active[name] = _ActiveMetric(make)
 
-    def in_units(self, target: tuple[float, ...]) -> None:
+    def set_scale(self, target: tuple[float, ...]) -> None:
         """Report metrics of y: outputs and targets are (y - mean) / deviation, with these two numbers."""
         self._target = target
 
-    def see(self, output: Any, target: Tensor, right: Tensor | None = None) -> None:
+    def update(self, output: Any, target: Tensor, right: Tensor | None = None) -> None:
         """Take a batch of outputs, its targets, and which of them are predicted."""
-        self._classes.see(target.numpy(), None if right is None else right.numpy().astype(bool))
+        self._classes.update(target.numpy(), None if right is None else right.numpy().astype(bool))
         if self._target and isinstance(output, Tensor):
             mean, spread = self._target
             output, target = output * spread + mean, target * spread + mean
-        for name, scored in self._scored.items():
+        for name, metric in self._active.items():
             if name not in self._failed:
-                self._try(name, lambda scored=scored: scored.see(output, target))  # type: ignore[misc]
+                self._try(name, lambda metric=metric: metric.update(output, target))  # type: ignore[misc]
 
     def details(self) -> tuple[dict[str, float | None], Classes]:
-        """Return (`numbers`, class counts) of all batches since the last call."""
+        """Return (metrics, class counts) of all batches since the last call."""
         classes = self._classes.counts
-        return self.numbers(), classes
+        return self.compute(), classes
 
-    def numbers(self) -> dict[str, float | None]:
+    def compute(self) -> dict[str, float | None]:
         """Return the metrics over all batches since the last call; None for a failed or non-finite one."""
-        found = {name: self._number(name, scored) for name, scored in self._scored.items()}
-        for name in self._failed.keys() - self._told:
+        found = {name: self._compute(name, metric) for name, metric in self._active.items()}
+        for name in self._failed.keys() - self._reported:
             log.warning(
                 "model.metrics: %r failed and is left out of this evaluation: %s", name, self._failed[name]
             )
-        self._told |= self._failed.keys()
-        self.forget()
+        self._reported |= self._failed.keys()
+        self.reset()
         return found
 
     def check(self) -> None:
         """Raise ConfigError if a metric does not fit the batches since the last call, and clear them."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a few samples have few classes
-            for name, scored in self._scored.items():
-                self._number(name, scored)
+            for name, metric in self._active.items():
+                self._compute(name, metric)
         failed, self._failed = self._failed, {}
-        self.forget()
+        self.reset()
         for name, error in failed.items():
             raise ConfigError(
                 f"model.metrics: {name!r} does not fit the model and its data: {error}; leave it out, or "
                 "mend its arguments"
             ) from error
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Clear all metrics and counts."""
         self._failed = {}
         self._classes.reset()
-        for scored in self._scored.values():
-            scored.forget()
+        for metric in self._active.values():
+            metric.reset()
 
-    def _number(self, name: str, scored: _Scored) -> float | None:
-        found = None if name in self._failed else self._try(name, scored.number)
+    def _compute(self, name: str, metric: _ActiveMetric) -> float | None:
+        found = None if name in self._failed else self._try(name, metric.compute)
         return found if found is not None and math.isfinite(found) else None
 
     def _try(self, name: str, do: Callable[[], float | None]) -> float | None:
@@ -290,7 +291,7 @@ class Scores:
             return None
 
 
-def _by_name(text: str) -> tuple[str, Callable[[Any, Tensor], Ready]]:
+def _by_name(text: str) -> tuple[str, Callable[[Any, Tensor], Metric]]:
     """Return (the name of a metric, its maker). Raises ConfigError."""
     call = Call.of(text, "model.metrics")
     if call.imported:
@@ -302,7 +303,9 @@ def _by_name(text: str) -> tuple[str, Callable[[Any, Tensor], Ready]]:
                 f"model.metrics {text!r} cannot be imported: {type(error).__name__}: {error}; mend it, or "
                 "name another"
             ) from error
-        return str(Call(attribute, call.arguments)), _own(found, call.arguments, f"model.metrics {text!r}")
+        return str(Call(attribute, call.arguments)), _user_metric(
+            found, call.arguments, f"model.metrics {text!r}"
+        )
     if call.name not in METRICS:
         raise ConfigError(
             f"model.metrics {text!r} is unknown; known are {', '.join(METRICS)}, and package.module:name"
@@ -314,24 +317,24 @@ def _by_name(text: str) -> tuple[str, Callable[[Any, Tensor], Ready]]:
         raise ConfigError(f"model.metrics {text!r} needs torchmetrics: {install('metrics')}") from error
     make = METRICS[call.name]
 
-    def made(output: Any, target: Tensor) -> Ready:
+    def create(output: Any, target: Tensor) -> Metric:
         if not isinstance(output, Tensor):
             raise TypeError(f"the output is a {type(output).__name__}: only a metric of your own takes it")
         return make(call.arguments, output, target)
 
-    return str(call), made
+    return str(call), create
 
 
-def _own(found: Any, given: Mapping[str, Any], where: str) -> Callable[[Any, Tensor], Ready]:
+def _user_metric(found: Any, arguments: Mapping[str, Any], setting: str) -> Callable[[Any, Tensor], Metric]:
     """Return the maker of a user's metric. Raises ConfigError."""
     if not callable(found):
-        raise ConfigError(f"{where} is a {type(found).__name__}; give a function of (outputs, targets)")
+        raise ConfigError(f"{setting} is a {type(found).__name__}; give a function of (outputs, targets)")
     try:
-        made = found(**given) if inspect.isclass(found) else found
+        metric = found(**arguments) if inspect.isclass(found) else found
     except Exception as error:
-        raise ConfigError(f"{where}: {type(error).__name__}: {error}") from error
-    if not all(hasattr(made, name) for name in ("update", "compute", "reset")):
+        raise ConfigError(f"{setting}: {type(error).__name__}: {error}") from error
+    if not all(hasattr(metric, name) for name in ("update", "compute", "reset")):
         if inspect.isclass(found):
-            raise ConfigError(f"{where} is a class without update, compute and reset, as torchmetrics has")
-        made = _Whole(lambda outputs, targets: found(outputs, targets, **given))
-    return lambda output, target: (made, lambda output, target: (output, target))
+            raise ConfigError(f"{setting} is a class without update, compute and reset, as torchmetrics has")
+        metric = _FunctionMetric(lambda outputs, targets: found(outputs, targets, **arguments))
+    return lambda output, target: (metric, lambda output, target: (output, target))

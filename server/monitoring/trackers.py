@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Tracked:
+class RunInfo:
     """The run as a tracker knows it."""
 
     run: str
@@ -52,20 +52,20 @@ def metrics(evaluation: Evaluation) -> dict[str, float]:
     return {name: value for name, value in numbers.items() if value is not None} | traffic
 
 
-def open_jsonl(tracked: Tracked) -> OpenTracker:
-    file = open(tracked.directory / "evaluations.jsonl", "a")
+def open_jsonl(run_info: RunInfo) -> OpenTracker:
+    file = open(run_info.directory / "evaluations.jsonl", "a")
 
     def write(evaluation: Evaluation) -> None:
-        file.write(json.dumps({"run": tracked.run, **evaluation._asdict()}) + "\n")
+        file.write(json.dumps({"run": run_info.run, **evaluation._asdict()}) + "\n")
         file.flush()
 
     return OpenTracker(write, file.close)
 
 
-def open_tensorboard(tracked: Tracked) -> OpenTracker:
+def open_tensorboard(run_info: RunInfo) -> OpenTracker:
     from torch.utils.tensorboard import SummaryWriter
 
-    writer = SummaryWriter(str(tracked.directory / "tensorboard"))
+    writer = SummaryWriter(str(run_info.directory / "tensorboard"))
 
     def write(evaluation: Evaluation) -> None:
         for name, value in metrics(evaluation).items():
@@ -75,41 +75,41 @@ def open_tensorboard(tracked: Tracked) -> OpenTracker:
     return OpenTracker(write, writer.close)
 
 
-def open_mlflow(tracked: Tracked) -> OpenTracker:
+def open_mlflow(run_info: RunInfo) -> OpenTracker:
     """Open MLflow. A restarted server continues the MLflow run that it began."""
     import mlflow
 
-    database = f"sqlite:///{tracked.directory.absolute() / 'mlflow.db'}"
+    database = f"sqlite:///{run_info.directory.absolute() / 'mlflow.db'}"
     mlflow.set_tracking_uri(os.environ.get("MLFLOW_TRACKING_URI") or database)
-    kept = tracked.directory / "mlflow-run"
-    if kept.exists():
-        mlflow.start_run(run_id=kept.read_text().strip())
+    run_file = run_info.directory / "mlflow-run"
+    if run_file.exists():
+        mlflow.start_run(run_id=run_file.read_text().strip())
     else:
         mlflow.set_experiment("edgeflock")
-        begun = mlflow.start_run(run_name=tracked.run)
-        mlflow.log_params(tracked.settings)
-        kept.write_text(begun.info.run_id + "\n")
+        started = mlflow.start_run(run_name=run_info.run)
+        mlflow.log_params(run_info.settings)
+        run_file.write_text(started.info.run_id + "\n")
 
     def write(evaluation: Evaluation) -> None:
-        at = int(evaluation.time * 1000)
-        mlflow.log_metrics(metrics(evaluation), step=evaluation.version, timestamp=at)
+        timestamp = int(evaluation.time * 1000)
+        mlflow.log_metrics(metrics(evaluation), step=evaluation.version, timestamp=timestamp)
 
     return OpenTracker(write, mlflow.end_run)
 
 
-def open_wandb(tracked: Tracked) -> OpenTracker:
+def open_wandb(run_info: RunInfo) -> OpenTracker:
     import wandb
 
     run = wandb.init(
-        project="edgeflock", id=tracked.run, resume="allow", dir=tracked.directory, config=tracked.settings
+        project="edgeflock", id=run_info.run, resume="allow", dir=run_info.directory, config=run_info.settings
     )
     return OpenTracker(lambda evaluation: run.log(metrics(evaluation), step=evaluation.version), run.finish)
 
 
 @dataclass(frozen=True, slots=True)
 class _TrackerKind:
-    open: Callable[[Tracked], OpenTracker]
-    needs: str
+    open: Callable[[RunInfo], OpenTracker]
+    module: str
     """The module that it needs."""
 
 
@@ -126,9 +126,9 @@ def check(names: Iterable[str]) -> None:
     for name in names:
         if name not in KINDS:
             raise ConfigError(f"run.trackers names {name!r}, which is none of {', '.join(KINDS)}")
-        if find_spec(KINDS[name].needs) is None:
+        if find_spec(KINDS[name].module) is None:
             raise ConfigError(
-                f"run.trackers names {name!r}, which is not installed: pip install {KINDS[name].needs}, or "
+                f"run.trackers names {name!r}, which is not installed: pip install {KINDS[name].module}, or "
                 "'edgeflock[trackers]' for all"
             )
 
@@ -136,11 +136,11 @@ def check(names: Iterable[str]) -> None:
 class Trackers:
     """Writes evaluations in a separate thread, in order."""
 
-    def __init__(self, names: Iterable[str], tracked: Tracked, failed: Callable[[str], None]) -> None:
-        """`failed` is called with a text for operators, in any thread."""
+    def __init__(self, names: Iterable[str], run_info: RunInfo, on_failure: Callable[[str], None]) -> None:
+        """`on_failure` is called with a text for operators, in any thread."""
         self._names = list(dict.fromkeys(names))
-        self._tracked = tracked
-        self._failed = failed
+        self._run_info = run_info
+        self._on_failure = on_failure
         self._open: dict[str, OpenTracker] = {}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="edgeflock-trackers")
 
@@ -166,10 +166,12 @@ class Trackers:
     def _try(self, name: str, use: Callable[[OpenTracker], Any]) -> None:
         try:
             if name not in self._open:
-                self._open[name] = KINDS[name].open(self._tracked)
+                self._open[name] = KINDS[name].open(self._run_info)
             use(self._open[name])
         except Exception as error:  # from any library, server or disk
             log.exception("the tracker %s failed and is given up", name)
             self._names.remove(name)
             self._open.pop(name, None)
-            self._failed(f"the tracker {name} failed and is given up: {str(error) or type(error).__name__}")
+            self._on_failure(
+                f"the tracker {name} failed and is given up: {str(error) or type(error).__name__}"
+            )

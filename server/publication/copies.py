@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import Where
+from edgeflock.server.descent import Index
 from edgeflock.server.publication.spill import Spill
 from edgeflock.shared.codecs import activity, entries
 from edgeflock.shared.codecs.activity import Activity
@@ -50,7 +50,7 @@ class CopyStep:
     """The chain of the copy before the step."""
     chain: int
     """The chain of the copy after the step."""
-    decoded: tuple[Where, Vector] | None
+    decoded: tuple[Index, Vector] | None
     """(where, difference) of a usual step. None: a long step, which is decoded again once it is confirmed."""
     after: Copy | None = None
     """The copy after the step, once a device has confirmed it."""

@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import Entries, Where
+from edgeflock.server.descent import Entries, Index
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import chain
@@ -54,7 +54,7 @@ class Exact:
         """The touches of the latest versions, the newest last."""
         self._remembered = 0
 
-    def add(self, touched: Where) -> None:
+    def add(self, touched: Index) -> None:
         """The next version was made by an update that changed the parameters at `touched`."""
         self._version += 1
         self._whole = self._latest = None

@@ -15,7 +15,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import Entries, Where
+from edgeflock.server.descent import Entries, Index
 from edgeflock.server.publication.copies import Copies, Copy, CopyStep
 from edgeflock.server.publication.kernels import lacking
 from edgeflock.server.publication.thresholds import Thresholds
@@ -85,7 +85,7 @@ class Lossy:
         """Devices that have changed the thresholds. A step from a copy without steps counts once a device.
         Otherwise one device could raise the thresholds for all by repeated requests."""
 
-    def add(self, touched: Where) -> None:
+    def add(self, touched: Index) -> None:
         self._version += 1
         if self._whole is not None and not self._will_do(self._whole[0]):
             self._whole = None

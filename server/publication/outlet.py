@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import Entries, Where
+from edgeflock.server.descent import Entries, Index
 from edgeflock.server.publication.publication import Publication
 from edgeflock.server.publication.touches import Touched, Touches
 from edgeflock.shared.model.layout import Layout
@@ -28,7 +28,7 @@ class Outlet:
         self._layout = layout
         self._theta = theta
         self.offered: Weights | None = None
-        """Where devices may load the model of version 0; None: nowhere."""
+        """Index devices may load the model of version 0; None: nowhere."""
         self._whole = 0
         """The bytes of the offered whole model."""
         self._touches: Touches | None = None
@@ -68,7 +68,7 @@ class Outlet:
         size = self.offered.size + len(model.indices) + len(model.values)
         return self.offered._replace(load=size <= _WORTH * self._whole)
 
-    def add(self, touched: Where) -> None:
+    def add(self, touched: Index) -> None:
         """The next version was made by an update that changed the parameters at `touched`."""
         self._publication.add(touched)
         if self._touches is not None:

@@ -5,14 +5,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import Entries, Where
+from edgeflock.server.descent import Entries, Index
 from edgeflock.shared.protocol.messages import Model
 
 
 class Publication(Protocol):
     """Decides what devices are sent. Not thread-safe: the engine is the only caller."""
 
-    def add(self, touched: Where) -> None:
+    def add(self, touched: Index) -> None:
         """The next version was made by an update that changed the parameters at `touched`."""
 
     def set_overlap(self, overlap: float) -> None:

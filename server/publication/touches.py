@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import Entries, Where
+from edgeflock.server.descent import Entries, Index
 
 
 class Touched(NamedTuple):
@@ -34,7 +34,7 @@ class Touches:
         """The next version is another model."""
         self._all = self._again = True
 
-    def add(self, touched: Where) -> None:
+    def add(self, touched: Index) -> None:
         """The next version was made by an update that changed the parameters at `touched`."""
         if isinstance(touched, slice):
             self._all = True

@@ -3,15 +3,15 @@
 `Registry` holds a `Device` for each: identity, connection (a table of states) and statistics. `Hub` records
 every change, for monitors. `Traffic` counts bytes at the socket, `Relay` forwards samples, `RateLimiters`
 bound the devices' rates, and `Trail` keeps the run's history. It imports the ledger's records only. It sees
-sessions as a `connection.Line`.
+sessions as a `connection.OpenSession`.
 """
 
 from edgeflock.server.roster.conduct import WINDOW
-from edgeflock.server.roster.connection import Connection, Line, Order
+from edgeflock.server.roster.connection import Connection, OpenSession, Order
 from edgeflock.server.roster.hub import Hub
 from edgeflock.server.roster.rate_limiter import RateLimiter, RateLimiters
 from edgeflock.server.roster.registry import Device, Registry
-from edgeflock.server.roster.relay import Parcel, Relay
+from edgeflock.server.roster.relay import Relay, SampleRecord
 from edgeflock.server.roster.traffic import Meter, Traffic
 from edgeflock.server.roster.trail import Trail
 
@@ -20,12 +20,12 @@ __all__ = [
     "Connection",
     "Device",
     "Hub",
-    "Line",
+    "OpenSession",
     "Meter",
     "Order",
     "RateLimiter",
     "RateLimiters",
-    "Parcel",
+    "SampleRecord",
     "Registry",
     "Relay",
     "Traffic",

@@ -9,7 +9,7 @@ from edgeflock.shared.errors import Refused
 WINDOW = 60.0
 """Seconds."""
 
-_BLAMED = (
+_FAULTS = (
     errors.WrongDtype,
     errors.NonFinite,
     errors.BadStatistics,
@@ -38,18 +38,18 @@ class Conduct:
     """Unix time."""
     _times: deque[float] = field(default_factory=deque)
 
-    def refused(self, refusal: Refused, most: int, now: float) -> bool:
+    def count_refusal(self, refusal: Refused, limit: int, now: float) -> bool:
         """Whether this is one more than `most` in the window, by any clock. Then the count restarts.
 
         If `most` is 0 there is no limit.
         """
-        if not most or not isinstance(refusal, _BLAMED):
+        if not limit or not isinstance(refusal, _FAULTS):
             return False
         times = self._times
         times.append(now)
         while times[0] <= now - WINDOW:
             times.popleft()
-        if len(times) <= most:
+        if len(times) <= limit:
             return False
         times.clear()
         return True

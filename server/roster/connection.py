@@ -1,7 +1,7 @@
 """A device's connection to the server, and an operator's order to the device.
 
 A table lists all transitions. The session tells the device of them (sessions/session.py). The roster
-sees a session as a `Line` only.
+sees a session as a `OpenSession` only.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from edgeflock.shared.errors import SessionRefused
 SECRET_BYTES = 16
 
 
-class Line(Protocol):
+class OpenSession(Protocol):
     """An open session."""
 
     meter: Meter
@@ -31,22 +31,22 @@ class Line(Protocol):
     async def supersede(self) -> None:
         """End for a newer session. It returns when nothing is in flight."""
 
-    async def drop(self, because: SessionRefused) -> None:
+    async def drop(self, reason: SessionRefused) -> None:
         """End because an operator wants it."""
 
     async def leave(self) -> None:
         """End because the server stops."""
 
-    def heed(self) -> None:
+    def apply_order(self) -> None:
         """React to an operator's pause or resume. `Connection.order` says which."""
 
 
 class ConnectionState(Enum):
-    AWAY = auto()
-    HERE = auto()
+    OFFLINE = auto()
+    ONLINE = auto()
     PAUSED = auto()
     """The device is connected, and its answers are held back until it is resumed."""
-    PAUSED_AWAY = auto()
+    PAUSED_OFFLINE = auto()
     """It is away, and will be paused when it connects."""
     DROPPING = auto()
     """Its session is being ended."""
@@ -65,75 +65,75 @@ class ConnectionEvent(Enum):
 _S, _E = ConnectionState, ConnectionEvent
 
 TRANSITIONS: dict[ConnectionState, dict[ConnectionEvent, ConnectionState]] = {
-    _S.AWAY: {_E.JOIN: _S.HERE, _E.PAUSE: _S.PAUSED_AWAY, _E.DROP: _S.DROPPED, _E.RESUME: _S.AWAY},
-    _S.HERE: {_E.LEAVE: _S.AWAY, _E.PAUSE: _S.PAUSED, _E.DROP: _S.DROPPING, _E.RESUME: _S.HERE},
-    _S.PAUSED: {_E.LEAVE: _S.PAUSED_AWAY, _E.PAUSE: _S.PAUSED, _E.DROP: _S.DROPPING, _E.RESUME: _S.HERE},
-    _S.PAUSED_AWAY: {
+    _S.OFFLINE: {_E.JOIN: _S.ONLINE, _E.PAUSE: _S.PAUSED_OFFLINE, _E.DROP: _S.DROPPED, _E.RESUME: _S.OFFLINE},
+    _S.ONLINE: {_E.LEAVE: _S.OFFLINE, _E.PAUSE: _S.PAUSED, _E.DROP: _S.DROPPING, _E.RESUME: _S.ONLINE},
+    _S.PAUSED: {_E.LEAVE: _S.PAUSED_OFFLINE, _E.PAUSE: _S.PAUSED, _E.DROP: _S.DROPPING, _E.RESUME: _S.ONLINE},
+    _S.PAUSED_OFFLINE: {
         _E.JOIN: _S.PAUSED,
-        _E.PAUSE: _S.PAUSED_AWAY,
+        _E.PAUSE: _S.PAUSED_OFFLINE,
         _E.DROP: _S.DROPPED,
-        _E.RESUME: _S.AWAY,
+        _E.RESUME: _S.OFFLINE,
     },
-    _S.DROPPING: {_E.LEAVE: _S.DROPPED, _E.PAUSE: _S.PAUSED, _E.DROP: _S.DROPPING, _E.RESUME: _S.HERE},
-    _S.DROPPED: {_E.PAUSE: _S.PAUSED_AWAY, _E.DROP: _S.DROPPED, _E.RESUME: _S.AWAY},
+    _S.DROPPING: {_E.LEAVE: _S.DROPPED, _E.PAUSE: _S.PAUSED, _E.DROP: _S.DROPPING, _E.RESUME: _S.ONLINE},
+    _S.DROPPED: {_E.PAUSE: _S.PAUSED_OFFLINE, _E.DROP: _S.DROPPED, _E.RESUME: _S.OFFLINE},
 }
 """All possible transitions. A session joins only after the one before it has left, and never when dropped."""
 
-_HELD = (_S.PAUSED, _S.PAUSED_AWAY, _S.DROPPING, _S.DROPPED)
+_ORDERED_STATES = (_S.PAUSED, _S.PAUSED_OFFLINE, _S.DROPPING, _S.DROPPED)
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
     """An operator's order to wait. The register stores it for the next server."""
 
-    because: str
-    over: asyncio.Event = field(default_factory=asyncio.Event)
+    reason: str
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @dataclass(slots=True)
 class Connection:
     """A device's line, if it has one, and the traffic of all its lines."""
 
-    state: ConnectionState = ConnectionState.AWAY
-    line: Line | None = None
+    state: ConnectionState = ConnectionState.OFFLINE
+    session: OpenSession | None = None
     order: Order | None = None
     """An operator's order, in the states that have one."""
-    arriving: asyncio.Lock = field(default_factory=asyncio.Lock)
+    replacement_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a session replaces another."""
     last_seen: float = 0.0
     """Unix time of its last record, for display. The system's clock may jump."""
     last_heard: float = 0.0
     """Monotonic time of its last record, from which its silence is measured."""
-    past: Meter = field(default_factory=Meter)
+    earlier_traffic: Meter = field(default_factory=Meter)
     """Traffic of its earlier lines."""
-    why_left: str | None = None
+    leave_reason: str | None = None
     """Why its last session ended (frames.LEFT). None while it has one, or if there was none."""
-    ended: int = 0
+    early_ends: int = 0
     """Sessions that ended early, for another reason than the server's stop."""
-    given: bool = True
+    has_updated: bool = True
     """Whether an update of it was accepted since it last asked for the model."""
-    waits: bool = False
+    awaits_turn: bool = False
     """Whether it asked for the model, and waits for its turn."""
     secret: bytes = b""
     """The secret that the device was last given. A session that shows it may replace the line."""
 
-    def hear(self) -> None:
+    def mark_active(self) -> None:
         """Note that a record came from the device."""
         self.last_seen, self.last_heard = time.time(), time.monotonic()
 
-    def be_seen(self) -> None:
+    def mark_seen(self) -> None:
         """Note that the device is connected, active or not."""
         self.last_seen = time.time()
 
     @property
-    def here(self) -> bool:
+    def is_connected(self) -> bool:
         """Whether it has a line."""
-        return self.line is not None
+        return self.session is not None
 
     @property
     def present(self) -> bool:
         """Whether it takes part, so that others may wait for it."""
-        return self.state is ConnectionState.HERE
+        return self.state is ConnectionState.ONLINE
 
     @property
     def dropped(self) -> bool:
@@ -142,48 +142,48 @@ class Connection:
     @property
     def traffic(self) -> tuple[int, int]:
         """(ingress, egress) of all its lines."""
-        now = self.line.meter if self.line is not None else Meter()
-        return self.past.ingress + now.ingress, self.past.egress + now.egress
+        now = self.session.meter if self.session is not None else Meter()
+        return self.earlier_traffic.ingress + now.ingress, self.earlier_traffic.egress + now.egress
 
-    def join(self, line: Line, shown: bytes = b"") -> None:
+    def join(self, session: OpenSession, secret: bytes = b"") -> None:
         """Begin a session. If `shown` is not the last secret, the device gets a new one."""
-        self._happen(ConnectionEvent.JOIN)
-        self.line, self.why_left = line, None
-        if not self.knows(shown):
+        self._transition(ConnectionEvent.JOIN)
+        self.session, self.leave_reason = session, None
+        if not self.has_secret(secret):
             self.secret = secrets.token_bytes(SECRET_BYTES)
 
-    def knows(self, shown: bytes) -> bool:
+    def has_secret(self, secret: bytes) -> bool:
         """Whether a device that has `shown` this secret is the one that was connected last.
 
         A Welcome may be lost. So a device that comes back keeps the secret that it has.
         """
-        return bool(self.secret) and hmac.compare_digest(shown, self.secret)
+        return bool(self.secret) and hmac.compare_digest(secret, self.secret)
 
-    def leave(self, why: str | None = None) -> None:
+    def leave(self, reason: str | None = None) -> None:
         """End its session for the reason `why`."""
-        self._happen(ConnectionEvent.LEAVE)
-        self.why_left = why
-        self.ended += why is not None and not why.startswith(("finished", "stopped"))
-        self.past, self.line = Meter(*self.traffic), None
+        self._transition(ConnectionEvent.LEAVE)
+        self.leave_reason = reason
+        self.early_ends += reason is not None and not reason.startswith(("finished", "stopped"))
+        self.earlier_traffic, self.session = Meter(*self.traffic), None
 
-    def pause(self, because: str) -> None:
+    def pause(self, reason: str) -> None:
         """Hold back its answers until it is resumed. This replaces an earlier order."""
-        self._happen(ConnectionEvent.PAUSE, Order(because))
+        self._transition(ConnectionEvent.PAUSE, Order(reason))
 
-    def drop(self, because: str) -> None:
+    def drop(self, reason: str) -> None:
         """Keep it out until it is resumed, in place of an earlier order. The caller ends its line."""
-        self._happen(ConnectionEvent.DROP, Order(because))
+        self._transition(ConnectionEvent.DROP, Order(reason))
 
     def resume(self) -> None:
-        self._happen(ConnectionEvent.RESUME)
+        self._transition(ConnectionEvent.RESUME)
 
-    def _happen(self, event: ConnectionEvent, order: Order | None = None) -> None:
+    def _transition(self, event: ConnectionEvent, order: Order | None = None) -> None:
         self.state = TRANSITIONS[self.state][event]
         earlier = self.order
         if event in (ConnectionEvent.PAUSE, ConnectionEvent.DROP, ConnectionEvent.RESUME):
             self.order = order
             if earlier is not None:
-                earlier.over.set()  # tasks that wait for it check again
-            if self.line is not None:
-                self.line.heed()
-        assert (self.order is not None) == (self.state in _HELD), "the table says both"
+                earlier.ended.set()  # tasks that wait for it check again
+            if self.session is not None:
+                self.session.apply_order()
+        assert (self.order is not None) == (self.state in _ORDERED_STATES), "the table says both"

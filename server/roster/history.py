@@ -24,7 +24,7 @@ class History:
         self._added = 0
 
     @classmethod
-    def among(cls, devices: int) -> "History | None":
+    def from_fleet_size(cls, devices: int) -> "History | None":
         """The history of one device in a fleet of that size. None: the fleet is too large."""
         if devices > LARGE_FLEET:
             return None
@@ -32,11 +32,11 @@ class History:
 
     def add(self, time: float, loss: float, staleness: int, octets: int) -> None:
         """Add an update: Unix time, loss of the batch, tau, bytes received from the device until then."""
-        at = self._added * _POINT.size % len(self._points)
+        offset = self._added * _POINT.size % len(self._points)
         try:
-            _POINT.pack_into(self._points, at, time, loss, min(staleness, 0xFFFFFFFF), octets)
+            _POINT.pack_into(self._points, offset, time, loss, min(staleness, 0xFFFFFFFF), octets)
         except OverflowError:  # a loss that no float32 holds
-            _POINT.pack_into(self._points, at, time, float("inf"), min(staleness, 0xFFFFFFFF), octets)
+            _POINT.pack_into(self._points, offset, time, float("inf"), min(staleness, 0xFFFFFFFF), octets)
         self._added += 1
 
     def points(self) -> list[Point]:

@@ -35,10 +35,10 @@ _LEVELS: dict[EventKind, int] = {
 }
 """The log level of an event's kind. Warnings and operators' actions have the level WARNING."""
 
-_OVER = 10
+_RATE_SECONDS = 10
 """The seconds over which rates are averaged."""
 
-_FOLLOW = 0.02
+_LOSS_WEIGHT = 0.02
 """The weight of the last update's loss in the average."""
 
 
@@ -67,7 +67,9 @@ class Counters:
         self.staleness[staleness_bin(staleness)] += 1
         self.staleness_sum += staleness
         if math.isfinite(update.loss):
-            self.loss = update.loss if self.loss is None else self.loss + _FOLLOW * (update.loss - self.loss)
+            self.loss = (
+                update.loss if self.loss is None else self.loss + _LOSS_WEIGHT * (update.loss - self.loss)
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class Hub:
         """`version` returns the model's version; `total` is the server's traffic."""
         self.changes = 0
         """How often any device changed."""
-        self.watched = 0
+        self.watchers = 0
         """The number of monitors."""
         self.events = Events()
         self.tally = Counters()
@@ -98,47 +100,47 @@ class Hub:
         """The devices that watchers see as idle."""
         self._version = version
         self._total = total
-        self._samples = deque([self._sample()], maxlen=_OVER + 1)
+        self._samples = deque([self._sample()], maxlen=_RATE_SECONDS + 1)
 
-    def changed(self, device: Device) -> None:
+    def mark_changed(self, device: Device) -> None:
         """Note a change of a device, for watchers."""
         self.changes += 1
-        device.changed = self.changes
+        device.last_change = self.changes
         number = device.id
         self._devices[number] = device
         self._devices.move_to_end(number)
 
-    def changed_since(self, change: int) -> Iterator[Device]:
+    def devices_changed_since(self, change: int) -> Iterator[Device]:
         """The devices that changed after that change, the latest first."""
         for device in reversed(self._devices.values()):
-            if device.changed <= change:
+            if device.last_change <= change:
                 return
             yield device
 
-    def updated(self, device: Device, update: Update, staleness: int) -> None:
+    def count_update(self, device: Device, update: Update, staleness: int) -> None:
         """Count an update that was accepted, now or earlier."""
         self._idle.discard(device.id)
         connection = device.connection
         times = connection.last_seen, connection.last_heard
         if device.statistics.count(update, staleness, *times, connection.traffic[0]):
             self.tally.count(update, device.statistics.staleness)
-        self.changed(device)
+        self.mark_changed(device)
 
-    def refused(self, device: Device | None, refusal: Refused, through: str = "") -> None:
+    def count_refusal(self, device: Device | None, refusal: Refused, gateway_name: str = "") -> None:
         """Count and note a refusal. `through` names the gateway, if there is one."""
         self.tally.refusals[refusal.code] += 1
-        by = f", through gateway {through}" if through else ""
+        by = f", through gateway {gateway_name}" if gateway_name else ""
         self.note("refused", device, f"{refusal.code}{by}: {refusal}")
 
-    def duplicate(self, device: Device) -> None:
+    def count_duplicate(self, device: Device) -> None:
         """Count an update of a task that another device had computed before."""
         self.tally.duplicates += 1
         device.statistics.duplicates += 1
-        self.changed(device)
+        self.mark_changed(device)
 
-    def round_ended(self, updates: int) -> None:
-        beside = f", {self.tally.duplicates:,} duplicates so far" if self.tally.duplicates else ""
-        self.note("round", None, f"{updates:,} updates made version {self._version():,}{beside}")
+    def note_round(self, updates: int) -> None:
+        duplicates = f", {self.tally.duplicates:,} duplicates so far" if self.tally.duplicates else ""
+        self.note("round", None, f"{updates:,} updates made version {self._version():,}{duplicates}")
 
     def note(self, kind: EventKind, device: Device | None, text: str) -> None:
         """Add an event, of `device` if it is not None, and log it."""
@@ -147,21 +149,21 @@ class Hub:
             of = "" if event.device is None else f" {event.device}"
             log.log(_LEVELS.get(kind, logging.WARNING), "%s%s: %s", kind, of, event.text)
         if device is not None:
-            self.changed(device)
+            self.mark_changed(device)
 
-    async def run(self, state: Callable[[], RunState], why: Callable[[], str | None]) -> None:
+    async def run(self, state: Callable[[], RunState], reason: Callable[[], str | None]) -> None:
         """Sample the counts and the run's state each second, until cancelled. `why` says why it ended."""
         before = state()
         while True:
             await asyncio.sleep(1)
             self._samples.append(self._sample())
             self.trail.add(self.mark(time.time()))
-            if self.watched:
+            if self.watchers:
                 self._look_for_idle(time.monotonic())
             if (now := state()) != before:
                 before = now
                 if now != "training":
-                    self.note(now, None, why() or "the run is complete")
+                    self.note(now, None, reason() or "the run is complete")
 
     def rates(self) -> tuple[float, float, float]:
         """Updates, bytes received and bytes sent per second, over the last _OVER seconds."""
@@ -189,4 +191,4 @@ class Hub:
         for device in list(self._devices.values()):
             if device.is_idle(now) != (device.id in self._idle):
                 self._idle ^= {device.id}
-                self.changed(device)
+                self.mark_changed(device)

@@ -6,17 +6,17 @@ A cost beyond the limit is owed. Until it is paid, the server reads nothing more
 
 from edgeflock.shared.settings.limits import LimitSettings
 
-RECORD = 1 << 13
+RECORD_COST = 1 << 13
 """Bytes that each record or answer costs in addition: the cost to handle a small one."""
 
-MAKING = 80
+NUMBER_COST = 80
 """Bytes per number of a model that a device gets without an update since the last one. A million numbers
 take 30 ms to make, and the device may have a tenth of that time."""
 
-BURST = 4.0
+BURST_SECONDS = 4.0
 """Seconds of a rate that may be spent at once, after as long a rest."""
 
-LONGEST = 20.0
+LONGEST_WAIT = 20.0
 """The longest wait, in seconds. One record is read after it in any case, since a device takes the line for
 dead if its pings are not answered for longer."""
 
@@ -26,37 +26,37 @@ class Bucket:
 
     def __init__(self, rate: float, size: float) -> None:
         self._rate, self._size = rate, size
-        self._level, self._then = size, 0.0
+        self._level, self._updated = size, 0.0
 
     def take(self, amount: float, now: float) -> None:
-        filled = self._level + (now - self._then) * self._rate
-        self._level, self._then = min(self._size, filled) - amount, now
+        filled = self._level + (now - self._updated) * self._rate
+        self._level, self._updated = min(self._size, filled) - amount, now
 
-    def owes(self, now: float) -> float:
+    def debt_seconds(self, now: float) -> float:
         """Seconds until its debt is paid. 0 or less: it has none."""
-        return -self._level / self._rate - (now - self._then)
+        return -self._level / self._rate - (now - self._updated)
 
 
 class RateLimiter:
     """The limit of one device. All sessions of one name share it, so a new session has the old debt."""
 
-    def __init__(self, own: Bucket, of_all: Bucket) -> None:
-        self._own, self._of_all = own, of_all
-        self.held_back = 0.0
+    def __init__(self, own: Bucket, common: Bucket) -> None:
+        self._own, self._common = own, common
+        self.delay_seconds = 0.0
         """Seconds in which nothing was read from it, since the server started."""
 
-    def spend(self, octets: int, now: float) -> None:
+    def charge(self, octets: int, now: float) -> None:
         """Charge a record of so many bytes, sent or received."""
-        self._own.take(octets + RECORD, now)
-        self._of_all.take(octets + RECORD, now)
+        self._own.take(octets + RECORD_COST, now)
+        self._common.take(octets + RECORD_COST, now)
 
-    def let_make(self, numbers: int, now: float) -> None:
+    def charge_numbers(self, numbers: int, now: float) -> None:
         """Charge so many numbers of a model for a device that has sent no update since the last ones."""
-        self._own.take(MAKING * numbers, now)
+        self._own.take(NUMBER_COST * numbers, now)
 
-    def wait(self, now: float) -> float:
+    def wait_seconds(self, now: float) -> float:
         """Seconds to wait before the next read from it. 0 or less: none."""
-        return min(LONGEST, max(self._own.owes(now), self._of_all.owes(now)))
+        return min(LONGEST_WAIT, max(self._own.debt_seconds(now), self._common.debt_seconds(now)))
 
 
 class RateLimiters:
@@ -64,22 +64,22 @@ class RateLimiters:
 
     def __init__(self, limits: LimitSettings) -> None:
         self._device_rate = limits.device_rate
-        self._of_all = Bucket(limits.rate, BURST * limits.rate)
-        self._paces: dict[str, RateLimiter] = {}
+        self._common = Bucket(limits.rate, BURST_SECONDS * limits.rate)
+        self._limiters: dict[str, RateLimiter] = {}
 
-    def of(self, name: str) -> RateLimiter:
-        pace = self._paces.get(name)
-        if pace is None:
-            own = Bucket(self._device_rate, BURST * self._device_rate)
-            pace = self._paces[name] = RateLimiter(own, self._of_all)
-        return pace
+    def get(self, name: str) -> RateLimiter:
+        limiter = self._limiters.get(name)
+        if limiter is None:
+            own = Bucket(self._device_rate, BURST_SECONDS * self._device_rate)
+            limiter = self._limiters[name] = RateLimiter(own, self._common)
+        return limiter
 
-    def held_back(self, name: str) -> float:
+    def delay_seconds(self, name: str) -> float:
         """Seconds in which nothing was read from a device."""
-        pace = self._paces.get(name)
-        return 0.0 if pace is None else pace.held_back
+        limiter = self._limiters.get(name)
+        return 0.0 if limiter is None else limiter.delay_seconds
 
     @property
     def total(self) -> float:
         """The same, summed over all devices."""
-        return sum(pace.held_back for pace in self._paces.values())
+        return sum(limiter.delay_seconds for limiter in self._limiters.values())

@@ -37,7 +37,7 @@ class Device:
     connection: Connection = field(default_factory=Connection)
     statistics: Statistics = field(default_factory=Statistics)
     conduct: Conduct = field(default_factory=Conduct)
-    changed: int = 0
+    last_change: int = 0
     """The hub's count at its last change (hub.py)."""
 
     @property
@@ -49,49 +49,49 @@ class Device:
         return self.identity.name
 
     @property
-    def rests(self) -> str | None:
+    def owner_pause(self) -> str | None:
         """Why its owner pauses it now, from its telemetry. None: it is not paused, or away."""
-        told = self.statistics.telemetry.get("paused")
-        return told if isinstance(told, str) and self.connection.here else None
+        reason = self.statistics.telemetry.get("paused")
+        return reason if isinstance(reason, str) and self.connection.is_connected else None
 
     @property
     def present(self) -> bool:
         """Whether it takes part, so that others may wait for it."""
-        return self.connection.present and self.rests is None
+        return self.connection.present and self.owner_pause is None
 
     def is_idle(self, now: float) -> bool:
         """Whether it is connected, but silent for much longer than usual, at monotonic time `now`."""
         connection = self.connection
-        silent = connection.here and not connection.waits
-        return silent and self.statistics.is_long(now - connection.last_heard)
+        silent = connection.is_connected and not connection.awaits_turn
+        return silent and self.statistics.is_unusual(now - connection.last_heard)
 
 
 class Registry:
     """Devices by name."""
 
-    def __init__(self, limit: int, known: Iterable[DeviceTotals] = ()) -> None:
+    def __init__(self, limit: int, totals: Iterable[DeviceTotals] = ()) -> None:
         """`known` are the devices in the journal."""
         self._limit = limit
         self.devices: dict[str, Device] = {
             account.name: Device(
                 DeviceIdentity(account.name, account.device),
-                Connection(past=Meter(account.ingress, account.egress)),
+                Connection(earlier_traffic=Meter(account.ingress, account.egress)),
                 Statistics(updates=account.updates),
             )
-            for account in known
+            for account in totals
         }
 
     def traffic(self) -> list[tuple[int, int, int]]:
         """(device, ingress, egress) for each."""
         return [(device.id, *device.connection.traffic) for device in self.devices.values()]
 
-    def remember(self, name: str, because: str, *, dropped: bool) -> None:
+    def restore_order(self, name: str, reason: str, *, dropped: bool) -> None:
         """Restore an operator's order from before the server started."""
         connection = self.devices.setdefault(name, Device(DeviceIdentity(name))).connection
         if dropped:
-            connection.drop(because)
+            connection.drop(reason)
         else:
-            connection.pause(because)
+            connection.pause(reason)
 
     def admit(self, name: str) -> Device:
         """The device of this name. Raises TooManyDevices if it is new and the limit is reached.
@@ -106,7 +106,7 @@ class Registry:
             device = self.devices[name] = Device(DeviceIdentity(name))
         connection = device.connection
         if connection.dropped and connection.order is not None:
-            raise Dropped(f"an operator has dropped {name!r}: {connection.order.because}")
+            raise Dropped(f"an operator has dropped {name!r}: {connection.order.reason}")
         if device.statistics.history is None:
-            device.statistics.history = History.among(len(self.devices))
+            device.statistics.history = History.from_fleet_size(len(self.devices))
         return device

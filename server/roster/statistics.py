@@ -8,20 +8,20 @@ from edgeflock.server.roster.history import History
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.protocol.messages import Facts, Update
 
-_FOLLOW = 0.2
+_INTERVAL_WEIGHT = 0.2
 """The weight of the last interval in the usual interval between updates."""
 
-_SILENT = 3.0
+_IDLE_INTERVALS = 3.0
 """A device is idle after this many of its usual intervals."""
 
-_RECENTLY = 0.1
+_RECENT_WEIGHT = 0.1
 """The weight of the last update in the averages of loss and refusals."""
 
-_FEW = 3
+_LAG_COUNT = 3
 """Updates whose staleness is kept. Their median ignores one that waited while its device was away.
 """
 
-_LEAST_SILENCE, _UNKNOWN_INTERVAL = 3.0, 10.0
+_MIN_SILENCE, _UNKNOWN_INTERVAL = 3.0, 10.0
 """The least seconds of silence for idle, and the interval of a device that has none yet."""
 
 
@@ -40,7 +40,7 @@ class Statistics:
     refused: int = 0
     duplicates: int = 0
     """Updates of tasks that another device had computed before."""
-    refusing: float = 0.0
+    refusal_rate: float = 0.0
     """The recent share of updates that were refused."""
     staleness: int = 0
     """tau of the last update."""
@@ -65,7 +65,7 @@ class Statistics:
     """The facts of its last update or telemetry that had any."""
     history: History | None = None
 
-    def count(self, update: Update, staleness: int, now: float, heard: float, ingress: int) -> bool:
+    def count(self, update: Update, staleness: int, now: float, monotonic: float, ingress: int) -> bool:
         """Count an update accepted at the Unix time `now`. False if it is counted already.
 
         `heard` is the same moment by the monotonic clock; `ingress` is the bytes received from the device.
@@ -78,10 +78,10 @@ class Statistics:
         self.batch = update.samples or self.batch
         self.loss = update.loss
         self.staleness = max(0, staleness)
-        self.refusing -= _RECENTLY * self.refusing
-        self.lags = (*self.lags, self.staleness)[-_FEW:]
+        self.refusal_rate -= _RECENT_WEIGHT * self.refusal_rate
+        self.lags = (*self.lags, self.staleness)[-_LAG_COUNT:]
         if math.isfinite(update.loss):
-            self.smoothed_loss = _followed(self.smoothed_loss, update.loss)
+            self.smoothed_loss = _average(self.smoothed_loss, update.loss)
         if update.index_mode == sparse.DENSE:
             self.uncompressed += 1
         else:
@@ -89,9 +89,9 @@ class Statistics:
         if update.facts is not None:
             self.telemetry = update.facts
         if self.last_update:
-            interval = heard - self._last_heard
-            self.interval += (_FOLLOW if self.interval else 1.0) * (interval - self.interval)
-        self.last_update, self._last_heard = now, heard
+            interval = monotonic - self._last_heard
+            self.interval += (_INTERVAL_WEIGHT if self.interval else 1.0) * (interval - self.interval)
+        self.last_update, self._last_heard = now, monotonic
         if self.history is not None:
             self.history.add(now, update.loss, self.staleness, ingress)
         return True
@@ -99,17 +99,17 @@ class Statistics:
     @property
     def lag(self) -> float | None:
         """The median tau of the last updates. None before there are enough."""
-        return median(self.lags) if len(self.lags) == _FEW else None
+        return median(self.lags) if len(self.lags) == _LAG_COUNT else None
 
-    def refuse(self) -> None:
+    def count_refusal(self) -> None:
         """Count a refused update."""
         self.refused += 1
-        self.refusing += _RECENTLY * (1.0 - self.refusing)
+        self.refusal_rate += _RECENT_WEIGHT * (1.0 - self.refusal_rate)
 
-    def is_long(self, silence: float) -> bool:
+    def is_unusual(self, wait_for_silence: float) -> bool:
         """Whether this many seconds of silence are much longer than usual for the device."""
-        return silence > max(_LEAST_SILENCE, _SILENT * (self.interval or _UNKNOWN_INTERVAL))
+        return wait_for_silence > max(_MIN_SILENCE, _IDLE_INTERVALS * (self.interval or _UNKNOWN_INTERVAL))
 
 
-def _followed(before: float | None, now: float) -> float:
-    return now if before is None else before + _RECENTLY * (now - before)
+def _average(average: float | None, now: float) -> float:
+    return now if average is None else average + _RECENT_WEIGHT * (now - average)

@@ -12,17 +12,17 @@ class Trail:
     """The marks, in tiers. Each tier takes a mark when its interval has passed."""
 
     def __init__(self) -> None:
-        self._tiers = [deque[Mark](maxlen=most) for _, most in TIERS]
+        self._tiers = [deque[Mark](maxlen=limit) for _, limit in TIERS]
 
     def add(self, mark: Mark) -> None:
         """Add the next mark. If the clock was set back, start again."""
         if self._tiers[0] and mark.time < self._tiers[0][-1].time:
-            for kept in self._tiers:
-                kept.clear()
-        for kept, (every, _) in zip(self._tiers, TIERS, strict=True):
+            for tier in self._tiers:
+                tier.clear()
+        for tier, (every, _) in zip(self._tiers, TIERS, strict=True):
             # The caller adds marks a little late and never early, so allow half a second.
-            if not kept or mark.time - kept[-1].time >= every - 0.5:
-                kept.append(mark)
+            if not tier or mark.time - tier[-1].time >= every - 0.5:
+                tier.append(mark)
 
     def rows(self) -> list[Mark]:
         """All marks, oldest first. Each time has the marks of the finest tier that reaches back to it."""

@@ -9,17 +9,24 @@ roster and engine. Nothing here knows how updates are coordinated.
 
 from edgeflock.server.sessions.context import RunHost, ServedModel, SessionContext, UpdateQueue
 from edgeflock.server.sessions.device_admission import AdmittedDevice, DeviceAdmission, ServerAdmission
-from edgeflock.server.sessions.gateways import HANG, GatewayLine, Gateways, Outbox, RelayedDevice, beat
+from edgeflock.server.sessions.gateways import (
+    HANG_SECONDS,
+    GatewayConnection,
+    Gateways,
+    Outbox,
+    RelayedDevice,
+    send_pings,
+)
 from edgeflock.server.sessions.session import Session
 from edgeflock.server.sessions.task_feed import Send, TaskFeed
 from edgeflock.server.sessions.writer import PendingUpdate, Writer, settle
 
 __all__ = [
-    "HANG",
+    "HANG_SECONDS",
     "RelayedDevice",
     "DeviceAdmission",
     "SessionContext",
-    "GatewayLine",
+    "GatewayConnection",
     "Gateways",
     "PendingUpdate",
     "RunHost",
@@ -32,6 +39,6 @@ __all__ = [
     "TaskFeed",
     "ServedModel",
     "Writer",
-    "beat",
+    "send_pings",
     "settle",
 ]

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, Engine, Published
 from edgeflock.server.publication import Outlet
-from edgeflock.server.roster import Device, Hub, Parcel, RateLimiters, Registry, Relay, Traffic
+from edgeflock.server.roster import Device, Hub, RateLimiters, Registry, Relay, SampleRecord, Traffic
 from edgeflock.server.sessions.writer import PendingUpdate
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch
@@ -36,10 +36,10 @@ class ServedModel(Protocol):
 class SessionEvents(Protocol):
     """The events that sessions report to a Hub."""
 
-    def updated(self, device: Device, update: Update, staleness: int) -> None:
+    def count_update(self, device: Device, update: Update, staleness: int) -> None:
         """Count an update that was accepted, now or earlier."""
 
-    def duplicate(self, device: Device) -> None:
+    def count_duplicate(self, device: Device) -> None:
         """Count an update of a task that another device had computed before."""
 
     def note(self, kind: EventKind, device: Device | None, text: str) -> None:
@@ -50,7 +50,7 @@ class SampleExchange(Protocol):
     """The part of a Relay that sessions use."""
 
     def share(self, device: int, samples: Samples, octets: bytes) -> None: ...
-    def take(self, device: int) -> list[Parcel]: ...
+    def take(self, device: int) -> list[SampleRecord]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +63,10 @@ class SessionContext:
     hub: SessionEvents
     traffic: Traffic
     relay: SampleExchange
-    paces: RateLimiters
+    rate_limiters: RateLimiters
     input: tuple[int, ...] | None
     """The shape of a sample's x, if it is known."""
-    described: Description | None
+    description: Description | None
     """The names and units of its numbers, if they have any."""
     app: bytes = b""
     """Data for the devices' own apps."""
@@ -91,7 +91,7 @@ class RunHost(SessionContext):
     hub: Hub
     relay: Relay
     registry: Registry
-    beside: Beside
+    extra_tensors: Beside
     """The tensors of a saved model that theta does not have."""
 
 

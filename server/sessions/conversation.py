@@ -40,7 +40,7 @@ from edgeflock.shared.protocol.messages import (
 
 T = TypeVar("T")
 
-MOST_TOO_LARGE = 3
+TOO_LARGE_LIMIT = 3
 """Updates in a row refused for their size that end a session."""
 
 _UNANSWERED = (Samples, Telemetry, Goodbye)
@@ -56,69 +56,69 @@ class Conversation:
         admission: DeviceAdmission,
         socket: RecordSocket,
         device: Device,
-        pace: RateLimiter,
-        leaves: Callable[[str], None],
+        limiter: RateLimiter,
+        on_goodbye: Callable[[str], None],
     ) -> None:
-        """`leaves` is called with the reason (frames.LEFT) of a device that says Goodbye."""
+        """`on_goodbye` is called with the reason (frames.LEFT) of a device that says Goodbye."""
         self._host, self._writer, self._admission = host, writer, admission
-        self._socket, self._device, self._pace = socket, device, pace
-        self._leaves = leaves
+        self._socket, self._device, self._limiter = socket, device, limiter
+        self._on_goodbye = on_goodbye
         self._too_large = 0
         """Updates that were refused for their size since the last accepted one."""
         self._tasks: TaskFeed | None = admission.task_feed(device, socket.send)
         """The device's task feed, in a run of tasks."""
 
-    async def go_on(self) -> None:
+    async def serve(self) -> None:
         """Answer records until the session ends. Raises ConnectionError, or SessionRefused to end it."""
-        async with self._following():
+        async with self._run_task_feed():
             while True:
-                record, frame = await self._socket.next()
+                record, frame = await self._socket.receive()
                 await self._answer(record, frame)
 
     @asynccontextmanager
-    async def _following(self) -> AsyncIterator[None]:
+    async def _run_task_feed(self) -> AsyncIterator[None]:
         """In a run of tasks, send the device unrequested records inside the block."""
         if self._tasks is None:
             yield
             return
-        following = asyncio.create_task(self._tasks.follow())
+        feeding = asyncio.create_task(self._tasks.follow())
         try:
             yield
         finally:
-            following.cancel()
-            await asyncio.wait((following,))
-            if not following.cancelled() and (error := following.exception()):
+            feeding.cancel()
+            await asyncio.wait((feeding,))
+            if not feeding.cancelled() and (error := feeding.exception()):
                 raise error
 
     async def _answer(self, record: Record, frame: bytes) -> None:
         if isinstance(record, _UNANSWERED):
             return self._note(record, frame)
-        self._device.connection.hear()
+        self._device.connection.mark_active()
         if isinstance(record, Pull):
-            await self._pulled(record)
+            await self._answer_pull(record)
         else:
             assert isinstance(record, Update), "nothing else is taken"
-            await self._pushed(record, frame)
+            await self._answer_update(record, frame)
 
-    async def _pulled(self, pull: Pull) -> None:
+    async def _answer_pull(self, pull: Pull) -> None:
         if self._host.config.coordination.cohort:
             try:
-                await self._listening(self._admission.turn(self._device))
+                await self._listen_until(self._admission.wait_for_turn(self._device))
             except RunComplete as complete:
                 return await self._socket.send(Stop(str(complete)))
-        await self._resumed()
-        model = await self._model(pull)
+        await self._wait_while_paused()
+        model = await self._make_model(pull)
         await self._send_samples()
         await self._socket.send(model)
         if self._tasks is not None:
             await self._tasks.begin(model.version)
 
-    async def _pushed(self, update: Update, frame: bytes) -> None:
+    async def _answer_update(self, update: Update, frame: bytes) -> None:
         device = self._device
         push = Push(device.id, device.connection.last_seen, update, frame)
         try:
             if self._tasks is not None:
-                await self._computed(push, self._tasks)
+                await self._answer_task_update(push, self._tasks)
                 return
             accepted = await self._push(push)
         except RunComplete as complete:
@@ -126,62 +126,62 @@ class Conversation:
         except SessionRefused:
             raise
         except Refused as refusal:
-            self._admission.refuse(device, refusal, update=True)
-            if isinstance(told := await self._admission.judge(device, refusal), Quarantined):
-                raise told from refusal
+            self._admission.note_refusal(device, refusal, update=True)
+            if isinstance(verdict := await self._admission.judge(device, refusal), Quarantined):
+                raise verdict from refusal
             self._too_large += isinstance(refusal, StepTooLarge)
-            if self._too_large == MOST_TOO_LARGE:
+            if self._too_large == TOO_LARGE_LIMIT:
                 raise TooManyRefused(
-                    f"{MOST_TOO_LARGE} updates in a row would have broken the model: {refusal}"
+                    f"{TOO_LARGE_LIMIT} updates in a row would have broken the model: {refusal}"
                 ) from refusal
             await self._socket.refuse(refusal, update.sequence)
         else:
-            device.connection.given = True
+            device.connection.has_updated = True
             self._too_large = 0
-            self._host.hub.updated(device, update, accepted.staleness)
+            self._host.hub.count_update(device, update, accepted.staleness)
             receipt = accepted.receipt
-            if await self._resumed() and receipt.model is not None:
-                receipt = replace(receipt, model=await self._model(update))
+            if await self._wait_while_paused() and receipt.model is not None:
+                receipt = replace(receipt, model=await self._make_model(update))
             await self._send_samples()
             await self._socket.send(receipt)
 
-    async def _computed(self, push: Push, tasks: TaskFeed) -> None:
+    async def _answer_task_update(self, push: Push, tasks: TaskFeed) -> None:
         """In a run of tasks the device goes on to the next task while its update waits for others."""
         device, counted = self._device, True
         try:
             answer = await self._writer.push(push)
         except AlreadyComputed:
             counted = False
-            self._host.hub.duplicate(device)
+            self._host.hub.count_duplicate(device)
         else:
-            device.connection.given = True
+            device.connection.has_updated = True
             self._too_large = 0
             if isinstance(answer, PendingUpdate):
-                answer.answer.add_done_callback(partial(self._applied, push.update))
+                answer.answer.add_done_callback(partial(self._count_applied, push.update))
             else:
-                self._host.hub.updated(device, push.update, answer.staleness)
-        await self._resumed()
+                self._host.hub.count_update(device, push.update, answer.staleness)
+        await self._wait_while_paused()
         await self._send_samples()
-        await tasks.went_on(counted=counted)
+        await tasks.advance(counted=counted)
 
-    def _applied(self, update: Update, answer: asyncio.Future[Accepted]) -> None:
+    def _count_applied(self, update: Update, answer: asyncio.Future[Accepted]) -> None:
         """Count the answer to an update that waited for the end of its round."""
         if answer.cancelled():
             return
         error = answer.exception()
         if error is None:
-            self._host.hub.updated(self._device, update, answer.result().staleness)
+            self._host.hub.count_update(self._device, update, answer.result().staleness)
         elif isinstance(error, Refused) and not isinstance(error, SessionRefused):
-            self._admission.refuse(self._device, error, update=True)
+            self._admission.note_refusal(self._device, error, update=True)
 
     async def _push(self, push: Push) -> Accepted:
         """Push the update; return its result. This may wait long for others."""
         answer = await self._writer.push(push)
         if isinstance(answer, PendingUpdate):
-            return await self._listening(answer.answer)
+            return await self._listen_until(answer.answer)
         return answer
 
-    async def _resumed(self) -> bool:
+    async def _wait_while_paused(self) -> bool:
         """Wait while an operator pauses the device. Return whether there was a pause.
 
         Its update counts. It waits for the answer as it does with a slow server.
@@ -189,40 +189,44 @@ class Conversation:
         connection = self._device.connection
         waits = connection.order is not None
         while (order := connection.order) is not None:
-            await self._listening(order.over.wait())
+            await self._listen_until(order.ended.wait())
         return waits
 
-    async def _model(self, asked: Pull | Update) -> Model:
+    async def _make_model(self, request: Pull | Update) -> Model:
         engine, device = self._host.engine, self._device
         version = engine.published.version
-        if asked.base is not None and asked.base > version:
+        if request.base is not None and request.base > version:
             # Any device may claim this. It is shown to monitors and stops nothing (docs/security.md).
-            ahead = f"it holds version {asked.base:,}, the run is at {version:,}; is the journal an old copy?"
-            self._host.hub.note("refused", device, f"{BaseInFuture.code}: {ahead}")
-        part = part_of(asked, engine.layout) if isinstance(asked, Pull) else None
-        if isinstance(asked, Pull):
-            if not device.connection.given:
+            detail = (
+                f"it holds version {request.base:,}, the run is at {version:,}; is the journal an old copy?"
+            )
+            self._host.hub.note("refused", device, f"{BaseInFuture.code}: {detail}")
+        part = part_of(request, engine.layout) if isinstance(request, Pull) else None
+        if isinstance(request, Pull):
+            if not device.connection.has_updated:
                 numbers = engine.layout.size if part is None else part.stop - part.start
-                self._pace.let_make(numbers, asyncio.get_running_loop().time())
-            device.connection.given = False
-        return await self._writer.call(lambda: engine.outlet.model(asked.base, asked.held, device.id, part))
+                self._limiter.charge_numbers(numbers, asyncio.get_running_loop().time())
+            device.connection.has_updated = False
+        return await self._writer.call(
+            lambda: engine.outlet.model(request.base, request.held, device.id, part)
+        )
 
-    async def _listening(self, awaited: Awaitable[T]) -> T:
+    async def _listen_until(self, awaited: Awaitable[T]) -> T:
         """The result of `awaited`, which may take long.
 
         Meanwhile pings are answered, samples are accepted, and the device's leaving is noticed."""
         waiting = asyncio.ensure_future(awaited)
         try:
             while not waiting.done():
-                await self._share_until(waiting)
+                await self._receive_until(waiting)
             return waiting.result()
         finally:
             waiting.cancel()
             await asyncio.wait((waiting,))
 
-    async def _share_until(self, waiting: asyncio.Future[T]) -> None:
+    async def _receive_until(self, waiting: asyncio.Future[T]) -> None:
         """Take the next record without an answer from the device, unless `waiting` is done before it."""
-        listening = asyncio.create_task(self._socket.next())
+        listening = asyncio.create_task(self._socket.receive())
         try:
             await asyncio.wait((waiting, listening), return_when=asyncio.FIRST_COMPLETED)
             if listening.done():
@@ -238,13 +242,13 @@ class Conversation:
         """Handle a record that has no answer."""
         device = self._device
         if isinstance(record, Samples):
-            device.connection.hear()
+            device.connection.mark_active()
             self._host.relay.share(device.id, record, frame)
             device.statistics.shared += record.count
         elif isinstance(record, Goodbye):
-            self._leaves(_said(record.reason))
+            self._on_goodbye(_goodbye_reason(record.reason))
         else:
-            self._admission.tell(device, record, frame)
+            self._admission.take_telemetry(device, record, frame)
 
     async def _send_samples(self) -> None:
         """Send the samples that others have shared. Do so before an answer, since the device reads then."""
@@ -253,7 +257,7 @@ class Conversation:
             self._device.statistics.received += count
 
 
-def _said(reason: str) -> str:
+def _goodbye_reason(reason: str) -> str:
     """The reason of a Goodbye. Any other reason means that the device's owner retires it."""
     if reason.startswith(GOODBYES):
         return reason

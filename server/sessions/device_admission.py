@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
-from edgeflock.server.roster import WINDOW, Connection, Device, Line, Parcel
+from edgeflock.server.roster import WINDOW, Connection, Device, OpenSession, SampleRecord
 from edgeflock.server.sessions.context import RunHost
 from edgeflock.server.sessions.task_feed import Send, ServerTaskFeed, TaskFeed
 from edgeflock.server.sessions.writer import Writer
@@ -43,7 +43,7 @@ class Authenticator(Protocol):
     def check(self, name: str, proof: bytes) -> None:
         """Raises Unauthorized if the proof does not hold, Quarantined during a quarantine."""
 
-    def quarantine(self, because: str) -> Quarantined:
+    def quarantine(self, reason: str) -> Quarantined:
         """Quarantine the device; return the refusal for it."""
 
 
@@ -64,13 +64,13 @@ class DeviceAdmission(Protocol):
     def headers(self) -> Mapping[str, str]:
         """The headers of the answer to the device's request."""
 
-    async def take(self, line: Line, hello: Hello, frame: bytes) -> AdmittedDevice:
+    async def admit(self, session: OpenSession, hello: Hello, frame: bytes) -> AdmittedDevice:
         """Admit the device, or raise a refusal. `frame` is the received Hello."""
 
-    def greeted(self, device: Device, version: int) -> None:
+    def note_welcome(self, device: Device, version: int) -> None:
         """Note that the device has its Welcome."""
 
-    async def turn(self, device: Device) -> None:
+    async def wait_for_turn(self, device: Device) -> None:
         """Wait while the device is outside the cohort (coordination/cohort.py).
 
         Raises Refused if its turn will not come."""
@@ -78,13 +78,13 @@ class DeviceAdmission(Protocol):
     def task_feed(self, device: Device, send: Send) -> TaskFeed | None:
         """The device's task feed, in a run of tasks. `send` sends the device a record."""
 
-    def tell(self, device: Device, told: Telemetry, frame: bytes) -> None:
+    def take_telemetry(self, device: Device, telemetry: Telemetry, frame: bytes) -> None:
         """Take the device's telemetry."""
 
-    def leave(self, device: Device, why: str) -> None:
+    def leave(self, device: Device, reason: str) -> None:
         """Note that its session has ended."""
 
-    def refuse(self, device: Device | None, refusal: Refused, *, update: bool = False) -> None:
+    def note_refusal(self, device: Device | None, refusal: Refused, *, update: bool = False) -> None:
         """Note a refusal of an `update` or another record."""
 
     async def judge(self, device: Device, refusal: R) -> R | Quarantined:
@@ -97,124 +97,130 @@ class ServerAdmission:
 
     host: RunHost
     writer: Writer
-    entry: Authenticator | None = None
+    authenticator: Authenticator | None = None
     """None: the device needs no proof."""
-    through: str = ""
+    gateway_name: str = ""
     """The name of the device's gateway, if it has one."""
-    post: Callable[[Device, Parcel], None] | None = None
+    send_samples: Callable[[Device, SampleRecord], None] | None = None
     """Sends samples of others to the device there."""
 
     @property
     def headers(self) -> Mapping[str, str]:
-        return {} if self.entry is None else self.entry.headers
+        return {} if self.authenticator is None else self.authenticator.headers
 
-    async def take(self, line: Line, hello: Hello, frame: bytes) -> AdmittedDevice:
+    async def admit(self, session: OpenSession, hello: Hello, frame: bytes) -> AdmittedDevice:
         host, layout = self.host, self.host.layout
         if hello.protocol != PROTOCOL:
             raise ProtocolVersion(f"the server speaks protocol {PROTOCOL}, not {hello.protocol}")
-        if self.entry is None and (wrong := names.fault(hello.device)):
+        if self.authenticator is None and (wrong := names.fault(hello.device)):
             raise Malformed(f"a device's name {wrong}")
         if hello.layout not in (b"", layout.digest):
             raise LayoutMismatch(
                 f"the device has layout {hello.layout.hex()}, the run {layout.digest.hex()}; "
                 "is it the same model?"
             )
-        if self.entry is not None:
-            self.entry.check(hello.device, hello.proof)
-        shards = _shards_of(hello)
+        if self.authenticator is not None:
+            self.authenticator.check(hello.device, hello.proof)
+        shards = _parse_shards(hello)
         device = host.registry.admit(hello.device)
         identity, connection = device.identity, device.connection
-        while (sequence := await self._took_place(device, line, hello, shards)) is None:
+        while (sequence := await self._replace_session(device, session, hello, shards)) is None:
             pass  # another session came in between
         identity.shards = len(shards) if host.engine.tasks is not None else 0
         identity.facts, identity.shares = hello.facts, hello.shares
         device.conduct.quarantined_until = 0.0
         device.statistics.telemetry = {}
-        connection.hear()
-        self.writer.see(device.id, connection.present)
+        connection.mark_active()
+        self.writer.set_presence(device.id, connection.present)
         if device.statistics.sequence is None:
             # Afterwards the statistics keep it, also for updates that came while the device was away.
             device.statistics.sequence = sequence
         if identity.shares:
-            host.relay.join(device.id, None if self.post is None else partial(self.post, device))
+            host.relay.join(
+                device.id, None if self.send_samples is None else partial(self.send_samples, device)
+            )
         return AdmittedDevice(device, sequence, connection.secret)
 
-    def greeted(self, device: Device, version: int) -> None:
-        by = f", through {self.through}" if self.through else ""
+    def note_welcome(self, device: Device, version: int) -> None:
+        by = f", through {self.gateway_name}" if self.gateway_name else ""
         self.host.hub.note("joined", device, f"at version {version:,}{by}")
 
-    async def turn(self, device: Device) -> None:
+    async def wait_for_turn(self, device: Device) -> None:
         connection = device.connection
-        connection.waits = True
-        self.host.hub.changed(device)
+        connection.awaits_turn = True
+        self.host.hub.mark_changed(device)
         try:
-            await self.writer.turn(device.id)
+            await self.writer.wait_for_turn(device.id)
         finally:
-            connection.waits = False
-            connection.hear()  # until now nothing was to come from it
-            self.host.hub.changed(device)
+            connection.awaits_turn = False
+            connection.mark_active()  # until now nothing was to come from it
+            self.host.hub.mark_changed(device)
 
     def task_feed(self, device: Device, send: Send) -> TaskFeed | None:
         tasks = self.host.engine.tasks
         return None if tasks is None else ServerTaskFeed(self.host, self.writer, tasks, device.id, send)
 
-    def tell(self, device: Device, told: Telemetry, frame: bytes) -> None:
+    def take_telemetry(self, device: Device, telemetry: Telemetry, frame: bytes) -> None:
         """Store the telemetry. The device is present, but still as idle as before."""
-        device.connection.be_seen()
-        before, device.statistics.telemetry = device.rests, told.facts
-        self.host.hub.changed(device)
-        if (before is None) != (device.rests is None):
-            self.writer.see(device.id, device.present)  # whether others wait for it
-            if device.rests is None:
+        device.connection.mark_seen()
+        before, device.statistics.telemetry = device.owner_pause, telemetry.facts
+        self.host.hub.mark_changed(device)
+        if (before is None) != (device.owner_pause is None):
+            self.writer.set_presence(device.id, device.present)  # whether others wait for it
+            if device.owner_pause is None:
                 self.host.hub.note("resumed", device, "by its owner")
             else:
-                self.host.hub.note("paused", device, f"by its owner: {device.rests}")
+                self.host.hub.note("paused", device, f"by its owner: {device.owner_pause}")
 
-    def leave(self, device: Device, why: str) -> None:
-        device.connection.leave(why)
+    def leave(self, device: Device, reason: str) -> None:
+        device.connection.leave(reason)
         self.host.relay.leave(device.id)
-        self.writer.see(device.id, device.present)
+        self.writer.set_presence(device.id, device.present)
         account = SampleAccount.of(device.statistics.telemetry)
-        self.host.hub.note("left", device, why + (f"; {account}" if account is not None else ""))
+        self.host.hub.note("left", device, reason + (f"; {account}" if account is not None else ""))
 
-    def refuse(self, device: Device | None, refusal: Refused, *, update: bool = False) -> None:
+    def note_refusal(self, device: Device | None, refusal: Refused, *, update: bool = False) -> None:
         if update and device is not None:
-            device.statistics.refuse()
-        self.host.hub.refused(device, refusal, self.through)
+            device.statistics.count_refusal()
+        self.host.hub.count_refusal(device, refusal, self.gateway_name)
 
     async def judge(self, device: Device, refusal: R) -> R | Quarantined:
-        most, now = self.host.config.limits.refusals, asyncio.get_running_loop().time()
-        if self.entry is None or not device.conduct.refused(refusal, most, now):
+        limit, now = self.host.config.limits.refusals, asyncio.get_running_loop().time()
+        if self.authenticator is None or not device.conduct.count_refusal(refusal, limit, now):
             return refusal
-        because = f"more than {most} refusals in {WINDOW:g} s, the last {refusal.code}: {refusal}"
-        told = await asyncio.to_thread(self.entry.quarantine, because)  # it waits for the disk
-        device.conduct.quarantined_until = time.time() + told.seconds
-        return told
+        reason = f"more than {limit} refusals in {WINDOW:g} s, the last {refusal.code}: {refusal}"
+        verdict = await asyncio.to_thread(self.authenticator.quarantine, reason)  # it waits for the disk
+        device.conduct.quarantined_until = time.time() + verdict.seconds
+        return verdict
 
-    async def _took_place(self, device: Device, line: Line, hello: Hello, shards: list[str]) -> int | None:
+    async def _replace_session(
+        self, device: Device, session: OpenSession, hello: Hello, shards: list[str]
+    ) -> int | None:
         """Give this line the device's name, and return the device's last sequence number.
 
         None if another line came during the check. Raises NameInUse if the device is alive and the secret
         was not shown.
         """
         connection, engine = device.connection, self.host.engine
-        dead = None if connection.knows(hello.secret) else await _dead(connection, device.name)
-        async with connection.arriving:  # in order of arrival: the newest session stays
+        dead = (
+            None if connection.has_secret(hello.secret) else await _find_dead_session(connection, device.name)
+        )
+        async with connection.replacement_lock:  # in order of arrival: the newest session stays
             if not device.identity.id:
                 device.identity.id = await self.writer.call(lambda: engine.device_id(hello.device))
-            if connection.line is not None:
-                if connection.line is not dead and not connection.knows(hello.secret):
+            if connection.session is not None:
+                if connection.session is not dead and not connection.has_secret(hello.secret):
                     return None
-                await connection.line.supersede()
+                await connection.session.supersede()
             self.host.registry.admit(hello.device)  # an operator may have dropped it meanwhile
             if (tasks := engine.tasks) is not None:
                 await self.writer.call(lambda: tasks.holds(device.id, shards))
-            sequence = await self.writer.glance(lambda: engine.receipts.last_sequence(device.id))
-            connection.join(line, hello.secret)
+            sequence = await self.writer.call_quick(lambda: engine.receipts.last_sequence(device.id))
+            connection.join(session, hello.secret)
         return sequence
 
 
-def _shards_of(hello: Hello) -> list[str]:
+def _parse_shards(hello: Hello) -> list[str]:
     """The names of the device's data shards. By default all its data are one shard of its own name."""
     names = hello.shards.split(",") if hello.shards else [hello.device]
     if not all(names) or len(set(names)) < len(names):
@@ -222,15 +228,15 @@ def _shards_of(hello: Hello) -> list[str]:
     return names
 
 
-async def _dead(connection: Connection, name: str) -> Line | None:
+async def _find_dead_session(connection: Connection, name: str) -> OpenSession | None:
     """The device's line, if it has one that does not answer any more.
 
     Raises NameInUse if it answers: then another device uses its name.
     """
-    line = connection.line
-    if line is not None and await line.is_alive():
+    session = connection.session
+    if session is not None and await session.is_alive():
         raise NameInUse(
             f"another device with the name {name} joined; give each its own --name (client.name), or have an "
             "operator drop that one"
         )
-    return line
+    return session

@@ -34,8 +34,8 @@ CLOSE_SECONDS = 4.0
 LONGEST_HELLO = 4096
 """Bytes. The server keeps a device's facts for as long as it runs."""
 
-_FIRST: Collection[type[Record]] = (Hello,)
-_LATER: Collection[type[Record]] = (Pull, Update, Samples, Telemetry, Goodbye)
+_FIRST_RECORDS: Collection[type[Record]] = (Hello,)
+_LATER_RECORDS: Collection[type[Record]] = (Pull, Update, Samples, Telemetry, Goodbye)
 """The records that a device may send before and after it is admitted."""
 
 
@@ -65,17 +65,17 @@ class RecordSocket:
         self.meter = Meter()
         if self._transport is not None:
             self.meter = self._transport.get_extra_info("meter", self.meter)
-        self._leaving = asyncio.Event()
-        self._pace: RateLimiter | None = None
+        self._closing = asyncio.Event()
+        self._limiter: RateLimiter | None = None
         """The device's rate limit, once it is admitted."""
 
-    async def open(self, hung_up: Callable[[Refused], None]) -> web.StreamResponse | None:
+    async def open(self, on_refused: Callable[[Refused], None]) -> web.StreamResponse | None:
         """Answer the request. Returns a refusal if it is not valid.
 
         `hung_up` is called if the door has to hang up."""
         request = self._request
         if self._socket.can_prepare(request) and (
-            request.body_exists or not self._connection.upgrade(LONGEST_HELLO, hung_up)
+            request.body_exists or not self._connection.upgrade(LONGEST_HELLO, on_refused)
         ):
             return web.Response(status=400, text="nothing follows the request until it is answered\n")
         await self._socket.prepare(request)
@@ -86,34 +86,34 @@ class RecordSocket:
         """The response of the request's handler, at the session's end."""
         return self._socket
 
-    async def hello(self, seconds: float) -> tuple[Hello, bytes]:
+    async def receive_hello(self, seconds: float) -> tuple[Hello, bytes]:
         """Receive the Hello within so many seconds."""
         try:
             async with asyncio.timeout(seconds):
                 message = await self._socket.receive()
         except TimeoutError:
             raise UnexpectedRecord("no Hello in time") from None
-        hello, frame = self._received(message.type, message.data, _FIRST)
+        hello, frame = self._decode(message.type, message.data, _FIRST_RECORDS)
         assert isinstance(hello, Hello), "nothing else is taken"
         return hello, frame
 
-    def let_in(self, pace: RateLimiter) -> None:
+    def admit(self, limiter: RateLimiter) -> None:
         """Allow records of the run's size, and charge them to the rate limit from now on."""
         self._connection.welcome(self._longest)
-        self._pace = pace
+        self._limiter = limiter
 
-    async def next(self) -> tuple[Record, bytes]:
+    async def receive(self) -> tuple[Record, bytes]:
         """Receive the next record, after the wait that the rate limit demands. Meanwhile nothing is read."""
-        clock, pace = asyncio.get_running_loop().time, self._pace
-        if pace is not None and (wait := pace.wait(began := clock())) > 0:
+        clock, limiter = asyncio.get_running_loop().time, self._limiter
+        if limiter is not None and (wait := limiter.wait_seconds(began := clock())) > 0:
             try:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(wait):
-                        await self._leaving.wait()
+                        await self._closing.wait()
             finally:
-                pace.held_back += clock() - began
+                limiter.delay_seconds += clock() - began
         message = await self._socket.receive()
-        return self._received(message.type, message.data, _LATER)
+        return self._decode(message.type, message.data, _LATER_RECORDS)
 
     async def send(self, record: Record) -> None:
         await self.send_octets(type(record), wire.encode(record))
@@ -123,13 +123,13 @@ class RecordSocket:
         if self._socket.closed:
             raise ConnectionError("closed by the device")
         self._traffic.sent[kind] += wire.framed_size(len(octets), masked=False)
-        self._spend(len(octets))
+        self._charge(len(octets))
         await self._socket.send_bytes(octets)
 
     async def refuse(self, refusal: Refused, sequence: int | None) -> None:
         await self.send(Refusal(refusal.code, str(refusal), sequence, refusal.seconds))
 
-    async def answers(self) -> bool:
+    async def is_alive(self) -> bool:
         """Whether the device sends anything in ANSWER_SECONDS, after which it would count as gone.
 
         Most devices answer the ping at once. Those that do not read while they train ping by themselves.
@@ -138,7 +138,7 @@ class RecordSocket:
 
     async def close(self, code: int, refusal: Refused | None = None, reason: str = "") -> None:
         """Send the reason and close. A device that does not read is disconnected after CLOSE_SECONDS."""
-        self._leaving.set()
+        self._closing.set()
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 if refusal is not None:
@@ -152,7 +152,7 @@ class RecordSocket:
                 self._transport.abort()
 
     @property
-    def lost(self) -> str:
+    def loss_reason(self) -> str:
         """Why the line of a device that sent no Goodbye has ended."""
         if isinstance(self._socket.exception(), TimeoutError):
             return f"timed out: nothing came from it for {1.5 * HEARTBEAT:.0f} s"
@@ -160,19 +160,17 @@ class RecordSocket:
             return "retired: it closed its session"
         return "killed: the line broke without a word"
 
-    def _received(
-        self, kind: WSMsgType, data: object, taken: Collection[type[Record]]
-    ) -> tuple[Record, bytes]:
+    def _decode(self, kind: WSMsgType, data: object, kinds: Collection[type[Record]]) -> tuple[Record, bytes]:
         if kind in (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgType.ERROR):
             raise ConnectionError("closed by the device")
         self._connection.taken()
         if kind is not WSMsgType.BINARY or not isinstance(data, bytes):
             raise Malformed("records travel in binary messages")
-        record = wire.decode(data, taken)
+        record = wire.decode(data, kinds)
         self._traffic.received[type(record)] += wire.framed_size(len(data), masked=True)
-        self._spend(len(data))
+        self._charge(len(data))
         return record, data
 
-    def _spend(self, octets: int) -> None:
-        if self._pace is not None:
-            self._pace.spend(octets, asyncio.get_running_loop().time())
+    def _charge(self, octets: int) -> None:
+        if self._limiter is not None:
+            self._limiter.charge(octets, asyncio.get_running_loop().time())

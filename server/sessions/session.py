@@ -35,92 +35,92 @@ class Session:
         self._device: Device | None = None
         self.meter, self.credential = self._socket.meter, credential
         self._ended = asyncio.Event()
-        self._why: str | None = None
+        self._end_reason: str | None = None
         """Why it ends (frames.LEFT). The first reason counts."""
 
     async def serve(self) -> web.StreamResponse:
         """Serve the device until either side ends the session."""
-        if (refused := await self._socket.open(self._hung_up)) is not None:
+        if (refused := await self._socket.open(self._note_hang_up)) is not None:
             return refused
         device: Device | None = None
         try:
-            place = await self._enter()
-            device = self._device = place.device
-            pace = self._host.paces.of(device.name)
-            self._socket.let_in(pace)
+            admitted = await self._admit()
+            device = self._device = admitted.device
+            limiter = self._host.rate_limiters.get(device.name)
+            self._socket.admit(limiter)
             conversation = Conversation(
-                self._host, self._writer, self._admission, self._socket, device, pace, self._end_for
+                self._host, self._writer, self._admission, self._socket, device, limiter, self._set_end_reason
             )
-            await self._greet(place)
-            await conversation.go_on()
+            await self._send_welcome(admitted)
+            await conversation.serve()
         except SessionRefused as refusal:
-            self._end_for(f"refused: {refusal.code}")
-            await self._turn_out(device, refusal)
+            self._set_end_reason(f"refused: {refusal.code}")
+            await self._refuse(device, refusal)
         except ConnectionError:
-            self._end_for(self._socket.lost)  # the device is gone; it will be back
+            self._set_end_reason(self._socket.loss_reason)  # the device is gone; it will be back
         finally:
-            if device is not None and device.connection.line is self:
-                self._admission.leave(device, self._why or "stopped: the server gave up")
+            if device is not None and device.connection.session is self:
+                self._admission.leave(device, self._end_reason or "stopped: the server gave up")
             self._ended.set()
         return self._socket.response
 
     async def is_alive(self) -> bool:
-        return await self._socket.answers()
+        return await self._socket.is_alive()
 
     async def supersede(self) -> None:
         """End this session for a newer one. It returns when nothing is in flight."""
-        self._end_for("replaced: a newer session has its name")
+        self._set_end_reason("replaced: a newer session has its name")
         await self._socket.close(4000 + Superseded.status, None, Superseded.code)
         await self._ended.wait()
 
-    async def drop(self, because: SessionRefused) -> None:
+    async def drop(self, refusal: SessionRefused) -> None:
         """End this session because an operator wants it."""
-        self._end_for(f"refused: {because.code}")
-        await self._socket.close(4000 + because.status, because)
+        self._set_end_reason(f"refused: {refusal.code}")
+        await self._socket.close(4000 + refusal.status, refusal)
 
     async def leave(self) -> None:
         """End this session because the server stops. The device will connect again."""
-        self._end_for("stopped: the server stops")
+        self._set_end_reason("stopped: the server stops")
         await self._socket.close(WSCloseCode.GOING_AWAY)
 
-    def heed(self) -> None:
+    def apply_order(self) -> None:
         """Do nothing: the conversation checks for orders before each answer."""
 
-    async def _enter(self) -> AdmittedDevice:
+    async def _admit(self) -> AdmittedDevice:
         """Admit the device, or raise a refusal."""
-        hello, frame = await self._socket.hello(self._host.config.limits.hello_seconds)
-        return await self._admission.take(self, hello, frame)
+        hello, frame = await self._socket.receive_hello(self._host.config.limits.hello_seconds)
+        return await self._admission.admit(self, hello, frame)
 
-    async def _greet(self, place: AdmittedDevice) -> None:
-        """Send the Welcome. It comes after `_enter`, so that `serve` removes a device lost in between."""
+    async def _send_welcome(self, admitted: AdmittedDevice) -> None:
+        """Send the Welcome. It comes after `_admit`, so that `serve` removes a device lost in between."""
         host, engine = self._host, self._host.engine
         version, weights = await self._writer.call(
             lambda: (engine.published.version, engine.outlet.weights())
         )
         terms = welcome(
-            *(host.run, host.config, engine.layout, version, place.sequence, engine.start, weights),
-            place.secret,
+            *(host.run, host.config, engine.layout, version, admitted.sequence, engine.start, weights),
+            admitted.secret,
             host.input,
-            host.described,
+            host.description,
             host.app,
             host.held_out,
         )
         await self._socket.send(terms)
-        self._admission.greeted(place.device, version)
+        self._admission.note_welcome(admitted.device, version)
 
-    async def _turn_out(self, device: Device | None, refusal: SessionRefused) -> None:
+    async def _refuse(self, device: Device | None, refusal: SessionRefused) -> None:
         """Send the refusal, and close."""
         # The socket keeps the exception and its cause, so drop the frames, which hold the message.
         refusal.__cause__ = refusal.__context__ = None
         refusal = refusal.with_traceback(None)
-        told = refusal if device is None else await self._admission.judge(device, refusal)
-        self._admission.refuse(device, told)
-        await self._socket.close(4000 + told.status, told)
+        verdict = refusal if device is None else await self._admission.judge(device, refusal)
+        self._admission.note_refusal(device, verdict)
+        await self._socket.close(4000 + verdict.status, verdict)
 
-    def _hung_up(self, refusal: Refused) -> None:
+    def _note_hang_up(self, refusal: Refused) -> None:
         """Note a refusal that the door has sent to the device."""
-        self._end_for(f"refused: {refusal.code}")
-        self._admission.refuse(self._device, refusal)
+        self._set_end_reason(f"refused: {refusal.code}")
+        self._admission.note_refusal(self._device, refusal)
 
-    def _end_for(self, why: str) -> None:
-        self._why = self._why or why
+    def _set_end_reason(self, reason: str) -> None:
+        self._end_reason = self._end_reason or reason

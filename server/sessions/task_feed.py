@@ -23,7 +23,7 @@ class TaskFeed(Protocol):
     async def begin(self, version: int) -> None:
         """Send the first task of the round of `version`, whose model the device has."""
 
-    async def went_on(self, *, counted: bool) -> None:
+    async def advance(self, *, counted: bool) -> None:
         """Send whether the device's computed shard counted, and its next task."""
 
     async def follow(self) -> None:
@@ -51,7 +51,7 @@ class ServerTaskFeed:
             self._idle = task is None
             await self._send(Task(task))
 
-    async def went_on(self, *, counted: bool) -> None:
+    async def advance(self, *, counted: bool) -> None:
         task = await self._next()
         if self._base is None:  # this session may not have sent Over yet
             await self._send(Over(self._host.published.version))
@@ -60,7 +60,7 @@ class ServerTaskFeed:
 
     async def follow(self) -> None:
         while True:
-            await self._writer.turned()
+            await self._writer.wait_for_change()
             if self._base is None:
                 continue
             if self._host.published.version != self._base:
@@ -84,7 +84,7 @@ class ServerTaskFeed:
         if version != base:
             await self._end()
         elif task is None:
-            self._writer.look()  # the engine may want to be woken later
+            self._writer.wake()  # the engine may want to be woken later
         return task
 
     async def _end(self) -> None:

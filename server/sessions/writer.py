@@ -22,21 +22,21 @@ from edgeflock.shared.errors import Refused, RunComplete, Unavailable
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
-_GROUP = 256
+_LARGEST_GROUP = 256
 """The largest group, which bounds how long its first update waits for the last."""
 
-_GATHER = 0.002
+_GATHER_SECONDS = 0.002
 """The most seconds that a group waits to grow as large as the one before. A flush costs the same for one
 update or many."""
 
-_FOLLOW = 0.1
+_AVERAGE_WEIGHT = 0.1
 """The weight of the last commit in the average time of a commit."""
 
 _BROKEN = "the server cannot write its journal now; try again later"
 _STOPPING = "the server is stopping"
 
 
-class Answering(Protocol[T_contra]):
+class AnswerReceiver(Protocol[T_contra]):
     """A receiver of an answer: a future, or something cheaper."""
 
     def done(self) -> bool:
@@ -59,43 +59,43 @@ class Writer:
     def __init__(
         self,
         engine: Engine,
-        together: Callable[[int], None] = lambda updates: None,
-        made: Callable[[Push, Accepted], None] = lambda push, accepted: None,
-        published: Callable[[], None] = lambda: None,
+        on_round: Callable[[int], None] = lambda updates: None,
+        on_accepted: Callable[[Push, Accepted], None] = lambda push, accepted: None,
+        on_published: Callable[[], None] = lambda: None,
     ) -> None:
         """`together` gets the number of waiting updates that applied together.
 
         `made` gets each update in the model once, in the order of versions. `published` is called after
         each use of the engine, when it is at rest and durable, and before any answer."""
         self._engine = engine
-        self._together = together
-        self._made = made
-        self._published = published
+        self._on_round = on_round
+        self._on_accepted = on_accepted
+        self._on_published = on_published
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="edgeflock-writer")
         self._engine_at_rest = asyncio.Lock()
-        self._waiting: list[tuple[Push, Answering[Accepted | PendingUpdate]]] = []
+        self._waiting: list[tuple[Push, AnswerReceiver[Accepted | PendingUpdate]]] = []
         self._held: dict[Push, asyncio.Future[Accepted]] = {}
         self._presence: list[tuple[int, bool]] = []
         """(device, whether it is present), in order, not yet passed to the engine."""
-        self._expected = 1
-        self._enough = asyncio.Event()
+        self._expected_size = 1
+        self._group_full = asyncio.Event()
         self._wake = asyncio.Event()
-        self._turned = asyncio.Event()
-        self._turn_of: dict[int, asyncio.Event] = {}
+        self._changed = asyncio.Event()
+        self._turn_events: dict[int, asyncio.Event] = {}
         """The events of devices that wait for their turn."""
-        self._alarm: asyncio.TimerHandle | None = None
-        self._leaving = self._stopping = self._over = self._turns = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._leaving = self._stopping = self._ended = self._has_changed = False
         self.commit_seconds = 0.0
         """The recent average of seconds until a group is durable."""
         self.error: BaseException | None = None
         """The error of the journal or the engine, after which the server cannot continue."""
 
     @property
-    def trouble(self) -> str | None:
+    def unavailable_reason(self) -> str | None:
         """Why no update is accepted. None: updates are accepted."""
         if self.error is not None:
             return _BROKEN
-        return _STOPPING if self._leaving or self._stopping or self._over else None
+        return _STOPPING if self._leaving or self._stopping or self._ended else None
 
     async def push(self, push: Push) -> Accepted | PendingUpdate:
         """Push one update; return its durable result. Raises the Refused that it gets."""
@@ -103,45 +103,47 @@ class Writer:
         self.put(push, answer)
         return await answer
 
-    def put(self, push: Push, answer: "Answering[Accepted | PendingUpdate]") -> None:
+    def put(self, push: Push, answer: "AnswerReceiver[Accepted | PendingUpdate]") -> None:
         """`push` without a future: `answer` gets the result. Raises Unavailable."""
         self._check_working()
         self._waiting.append((push, answer))
-        if len(self._waiting) >= self._expected:
-            self._enough.set()
+        if len(self._waiting) >= self._expected_size:
+            self._group_full.set()
         self._wake.set()
 
-    def see(self, device: int, present: bool) -> None:
+    def set_presence(self, device: int, present: bool) -> None:
         """Note that a device is present or absent. Others may wait for it."""
         if not self._leaving:
             self._presence.append((device, present))
             self._wake.set()
 
-    async def turned(self) -> None:
+    async def wait_for_change(self) -> None:
         """Wait until a round ends, a device's presence changes, or the engine's alarm rings."""
-        await self._turned.wait()
+        await self._changed.wait()
 
-    async def turn(self, device: int) -> None:
+    async def wait_for_turn(self, device: int) -> None:
         """Wait while the device is outside the cohort. Raises RunComplete, Unavailable."""
         engine = self._engine
         while (turns := engine.turns) is not None:
-            complete, comes = await self.glance(lambda: (engine.published.complete, device in turns.members))
+            complete, is_member = await self.call_quick(
+                lambda: (engine.published.complete, device in turns.members)
+            )
             if complete:
                 raise RunComplete(f"the run is over: {engine.published.over}")
-            if comes:
+            if is_member:
                 return
-            self._turn_of[device] = called = asyncio.Event()
+            self._turn_events[device] = event = asyncio.Event()
             try:
-                await called.wait()
+                await event.wait()
             finally:
-                if self._turn_of.get(device) is called:  # it has gone
-                    del self._turn_of[device]
+                if self._turn_events.get(device) is event:  # it has gone
+                    del self._turn_events[device]
 
-    def look(self) -> None:
+    def wake(self) -> None:
         """Have the engine check whether held updates can be decided now."""
         self._wake.set()
 
-    def leave(self) -> None:
+    def prepare_stop(self) -> None:
         """Prepare the stop: devices that are sent away must not cause held updates to apply."""
         self._leaving = True
 
@@ -162,12 +164,12 @@ class Writer:
             except Exception as error:
                 self._fail(error)
                 raise Unavailable(_BROKEN) from error
-            self._published()
+            self._on_published()
             if self._engine.published.complete:
-                self._ring()  # wake devices that wait for a turn, which they do not get
+                self._wake_waiting()  # wake devices that wait for a turn, which they do not get
             return result
 
-    async def glance(self, function: Callable[[], T]) -> T:
+    async def call_quick(self, function: Callable[[], T]) -> T:
         """`call` for a quick function that changes nothing, so that it needs no thread."""
         async with self._engine_at_rest:
             self._check_working()
@@ -189,7 +191,7 @@ class Writer:
             self._fail(error)
             raise
         finally:
-            self._over = True
+            self._ended = True
             self._fail_all(_BROKEN if self.error else "the server stops; send it again")
             async with self._engine_at_rest:
                 self._thread.shutdown()
@@ -201,7 +203,7 @@ class Writer:
         if self._waiting:
             await self._gather()
         self._wake.clear()  # this commit handles its cause
-        group, self._waiting = self._waiting[:_GROUP], self._waiting[_GROUP:]
+        group, self._waiting = self._waiting[:_LARGEST_GROUP], self._waiting[_LARGEST_GROUP:]
         try:
             settled = await self._commit([push for push, _ in group])
         except BaseException:
@@ -215,21 +217,23 @@ class Writer:
                 settle(answer, outcome)
             elif not answer.done():  # somebody waits for it
                 settle(answer, self._hold(push))
-        if self._turns:
-            self._turns = False
-            turned, self._turned = self._turned, asyncio.Event()
-            turned.set()
-        self._let_come()
+        if self._has_changed:
+            self._has_changed = False
+            changed, self._changed = self._changed, asyncio.Event()
+            changed.set()
+        self._wake_turns()
 
-    def _let_come(self) -> None:
+    def _wake_turns(self) -> None:
         """Wake only the devices whose turn it is, since thousands may wait."""
-        if not self._turn_of or (turns := self._engine.turns) is None:
+        if not self._turn_events or (turns := self._engine.turns) is None:
             return
-        come = (
-            list(self._turn_of) if self._engine.published.complete else turns.members & self._turn_of.keys()
+        devices = (
+            list(self._turn_events)
+            if self._engine.published.complete
+            else turns.members & self._turn_events.keys()
         )
-        for device in come:
-            self._turn_of.pop(device).set()
+        for device in devices:
+            self._turn_events.pop(device).set()
 
     async def _commit(self, pushes: list[Push]) -> list[tuple[Push, Answer]]:
         """engine.commit; its first half runs on the event loop's thread if it is quick.
@@ -247,38 +251,38 @@ class Writer:
                 staged = engine.stage(pushes, now, hold=self._leaving)
             else:
                 staged = await self._in_thread(lambda: engine.stage(pushes, now, hold=self._leaving))
-            self._set_alarm(engine.due)
+            self._set_timer(engine.due)
             publishes = staged.settled or staged.answered_later
             settled = (
                 await self._in_thread(lambda: self._timed(lambda: engine.publish(staged)))
                 if publishes
                 else []
             )
-            self._published()
+            self._on_published()
         for push, accepted in staged.made:
-            self._made(push, accepted)
+            self._on_accepted(push, accepted)
         if staged.together:
-            self._together(staged.together)
-        self._turns |= bool(presence or staged.together)
+            self._on_round(staged.together)
+        self._has_changed |= bool(presence or staged.together)
         return settled
 
     def _timed(self, publish: Callable[[], T]) -> T:
         """Measure `publish`, and return its result."""
         began = time.perf_counter()
         settled = publish()
-        self.commit_seconds += _FOLLOW * (time.perf_counter() - began - self.commit_seconds)
+        self.commit_seconds += _AVERAGE_WEIGHT * (time.perf_counter() - began - self.commit_seconds)
         return settled
 
-    def _set_alarm(self, due: float | None) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._alarm = None
+    def _set_timer(self, due: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
         if due is not None and not self._leaving:
-            self._alarm = asyncio.get_running_loop().call_at(due, self._ring)
+            self._timer = asyncio.get_running_loop().call_at(due, self._wake_waiting)
 
-    def _ring(self) -> None:
+    def _wake_waiting(self) -> None:
         """Check held updates now, and let devices that wait for a task or a turn ask again."""
-        self._turns = True
+        self._has_changed = True
         self._wake.set()
 
     def _hold(self, push: Push) -> PendingUpdate:
@@ -288,28 +292,28 @@ class Writer:
         self._held[push] = answer
         return PendingUpdate(answer)
 
-    def _fail_all(self, why: str) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
+    def _fail_all(self, reason: str) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         for _, answer in self._waiting:
-            settle(answer, Unavailable(why))
+            settle(answer, Unavailable(reason))
         for held in self._held.values():
-            settle(held, Unavailable(why))
+            settle(held, Unavailable(reason))
         self._waiting.clear()
         self._held.clear()
 
     async def _gather(self) -> None:
         """Wait up to _GATHER while fewer updates wait than last time."""
-        if len(self._waiting) < self._expected:
-            self._enough.clear()
+        if len(self._waiting) < self._expected_size:
+            self._group_full.clear()
             with suppress(TimeoutError):
-                async with asyncio.timeout(_GATHER):
-                    await self._enough.wait()
-        self._expected = min(len(self._waiting), _GROUP)
+                async with asyncio.timeout(_GATHER_SECONDS):
+                    await self._group_full.wait()
+        self._expected_size = min(len(self._waiting), _LARGEST_GROUP)
 
     def _check_working(self) -> None:
         """Raise Unavailable after a failure, which may have left the engine half updated."""
-        if self.error is not None or self._over:
+        if self.error is not None or self._ended:
             raise Unavailable(_BROKEN if self.error else _STOPPING)
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
@@ -333,7 +337,7 @@ class Writer:
         self._wake.set()
 
 
-def settle(answer: Answering[T], outcome: T | Refused) -> None:
+def settle(answer: AnswerReceiver[T], outcome: T | Refused) -> None:
     """Set the outcome of an answer, unless nobody waits for it any more."""
     if answer.done():
         return

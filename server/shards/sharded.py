@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import Entries, ShardStatus, Step, VectorState, Where
+from edgeflock.server.descent import Entries, Index, ShardStatus, Step, VectorState
 from edgeflock.server.descent.memory import OptimizerMemory
 from edgeflock.server.shards.placement import Order, Placement
 from edgeflock.server.shards.slices import Slices
@@ -47,10 +47,10 @@ class Sharded:
         """The number of queued entries."""
         placement.begin(self._slices.states(state))
         for step in recent:
-            self._tell_entries("touch", step.where, step.delta)
+            self._tell_entries("touch", step.indices, step.delta)
 
     @property
-    def standing(self) -> Sequence[ShardStatus]:
+    def shard_statuses(self) -> Sequence[ShardStatus]:
         return self._placement.standing
 
     # Reading
@@ -67,15 +67,15 @@ class Sharded:
     def size(self) -> int:
         return self._size
 
-    def __getitem__(self, where: Where, /) -> Vector:
+    def __getitem__(self, indices: Index, /) -> Vector:
         """theta at indices in any order, which may repeat, or at [:]."""
-        if isinstance(where, slice):
+        if isinstance(indices, slice):
             return self.theta
-        order = np.argsort(where, kind="stable")
-        places = self._slices.places(where[order])
+        order = np.argsort(indices, kind="stable")
+        places = self._slices.places(indices[order])
         orders = {shard: ("read", (place,)) for shard, place in enumerate(places) if place.size}
         answers = self._ask_some(orders)
-        found = np.empty(where.size, np.float32)
+        found = np.empty(indices.size, np.float32)
         if orders:
             found[order] = np.concatenate([answers[shard] for shard in orders])
         return found
@@ -90,55 +90,55 @@ class Sharded:
         numbers = [part.numbers for part in parts if part.numbers is not None]
         gathered = [part.gathered for part in parts if part.gathered is not None]
         return OptimizerMemory(
-            parts[0].of,
+            parts[0].kind,
             np.concatenate(numbers) if numbers else None,
             np.concatenate(gathered) if gathered else None,
         )
 
     # Changing
 
-    def share(self, nodes: int) -> None:
-        self._tell("share", nodes)
+    def set_node_count(self, nodes: int) -> None:
+        self._tell("set_node_count", nodes)
 
-    def descend(self, where: Where, delta: Vector, base: int, rate: np.float32) -> None:
-        self._tell_entries("descend", where, delta, base, rate)
+    def descend(self, indices: Index, delta: Vector, base: int, rate: np.float32) -> None:
+        self._tell_entries("descend", indices, delta, base, rate)
 
-    def gather(self, where: Where, delta: Vector, base: int, weight: np.float32) -> None:
-        self._tell_entries("gather", where, delta, base, weight)
+    def gather(self, indices: Index, delta: Vector, base: int, weight: np.float32) -> None:
+        self._tell_entries("gather", indices, delta, base, weight)
 
-    def prepare(self, where: Where, delta: Vector, base: int, weight: np.float32, waiting: int) -> None:
-        self._tell_entries("prepare", where, delta, base, weight, waiting)
+    def prepare(self, indices: Index, delta: Vector, base: int, weight: np.float32, waiting: int) -> None:
+        self._tell_entries("prepare", indices, delta, base, weight, waiting)
 
     def squares(self, total: float) -> float:
         for shard in range(self._count):
             total = self._ask_some({shard: ("squares", (total,))})[shard]
         return total
 
-    def step(self, rate: np.float32, shortened: np.float32 | None) -> None:
-        self._tell("step", rate, shortened)
+    def step(self, rate: np.float32, clip_factor: np.float32 | None) -> None:
+        self._tell("step", rate, clip_factor)
 
-    def gather_no_more(self) -> None:
-        self._tell("gather_no_more")
+    def stop_gathering(self) -> None:
+        self._tell("stop_gathering")
 
     def follow(self, statistics: Vector, lag: int) -> None:
         self._outbox[-1].append(("follow", (statistics, lag)))
 
-    def take_in(self, weight: np.float32) -> None:
-        self._tell("take_in", weight)
+    def update_average(self, weight: np.float32) -> None:
+        self._tell("update_average", weight)
 
     # Asking
 
-    def largest(self) -> float:
+    def max_magnitude(self) -> float:
         # As one process does: it compares bits, and NaN is above all numbers.
-        found = np.array(self._ask("largest"))
+        found = np.array(self._ask("max_magnitude"))
         return float(found.max())
 
-    def gathered_places(self) -> NDArray[np.int64]:
-        parts = self._ask("gathered_places")
+    def gathered_indices(self) -> NDArray[np.int64]:
+        parts = self._ask("gathered_indices")
         return np.concatenate([part + start for part, start in zip(parts, self._slices.bounds, strict=False)])
 
-    def fits(self, rate: np.float32, shortened: np.float32 | None, most: float) -> bool:
-        return all(self._ask("fits", rate, shortened, most))
+    def fits(self, rate: np.float32, clip_factor: np.float32 | None, limit: float) -> bool:
+        return all(self._ask("fits", rate, clip_factor, limit))
 
     # Sending
 
@@ -158,9 +158,9 @@ class Sharded:
             orders.append((name, told))
         self._waits(_ORDER)
 
-    def _tell_entries(self, name: str, where: Where, values: Vector, *told: Any) -> None:
+    def _tell_entries(self, name: str, indices: Index, values: Vector, *told: Any) -> None:
         """Queue an order to all shards: each counts versions, even without entries of this one."""
-        for orders, entries in zip(self._outbox, self._slices.entries(where, values), strict=True):
+        for orders, entries in zip(self._outbox, self._slices.entries(indices, values), strict=True):
             orders.append((name, (*entries, *told)))
         self._waits(_ORDER + values.size)
 

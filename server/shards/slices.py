@@ -5,11 +5,11 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import VectorState, Where
+from edgeflock.server.descent import Index, VectorState
 from edgeflock.server.descent.memory import OptimizerMemory
 
 Vector = NDArray[np.float32]
-Entries = tuple[Where, Vector]
+Entries = tuple[Index, Vector]
 """(where, values), by the indices of a slice."""
 
 
@@ -32,21 +32,21 @@ class Slices:
         """The slices of P numbers or rows, as views."""
         return [vector[start:stop] for start, stop in pairwise(self.bounds)]
 
-    def entries(self, where: Where, values: Vector) -> list[Entries]:
+    def entries(self, indices: Index, values: Vector) -> list[Entries]:
         """Split an update by slices. Its indices increase strictly, or are slice(None) for all of P."""
-        if isinstance(where, slice):
+        if isinstance(indices, slice):
             return [(slice(None), part) for part in self.trained(values)]
-        cuts = [0, *np.searchsorted(where, self.bounds[1:-1]), where.size]
+        cuts = [0, *np.searchsorted(indices, self.bounds[1:-1]), indices.size]
         return [
-            (where[first:last] - start, values[first:last])
+            (indices[first:last] - start, values[first:last])
             for (first, last), start in zip(pairwise(cuts), self.bounds, strict=False)
         ]
 
-    def places(self, where: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    def places(self, indices: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Split indices of all of theta by slices. They must not decrease."""
-        cuts = [0, *np.searchsorted(where, self.bounds[1:-1]), where.size]
+        cuts = [0, *np.searchsorted(indices, self.bounds[1:-1]), indices.size]
         return [
-            where[first:last] - start
+            indices[first:last] - start
             for (first, last), start in zip(pairwise(cuts), self.bounds, strict=False)
         ]
 
@@ -62,7 +62,7 @@ class Slices:
             VectorState(
                 theta,
                 averages[i],
-                OptimizerMemory(memory.of, numbers[i], gathered[i], memory.waiting),
+                OptimizerMemory(memory.kind, numbers[i], gathered[i], memory.waiting),
                 buffers if i == count - 1 else 0,
                 regime,
                 start,

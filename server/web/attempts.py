@@ -7,12 +7,12 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
 
-MOST = 1000
+COUNTED = 1000
 """The most addresses and accounts whose failures are counted. The oldest are dropped."""
 
 ATTEMPTS, MINUTE = 10, 60.0
 
-_OF_NOBODY = 10 * ATTEMPTS
+_UNKNOWN_ATTEMPTS = 10 * ATTEMPTS
 """The limit for unknown tokens, over all addresses. A few of them do not block another address, and the audit
 log grows by at most so many lines a minute.
 """
@@ -25,7 +25,7 @@ class LoginAttempts:
         self._clock = clock
         self._failed: OrderedDict[tuple[str, str], deque[float]] = OrderedDict()
 
-    def fail(self, address: str, account: str) -> float:
+    def count_failure(self, address: str, account: str) -> float:
         """Count a failure of both the address and the account.
 
         If one of them has reached its limit, do not count, but return the seconds to wait."""
@@ -33,18 +33,18 @@ class LoginAttempts:
         if (wait := max(self._wait(one) for one in both)) > 0:
             return wait
         for one in both:
-            self._failed.setdefault(one, deque(maxlen=_most(one))).append(self._clock())
+            self._failed.setdefault(one, deque(maxlen=_limit(one))).append(self._clock())
             self._failed.move_to_end(one)
-        while len(self._failed) > MOST:
+        while len(self._failed) > COUNTED:
             self._failed.popitem(last=False)
         return 0.0
 
     def _wait(self, one: tuple[str, str]) -> float:
         failed = self._failed.get(one)
-        if failed is None or len(failed) < _most(one):
+        if failed is None or len(failed) < _limit(one):
             return 0.0
         return failed[0] + MINUTE - self._clock()
 
 
-def _most(one: tuple[str, str]) -> int:
-    return _OF_NOBODY if one == ("account", "") else ATTEMPTS
+def _limit(one: tuple[str, str]) -> int:
+    return _UNKNOWN_ATTEMPTS if one == ("account", "") else ATTEMPTS

@@ -25,13 +25,13 @@ class SavedModel(NamedTuple):
     """The tensors of the module's state that are not in theta."""
 
 
-def encode(info: ModelInfo, theta: NDArray[np.float32], beside: Beside = NOTHING) -> bytes:
-    """Encode a model, theta float32 [P + B]. With `beside`, load_state_dict takes the file as it is."""
+def encode(info: ModelInfo, theta: NDArray[np.float32], extra: Beside = NOTHING) -> bytes:
+    """Encode a model, theta float32 [P + B]. With `extra`, load_state_dict takes the file as it is."""
     tensors: dict[str, NDArray[np.generic]] = {
         t.name: theta[t.start : t.stop].reshape(t.shape) for t in info.layout.tensors
     }
-    tensors |= {name: tensors[other] for name, other in beside.same.items()}
-    tensors |= beside.constants
+    tensors |= {name: tensors[other] for name, other in extra.same.items()}
+    tensors |= extra.constants
     return safetensors.numpy.save(tensors, replace(info, digest=digest_of(theta)).metadata())
 
 

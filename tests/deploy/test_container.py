@@ -139,7 +139,7 @@ async def test_a_gateway_as_compose_starts_it(tmp_path: Path) -> None:
             async with aiohttp.ClientSession() as http:
                 while (await http.get(f"{url}/readyz", ssl=False)).status != 200:  # it follows the leader
                     await asyncio.sleep(0.05)
-            assert [line.devices for line in hosted.gateways.lines] == [0]
+            assert [line.devices for line in hosted.gateways.connections] == [0]
         finally:
             process.terminate()
             assert await process.wait() == 0

@@ -17,7 +17,7 @@ from edgeflock.client.training import WorkerProgress, attempts
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.http.api import status
 from edgeflock.server.http.keys import EVALUATOR, HOST
-from edgeflock.server.monitoring.federated import federated
+from edgeflock.server.monitoring.federated import combine_evaluations
 from edgeflock.shared.errors import ConfigError, TrainingFailed
 from edgeflock.shared.settings.client import ClientSettings
 from edgeflock.shared.settings.config import parse
@@ -265,5 +265,5 @@ def test_devices_evaluations_count_by_their_examples() -> None:
         {"eval.loss": 9.0},
         {"train.loss": 9.0},
     ]
-    assert federated(told) == {"loss": 1.75, "acc": 0.5, "num-examples": 40}
-    assert federated([{"cpu": 3}]) is None
+    assert combine_evaluations(told) == {"loss": 1.75, "acc": 0.5, "num-examples": 40}
+    assert combine_evaluations([{"cpu": 3}]) is None

@@ -117,7 +117,7 @@ def test_the_nodes_at_work_are_in_the_checkpoint(grid: FakeGrid, tmp_path: Path)
     assert known is not None
     replayed = replay(journal, known.layout)
     journal.close()
-    counted = [turn.regime.how.nodes for turn in regimes]
+    counted = [turn.regime.method.nodes for turn in regimes]
     assert counted[-2:] == [2, 5], "the second start found them as they were"
     theta = np.concatenate([a.ravel() for a in numbers(result.arrays).values()])
     np.testing.assert_array_equal(replayed.theta, theta)

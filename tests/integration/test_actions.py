@@ -65,7 +65,7 @@ async def test_a_paused_device_is_there_answered_pings_and_noticed_leaving(tmp_p
             assert (await device.answer())[:2] == [PULL + 1, 0]
             await admin.post("/v1/devices/pi/pause")
             device.send(b"\x92\x03\xc0")
-        while hosted.registry.devices["pi"].connection.line is not None:
+        while hosted.registry.devices["pi"].connection.session is not None:
             await asyncio.sleep(0.005)
         async with joined(hosted.port, "pi") as (device, welcome):
             device.send(b"\x92\x03\xc0")
@@ -84,7 +84,7 @@ async def test_a_round_does_not_wait_for_a_paused_device(tmp_path: Path) -> None
             receipt: Receipt = await first
             assert receipt.version == 1
             assert (await a.push(rounds_update(1, 2))).version == 2
-        rounds = [event.text for event in hosted.hub.events.since(0)[0] if event.kind == "round"]
+        rounds = [event.text for event in hosted.hub.events.list_from(0)[0] if event.kind == "round"]
         assert rounds == ["1 updates made version 1", "1 updates made version 2"]
 
 
@@ -119,7 +119,7 @@ async def test_what_an_operator_wants_of_devices_outlasts_the_server(tmp_path: P
         await admin.post("/v1/devices/resumed/resume")
     async with hosting(tmp_path, admin_token=ADMIN) as hosted, operating(hosted.port) as admin:
         orders = {name: one.connection.order for name, one in hosted.registry.devices.items()}
-        assert {name: order and order.because for name, order in orders.items()} == {
+        assert {name: order and order.reason for name, order in orders.items()} == {
             "paused": "too hot", "dropped": "stolen", "resumed": None, "other": None,
         }  # fmt: skip
         async with link(hosted.port, "paused") as paused, link(hosted.port, "dropped") as dropped:
@@ -192,7 +192,7 @@ async def test_every_action_is_an_event_and_in_the_log(
             await admin.post("/v1/devices/pi/resume")
             await admin.post("/v1/learning_rate", {"value": 1})
             await admin.post("/v1/checkpoint")
-        events, missed = hosted.hub.events.since(0)
+        events, missed = hosted.hub.events.list_from(0)
     told = [(event.kind, event.device, event.text) for event in events]
     assert missed == 0
     for action in (
@@ -238,7 +238,7 @@ async def test_a_pardoned_device_begins_anew(tmp_path: Path) -> None:
         assert guard is not None
         bad = admit(update(1, 0), LAYOUT, oldest=0, version=0, samples=1000, expansion_bytes=1 << 30)
         against = np.zeros((LAYOUT.parameters.size, 2), np.float32)
-        against[bad.where, 0] = -bad.delta / np.linalg.norm(bad.delta)
+        against[bad.indices, 0] = -bad.delta / np.linalg.norm(bad.delta)
         hosted.engine.trust(Trusted(0, against))
         acquaint(guard, 1000.0)
         async with link(hosted.port, "pi") as device:
@@ -258,6 +258,6 @@ async def test_a_pardoned_device_begins_anew(tmp_path: Path) -> None:
             (row,) = json.loads((await admin.get("/v1/status"))[1])["devices"]
             assert row["defence"] == {"clipped": 0, "dropped": 0, "standing": None}
         warned = [
-            (e.kind, e.device) for e in hosted.hub.events.since(0)[0] if e.kind in ("warning", "config")
+            (e.kind, e.device) for e in hosted.hub.events.list_from(0)[0] if e.kind in ("warning", "config")
         ]
         assert warned == [("warning", "pi"), ("config", "pi")]

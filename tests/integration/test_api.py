@@ -229,7 +229,7 @@ async def test_a_restarted_server_remembers_its_devices(tmp_path: Path) -> None:
         known = hosted.registry.devices["pi-1"]
         assert known.statistics.updates == 1
         assert known.connection.traffic[0] > 0
-        assert known.connection.line is None
+        assert known.connection.session is None
 
 
 async def test_nothing_for_strangers(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ async def test_an_admin_looks_and_acts(tmp_path: Path) -> None:
                 await tab.until("!document.querySelector('dialog')")
                 order = hosted.registry.devices[HOSTILE].connection.order
                 assert order is not None
-                assert order.because == "<b>hot</b>"
+                assert order.reason == "<b>hot</b>"
                 await press(tab, "Resume")
                 await shown(tab, f"Resume {HOSTILE}?")
                 await press(tab, "Cancel")
@@ -354,4 +354,4 @@ async def test_a_page_of_another_site_gets_nowhere(tmp_path: Path) -> None:
         tried = json.loads(await tab.until("window.tried"))
         assert tried == {"feed": "refused", "session": "refused", "read": "refused"}
         assert hosted.engine.published.learning_rate == rate
-        assert "checkpoint" not in {event.kind for event in hosted.hub.events.since(0)[0]}
+        assert "checkpoint" not in {event.kind for event in hosted.hub.events.list_from(0)[0]}

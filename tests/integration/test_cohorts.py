@@ -162,7 +162,7 @@ async def test_who_waits_is_shown_so_and_is_not_idle(hosts: Hosts, tmp_path: Pat
         async with link(hosted.port, "a", "") as a, link(hosted.port, "b", "") as b:
             waiting = await begun(hosted, a, b)
             devices = hosted.registry.devices
-            while not devices["b"].connection.waits:
+            while not devices["b"].connection.awaits_turn:
                 await asyncio.sleep(0.005)
             late = time.monotonic() + 3600
             assert [devices[name].is_idle(late) for name in "ab"] == [True, False]
@@ -177,7 +177,7 @@ async def test_who_waits_is_shown_so_and_is_not_idle(hosts: Hosts, tmp_path: Pat
                 assert re.search(r" waiting +0 ", shown.getvalue())
             await push(a, 0, 1)
             await waiting
-            assert not devices["b"].connection.waits
+            assert not devices["b"].connection.awaits_turn
 
 
 async def test_who_is_paused_makes_room(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ async def test_status_says_who_waits_and_who_is_paused(tmp_path: Path) -> None:
             await a.pull(None)
             await b.join()
             waiting = asyncio.create_task(b.pull(None))
-            while not hosted.registry.devices["b"].connection.waits:
+            while not hosted.registry.devices["b"].connection.awaits_turn:
                 await asyncio.sleep(0.005)
 
             async def said() -> str:

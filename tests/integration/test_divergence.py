@@ -77,7 +77,7 @@ def dense(sequence: int, base: int, gradient: NDArray[np.float32]) -> Update:
 async def served(config: Config, hosted: HostedRun) -> AsyncIterator[int]:
     async with listening(create_app(config, hosted), "127.0.0.1", 0) as port:
         assert hosted.register is not None
-        hosted.register.keep(ADMIN, "admin", reusable=True)
+        hosted.register.store(ADMIN, "admin", reusable=True)
         yield port
 
 

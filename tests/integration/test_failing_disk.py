@@ -88,7 +88,7 @@ async def test_a_full_disk_ends_the_server_and_loses_nothing(small_disk: Path) -
                 acknowledged = receipt.version
         assert acknowledged > 0
         assert hosted.engine.published.version == acknowledged
-        assert hosted.writer.trouble is not None
+        assert hosted.writer.unavailable_reason is not None
         assert isinstance(hosted.writer.error, sqlite3.OperationalError)
         assert "full" in str(hosted.writer.error)
     assert verify(directory / "journal.sqlite").version >= acknowledged

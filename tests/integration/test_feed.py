@@ -14,7 +14,7 @@ import pytest
 from aiohttp import WSMsgType, WSServerHandshakeError
 
 from edgeflock.server.http import watchers
-from edgeflock.server.roster.events import MOST
+from edgeflock.server.roster.events import LIMIT
 from edgeflock.shared.errors import Refused
 from edgeflock.shared.protocol.feed import decode, device_history, encode
 from edgeflock.shared.protocol.frames import Delta, Event, Frame, Snapshot
@@ -146,7 +146,7 @@ def crowd(hosted: Hosted, count: int) -> None:
     for number in range(count):
         device = hosted.registry.admit(f"{number:0200d}")
         device.identity.id = 1000 + number
-        hosted.hub.changed(device)
+        hosted.hub.mark_changed(device)
 
 
 async def test_a_reader_that_is_stuck_costs_nothing_and_gets_one_merged_frame(
@@ -158,8 +158,8 @@ async def test_a_reader_that_is_stuck_costs_nothing_and_gets_one_merged_frame(
         made.append(frame)
         return encode(frame)
 
-    in_time: Any = watchers._in_time
-    monkeypatch.setattr(watchers, "_in_time", lambda transport, _: in_time(transport, 0.001))
+    in_time: Any = watchers._wait_for_next
+    monkeypatch.setattr(watchers, "_wait_for_next", lambda transport, _: in_time(transport, 0.001))
     monkeypatch.setattr(watchers, "encode", counted)
     monkeypatch.setattr(watchers, "HEARTBEAT", 3600.0)  # it is patient
     async with hosting(tmp_path) as hosted, link(hosted.port) as device:
@@ -175,7 +175,7 @@ async def test_a_reader_that_is_stuck_costs_nothing_and_gets_one_merged_frame(
         for sequence in range(1, 101):
             assert (await device.push(update(sequence, sequence - 1))).version == sequence
             hosted.hub.note("config", None, f"event {sequence}")
-        for number in range(MOST):
+        for number in range(LIMIT):
             hosted.hub.note("config", None, f"flood {number}")
         await turns()
         assert len(made) == before, "no frame is made while one waits"
@@ -194,7 +194,7 @@ async def test_a_reader_that_is_stuck_costs_nothing_and_gets_one_merged_frame(
         row = last.devices[0]
         assert len(last.devices) == 5_001
         assert (row.name, row.updates, last.overview.version) == ("pi", 100, 100)
-        assert len(last.events) == MOST
+        assert len(last.events) == LIMIT
         assert last.missed_events == 100, "the events that 1,000 later ones have displaced"
         watcher.writer.close()
         await watcher.writer.wait_closed()
@@ -207,7 +207,7 @@ async def test_a_reader_that_is_stuck_for_long_is_let_go(
     async with hosting(tmp_path) as hosted:
         crowd(hosted, 9_000)
         watcher = await stuck(hosted.port)
-        while hosted.hub.watched:
+        while hosted.hub.watchers:
             crowd(hosted, 9_000)
             await asyncio.sleep(0.1)
         mine = watcher.writer.get_extra_info("sockname")
@@ -222,7 +222,7 @@ async def test_watchers_are_limited_and_leave_room_when_they_go(tmp_path: Path) 
             status, text = await viewer.get("/v1/feed")
             assert status == 429
             assert "limits.watchers" in text
-        while hosted.hub.watched:
+        while hosted.hub.watchers:
             await asyncio.sleep(0.01)
         async with viewer.feed() as frames:
             assert isinstance(await frames.next(), Snapshot)
@@ -242,7 +242,7 @@ async def test_a_watcher_has_nothing_to_say(tmp_path: Path) -> None:
             while (message := await frames.socket.receive()).type is WSMsgType.BINARY:
                 pass
             assert (message.type, message.data) == (WSMsgType.CLOSE, 1003)
-        while hosted.hub.watched:
+        while hosted.hub.watchers:
             await asyncio.sleep(0.01)
 
 
@@ -264,7 +264,7 @@ async def test_refusals_are_told(tmp_path: Path) -> None:
         await device.join()
         with pytest.raises(Refused):
             await device.push(update(1, 9))
-        events, _ = hosted.hub.events.since(0)
+        events, _ = hosted.hub.events.list_from(0)
         assert any(
             isinstance(event, Event) and event.kind == "refused" and "base-in-future" in event.text
             for event in events
@@ -286,4 +286,4 @@ async def test_a_tls_line_that_was_closed_twice_keeps_nothing() -> None:
     transport = cast(asyncio.Transport, protocol._get_app_transport())  # type: ignore[attr-defined]
     transport.close()
     transport.close()
-    assert not watchers.unsent(transport)
+    assert not watchers.has_unsent(transport)

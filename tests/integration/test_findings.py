@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.server.monitoring.listeners import Listeners, Listening
+from edgeflock.server.monitoring.listeners import Callbacks, Listeners
 from edgeflock.server.training_graph.served import GraphStore
 from edgeflock.shared.protocol.frames import Evaluation, Finding, Snapshot
 from edgeflock.shared.protocol.messages import Facts
@@ -18,7 +18,7 @@ from tests.integration.test_reconnect import link, update
 
 
 def events(hosted: Hosted, kind: str) -> list[str]:
-    return [f"{one.device}: {one.text}" for one in hosted.hub.events.since(0)[0] if one.kind == kind]
+    return [f"{one.device}: {one.text}" for one in hosted.hub.events.list_from(0)[0] if one.kind == kind]
 
 
 def kinds(hosted: Hosted) -> list[str]:
@@ -27,8 +27,8 @@ def kinds(hosted: Hosted) -> list[str]:
 
 async def lasting(hosted: Hosted) -> None:
     """Look, and again as if what is so now had been so for a while."""
-    await hosted.health.look()
-    await hosted.health.look(later=20.0)
+    await hosted.health.check()
+    await hosted.health.check(delay=20.0)
 
 
 async def test_a_finding_is_told_everywhere_and_is_over_once(tmp_path: Path) -> None:
@@ -36,8 +36,8 @@ async def test_a_finding_is_told_everywhere_and_is_over_once(tmp_path: Path) -> 
     async with hosting(tmp_path) as hosted, operating(hosted.port, "") as viewer, link(hosted.port) as device:
         await device.join()
         await device.push(replace(update(1, 0), facts=hot))
-        await hosted.health.look()
-        await hosted.health.look()
+        await hosted.health.check()
+        await hosted.health.check()
         assert [(one.kind, one.device) for one in hosted.health.findings] == [
             ("hot", "pi"), ("throttled", "pi"), ("clock", "pi"),
         ]  # fmt: skip
@@ -49,18 +49,18 @@ async def test_a_finding_is_told_everywhere_and_is_over_once(tmp_path: Path) -> 
         _, text = await viewer.get("/v1/status")
         first = json.loads(text)["findings"][0]
         assert (first["kind"], first["severity"], first["device"]) == ("hot", "warning", "pi")
-        assert first["text"] == "its processor has 82 degrees Celsius"
+        assert first["text"] == "its processor is at 82 degrees Celsius"
         _, text = await viewer.get("/metrics")
         assert 'edgeflock_finding{device="pi",kind="hot",severity="warning"} 1.0' in text
         assert len(events(hosted, "finding")) == 3
-        assert "pi: hot: its processor has 82 degrees Celsius; give it air, or pause it" in events(
+        assert "pi: hot: its processor is at 82 degrees Celsius; cool it, or pause it" in events(
             hosted, "finding"
         )
         well: Facts = {"temperature": 60.0, "throttled": 0, "clock": int(time.time())}
         await device.push(replace(update(2, 1), facts=well))
-        await hosted.health.look()
+        await hosted.health.check()
         assert kinds(hosted) == ["hot", "throttled", "clock"], "it may be hot again in a moment"
-        await hosted.health.look(later=61.0)
+        await hosted.health.check(delay=61.0)
         assert kinds(hosted) == ["unevaluated"]
         assert sorted(events(hosted, "over")) == ["pi: clock", "pi: hot", "pi: throttled"]
         assert 'edgeflock_finding{device="pi"' not in (await viewer.get("/metrics"))[1]
@@ -74,10 +74,10 @@ async def test_who_waits_for_the_server_s_export_is_not_silent(
     async with hosting(tmp_path) as hosted, link(hosted.port) as device:
         await device.join()
         hosted.registry.devices["pi"].connection.last_heard -= 100
-        await hosted.health.look()
+        await hosted.health.check()
         assert kinds(hosted) == []
         since[0] = 50.0
-        await hosted.health.look()
+        await hosted.health.check()
         assert kinds(hosted) == ["silent"]
 
 
@@ -98,7 +98,7 @@ async def test_a_device_with_wrong_labels_makes_no_run_overfit(tmp_path: Path) -
                 version += 1
             risen = 0.1 * max(1, step - 5)
             hosted.health._evaluator.history.append(Evaluation(version, time.time(), risen, None, 0, 0))
-            await hosted.health.look()
+            await hosted.health.check()
         await lasting(hosted)
         assert "overfitting" not in kinds(hosted)
 
@@ -109,26 +109,26 @@ async def test_a_pause_of_the_server_is_no_silence_of_its_devices(tmp_path: Path
         await device.join()
         await device.push(update(1, 0))
         hosted.registry.devices["pi"].connection.last_heard -= 100
-        hosted.health.wake(time.monotonic() - 90)
-        await hosted.health.look()
+        hosted.health.note_pause(time.monotonic() - 90)
+        await hosted.health.check()
         assert kinds(hosted) == []
-        hosted.health.wake(time.monotonic())
-        hosted.health._listens_since -= 60
-        await hosted.health.look()
+        hosted.health.note_pause(time.monotonic())
+        hosted.health._listening_since -= 60
+        await hosted.health.check()
         assert kinds(hosted) == ["silent"], "a minute later it is one"
 
 
 async def test_who_has_sent_an_update_has_its_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_LEAST_SILENCE", "_UNKNOWN_INTERVAL"):
         monkeypatch.setattr(f"edgeflock.server.roster.statistics.{name}", 0.0)
-    monkeypatch.setattr("edgeflock.server.findings.devices._SILENT", 1e-9)
+    monkeypatch.setattr("edgeflock.server.findings.devices._SILENT_SECONDS", 1e-9)
     monkeypatch.setattr(GraphStore, "keeps_waiting", lambda self, now: now)
     async with hosting(tmp_path) as hosted, link(hosted.port) as device:
         await device.join()
-        await hosted.health.look()
+        await hosted.health.check()
         assert kinds(hosted) == []
         await device.push(update(1, 0))
-        await hosted.health.look()
+        await hosted.health.check()
         assert kinds(hosted) == ["silent"]
 
 
@@ -137,11 +137,11 @@ async def test_samples_that_are_lost_are_told_while_they_are(tmp_path: Path) -> 
         await device.join()
         # 5 may be of long ago, and who begins at 0 again is a new process.
         for sequence, (drops, said) in enumerate(
-            [(5, []), (12, ["7 samples of late, 12 in all"]), (0, [])], 1
+            [(5, []), (12, ["7 recent samples, 12 in all"]), (0, [])], 1
         ):
             await device.push(replace(update(sequence, sequence - 1), facts={"drops": drops}))
             await lasting(hosted)
-            await hosted.health.look(later=100.0)
+            await hosted.health.check(delay=100.0)
             found = [one.text for one in hosted.health.findings if one.kind == "dropping"]
             assert found == [f"its buffer had no room for {rest}" for rest in said]
 
@@ -155,10 +155,10 @@ async def test_a_full_disk_of_a_device_is_told_as_such(tmp_path: Path) -> None:
             await lasting(hosted)
         (one,) = hosted.health.findings
         assert (one.kind, one.device) == ("disk", "pi")
-        assert one.text == "its disk is full: 900 samples of late were dropped instead of kept"
+        assert one.text == "its disk is full: 900 recent samples were dropped instead of stored"
         await device.push(replace(update(3, 2), facts={"drops": 905, "unwritten": 900}))
-        await hosted.health.look(later=200.0)
-        await hosted.health.look(later=300.0)
+        await hosted.health.check(delay=200.0)
+        await hosted.health.check(delay=300.0)
         assert "disk" not in kinds(hosted), "there is room again"
 
 
@@ -170,20 +170,20 @@ async def test_a_device_that_comes_and_goes_is_named(tmp_path: Path) -> None:
             assert "flapping" not in kinds(hosted)
             async with link(hosted.port, "weak") as device:
                 await device.join()
-            while hosted.registry.devices["weak"].connection.here:
+            while hosted.registry.devices["weak"].connection.is_connected:
                 await asyncio.sleep(0.01)
-        await hosted.health.look()
+        await hosted.health.check()
         assert [(one.kind, one.device) for one in hosted.health.findings] == [("flapping", "weak")]
 
 
 async def test_a_run_that_nobody_evaluates_says_so(tmp_path: Path) -> None:
     async with hosting(tmp_path) as hosted:
-        await hosted.health.look()
+        await hosted.health.check()
         assert kinds(hosted) == []
-        await hosted.health.look(later=31.0)
+        await hosted.health.check(delay=31.0)
         (one,) = hosted.health.findings
         assert (one.kind, one.severity, one.device) == ("unevaluated", "notice", None)
-        assert "nobody knows how good the model is" in one.text
+        assert "cannot measure how good the model is" in one.text
 
 
 async def test_every_way_to_leave_is_told_apart(tmp_path: Path) -> None:
@@ -195,15 +195,15 @@ async def test_every_way_to_leave_is_told_apart(tmp_path: Path) -> None:
 
         async def left(name: str) -> None:
             connection = hosted.registry.devices[name].connection
-            while connection.why_left is None:
+            while connection.leave_reason is None:
                 await asyncio.sleep(0.01)
-            whys[name] = connection.why_left
+            whys[name] = connection.leave_reason
 
         for name in ("done", "owner", "cut", "dropped"):
             identity = hosted.enrol(name)
             async with link(hosted.port, name, identity) as device:
                 await device.join()
-                assert hosted.registry.devices[name].connection.why_left is None
+                assert hosted.registry.devices[name].connection.leave_reason is None
                 if name == "dropped":
                     await admin.post("/v1/devices/dropped/drop")
                     await left(name)
@@ -235,8 +235,8 @@ async def test_a_program_is_told_of_what_begins() -> None:
     async def end(why: str) -> None:
         raise AssertionError(why)
 
-    listeners = Listeners(Listening(on_finding=heard.append), lambda: (), end)
+    listeners = Listeners(Callbacks(on_finding=heard.append), lambda: (), end)
     finding = Finding("hot", "warning", "pi", 1.0, "it is hot", "give it air")
-    listeners.found(finding)
-    listeners.tell()
+    listeners.on_finding(finding)
+    listeners.call_queued()
     assert heard == [finding]

@@ -104,11 +104,11 @@ async def test_devices_train_through_a_gateway(tmp_path: Path, layout: Layout) -
             assert replays(leader)
             roster = leader.registry.devices
             assert [roster[f"d{n}"].statistics.updates for n in range(3)] == [5, 5, 5]
-            assert all(roster[f"d{n}"].connection.here for n in range(3))
+            assert all(roster[f"d{n}"].connection.is_connected for n in range(3))
             assert leader.hub.tally.updates == 20
-        while any(device.connection.here for device in leader.registry.devices.values()):
+        while any(device.connection.is_connected for device in leader.registry.devices.values()):
             await asyncio.sleep(0.01)
-        assert leader.registry.devices["d0"].connection.why_left == "retired: it closed its session"
+        assert leader.registry.devices["d0"].connection.leave_reason == "retired: it closed its session"
 
 
 def of(one: Gateway, device: Device, number: int) -> bytes:
@@ -122,9 +122,9 @@ def of(one: Gateway, device: Device, number: int) -> bytes:
 async def gone(hosted: Hosted, name: str) -> str:
     """Why a device has left, once it has."""
     device = hosted.registry.devices[name]
-    while device.connection.here:
+    while device.connection.is_connected:
         await asyncio.sleep(0.01)
-    return device.connection.why_left or ""
+    return device.connection.leave_reason or ""
 
 
 async def test_a_gateway_knows_what_each_of_its_devices_holds(tmp_path: Path) -> None:
@@ -188,9 +188,9 @@ async def test_a_device_goes_on_through_another_gateway(tmp_path: Path, mode: st
                 await pi.step()
                 assert leader.engine.published.version == 5
                 assert leader.hub.tally.updates == 5
-                while len(leader.gateways.lines) > 1:
+                while len(leader.gateways.connections) > 1:
                     await asyncio.sleep(0.01)
-                assert [line.name for line in leader.gateways.lines] == ["b"]
+                assert [line.name for line in leader.gateways.connections] == ["b"]
         assert replays(leader)
 
 
@@ -210,8 +210,8 @@ async def test_the_newest_session_has_the_name_whichever_gateway_it_comes_throug
         async with joined(b, "pi", secret=old.link._dialer.hello.secret) as new:
             assert new.sequence == 1
             await new.step()
-            assert leader.registry.devices["pi"].connection.here
-            events = [event.text for event in leader.hub.events.since(0)[0] if event.device == "pi"]
+            assert leader.registry.devices["pi"].connection.is_connected
+            events = [event.text for event in leader.hub.events.list_from(0)[0] if event.device == "pi"]
             assert "replaced: a newer session has its name" in events
             with pytest.raises(Superseded):
                 await old.link.pull(None)
@@ -286,7 +286,7 @@ async def ordered(one: Gateway, name: str) -> str:
     """Why a device waits, once its gateway knows."""
     while (order := one.context.devices[name].connection.order) is None:
         await asyncio.sleep(0.01)
-    return order.because
+    return order.reason
 
 
 async def test_a_device_that_is_paused_gets_no_answer(tmp_path: Path) -> None:
@@ -338,7 +338,7 @@ async def test_refusals_come_through_and_count(tmp_path: Path) -> None:
         with pytest.raises(NonFinite):
             await pi.link.push(bad)
         assert await gone(leader, "pi") == "refused: quarantined"
-        assert leader.register.quarantined("pi") is not None
+        assert leader.register.find_quarantine("pi") is not None
         assert leader.hub.tally.refusals["non-finite"] == 3
         with pytest.raises(Waited):
             await pi.link.pull(None)
@@ -358,7 +358,7 @@ async def test_a_leader_that_starts_again_finds_its_gateways(tmp_path: Path) -> 
         await asyncio.sleep(0.2)
         assert not stepping.done()
         leader = await stack.enter_async_context(hosting(tmp_path, RATE, port=port))
-        leader.register.keep(one.leaders.headers["Authorization"][7:], "gateway", reusable=True)
+        leader.register.store(one.leaders.headers["Authorization"][7:], "gateway", reusable=True)
         await stepping
         assert leader.engine.published.version == 2
         assert await same(leader, pi)
@@ -412,7 +412,7 @@ async def test_a_line_that_breaks_for_a_moment_costs_no_model(tmp_path: Path, mo
 async def test_a_line_that_breaks_for_long_begins_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateways, "_KEPT", 0)
+    monkeypatch.setattr(gateways, "_RETAINED_BYTES", 0)
     async with (
         hosting(tmp_path, RATE, "downlink.mode=exact") as leader,
         with_a_line(leader) as (one, url, proxy),
@@ -484,7 +484,7 @@ async def test_rounds_wait_for_devices_behind_any_gateway(tmp_path: Path) -> Non
         await two.link._dialer.hang_up()
         await asyncio.gather(*pair)
         assert leader.engine.published.version == 5
-        assert leader.registry.devices["2"].connection.why_left == "retired: enough"
+        assert leader.registry.devices["2"].connection.leave_reason == "retired: enough"
 
 
 async def test_an_update_that_waits_is_sent_again_through_the_same_gateway(tmp_path: Path) -> None:
@@ -564,7 +564,7 @@ async def test_a_gateway_that_cannot_be_says_why(tmp_path: Path) -> None:
             async with gateway(leader, token=leader.register.create("viewer").text):
                 pass
         async with hosting(tmp_path / "b", with_tls=True):
-            with pytest.raises(ConfigError, match="devices compare the public key that their tokens name"):
+            with pytest.raises(ConfigError, match="another public key than the leader's, which tokens name"):
                 async with gateway(leader, tls=tmp_path / "b"):
                     pass
         token = leader.register.create("gateway").text

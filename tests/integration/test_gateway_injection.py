@@ -77,7 +77,7 @@ async def test_samples_are_dealt_out_over_gateways_and_accounted_for(tmp_path: P
             told = {n: leader.registry.devices[n].statistics for n in "abcd"}
             assert told["a"].shared == 6
             assert [told[n].received for n in "bcd"] == [2, 2, 1], "d has to come for it"
-        while any(device.connection.here for device in leader.registry.devices.values()):
+        while any(device.connection.is_connected for device in leader.registry.devices.values()):
             await asyncio.sleep(0.005)
         assert [told[n].received for n in "bcd"] == [1, 1, 1]
         assert leader.relay.dropped == 3

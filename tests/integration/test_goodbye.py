@@ -27,7 +27,7 @@ from tests.integration.test_reconnect import link
 async def told(hosted: Hosted, kind: str) -> str:
     """The text of the first event of a kind, once there is one."""
     while True:
-        events, _ = hosted.hub.events.since(0)
+        events, _ = hosted.hub.events.list_from(0)
         if found := [event.text for event in events if event.kind == kind]:
             return found[0]
         await asyncio.sleep(0.01)

@@ -132,7 +132,7 @@ async def people(hosted: Hosted) -> AsyncIterator[People]:
     async with link(hosted.port, "rotated", fresh) as device:
         await device.join()
     forgotten = register.create("admin")
-    register.forget(register.tokens[forgotten.digest].id)
+    register.delete(register.tokens[forgotten.digest].id)
     expired = {f"expired {role}": register.create(role, seconds=1e-9).text for role in ROLES}
     yield People(
         {

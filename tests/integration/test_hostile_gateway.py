@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from benchmarks.updates import record_update
-from edgeflock.server.identity.quarantine import FIRST
+from edgeflock.server.identity.quarantine import FIRST_SECONDS
 from edgeflock.server.ledger import verify
 from edgeflock.server.sessions.gateways import relayed_device
 from edgeflock.server.sessions.records import LONGEST_HELLO
@@ -77,7 +77,7 @@ async def hostile(leader: Hosted) -> AsyncIterator[Hostile]:
 
 
 def events(leader: Hosted, kind: str) -> list[str]:
-    return [event.text for event in leader.hub.events.since(0)[0] if event.kind == kind]
+    return [event.text for event in leader.hub.events.list_from(0)[0] if event.kind == kind]
 
 
 async def test_an_update_that_does_not_decode_never_reaches_the_journal(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ async def test_no_gateway_keeps_a_device_that_has_left_it(
             assert denied.code == "superseded"
             await line.say(protocol.DeviceRefused(1, "quarantined", "it is mine"), protocol.Gone(1, "", 9, 9))
             await pi.step()
-            assert leader.registry.devices["pi"].connection.here
+            assert leader.registry.devices["pi"].connection.is_connected
         assert leader.engine.published.version == 3
         assert replays(leader)
 
@@ -225,12 +225,12 @@ async def test_blame_puts_a_device_out_once(tmp_path: Path) -> None:
         await line.until(protocol.Entered)
         await line.say(*[protocol.DeviceRefused(1, "malformed", "it says so")] * 100)
         await line.until(protocol.End)
-        assert leader.register.quarantines["pi"].seconds == FIRST
+        assert leader.register.quarantines["pi"].seconds == FIRST_SECONDS
         await line.say(
             *[protocol.DeviceRefused(1, "malformed", "it says so")] * 100, protocol.Gone(1, "", 0, 0)
         )
         await gone(leader, "pi")
-        assert leader.register.quarantines["pi"].seconds == FIRST
+        assert leader.register.quarantines["pi"].seconds == FIRST_SECONDS
 
 
 async def test_what_a_gateway_says_of_a_device_is_shown_for_what_it_is(tmp_path: Path) -> None:
@@ -300,8 +300,8 @@ async def test_a_gateway_whose_token_is_revoked_is_out_at_once(tmp_path: Path) -
         async with joined(url, "pi", identity=replace(leader.enrol("pi"), server=url)) as pi:
             await pi.step()
             (token,) = (one for one in leader.register.tokens.values() if one.role == "gateway")
-            leader.register.forget(token.id)
+            leader.register.delete(token.id)
             assert await gone(leader, "pi") == "killed: the line to its gateway gateway broke"
             assert any("was revoked" in text for text in events(leader, "left"))
             with pytest.raises(ConfigError, match="does not know this token"):
-                await one.until(asyncio.Event())
+                await one.serve_until(asyncio.Event())

@@ -154,7 +154,7 @@ async def test_bytes_and_samples_are_accounted_for(tmp_path: Path) -> None:
             assert gain["a"][0] - gain["b"][0] == up
             assert gain["b"][1] - gain["a"][1] == down
             assert gain["c"] == (0, 0)
-        while any(device.connection.here for device in hosted.registry.devices.values()):
+        while any(device.connection.is_connected for device in hosted.registry.devices.values()):
             await asyncio.sleep(0.005)
         status = await status_of(hosted)
         assert status["shared"]["dropped"] == 1, "c left without its own"

@@ -90,7 +90,7 @@ async def test_as_many_devices_as_the_limit_says_have_series(tmp_path: Path) -> 
         for name in ("a", "b", "c"):
             async with link(hosted.port, name) as device:
                 await device.join()
-        while any(device.connection.here for device in hosted.registry.devices.values()):
+        while any(device.connection.is_connected for device in hosted.registry.devices.values()):
             await asyncio.sleep(0.01)
         found = read((await viewer.get("/metrics"))[1])
     series = {labels[0][1] for name, labels in found if name == "edgeflock_device_updates_total"}

@@ -31,7 +31,7 @@ async def test_nobody_takes_the_name_of_a_device_that_is_here(secret: bytes, tmp
         answering.cancel()
         await asyncio.wait([answering])
         assert (await device.ask([PULL, None]))[0] == MODEL
-        assert server.registry.devices["pi"].connection.here
+        assert server.registry.devices["pi"].connection.is_connected
 
 
 @pytest.mark.parametrize("name", ["pi ", "pi\u200b", "p\u0456", "\u202eip", "a" * 201])
@@ -94,11 +94,11 @@ async def test_a_device_whose_line_was_cut_is_back_at_once(tmp_path: Path) -> No
     async with hosting(tmp_path) as server, proxying(server.port) as proxy, link(proxy.port) as device:
         await device.join()
         await device.push(update(1, 0))
-        line = server.registry.devices["pi"].connection.line
+        line = server.registry.devices["pi"].connection.session
         # It knows of no line any more, the server of one.
         cut, device._dialer.session = device._dialer.session, None
         assert (await device.push(update(2, 1))).version == 2
-        assert server.registry.devices["pi"].connection.line is not line
+        assert server.registry.devices["pi"].connection.session is not line
         assert cut is not None
         await cut.close()
 

@@ -44,14 +44,14 @@ async def test_a_device_that_asks_without_end_waits_and_others_do_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also under the next session of its name."""
-    monkeypatch.setattr(rate_limiter, "LONGEST", 1e9)
-    monkeypatch.setattr(rate_limiter, "RECORD", 0)
+    monkeypatch.setattr(rate_limiter, "LONGEST_WAIT", 1e9)
+    monkeypatch.setattr(rate_limiter, "RECORD_COST", 0)
     async with hosting(tmp_path, "limits.device_rate=4096") as server:
         async with joined(server.port, "honest") as (honest, _), joined(server.port, "a") as (a, welcome):
             for whole in (0, None):  # a difference must be made as well
                 assert (await a.ask([PULL, whole]))[0] == MODEL
             monkeypatch.setattr(
-                rate_limiter, "MAKING", 1 << 20
+                rate_limiter, "NUMBER_COST", 1 << 20
             )  # more than a slow machine lets it pay meanwhile
             assert (await a.ask([PULL, 0]))[0] == MODEL
             a.send(pack([PULL, 0]))
@@ -66,8 +66,8 @@ async def test_a_device_that_asks_without_end_waits_and_others_do_not(
 
 
 async def test_who_gives_pays_for_what_travels_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate_limiter, "LONGEST", 1e9)
-    monkeypatch.setattr(rate_limiter, "RECORD", 0)
+    monkeypatch.setattr(rate_limiter, "LONGEST_WAIT", 1e9)
+    monkeypatch.setattr(rate_limiter, "RECORD_COST", 0)
     async with hosting(tmp_path, "limits.device_rate=4096") as server:
         async with joined(server.port, "pi") as (device, _):
             for number in range(5):  # more than the bucket has, if making them counted
@@ -77,8 +77,8 @@ async def test_who_gives_pays_for_what_travels_alone(tmp_path: Path, monkeypatch
 
 
 async def test_requests_of_a_device_count_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate_limiter, "LONGEST", 1e9)
-    monkeypatch.setattr(rate_limiter, "RECORD", 0)
+    monkeypatch.setattr(rate_limiter, "LONGEST_WAIT", 1e9)
+    monkeypatch.setattr(rate_limiter, "RECORD_COST", 0)
     large = Layout.of([("w", (100_000,))])
     async with hosting(tmp_path, "limits.device_rate=1024", closed=True, layout=large) as server:
         operators = server.register.create("admin").text

@@ -112,7 +112,7 @@ async def test_a_login_does_what_its_token_may(tmp_path: Path) -> None:
         revoked = hosted.register.create("viewer")
         async with browser() as http:
             await logged_in(http, hosted, revoked.text)
-            hosted.register.forget(hosted.register.tokens[revoked.digest].id)
+            hosted.register.delete(hosted.register.tokens[revoked.digest].id)
             async with http.get(f"{hosted.url}/v1/status") as answer:
                 assert answer.status == 401
 
@@ -149,6 +149,22 @@ async def test_a_right_token_works_while_others_guess(tmp_path: Path) -> None:
         lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
         failed = [line for line in lines if line["did"] == "failed to log in to the page"]
         assert [(line["who"], line["address"]) for line in failed] == [("anybody", "127.0.0.1")] * ATTEMPTS
+
+
+async def test_logins_with_a_devices_secret_are_noted_and_limited(tmp_path: Path) -> None:
+    async with hosting(tmp_path, closed=True, admin_token=ADMIN) as hosted, browser() as http:
+        joining = hosted.register.create("device")
+        joining_id = hosted.register.tokens[joining.digest].id
+        for token, count in ((hosted.enrol("pi").credential, 1), (joining.text, ATTEMPTS - 1)):
+            for _ in range(count):
+                answer = await http.post(f"{hosted.url}/v1/login", json={"token": token}, headers=own(hosted))
+                assert (answer.status, (await answer.json())["code"]) == (403, "forbidden")
+        for token in (joining.text, "guess"):
+            answer = await http.post(f"{hosted.url}/v1/login", json={"token": token}, headers=own(hosted))
+            assert (answer.status, (await answer.json())["code"]) == (429, "too-many-attempts")
+        lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+        failed = [line["who"] for line in lines if line["did"] == "failed to log in to the page"]
+        assert failed == ["pi"] + [f"token {joining_id}"] * (ATTEMPTS - 1)
 
 
 POSTS = (

@@ -43,7 +43,7 @@ def token(directory: Path, role: Role = "viewer") -> str:
 def revoke_all(directory: Path) -> None:
     with closing(Register(directory)) as register:
         for one in list(register.tokens.values()):
-            register.forget(one.id)
+            register.delete(one.id)
 
 
 def enrolled(directory: Path, port: int, name: str) -> ClientIdentity:

@@ -40,7 +40,7 @@ async def test_operators_see_why_a_device_pauses(tmp_path: Path, monkeypatch: py
             await device.tell({"paused": 7})
             await device.tell({"paused": "battery"})
             await until_told(frames, "pi", state="paused")
-        events, _ = hosted.hub.events.since(0)
+        events, _ = hosted.hub.events.list_from(0)
         of_it = [(event.kind, event.text) for event in events if event.kind in ("paused", "resumed")]
         assert of_it == [("paused", WHY), ("resumed", "by its owner"), ("paused", "by its owner: battery")]
 
@@ -50,11 +50,11 @@ async def test_one_that_left_while_it_paused_is_away(tmp_path: Path) -> None:
         async with link(hosted.port) as device:
             await device.join()
             await device.tell({"paused": "hot: 83 C"})
-            while hosted.registry.devices["pi"].rests is None:
+            while hosted.registry.devices["pi"].owner_pause is None:
                 await asyncio.sleep(0.01)
-        while hosted.registry.devices["pi"].connection.here:
+        while hosted.registry.devices["pi"].connection.is_connected:
             await asyncio.sleep(0.01)
-        assert hosted.registry.devices["pi"].rests is None
+        assert hosted.registry.devices["pi"].owner_pause is None
 
 
 async def test_a_round_does_not_wait_for_one_that_pauses(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ async def test_a_round_does_not_wait_for_one_that_pauses(tmp_path: Path) -> None
             assert (await waiting).version == 1
             # Once it goes on, it is waited for again.
             await b.tell({})
-            while hosted.registry.devices["b"].rests is not None:
+            while hosted.registry.devices["b"].owner_pause is not None:
                 await asyncio.sleep(0.01)
             waiting = asyncio.create_task(a.push(update(1, 2)))
             await gathered(hosted, 1)
@@ -98,7 +98,9 @@ async def test_a_client_pauses_for_a_file_and_goes_on_without_it(
         )
         client = asyncio.create_task(run_client(settings))
         for _ in range(2):
-            while (device := hosted.registry.devices.get("pi")) is None or device.rests != "the sun is down":
+            while (
+                device := hosted.registry.devices.get("pi")
+            ) is None or device.owner_pause != "the sun is down":
                 await asyncio.sleep(0.01)
             # At most the step that was under way.
             before = hosted.engine.published.version

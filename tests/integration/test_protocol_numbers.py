@@ -73,10 +73,10 @@ SENTENCES = [
     f"a later one | 8 bytes * (P + B), and {terms._AROUND}; Samples to a device that shares: "
     f"{mebibytes(process._samples())} |",
     f"P + B | 1/{2 * terms._HELD} of the machine's memory in bytes",
-    f"Each record costs its bytes and {rate_limiter.RECORD:,},",
-    f"costs {rate_limiter.MAKING} bytes for each number of the model more",
+    f"Each record costs its bytes and {rate_limiter.RECORD_COST:,},",
+    f"costs {rate_limiter.NUMBER_COST} bytes for each number of the model more",
     f"Up to {mebibytes(relay.WAITING_BYTES)} wait for a device",
-    f"Until it is paid, {rate_limiter.LONGEST:.0f} s at most, the server reads nothing",
+    f"Until it is paid, {rate_limiter.LONGEST_WAIT:.0f} s at most, the server reads nothing",
 ]
 
 
@@ -87,7 +87,7 @@ def test_a_sentence_has_the_code_s_number(sentence: str) -> None:
 
 def test_numbers_in_words() -> None:
     assert "and four seconds of these at once" in DOCUMENT
-    assert rate_limiter.BURST == 4
+    assert rate_limiter.BURST_SECONDS == 4
     assert "or five minutes if that is less" in DOCUMENT
     assert retrying.PATIENCE == 5 * 60
     assert downloads.LONGEST_GRAPH == reading.LARGEST_GRAPH

@@ -15,7 +15,7 @@ from edgeflock.client.identity import ClientIdentity
 from edgeflock.client.transport import Link
 from edgeflock.client.transport.retrying import PATIENCE
 from edgeflock.server.identity import Register
-from edgeflock.server.identity.quarantine import FIRST
+from edgeflock.server.identity.quarantine import FIRST_SECONDS
 from edgeflock.shared.errors import BaseExpired, NonFinite, Quarantined
 from tests.hosting import Hosted, hosting
 from tests.integration.foreign_client import REFUSAL, proved
@@ -70,14 +70,14 @@ async def test_a_device_that_is_refused_again_and_again_stays_out(
         pi, jetson = hosted.enrol("pi"), hosted.enrol("jetson")
         with caplog.at_level(logging.WARNING):
             await misbehave(hosted, pi, waits)
-        assert FIRST / 2 < waits[0] <= FIRST + 1, "it waits, and does not ask again and again"
+        assert FIRST_SECONDS / 2 < waits[0] <= FIRST_SECONDS + 1, "it waits, and does not ask again and again"
         assert "'pi' is in quarantine until 2" in caplog.text
         assert "more than 3 refusals in 60 s, the last non-finite: " in caplog.text
         assert not await is_let_in(hosted, pi)
         assert await is_let_in(hosted, jetson)
         async with proved(hosted.port, "pi", pi.key, pi.credential, pi.realm) as (stranger, answer):
             assert (answer[:2], answer[3]) == ([REFUSAL, "quarantined"], None)
-            assert 0 < answer[4] <= FIRST
+            assert 0 < answer[4] <= FIRST_SECONDS
             assert await stranger.closed() == (4425, "quarantined")
         async with operating(hosted.port, hosted.register.create("viewer").text) as viewer:
             (told,) = (
@@ -90,7 +90,11 @@ async def test_a_device_that_is_refused_again_and_again_stays_out(
             assert (row["state"], row["paused_because"]) == ("paused", told["paused_because"])
         lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
         (line,) = (line for line in lines if "quarantined" in line["did"])
-        assert (line["who"], line["did"], line["seconds"]) == ("the server", "quarantined 'pi'", FIRST)
+        assert (line["who"], line["did"], line["seconds"]) == (
+            "the server",
+            "quarantined 'pi'",
+            FIRST_SECONDS,
+        )
         assert hosted.hub.tally.refusals["quarantined"] == 3
     async with hosting(tmp_path, *SETTINGS, closed=True) as again:
         assert not await is_let_in(again, pi)
@@ -100,7 +104,7 @@ async def test_a_device_that_is_refused_again_and_again_stays_out(
             while not await is_let_in(again, pi):
                 await asyncio.sleep(0.05)
         await misbehave(again, pi, waits)
-        assert waits[-1] <= FIRST + 1, "it was forgotten"
+        assert waits[-1] <= FIRST_SECONDS + 1, "it was forgotten"
 
 
 async def test_sessions_that_are_ended_count_together(tmp_path: Path) -> None:

@@ -238,6 +238,6 @@ async def test_traffic_is_what_passed_the_socket(tmp_path: Path) -> None:
             assert 100 < handshake < 600
             assert {kind.__name__ for kind in total.received} == {"Hello", "Pull", "Update"}
             assert {kind.__name__ for kind in total.sent} == {"Welcome", "Model", "Receipt"}
-        while hosted.registry.devices["pi"].connection.line is not None:
+        while hosted.registry.devices["pi"].connection.session is not None:
             await asyncio.sleep(0)
         assert known.connection.traffic == (proxy.upstream, proxy.downstream)

@@ -98,7 +98,7 @@ async def test_revoking_ends_a_session_within_a_second_and_for_good(tmp_path: Pa
             await stays.join()
             began = time.monotonic()
             await asyncio.to_thread(_revoke, tmp_path, "pi")
-            while hosted.registry.devices["pi"].connection.here:
+            while hosted.registry.devices["pi"].connection.is_connected:
                 await asyncio.sleep(0.01)
             took = time.monotonic() - began
             with pytest.raises(Unauthorized):
@@ -126,7 +126,7 @@ async def test_a_token_that_is_taken_back_ends_what_is_watched_with_it(tmp_path:
         async with operating(hosted.port, token.text) as viewer, viewer.feed() as frames:
             await frames.next()
             command = Register(tmp_path)
-            command.forget(command.tokens[token.digest].id)
+            command.delete(command.tokens[token.digest].id)
             command.close()
             while (message := await frames.socket.receive()).type is aiohttp.WSMsgType.BINARY:
                 pass
@@ -290,7 +290,7 @@ def test_a_run_has_a_token_for_its_operator(tmp_path: Path) -> None:
     with open_run(config) as opened:
         assert opened.register is not None
         secret = file.read_text().strip()
-        assert opened.register.who(secret).role == "admin"
+        assert opened.register.identify(secret).role == "admin"
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert (opened.tls, opened.pin) == (None, b"")
     with open_run(

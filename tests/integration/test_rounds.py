@@ -91,9 +91,9 @@ async def test_one_that_reconnects_while_it_waits_waits_on(tmp_path: Path) -> No
             waiting = asyncio.create_task(b.push(update(0)))
             await gathered(hosted, 1)
             device = hosted.registry.devices["b"]
-            assert device.connection.line is not None
-            await device.connection.line.leave()
-            while b.connections < 2 or device.connection.line is None:
+            assert device.connection.session is not None
+            await device.connection.session.leave()
+            while b.connections < 2 or device.connection.session is None:
                 await asyncio.sleep(0.005)
             await a.push(update(0))
             assert (await waiting).version == 1

@@ -95,19 +95,19 @@ async def test_processes_killed_under_load_cost_no_update(tmp_path: Path) -> Non
                 group.create_task(_device(hosted, number, over, receipts))
             for kill in range(KILLS):
                 before = len(receipts)
-                while len(receipts) < before + 40 or parameters.kept.restored < kill:
+                while len(receipts) < before + 40 or parameters.store.restorations < kill:
                     await asyncio.sleep(0.05)
-                vectors = parameters.kept.vectors
+                vectors = parameters.store.vectors
                 assert isinstance(vectors, Sharded)
-                os.kill(random.choice(vectors.standing).process, signal.SIGKILL)
+                os.kill(random.choice(vectors.shard_statuses).process, signal.SIGKILL)
             before = len(receipts)
-            while len(receipts) < before + 40 or parameters.kept.restored < KILLS:
+            while len(receipts) < before + 40 or parameters.store.restorations < KILLS:
                 await asyncio.sleep(0.05)
             over.set()
         theta = await hosted.writer.call(lambda: parameters.theta)
         average = await hosted.writer.call(lambda: parameters.average)
         memory = await hosted.writer.call(parameters.packed_memory)
-        assert parameters.kept.restored == KILLS
+        assert parameters.store.restorations == KILLS
         await _check_shown(hosted)
         again = replay(hosted.journal, LAYOUT)
         assert again.version == len(receipts) == len(set(receipts.values()))
@@ -161,7 +161,7 @@ def test_a_node_that_goes_takes_nothing_along(cluster: Any, tmp_path: Path) -> N
         one, other = (engine.parameters for engine in engines)
         assert one.theta.tobytes() == other.theta.tobytes()
         assert one.packed_memory() == other.packed_memory()
-        assert one.kept.restored >= 1
+        assert one.store.restorations >= 1
         assert len({shard.node for shard in placement.standing}) == 1
         for engine in engines:
             engine.close()
@@ -177,10 +177,10 @@ def test_a_shard_in_the_place_of_a_lost_one_is_where_the_fewest_are(cluster: Any
         journal = Journal(tmp_path / "journal.sqlite")
         journal.begin_run("run", "package:Model", LAYOUT, initial_theta(LAYOUT.size), 0.0)
         engine = open_engine(journal, LAYOUT, config, place=partial(Sharded, placement, 2))
-        kept = engine.parameters.kept
+        kept = engine.parameters.store
         for kill in range(3):
             os.kill(placement.standing[0].process, signal.SIGKILL)
-            while kept.restored == kill:
+            while kept.restorations == kill:
                 assert engine.parameters.theta.tobytes() == initial_theta(LAYOUT.size).tobytes()
             assert len({shard.node for shard in placement.standing}) == 2
         engine.close()

@@ -170,8 +170,8 @@ async def test_a_line_that_drops_while_the_device_computes_loses_nothing(tmp_pat
             await begun(b)
             assert await a.offer(update(0, 1, 0)) == Task(1)
             device = hosted.registry.devices["a"]
-            assert device.connection.line is not None
-            await device.connection.line.leave()
+            assert device.connection.session is not None
+            await device.connection.session.leave()
             # On a new line it is told to pull again: the server does not know which model it has.
             assert (await a.offer(update(0, 1, 0))).counted
             assert a.connections == 2
@@ -250,7 +250,7 @@ async def test_status_metrics_and_events_tell_of_it(tmp_path: Path) -> None:
                 assert "edgeflock_duplicates_total 1.0" in await answer.text()
             await a.offer(update(0, 2, 1))
             await a.offer(update(0, 3, 2))
-    events, _ = hosted.hub.events.since(0)
+    events, _ = hosted.hub.events.list_from(0)
     assert "3 updates made version 3, 1 duplicates so far" in [event.text for event in events]
     screen = Console(record=True, width=120, file=StringIO())
     print_status(screen, status)

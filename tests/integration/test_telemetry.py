@@ -61,7 +61,7 @@ async def test_what_became_of_every_sample_is_in_the_server_s_log(
                 await device.tell(ACCOUNT)
             while said not in caplog.text:
                 await asyncio.sleep(0.01)
-            events, _ = hosted.hub.events.since(0)
+            events, _ = hosted.hub.events.list_from(0)
             assert f"retired: it closed its session; {said}" in [event.text for event in events]
 
 

@@ -78,7 +78,7 @@ def test_a_run_of_an_older_journal_goes_on_with_targets_as_they_were(tmp_path: P
     with open_run(config) as hosted:
         assert hosted.described == began._replace(target=())
         assert hosted.targets is not None
-        assert hosted.targets.far
+        assert hosted.targets.problem
 
 
 @pytest.mark.parametrize("loss", ["huber(delta=0.5)", "l1"])
@@ -122,7 +122,7 @@ def test_targets_of_arrays_that_are_near_stay(tmp_path: Path) -> None:
     with open_run(settings(tmp_path, arrays(tmp_path, 0.2))) as hosted:
         assert hosted.described is None
         assert hosted.targets is not None
-        assert not hosted.targets.far
+        assert not hosted.targets.problem
 
 
 def test_an_older_run_on_arrays_goes_on_with_targets_as_they_were(tmp_path: Path) -> None:
@@ -135,4 +135,4 @@ def test_an_older_run_on_arrays_goes_on_with_targets_as_they_were(tmp_path: Path
         with open_run(config) as hosted:
             assert hosted.described is None or hosted.described.target == ()
             assert hosted.targets is not None
-            assert hosted.targets.far
+            assert hosted.targets.problem

@@ -170,8 +170,8 @@ print((len(octets), values.decode(octets, counts, 64).tolist()))
 step = Step(4, slice(0), np.zeros(0, np.float32))
 print([rule(settings.coordination.rule).weight(step, version) for version in (4, 5, 8)])
 
-how = StepMethod.of(settings)
-parameters = Parameters(0, np.zeros(3, np.float32), regime=Regime("none", 1.0, 8, how=how), start=0)
+method = StepMethod.from_config(settings)
+parameters = Parameters(0, np.zeros(3, np.float32), regime=Regime("none", 1.0, 8, method=method), start=0)
 for _ in range(2):
     step = Step(parameters.version, np.array([0, 2]), np.array([3.0, -0.5], np.float32))
     assert parameters.fits(step, 1e4)

@@ -5,6 +5,6 @@ batches are in client/data and do not depend on sources. Imports asyncio, and a 
 source is opened. client/data parses messages, lines and tables, without I/O.
 """
 
-from edgeflock.client.data.sources.opening import open_source, waits
+from edgeflock.client.data.sources.opening import is_backlog, open_source
 
-__all__ = ["open_source", "waits"]
+__all__ = ["open_source", "is_backlog"]

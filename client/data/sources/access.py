@@ -24,15 +24,15 @@ TLS = ("ca", "certificate", "certificate_key")
 def password(uri: Uri) -> str | None:
     """Return the password that the options name, or None. Raises ConfigError."""
     if all(name in uri.options for name in PASSWORD):
-        raise uri.wrong("has password_file= and password_env=: leave one of them out")
+        raise uri.error("has password_file= and password_env=: leave one of them out")
     if (path := uri.options.get("password_file")) is not None:
         try:
             return Path(path).read_text().partition("\n")[0].strip("\r")
         except (OSError, ValueError) as error:
-            raise uri.wrong(f"password_file={path} cannot be read: {error}") from error
+            raise uri.error(f"password_file={path} cannot be read: {error}") from error
     if (name := uri.options.get("password_env")) is not None:
         if name not in os.environ:
-            raise uri.wrong(f"password_env={name}: there is no such variable in the environment")
+            raise uri.error(f"password_env={name}: there is no such variable in the environment")
         return os.environ[name]
     return None
 
@@ -48,12 +48,12 @@ def tls(uri: Uri) -> ssl.SSLContext:
             )
     except (OSError, ValueError) as error:
         named = ", ".join(f"{name}={uri.options[name]}" for name in TLS if name in uri.options)
-        raise uri.wrong(f"{named}: {error}") from error
+        raise uri.error(f"{named}: {error}") from error
     return context
 
 
-def no_tls(uri: Uri) -> None:
+def reject_tls(uri: Uri) -> None:
     """Raises ConfigError if `uri` has options that require TLS."""
     for name in TLS:
         if name in uri.options:
-            raise uri.wrong(f"{name}= goes with {uri.scheme}s:, which is {uri.scheme}: over TLS")
+            raise uri.error(f"{name}= goes with {uri.scheme}s:, which is {uri.scheme}: over TLS")

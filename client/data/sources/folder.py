@@ -5,10 +5,10 @@ bytes are scaled as in shared/data/datasets.py. Names that begin with a dot are 
 two consecutive scans see the same size and time, so it may be written in place. A writer that pauses for
 longer should write elsewhere and rename the finished file into the folder.
 
-Nothing is moved or deleted. A file is yielded in pieces of PIECE samples. The next request records their
-number in the folder, in .edgeflock-taken. A backlog requests more when training has used them, except for
-fewer than client.batch_min, which wait for the next piece. A restart continues there: after a crash at most
-one piece is repeated. An overwritten file counts as new. A folder belongs to one device. If it is not
+Nothing is moved or deleted. A file is yielded in pieces of CHUNK_SAMPLES samples. The next request records
+their number in the folder, in .edgeflock-taken. A backlog requests more when training has used them, except
+for fewer than client.batch_min, which wait for the next piece. A restart continues there: after a crash at
+most one piece is repeated. An overwritten file counts as new. A folder belongs to one device. If it is not
 writable, a restart repeats everything.
 """
 
@@ -32,49 +32,49 @@ POLL = 1.0
 
 FILE_BYTES = 1 << 28
 
-PIECE = 512
+CHUNK_SAMPLES = 512
 """Samples in one chunk."""
 
 LEDGER = ".edgeflock-taken"
 
-Look = tuple[str, int, int]
+FileState = tuple[str, int, int]
 """(name, bytes, time of the last change in ns) of a file."""
 
 
-async def watched(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
-    uri.knows("poll")
+async def read_folder(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
+    uri.check_options("poll")
     folder, pause = Path(uri.place), uri.seconds("poll", POLL)
-    taken = FolderProgress(folder)
-    before: set[Look] = set()
+    progress = FolderProgress(folder)
+    before: set[FileState] = set()
     missing = False
     while True:
         try:
-            looks = look(folder)
+            files = scan(folder)
             missing = False
         except OSError as error:
             if not missing:
                 log.warning("%s; waiting for the folder", error)
-            looks, missing = [], True
-        for one in looks:
-            if one in before and taken.of(one) is not None:
+            files, missing = [], True
+        for one in files:
+            if one in before and progress.rows(one) is not None:
                 try:
                     # In the event loop's thread: a file is read quickly, and a thread could not be stopped.
                     chunk = read(folder / one[0])
                 except Broken as broken:
                     tally.add(broken.kind, broken.detail)
-                    taken.note(one, None)
+                    progress.record(one, None)
                     continue
-                for first in range(taken.of(one) or 0, len(chunk), PIECE):
-                    last = min(first + PIECE, len(chunk))
+                for first in range(progress.rows(one) or 0, len(chunk), CHUNK_SAMPLES):
+                    last = min(first + CHUNK_SAMPLES, len(chunk))
                     keys = tuple(f"{one[0]}:{one[2]}@{row}" for row in range(first, last))
                     yield StreamChunk(chunk.x[first:last], chunk.y[first:last], keys)
-                    taken.note(one, last)
-                taken.note(one, None)
-        before = set(looks)
+                    progress.record(one, last)
+                progress.record(one, None)
+        before = set(files)
         await asyncio.sleep(pause)
 
 
-def look(folder: Path) -> list[Look]:
+def scan(folder: Path) -> list[FileState]:
     """Return the folder's files, oldest first. Raises OSError."""
     found = []
     with os.scandir(folder) as entries:
@@ -111,7 +111,7 @@ class FolderProgress:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / LEDGER
-        self._rows: dict[Look, int | None] = {}
+        self._rows: dict[FileState, int | None] = {}
         """Samples taken of each file. None: all."""
         self._writable = True
         try:
@@ -123,25 +123,25 @@ class FolderProgress:
             numbers = (size, changed) if rows == "all" else (rows, size, changed)
             if all(number.isdecimal() for number in numbers) and name:  # a crash may have cut the last line
                 self._rows[name, int(size), int(changed)] = None if rows == "all" else int(rows)
-        self._forget_the_gone(folder)
+        self._forget_deleted(folder)
 
-    def of(self, one: Look) -> int | None:
+    def rows(self, one: FileState) -> int | None:
         return self._rows.get(one, 0)
 
-    def note(self, one: Look, rows: int | None) -> None:
+    def record(self, one: FileState, rows: int | None) -> None:
         self._rows[one] = rows
         self._write("a", {one: rows})
 
-    def _forget_the_gone(self, folder: Path) -> None:
+    def _forget_deleted(self, folder: Path) -> None:
         """Rewrite the record without deleted files, so that it does not grow without limit."""
-        here = set(look(folder))
-        self._rows = {one: rows for one, rows in self._rows.items() if one in here}
+        present = set(scan(folder))
+        self._rows = {one: rows for one, rows in self._rows.items() if one in present}
         anew = self._path.with_name(f"{LEDGER}.new")
         self._write("w", self._rows, anew)
         if self._writable:
             anew.replace(self._path)
 
-    def _write(self, mode: str, noted: dict[Look, int | None], path: Path | None = None) -> None:
+    def _write(self, mode: str, noted: dict[FileState, int | None], path: Path | None = None) -> None:
         if not self._writable:
             return
         try:

@@ -27,30 +27,30 @@ from edgeflock.client.data.sources.handover import from_thread
 from edgeflock.client.data.uri import Uri
 from edgeflock.shared.errors import ConfigError
 
-WAITING = 512
+QUEUE_SIZE = 512
 """Maximum number of waiting samples."""
 
 Message = Mapping[str, Any]
 
 
-async def generated(
+async def run_generator(
     uri: Uri, tally: Skipped, function: Callable[..., Any] | None = None
 ) -> AsyncGenerator[StreamChunk, None]:
     """Yield the generator's samples. With `function` the URI is only a name for display."""
     own, rest = uri.split(*OPTIONS)
     reader = MessageReader(uri, tally)
-    function = function or _loaded(uri)
+    function = function or _load(uri)
     try:
         inspect.signature(function).bind(**rest.options)
     except TypeError as error:
-        raise uri.wrong(f"the options do not fit its arguments: {error}") from error
+        raise uri.error(f"the options do not fit its arguments: {error}") from error
     except ValueError:
         pass  # it has no signature: the call will show
     try:
         made = function(**rest.options)
         if not isinstance(made, AsyncGenerator | Generator):
-            raise uri.wrong(f"must be a generator function; it returned a {type(made).__name__}")
-        several = _one_by_one(made) if isinstance(made, AsyncGenerator) else from_thread(made, WAITING)
+            raise uri.error(f"must be a generator function; it returned a {type(made).__name__}")
+        several = _wrap_items(made) if isinstance(made, AsyncGenerator) else from_thread(made, QUEUE_SIZE)
         async with aclosing(several) as items:
             async for some in items:
                 for chunk in reader.chunks((_message(item), None) for item in some):
@@ -58,12 +58,12 @@ async def generated(
     except ConfigError:
         raise
     except Exception as error:  # the user's own function may raise anything
-        raise uri.wrong(f"it raised {type(error).__name__}: {error}") from error
+        raise uri.error(f"it raised {type(error).__name__}: {error}") from error
 
 
-async def _one_by_one(made: AsyncGenerator[Any, None]) -> AsyncGenerator[list[Any], None]:
-    async with aclosing(made):
-        async for item in made:
+async def _wrap_items(samples: AsyncGenerator[Any, None]) -> AsyncGenerator[list[Any], None]:
+    async with aclosing(samples):
+        async for item in samples:
             yield [item]
 
 
@@ -74,21 +74,21 @@ def _message(item: Any) -> Message:
     return {"x": item[0], "y": item[1]} if isinstance(item, tuple) and len(item) == 2 else {}
 
 
-def _loaded(uri: Uri) -> Callable[..., Any]:
+def _load(uri: Uri) -> Callable[..., Any]:
     place, _, name = uri.place.rpartition(":")
     if not place or not name:
-        raise uri.wrong("must be python:package.module:generator or python:./file.py:generator")
+        raise uri.error("must be python:package.module:generator or python:./file.py:generator")
     try:
-        module = _of_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+        module = _load_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
         function: Callable[..., Any] = getattr(module, name)
     except Exception as error:  # the user's own module may raise anything
-        raise uri.wrong(f"{type(error).__name__}: {error}") from error
+        raise uri.error(f"{type(error).__name__}: {error}") from error
     if not callable(function):
-        raise uri.wrong(f"{name} is no function")
+        raise uri.error(f"{name} is no function")
     return function
 
 
-def _of_file(path: Path) -> ModuleType:
+def _load_file(path: Path) -> ModuleType:
     """Load a file as a module. It can import modules from its folder."""
     folder = str(path.resolve().parent)
     if folder not in sys.path:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgeflock.client.data.reading import OPTIONS, MessageReader
 from edgeflock.client.data.records import RECORD_BYTES, Skipped, StreamChunk
-from edgeflock.client.data.sources.access import PASSWORD, TLS, no_tls, password, tls
+from edgeflock.client.data.sources.access import PASSWORD, TLS, password, reject_tls, tls
 from edgeflock.client.data.uri import Uri
 from edgeflock.shared.extras import install
 from edgeflock.shared.protocol.backoff import back_off
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 INBOX_BYTES = 1 << 24
 """Largest number of bytes of prefetched messages."""
 
-TOGETHER = 512
+CHUNK_MESSAGES = 512
 """Maximum number of messages in a chunk."""
 
 PORT = 9092
@@ -60,19 +60,19 @@ async def from_kafka(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, No
         import aiokafka
         from aiokafka.errors import KafkaError
     except ImportError as error:
-        raise uri.wrong(f"kafka needs aiokafka: {install('streams')}") from error
-    for name in _CHATTY:
-        logging.getLogger(name).addFilter(_SELDOM)
+        raise uri.error(f"kafka needs aiokafka: {install('streams')}") from error
+    for name in _LOGGERS:
+        logging.getLogger(name).addFilter(_ONCE_PER_MINUTE)
     delays = back_off(Random())
     clock = asyncio.get_running_loop().time
     while True:
-        read, due, is_last = Read(), clock(), False
+        pending, due, is_last = PendingOffsets(), clock(), False
         consumer = aiokafka.AIOKafkaConsumer(uri.broker(PORT).topic, **settings)
         try:
             await consumer.start()
             log.info("listening to kafka %s", broker)
             while True:
-                fetched = await consumer.getmany(timeout_ms=1000, max_records=TOGETHER)
+                fetched = await consumer.getmany(timeout_ms=1000, max_records=CHUNK_MESSAGES)
                 if fetched:
                     delays = back_off(Random())
                 for partition, messages in fetched.items():
@@ -80,36 +80,36 @@ async def from_kafka(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, No
                     for number, chunk in enumerate(chunks, 1):
                         is_last = number == len(chunks)
                         yield chunk
-                    read.until(partition, messages[-1].offset + 1, tally.progress().came)
+                    pending.add(partition, messages[-1].offset + 1, tally.progress().received)
                     is_last = False
                 if settings["group_id"] and clock() >= due:
                     due = clock() + COMMIT_SECONDS
-                    await _commit(consumer, read.done(tally.progress().done))
+                    await _commit(consumer, pending.pop_done(tally.progress().done))
         except (KafkaError, OSError) as error:
             delay = next(delays)
             log.warning("kafka %s: %s; trying again in %.1f s", broker, error, delay)
         finally:
             if is_last:  # the last chunk was taken
-                read.until(partition, messages[-1].offset + 1, tally.progress().came)
+                pending.add(partition, messages[-1].offset + 1, tally.progress().received)
             with suppress(TimeoutError):
                 async with asyncio.timeout(STOP_SECONDS):
                     if settings["group_id"]:
-                        await _commit(consumer, read.done(tally.progress().done))
+                        await _commit(consumer, pending.pop_done(tally.progress().done))
                     await consumer.stop()
         await asyncio.sleep(delay)
 
 
-class Read:
+class PendingOffsets:
     """Offsets of each partition that wait until their samples are done."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[int, TopicPartition, int]] = deque()
 
-    def until(self, partition: "TopicPartition", offset: int, came: int) -> None:
-        """Record that all before `offset` was yielded, when `came` samples had arrived in total."""
-        self._waiting.append((came, partition, offset))
+    def add(self, partition: "TopicPartition", offset: int, received: int) -> None:
+        """Record that all before `offset` was yielded, when `received` samples had arrived in total."""
+        self._waiting.append((received, partition, offset))
 
-    def done(self, samples: int) -> dict["TopicPartition", int]:
+    def pop_done(self, samples: int) -> dict["TopicPartition", int]:
         """Return the new offset of each partition with progress, now that `samples` samples are done."""
         offsets = {}
         while self._waiting and self._waiting[0][0] <= samples:
@@ -137,22 +137,22 @@ def _name(message: "aiokafka.ConsumerRecord[object, object]") -> str:
 
 def consumer_settings(uri: Uri) -> dict[str, Any]:
     """Return the arguments of aiokafka's consumer. Raises ConfigError."""
-    uri.knows("group", "from", "sasl", *OPTIONS, *PASSWORD, *TLS)
+    uri.check_options("group", "from", "sasl", *OPTIONS, *PASSWORD, *TLS)
     secure, group = uri.scheme == "kafkas", uri.options.get("group") or None
     broker, secret = uri.broker(PORT + secure), password(uri)
     start = uri.one_of("from", *(("earliest", "latest") if group else ("latest", "earliest")))
     mechanism = uri.one_of("sasl", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
     if not secure:
-        no_tls(uri)
+        reject_tls(uri)
     secret = secret or broker.password
     if (broker.user is None) != (secret is None):
-        raise uri.wrong(
+        raise uri.error(
             f"a user and a password go together: {uri.scheme}://user@host/topic?password_file=PATH"
         )
     if broker.user is None and "sasl" in uri.options:
-        raise uri.wrong(f"sasl= needs a user: {uri.scheme}://user@host/topic")
+        raise uri.error(f"sasl= needs a user: {uri.scheme}://user@host/topic")
     if broker.user is not None and mechanism == "PLAIN" and not secure:
-        raise uri.wrong("PLAIN sends the password as it is: use kafkas:, or sasl=SCRAM-SHA-256 if it must be")
+        raise uri.error("PLAIN sends the password as it is: use kafkas:, or sasl=SCRAM-SHA-256 if it must be")
     settings: dict[str, Any] = {
         "bootstrap_servers": f"{broker.host}:{broker.port}",
         "group_id": group,
@@ -171,22 +171,22 @@ def consumer_settings(uri: Uri) -> dict[str, Any]:
     return settings
 
 
-_CHATTY = ("aiokafka", "aiokafka.conn", "aiokafka.consumer.fetcher", "aiokafka.consumer.group_coordinator")
+_LOGGERS = ("aiokafka", "aiokafka.conn", "aiokafka.consumer.fetcher", "aiokafka.consumer.group_coordinator")
 """aiokafka's loggers that repeat themselves several times a second while a broker is unavailable."""
 
 
-class _Seldom(logging.Filter):
+class _OncePerMinute(logging.Filter):
     """Passes one record per minute of each logger."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._said: dict[str, float] = {}
+        self._passed: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.created - self._said.get(record.name, 0.0) < 60:
+        if record.created - self._passed.get(record.name, 0.0) < 60:
             return False
-        self._said[record.name] = record.created
+        self._passed[record.name] = record.created
         return True
 
 
-_SELDOM = _Seldom()
+_ONCE_PER_MINUTE = _OncePerMinute()

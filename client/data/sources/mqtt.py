@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from edgeflock.client.data.reading import OPTIONS, MessageReader
 from edgeflock.client.data.records import OVERRUN, RECORD_BYTES, Skipped, StreamChunk
-from edgeflock.client.data.sources.access import PASSWORD, TLS, no_tls, password, tls
+from edgeflock.client.data.sources.access import PASSWORD, TLS, password, reject_tls, tls
 from edgeflock.client.data.uri import Uri
 from edgeflock.shared.extras import install
 from edgeflock.shared.protocol.backoff import back_off, permanent
@@ -32,27 +32,27 @@ log = logging.getLogger(__name__)
 INBOX_BYTES = 1 << 24
 """Largest number of bytes of messages that wait to be decoded."""
 
-TOGETHER = 512
+CHUNK_MESSAGES = 512
 """Maximum number of messages in a chunk."""
 
 SESSION_SECONDS = 7 * 24 * 3600
 
 
 async def from_mqtt(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
-    uri.knows("session", *OPTIONS, *PASSWORD, *TLS)
+    uri.check_options("session", *OPTIONS, *PASSWORD, *TLS)
     reader, secure = MessageReader(uri, tally), uri.scheme == "mqtts"
     broker, secret = uri.broker(8883 if secure else 1883), password(uri)
     if not secure:
-        no_tls(uri)
+        reject_tls(uri)
     if broker.user is None and (secret or broker.password):
-        raise uri.wrong("a password needs its user: mqtt://user@host/topic")
+        raise uri.error("a password needs its user: mqtt://user@host/topic")
     context = tls(uri) if secure else None
     try:
         import aiomqtt
         from paho.mqtt.packettypes import PacketTypes
         from paho.mqtt.properties import Properties
     except ImportError as error:
-        raise uri.wrong(f"mqtt needs aiomqtt: {install('streams')}") from error
+        raise uri.error(f"mqtt needs aiomqtt: {install('streams')}") from error
     session = uri.options.get("session")
     asked = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
     asked.MaximumPacketSize = RECORD_BYTES + (1 << 17)  # a topic may have 64 KiB
@@ -82,7 +82,7 @@ async def from_mqtt(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, Non
                 try:
                     granted = await client.subscribe(broker.topic, qos=1 if session else 0)
                 except ValueError as error:
-                    raise uri.wrong(f"topic {broker.topic!r}: {error}") from error
+                    raise uri.error(f"topic {broker.topic!r}: {error}") from error
                 if any(getattr(code, "is_failure", False) for code in granted):
                     raise aiomqtt.MqttError(f"the broker refuses the topic: {granted[0]}")
                 log.info("listening to %s %s", uri.scheme, broker)
@@ -137,7 +137,7 @@ class _Inbox(asyncio.Queue["aiomqtt.Message"]):
 
     def rest(self) -> list[bytes]:
         """Return the other waiting messages, at most as many as fit one chunk."""
-        return [_payload(self.get_nowait()) for _ in range(min(self.qsize(), TOGETHER - 1))]
+        return [_payload(self.get_nowait()) for _ in range(min(self.qsize(), CHUNK_MESSAGES - 1))]
 
 
 def _payload(message: "aiomqtt.Message") -> bytes:

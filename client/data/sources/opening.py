@@ -35,15 +35,15 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-from edgeflock.client.data.checks import Agreed, Checks, set_aside
+from edgeflock.client.data.checks import Checks, SampleSchema, set_aside
 from edgeflock.client.data.records import Skipped, StreamChunk
-from edgeflock.client.data.sources.folder import watched
-from edgeflock.client.data.sources.generator import generated
+from edgeflock.client.data.sources.folder import read_folder
+from edgeflock.client.data.sources.generator import run_generator
 from edgeflock.client.data.sources.kafka import from_kafka
 from edgeflock.client.data.sources.mqtt import from_mqtt
-from edgeflock.client.data.sources.polled import polled
-from edgeflock.client.data.sources.synthetic import replayed
-from edgeflock.client.data.sources.text import piped, read_and_followed
+from edgeflock.client.data.sources.polled import poll_http
+from edgeflock.client.data.sources.synthetic import replay_stored
+from edgeflock.client.data.sources.text import read_csv, read_stdin
 from edgeflock.client.data.uri import Uri
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.recent import LaggedFeatures
@@ -53,40 +53,40 @@ from edgeflock.shared.plugins import Table
 Source = Callable[[Uri, Skipped], AsyncGenerator[StreamChunk, None]]
 
 
-async def stored(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
+async def read_stored(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
     """Yield all stored data in one chunk."""
     data = datasets.load(str(uri), "train")
     yield StreamChunk(data.x, data.y)
 
 
-_OURS: dict[str, Source] = {
-    "npz": stored,
-    "digits": stored,
-    "dir": watched,
-    "csv": read_and_followed,
-    "stdin": piped,
-    "python": generated,
+_BUILT_IN: dict[str, Source] = {
+    "npz": read_stored,
+    "digits": read_stored,
+    "dir": read_folder,
+    "csv": read_csv,
+    "stdin": read_stdin,
+    "python": run_generator,
     "mqtt": from_mqtt,
     "mqtts": from_mqtt,
     "kafka": from_kafka,
     "kafkas": from_kafka,
-    "http": polled,
-    "https": polled,
-    "synthetic": replayed,
+    "http": poll_http,
+    "https": poll_http,
+    "synthetic": replay_stored,
 }
 
-SOURCES: Table[Source] = Table("edgeflock.sources", _OURS)
+SOURCES: Table[Source] = Table("edgeflock.sources", _BUILT_IN)
 
 
 FILES = ("dir", "csv")
 """Schemes whose samples stay available until training reads them."""
 
 
-def waits(text: str) -> bool:
+def is_backlog(text: str) -> bool:
     """Return whether the source of the URI `text` waits for training (a backlog)."""
     uri = Uri.parse(text)
     if "live" in uri.options and "backlog" in uri.options:
-        raise uri.wrong("is live or a backlog: leave one of them out")
+        raise uri.error("is live or a backlog: leave one of them out")
     return "backlog" in uri.options or (uri.scheme in FILES and "live" not in uri.options)
 
 
@@ -94,36 +94,36 @@ def open_source(
     text: str,
     tally: Skipped | None = None,
     seed: Sequence[int] = (0,),
-    most: float = 0.0,
-    agreed: Agreed | None = None,
+    limit: float = 0.0,
+    schema: SampleSchema | None = None,
     function: Callable[..., Any] | None = None,
 ) -> AsyncGenerator[StreamChunk, None]:
     """Yield the samples of the source that the URI `text` names, as they arrive.
 
-    `seed` seeds a synthetic source and should be the device's own. `most` and `agreed` are those of Checks.
-    `function` is a generator function that replaces the one `text` names. Raises ConfigError for an invalid
-    URI, and later for permanent faults.
+    `seed` seeds a synthetic source and should be the device's own. `limit` and `schema` are for
+    Checks. `function` is a generator function that replaces the one `text` names. Raises ConfigError for an
+    invalid URI, and later for permanent faults.
     """
     uri = Uri.parse(text)
     source = SOURCES.get(uri.scheme)
     if source is None:
         known = dict.fromkeys([*SOURCES, *datasets.READERS])
-        raise uri.wrong(f"known are {', '.join(f'{name}:' for name in known)}{datasets.meant(text)}")
-    if source is replayed:
-        source = partial(replayed, seed=seed)
+        raise uri.error(f"known are {', '.join(f'{name}:' for name in known)}{datasets.meant(text)}")
+    if source is replay_stored:
+        source = partial(replay_stored, seed=seed)
     if function is not None:
-        source = partial(generated, function=function)
+        source = partial(run_generator, function=function)
     common, rest = uri.split("shape", "targets", "classes", "window", "lags", "live", "backlog")
-    window, lags = uri.whole("window"), uri.whole("lags")
-    recent = LaggedFeatures(window, lags, uri.whole("classes")) if window or lags else None
+    window, lags = uri.integer("window"), uri.integer("lags")
+    recent = LaggedFeatures(window, lags, uri.integer("classes")) if window or lags else None
     shape, targets = _shape(uri, common.get("shape")), common.get("targets")
     # The agreed shape is that of the features after `recent`.
-    checks = Checks(shape, uri.whole("classes"), targets, most, None if recent else agreed)
+    checks = Checks(shape, uri.integer("classes"), targets, limit, None if recent else schema)
     tally = tally or Skipped()
-    return _checked(source(rest, tally), checks, recent, tally)
+    return _check_chunks(source(rest, tally), checks, recent, tally)
 
 
-async def _checked(
+async def _check_chunks(
     source: AsyncGenerator[StreamChunk, None], checks: Checks, recent: LaggedFeatures | None, tally: Skipped
 ) -> AsyncGenerator[StreamChunk, None]:
     async with aclosing(source):
@@ -131,7 +131,7 @@ async def _checked(
             good = checks.admit(chunk, tally)
             if recent is not None and good.x.ndim == 2 and (texts := with_codes(good.x)).any():
                 set_aside(good, texts, "not numbers", "window= and lags= are of numbers alone", tally)
-                good = good.where(~texts)
+                good = good.select(~texts)
             if len(good):
                 featured = recent.extend(good) if recent else good
                 yield StreamChunk(featured.x, featured.y, good.keys)
@@ -144,5 +144,5 @@ def _shape(uri: Uri, text: str | None) -> tuple[int, ...] | None:
         return None
     sizes = text.split(",") if text else []
     if not all(size.isascii() and size.isdecimal() for size in sizes):
-        raise uri.wrong(f"shape={text} must be sizes such as 3,32,32")
+        raise uri.error(f"shape={text} must be sizes such as 3,32,32")
     return tuple(int(size) for size in sizes)

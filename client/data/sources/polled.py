@@ -24,10 +24,10 @@ from collections.abc import AsyncGenerator, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from edgeflock.client.data.messages import at
+from edgeflock.client.data.messages import value_at
 from edgeflock.client.data.reading import OPTIONS, MessageReader
 from edgeflock.client.data.records import Broken, Skipped, StreamChunk
-from edgeflock.client.data.sources.access import PASSWORD, TLS, no_tls, password, tls
+from edgeflock.client.data.sources.access import PASSWORD, TLS, password, reject_tls, tls
 from edgeflock.client.data.uri import Uri
 from edgeflock.shared.protocol.backoff import back_off, permanent
 
@@ -49,7 +49,7 @@ ANSWER_SECONDS = 30.0
 """The longest wait for a whole answer."""
 
 
-async def polled(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
+async def poll_http(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
     # Imported here, since emulated fleets import this file and need no network.
     import aiohttp
     from yarl import URL
@@ -64,8 +64,8 @@ async def polled(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
         if not url.host:
             raise ValueError("there is no host")
     except ValueError as error:
-        raise uri.wrong(f"must be {uri.scheme}://host/path: {error}") from error
-    where = f"{url.origin()}{url.path}"  # its query may be secret
+        raise uri.error(f"must be {uri.scheme}://host/path: {error}") from error
+    address = f"{url.origin()}{url.path}"  # its query may be secret
     delays, seen = back_off(Random()), frozenset[str]()
     timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
     async with aiohttp.ClientSession(timeout=timeout, headers=headers, auto_decompress=False) as http:
@@ -81,13 +81,13 @@ async def polled(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
                 for chunk in reader.chunks((item, None) for item in new):
                     yield chunk
             except Broken as broken:
-                tally.add(broken.kind, f"{where}: {broken.detail}")
+                tally.add(broken.kind, f"{address}: {broken.detail}")
             except (OSError, aiohttp.ClientError, TimeoutError) as error:
-                if hopeless := permanent(where, error):
+                if hopeless := permanent(address, error):
                     raise hopeless from error
                 delay = max(pause, next(delays))
                 log.warning(
-                    "%s: %s; trying again in %.1f s", where, str(error) or type(error).__name__, delay
+                    "%s: %s; trying again in %.1f s", address, str(error) or type(error).__name__, delay
                 )
             await asyncio.sleep(delay)
 
@@ -95,11 +95,11 @@ async def polled(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
 async def _answer(http: "aiohttp.ClientSession", url: "URL", context: Any) -> bytes:
     """Return the body of the answer. Raises Broken if it is not valid, and the connection's errors."""
     # A compressed answer might expand to any length.
-    asking = {"Accept": "application/json", "Accept-Encoding": "identity"}
-    async with http.get(url, headers=asking, ssl=context, allow_redirects=False) as response:
+    headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+    async with http.get(url, headers=headers, ssl=context, allow_redirects=False) as response:
         if 300 <= response.status < 400:
-            place = response.headers.get("Location", "nowhere")
-            raise Broken("a redirect", f"leads to {place[:200]!r}; if that is right, name it as the source")
+            target = response.headers.get("Location", "nowhere")
+            raise Broken("a redirect", f"leads to {target[:200]!r}; if that is right, name it as the source")
         if response.status != 200:  # aiohttp's own error would include the query
             raise OSError(f"it answers {response.status}")
         if response.headers.get("Content-Encoding", "identity") != "identity":
@@ -130,7 +130,7 @@ def _items(body: bytes, path: str | None) -> list[Mapping[str, Any]]:
 
 def _name(item: Mapping[str, Any], key: str) -> str:
     """Return an item's identity: its key, or else all of it."""
-    named = at(item, key)
+    named = value_at(item, key)
     return json.dumps(item if named is None else named, sort_keys=True)
 
 
@@ -144,5 +144,5 @@ def _login(user: str | None, secret: str | None) -> dict[str, str]:
 def _tls(uri: Uri) -> Any:
     if uri.scheme == "https":
         return tls(uri)
-    no_tls(uri)
+    reject_tls(uri)
     return True

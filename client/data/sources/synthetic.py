@@ -30,37 +30,39 @@ from edgeflock.shared.errors import ConfigError
 TICK = 0.05
 """Least seconds between two chunks."""
 
-LARGEST = 4096
+MAX_CHUNK = 4096
 """Maximum number of samples in a chunk. A delayed stream catches up in several chunks."""
 
 
-async def replayed(uri: Uri, tally: Skipped, seed: Sequence[int] = (0,)) -> AsyncGenerator[StreamChunk, None]:
+async def replay_stored(
+    uri: Uri, tally: Skipped, seed: Sequence[int] = (0,)
+) -> AsyncGenerator[StreamChunk, None]:
     """Yield samples by the event loop's clock, which may be virtual. `seed` applies if the URI has none."""
     own, rest = uri.split("rate", "seed", "order", "once")
     bare = Uri.parse(rest.place)
     inner = str(Uri(bare.scheme, bare.place, rest.options))
     if not datasets.is_stored(inner):
-        raise uri.wrong(
+        raise uri.error(
             f"only stored data are replayed: {', '.join(f'{name}:' for name in datasets.READERS)}"
         )
     if "rate" not in own:
-        raise uri.wrong("needs rate=, samples a second, e.g. rate=64")
+        raise uri.error("needs rate=, samples a second, e.g. rate=64")
     order = own.get("order", "kept")
     if order not in ("kept", "shuffled"):
-        raise uri.wrong(f"order={order} must be kept or shuffled")
-    random = np.random.default_rng(uri.whole("seed") if "seed" in own else seed)
+        raise uri.error(f"order={order} must be kept or shuffled")
+    random = np.random.default_rng(uri.integer("seed") if "seed" in own else seed)
     try:
         rate = curve(own["rate"], random)
     except ConfigError as error:
-        raise uri.wrong(str(error)) from error
-    data = _in_its_own_units(inner)
+        raise uri.error(str(error)) from error
+    data = _load_in_sensor_units(inner)
     passes = Passes(len(data), random if order == "shuffled" else None, once="once" in own)
     async with aclosing(replay(data, rate, passes)) as chunks:
         async for chunk in chunks:
             yield chunk
 
 
-def _in_its_own_units(uri: str) -> Dataset:
+def _load_in_sensor_units(uri: str) -> Dataset:
     """Return stored data in a sensor's units. The run scales them later (sample_description.py)."""
     raw = datasets.read(uri, "train")
     if not raw.columns or not isinstance(raw.x, np.ndarray):
@@ -68,9 +70,9 @@ def _in_its_own_units(uri: str) -> Dataset:
     described = describe(replace(raw, scale=False))
     x = np.where(np.isnan(raw.x), ABSENT, raw.x).astype(np.float32)
     for column, texts in raw.texts.items():
-        there = texts.codes >= 0
+        present = texts.codes >= 0
         codes = np.array([coded(name) for name in texts.names], np.float32)
-        x[there, column] = codes[texts.codes[there]]
+        x[present, column] = codes[texts.codes[present]]
     return Dataset(x, targets_of(raw, described), described=described)
 
 
@@ -79,7 +81,7 @@ async def replay(data: Dataset, rate: RateCurve, passes: "Passes") -> AsyncGener
     clock = asyncio.get_running_loop().time
     begin, sent = clock(), 0
     while True:
-        due = min(math.floor(rate.arrived(clock() - begin) + 1e-9) - sent, LARGEST)
+        due = min(math.floor(rate.arrived(clock() - begin) + 1e-9) - sent, MAX_CHUNK)
         if due > 0:
             chosen = passes.take(due)
             if not len(chosen):

@@ -24,20 +24,20 @@ from edgeflock.shared.errors import ConfigError
 BLOCK = 1 << 16
 """Bytes to read at a time."""
 
-WAITING = 16
+QUEUE_SIZE = 16
 """Maximum number of waiting blocks."""
 
-LOOK_SECONDS = 0.2
+CHECK_SECONDS = 0.2
 """Seconds between two checks of a followed file."""
 
 
-async def piped(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
-    uri.knows(*TEXT_OPTIONS)
+async def read_stdin(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
+    uri.check_options(*TEXT_OPTIONS)
     if uri.place:
-        raise uri.wrong("stdin takes no path; of a file: csv:PATH")
+        raise uri.error("stdin takes no path; of a file: csv:PATH")
     text, lines = Text(uri, tally), LineReader(tally)
     # The event loop cannot wait for a regular file as stdin; a thread can read any stdin.
-    async with aclosing(from_thread(_blocks(0), WAITING)) as several:
+    async with aclosing(from_thread(_blocks(0), QUEUE_SIZE)) as several:
         async for blocks in several:
             for block in blocks:
                 for chunk in text.chunks(lines.feed(block), ""):
@@ -52,15 +52,15 @@ def _blocks(file: int) -> Generator[bytes, None, None]:
         yield block
 
 
-async def read_and_followed(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
-    uri.knows("follow", *TEXT_OPTIONS)
+async def read_csv(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
+    uri.check_options("follow", *TEXT_OPTIONS)
     path, following = Path(uri.place), "follow" in uri.options
     while True:
-        file = _opened(path)
+        file = _open(path)
         if file is None:
             if not following:
-                raise uri.wrong("there is no such file")
-            await asyncio.sleep(LOOK_SECONDS)
+                raise uri.error("there is no such file")
+            await asyncio.sleep(CHECK_SECONDS)
             continue
         with file:
             # A new file has its own header.
@@ -74,12 +74,12 @@ async def read_and_followed(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamCh
                     for chunk in text.chunks(lines.end(), name):
                         yield chunk
                     return
-                if _is_another(path, file):
+                if _is_replaced(path, file):
                     break
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(CHECK_SECONDS)
 
 
-def _opened(path: Path) -> BinaryIO | None:
+def _open(path: Path) -> BinaryIO | None:
     """Return the open file, or None if it does not exist. Raises ConfigError."""
     try:
         return path.open("rb")
@@ -89,10 +89,10 @@ def _opened(path: Path) -> BinaryIO | None:
         raise ConfigError(f"{path} cannot be read: {error}") from error
 
 
-def _is_another(path: Path, file: BinaryIO) -> bool:
+def _is_replaced(path: Path, file: BinaryIO) -> bool:
     """Return whether the path now names another file, or one shorter than the part already read."""
     try:
-        here = path.stat()
+        status = path.stat()
     except OSError:
         return False  # between the old one and the new one
-    return here.st_ino != os.fstat(file.fileno()).st_ino or here.st_size < file.tell()
+    return status.st_ino != os.fstat(file.fileno()).st_ino or status.st_size < file.tell()

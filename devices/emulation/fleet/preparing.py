@@ -11,7 +11,7 @@ from edgeflock.server.engine import check_limits
 from edgeflock.server.findings import REMEDY, Targets
 from edgeflock.server.monitoring import episodes
 from edgeflock.server.monitoring.episodes import EpisodeScores
-from edgeflock.server.monitoring.scoring import Own, Scores
+from edgeflock.server.monitoring.scoring import Scores, UserMetric
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.environments import Environment, is_environment, open_environment
@@ -42,7 +42,7 @@ class Prepared:
     """Floating-point operations of one step."""
     make: Make | None = None
     """Builds the model, if no import string does."""
-    metrics: Mapping[str, Own] = field(default_factory=dict)
+    metrics: Mapping[str, UserMetric] = field(default_factory=dict)
     """Metrics that the calling program defines."""
     targets: Targets | None = None
     """The targets of a regression that are not scaled."""
@@ -59,7 +59,7 @@ class FleetObjects:
     train: Dataset | None = None
     test: Dataset | None = None
     make: Make | None = None
-    metrics: Mapping[str, Own] = field(default_factory=dict)
+    metrics: Mapping[str, UserMetric] = field(default_factory=dict)
     """Metrics in addition to those that model.metrics names."""
 
 
@@ -94,14 +94,14 @@ def prepare(file: FleetFile, given: FleetObjects = FleetObjects()) -> Prepared:
         raise ConfigError(
             f"fleet.devices = {fleet.devices}: limits.devices = {file.limits.devices}; raise it"
         )
-    targets = Targets.of(test.y) if scaled and not test.described.target else None
+    targets = Targets.from_y(test.y) if scaled and not test.described.target else None
     _look_at(train, test, targets, source=fleet.data)
     flat = FlatModule(file.model.module, file.model.loss, make=given.make)
     check_limits(file, flat.layout)
     scores = Scores(file.model.metrics, given.metrics)
-    scores.in_units(test.described.target)
+    scores.set_scale(test.described.target)
     try:
-        flat.evaluate(flat.theta(), rows(test.x, slice(SAMPLES)), test.y[:SAMPLES], seen=scores.see)
+        flat.evaluate(flat.theta(), rows(test.x, slice(SAMPLES)), test.y[:SAMPLES], seen=scores.update)
         flops = flat.flops(rows(train.x, slice(file.run.batch)), train.y[: file.run.batch])
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
         raise ConfigError(
@@ -151,8 +151,8 @@ def _acting(file: FleetFile, given: FleetObjects) -> Prepared:
 
 def _look_at(train: Dataset, test: Dataset, targets: Targets | None, *, source: str) -> None:
     """Log warnings about targets and held-out data that make a run's results useless."""
-    if targets is not None and targets.far:
-        log.warning("%s; %s", targets.far, REMEDY)
+    if targets is not None and targets.problem:
+        log.warning("%s; %s", targets.problem, REMEDY)
     if (sketch := sketch_of("fleet", test.x, test.y)) is not None:
         overlap = Overlap("fleet", sketch)
         overlap.see_stored(train.x, train.y)

@@ -29,7 +29,7 @@ from edgeflock.server.engine import Accepted
 from edgeflock.server.engine.limits import select_interval
 from edgeflock.server.ledger import Journal, open_engine
 from edgeflock.server.monitoring.episodes import EpisodeScores
-from edgeflock.server.monitoring.listeners import Applied, Listening
+from edgeflock.server.monitoring.listeners import Applied, Callbacks
 from edgeflock.server.monitoring.scoring import Scores
 from edgeflock.server.weights import first_model
 from edgeflock.shared.errors import Diverged
@@ -79,7 +79,7 @@ def run_fleet(
     prepared: Prepared,
     seed: int,
     directory: Path,
-    listening: Listening | None = None,
+    listening: Callbacks | None = None,
     stop: Callable[[Evaluation], object] = lambda _: False,
     backend_of: BackendOf = lambda number, backend: backend,
     health_of: HealthOf = lambda name: dict,
@@ -108,7 +108,7 @@ def run_fleet(
         journal = Journal(directory / JOURNAL, durable=False)
     else:
         earlier, journal = None, Journal(Path(":memory:"), durable=False)
-    timed, told = _Timed(backend), (listening or Listening()).beside(file.run)
+    timed, told = _Timed(backend), (listening or Callbacks()).with_settings(file.run)
 
     def backends(place: int) -> Backend:
         return backend_of(place, timed)
@@ -156,7 +156,7 @@ class _FleetRun:
         backends: Callable[[int], Backend],
         journal: Journal,
         earlier: Interrupted | None,
-        listening: Listening,
+        listening: Callbacks,
         stop: Callable[[Evaluation], object],
         health_of: HealthOf,
     ) -> None:
@@ -167,7 +167,7 @@ class _FleetRun:
         self._failure: Exception | None = None
         """The first exception that a listening function has raised."""
         self._scores = Scores(file.model.metrics, prepared.metrics)
-        self._scores.in_units(prepared.test.described.target)
+        self._scores.set_scale(prepared.test.described.target)
         self._evaluations: list[Evaluation] = []
         self._evaluation_s = 0.0
         self._test = prepared.test
@@ -272,7 +272,7 @@ class _FleetRun:
 
     def _made(self, push: Push, accepted: Accepted) -> None:
         if self._listening.on_update is not None:
-            applied = Applied.of(push, accepted, self._devices[push.device].name)
+            applied = Applied.from_push(push, accepted, self._devices[push.device].name)
             self._tell(self._listening.on_update, applied)
         if self._listening.on_finding is not None:
             now, version = asyncio.get_running_loop().time(), self._engine.published.version
@@ -292,7 +292,7 @@ class _FleetRun:
         """Return (loss, accuracy) at theta."""
         if self._episodes is not None:
             return self._episodes.evaluate(theta)
-        return self._flat.evaluate(theta, self._test.x, self._test.y, seen=self._scores.see)
+        return self._flat.evaluate(theta, self._test.x, self._test.y, seen=self._scores.update)
 
     def _evaluate(self) -> None:
         began = time.process_time()

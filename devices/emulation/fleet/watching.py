@@ -5,17 +5,17 @@ from collections.abc import Iterable
 from edgeflock.server.coordination import Push
 from edgeflock.server.descent import Step
 from edgeflock.server.findings import (
-    EVERY,
+    INTERVAL,
     AgreementTracker,
     Diagnosis,
     Divergence,
     EvaluationHistory,
-    Picture,
+    RunStatus,
     Targets,
-    changes,
     diagnose,
+    find_changes,
 )
-from edgeflock.server.monitoring.portraits import Portraits, usual_loss
+from edgeflock.server.monitoring.device_status import DeviceStatuses, usual_loss
 from edgeflock.server.roster import Device
 from edgeflock.shared.protocol.frames import Evaluation, Finding
 
@@ -29,8 +29,8 @@ class Watch:
         """
         self._labels = labels
         self._agreement = AgreementTracker(parameters)
-        self._portraits, self._targets = Portraits(self._agreement.of), targets
-        self._course, self._diagnosis = EvaluationHistory(), Diagnosis()
+        self._statuses, self._targets = DeviceStatuses(self._agreement.averages), targets
+        self._history, self._diagnosis = EvaluationHistory(), Diagnosis()
         self._looked = 0.0
         """The virtual second of the last look."""
 
@@ -40,24 +40,24 @@ class Watch:
 
     def evaluated(self, evaluation: Evaluation, devices: Iterable[Device]) -> None:
         """Record an evaluation of the model, and the devices' usual loss by then."""
-        self._course = self._course.after(evaluation, usual_loss(devices))
+        self._history = self._history.with_evaluation(evaluation, usual_loss(devices))
 
     def look(
         self, now: float, version: int, devices: Iterable[Device], *, diverged: bool = False
     ) -> Iterable[Finding]:
         """Return new findings every EVERY virtual seconds, and at once if the model has diverged."""
-        if now < self._looked + EVERY and not diverged:
+        if now < self._looked + INTERVAL and not diverged:
             return ()
         self._looked = now
-        picture = Picture(
+        status = RunStatus(
             now,
             version,
             "diverged" if diverged else "training",
             Divergence("the loss is no number", None) if diverged else None,
-            self._course,
-            devices=tuple(self._portraits.of(device, now, now) for device in devices),
+            self._history,
+            devices=tuple(self._statuses.status(device, now, now) for device in devices),
             targets=self._targets,
             labels=self._labels,
         )
-        before, self._diagnosis = self._diagnosis, diagnose(picture, self._diagnosis)
-        return changes(before.findings, self._diagnosis.findings).began
+        before, self._diagnosis = self._diagnosis, diagnose(status, self._diagnosis)
+        return find_changes(before.findings, self._diagnosis.findings).began

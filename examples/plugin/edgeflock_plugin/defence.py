@@ -3,9 +3,9 @@
 from edgeflock.server.defence import AdmittedUpdate, DefenceKind
 
 
-def level(seen: AdmittedUpdate) -> float:
+def level(update: AdmittedUpdate) -> float:
     """min(1, u / |g|), u the usual norm."""
-    return seen.usual / seen.norm if 0 < seen.usual < seen.norm else 1.0
+    return update.usual / update.norm if 0 < update.usual < update.norm else 1.0
 
 
 LEVEL = DefenceKind(level)

@@ -2,6 +2,6 @@
 
 from edgeflock.server.descent.ways.optimized import Optimized
 from edgeflock.server.descent.ways.plain import Plain
-from edgeflock.server.descent.ways.way import Way
+from edgeflock.server.descent.ways.way import Stepper
 
-__all__ = ["Optimized", "Plain", "Way"]
+__all__ = ["Optimized", "Plain", "Stepper"]

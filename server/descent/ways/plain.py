@@ -3,42 +3,42 @@
 import numpy as np
 
 from edgeflock.server.descent.recoverable import RecoverableVectors
-from edgeflock.server.descent.step import Step, Where
-from edgeflock.server.descent.step_bound import StepBound, largest
+from edgeflock.server.descent.step import Index, Step
+from edgeflock.server.descent.step_bound import StepBound, max_magnitude
 
 
 class Plain:
     """Applies each update as a step. It has no state."""
 
-    is_over = False
+    is_finished = False
 
-    def __init__(self, kept: RecoverableVectors, reach: StepBound) -> None:
-        self._kept, self._reach = kept, reach
+    def __init__(self, store: RecoverableVectors, bound: StepBound) -> None:
+        self._store, self._bound = store, bound
 
     def packed_memory(self) -> None:
         """Return None: there is no state."""
 
-    def counted(self, base: int, version: int) -> int:
+    def effective_base(self, base: int, version: int) -> int:
         return version
 
-    def changes(self, where: Where) -> Where:
-        return where
+    def changed_indices(self, indices: Index) -> Index:
+        return indices
 
-    def fits(self, step: Step, weight: float, rate: float, most: float, samples: int = 1) -> bool:
+    def fits(self, step: Step, weight: float, rate: float, limit: float, samples: int = 1) -> bool:
         alpha = np.float32(rate * weight / samples)
-        move = abs(float(alpha)) * largest(step.delta)
-        if self._reach.suffices(self._kept.largest, move, most):
+        move = abs(float(alpha)) * max_magnitude(step.delta)
+        if self._bound.is_enough(self._store.max_magnitude, move, limit):
             return True
 
         def tried() -> bool:
-            self._kept.vectors.prepare(step.where, step.delta, step.base, alpha, 1)
-            return self._kept.vectors.fits(np.float32(1), None, most)
+            self._store.vectors.prepare(step.indices, step.delta, step.base, alpha, 1)
+            return self._store.vectors.fits(np.float32(1), None, limit)
 
-        fits = self._kept.surely(tried)
+        fits = self._store.retry(tried)
         if fits:
-            self._reach.take(move, most)
+            self._bound.take(move, limit)
         return fits
 
     def take(self, step: Step, weight: float, rate: float, samples: int = 1) -> None:
         alpha = np.float32(rate * weight / samples)
-        self._kept.vectors.descend(step.where, step.delta, step.base, alpha)
+        self._store.vectors.descend(step.indices, step.delta, step.base, alpha)

@@ -91,7 +91,7 @@ class Steering:
         if evaluation is not None:
             now, total = evaluation.time, evaluation.ingress + evaluation.egress
             self._judge.take(evaluation)
-        over = self._judge.ended(self._parameters.began, now, total)
+        over = self._judge.ended(self._parameters.start_time, now, total)
         if evaluation is not None and may_recover and over is None and self._course.over is None:
             recovery = self._recover(evaluation)
         if evaluation is not None and recovery is None:
@@ -114,7 +114,7 @@ class Steering:
         if wanted is None or self._past is None:
             return None
         version, rate = wanted
-        for good in (parameters.shown(version), 0):
+        for good in (parameters.included_version(version), 0):
             with suppress(ConfigError):
                 past = self._past(good)
                 break
@@ -166,9 +166,9 @@ class Steering:
         """Set the number of nodes at work to `nodes` from the next version on; each trains by steps of its
         own (descent/method.py). This begins a new regime, as in `adjust`.
         """
-        if nodes != self._parameters.regime.how.nodes:
+        if nodes != self._parameters.regime.method.nodes:
             self._snapshots.take()
-            self._parameters.share(nodes)
+            self._parameters.set_node_count(nodes)
             self._log.add_regime(self._parameters.version, self._parameters.regime, "nodes")
             self._log.commit()
 

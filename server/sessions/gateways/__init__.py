@@ -1,14 +1,14 @@
 """Devices behind gateways, at their leader (docs/gateways.md).
 
-`Gateways` sends them the model, and a `GatewayLine` takes one gateway's items. updates.py handles its
+`Gateways` sends them the model, and a `GatewayConnection` takes one gateway's items. updates.py handles its
 devices' updates. Each device has a `RelayedDevice` in place of a session. At both ends of a line an `Outbox`
-sends items and `beat` pings. Imports the other modules of sessions, which do not import it.
+sends items and `send_pings` pings. Imports the other modules of sessions, which do not import it.
 """
 
-from edgeflock.server.sessions.gateways.beat import HANG, beat
+from edgeflock.server.sessions.gateways.beat import HANG_SECONDS, send_pings
 from edgeflock.server.sessions.gateways.gateways import Gateways
-from edgeflock.server.sessions.gateways.line import GatewayLine
+from edgeflock.server.sessions.gateways.line import GatewayConnection
 from edgeflock.server.sessions.gateways.outbox import Outbox
 from edgeflock.server.sessions.gateways.relayed_device import RelayedDevice
 
-__all__ = ["HANG", "RelayedDevice", "GatewayLine", "Gateways", "Outbox", "beat"]
+__all__ = ["HANG_SECONDS", "RelayedDevice", "GatewayConnection", "Gateways", "Outbox", "send_pings"]

@@ -10,32 +10,32 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-HANG = 6.0
+HANG_SECONDS = 6.0
 """Seconds without a byte after which the other end is given up. A device gives up after 8 s
 (client/transport/liveness.py), so its name is free when it connects elsewhere."""
 
-LOOK = 1.0
+CHECK_SECONDS = 1.0
 """Seconds between two checks."""
 
-_BEAT = HANG / 3
+_PING_SECONDS = HANG_SECONDS / 3
 
 
 class Pings(Protocol):
     async def ping(self, message: bytes = b"") -> None: ...
 
 
-async def beat(socket: Pings) -> None:
+async def send_pings(socket: Pings) -> None:
     """Ping until cancelled or disconnected. The reader of the socket notices the loss, too."""
     with suppress(ConnectionError):
         while True:
-            await asyncio.sleep(_BEAT)
+            await asyncio.sleep(_PING_SECONDS)
             await socket.ping()
 
 
-async def silence(heard: Callable[[], int], seconds: float = HANG) -> None:
+async def wait_for_silence(count_received: Callable[[], int], seconds: float = HANG_SECONDS) -> None:
     """Return once the other end has sent nothing for so long. `heard` grows with each received byte."""
     last, silent = -1, 0
-    while silent * LOOK < seconds:
-        await asyncio.sleep(LOOK)
-        silent = silent + 1 if (now := heard()) == last else 0
+    while silent * CHECK_SECONDS < seconds:
+        await asyncio.sleep(CHECK_SECONDS)
+        silent = silent + 1 if (now := count_received()) == last else 0
         last = now

@@ -10,31 +10,31 @@ from edgeflock.shared.protocol import gateway
 class ChangeLog:
     """Changes in order. A mark counts how many a gateway has had; it is valid for this leader's life only."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, limit: int) -> None:
         """Keeps the newest changes, up to `most` bytes."""
         self.mark = gateway.first_mark(os.urandom(gateway.LIFE))
         """The mark after the last change."""
-        self._most, self._bytes = most, 0
-        self._kept: deque[bytes] = deque()
+        self._limit, self._bytes = limit, 0
+        self._changes: deque[bytes] = deque()
         """Packed changes."""
 
     def add(self, change: bytes) -> None:
         """Append the next change, packed."""
-        self._kept.append(change)
+        self._changes.append(change)
         self._bytes += len(change)
         self.mark = gateway.further(self.mark, 1)
-        while self._bytes > self._most:
-            self._bytes -= len(self._kept.popleft())
+        while self._bytes > self._limit:
+            self._bytes -= len(self._changes.popleft())
 
-    def since(self, mark: bytes) -> list[bytes] | None:
+    def list_after(self, mark: bytes) -> list[bytes] | None:
         """The changes after a mark, oldest first. None if the mark is unknown or too old."""
         missed = self._missed(mark)
-        return None if missed is None else list(islice(self._kept, len(self._kept) - missed, None))
+        return None if missed is None else list(islice(self._changes, len(self._changes) - missed, None))
 
-    def knows(self, mark: bytes) -> bool:
+    def has(self, mark: bytes) -> bool:
         """Whether `since` knows the mark."""
         return self._missed(mark) is not None
 
     def _missed(self, mark: bytes) -> int | None:
         missed = gateway.between(mark, self.mark)
-        return missed if missed is not None and missed <= len(self._kept) else None
+        return missed if missed is not None and missed <= len(self._changes) else None

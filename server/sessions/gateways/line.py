@@ -9,10 +9,10 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 from edgeflock.server.connections import GuardedConnection
 from edgeflock.server.engine import frame_bytes
-from edgeflock.server.roster import Device, Meter, Parcel
+from edgeflock.server.roster import Device, Meter, SampleRecord
 from edgeflock.server.sessions.context import RunHost
 from edgeflock.server.sessions.device_admission import Authenticator, ServerAdmission
-from edgeflock.server.sessions.gateways.beat import HANG, beat, silence
+from edgeflock.server.sessions.gateways.beat import HANG_SECONDS, send_pings, wait_for_silence
 from edgeflock.server.sessions.gateways.outbox import Outbox
 from edgeflock.server.sessions.gateways.relayed_device import RelayedDevice
 from edgeflock.server.sessions.gateways.updates import GatewayUpdates
@@ -34,19 +34,19 @@ from edgeflock.shared.protocol.shown import shown
 _LONGEST_REASON = 123
 """The most bytes of a WebSocket's close reason (RFC 6455, section 5.5)."""
 
-Admitted = Callable[[str, str, bytes], tuple[str, str, Authenticator | None]]
+Authenticate = Callable[[str, str, bytes], tuple[str, str, Authenticator | None]]
 """(secret, path, certificate that was shown, in DER) -> (role, name, the session's authenticator). Raises
 Unauthorized or Forbidden."""
 
 
-class GatewayLine:
+class GatewayConnection:
     """One gateway's WebSocket."""
 
     def __init__(
         self,
         host: RunHost,
         writer: Writer,
-        admitted: Admitted,
+        authenticate: Authenticate,
         request: web.Request,
         connection: GuardedConnection,
         name: str,
@@ -57,16 +57,16 @@ class GatewayLine:
 
         `credential` is the digest of its token. Empty: it needs none."""
         self.mark, self.credential = mark, credential
-        self.name, self.address, self.since = name, connection.address, time.time()
-        self._host, self._writer, self._admitted = host, writer, admitted
+        self.name, self.address, self.start_time = name, connection.address, time.time()
+        self._host, self._writer, self._authenticate = host, writer, authenticate
         self._request, self._connection = request, connection
         limits = host.config.limits
-        self._most = limits.inflight_bytes
+        self._outbox_limit = limits.inflight_bytes
         self._longest = gateway.HEAD + max(
             gateway.LONGEST, gateway.AROUND + frame_bytes(host.config, host.layout)
         )
         """The most bytes of a message."""
-        self._most_tickets = limits.devices + limits.strangers
+        self._ticket_limit = limits.devices + limits.strangers
         self._socket = web.WebSocketResponse(max_msg_size=0, compress=False, timeout=2.0)
         self.meter = Meter()
         if request.transport is not None:
@@ -74,23 +74,23 @@ class GatewayLine:
         self._tickets: dict[int, RelayedDevice] = {}
         self._devices: dict[int, RelayedDevice] = {}
         """Admitted devices by number."""
-        self._updates = GatewayUpdates(host, writer, self, self._refused)
+        self._updates = GatewayUpdates(host, writer, self, self._refuse_update)
         self._outbox = Outbox()
         self._lost = False
-        self._why = "the line broke"
+        self._end_reason = "the line broke"
         self._judging = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._takes: dict[type[gateway.Item], Callable[[Any], None]] = {
-            gateway.DeviceUpdate: self._given,
-            gateway.Knock: self._knock,
-            gateway.Enter: self._enter,
-            gateway.DeviceTelemetry: self._told,
-            gateway.DeviceRefused: self._blamed,
-            gateway.Gone: self._gone,
-            gateway.Lives: self._lives,
-            gateway.Ready: self._ready,
-            gateway.Shared: self._shared,
-            gateway.Spilled: self._spilled,
+        self._handlers: dict[type[gateway.Item], Callable[[Any], None]] = {
+            gateway.DeviceUpdate: self._on_update,
+            gateway.Knock: self._on_knock,
+            gateway.Enter: self._on_enter,
+            gateway.DeviceTelemetry: self._on_telemetry,
+            gateway.DeviceRefused: self._on_refused,
+            gateway.Gone: self._on_gone,
+            gateway.Lives: self._on_lives,
+            gateway.Ready: self._on_ready,
+            gateway.Shared: self._on_shared,
+            gateway.Spilled: self._on_spilled,
         }
 
     @property
@@ -111,15 +111,15 @@ class GatewayLine:
         """Serve until either end hangs up. From `join` on the gateway gets the model's changes."""
         request, hub = self._request, self._host.hub
         if request.body_exists or not self._connection.upgrade(
-            self._longest, lambda refusal: hub.refused(None, refusal)
+            self._longest, lambda refusal: hub.count_refusal(None, refusal)
         ):
             return web.Response(status=400, text="nothing follows the request until it is answered\n")
         self.meter.internal = True  # the gateway counts its devices' bytes at its own sockets
         await self._socket.prepare(request)
         self._connection.welcome(self._longest)
-        beside = [
+        tasks = [
             asyncio.create_task(self._outbox.send_through(self._socket)),
-            asyncio.create_task(beat(self._socket)),
+            asyncio.create_task(send_pings(self._socket)),
             asyncio.create_task(self._watch()),
         ]
         try:
@@ -128,37 +128,37 @@ class GatewayLine:
             while (message := await self._socket.receive()).type is WSMsgType.BINARY:
                 self._connection.taken()
                 for item in gateway.items(message.data, gateway.OF_GATEWAYS):
-                    self._takes[type(item)](item)
+                    self._handlers[type(item)](item)
                 await asyncio.sleep(0)  # let others run, even if it sends much
         except SessionRefused as refusal:
-            hub.refused(None, refusal, self.name)
-            await self.turn_out(refusal)
+            hub.count_refusal(None, refusal, self.name)
+            await self.reject(refusal)
         finally:
             self._lost = True
-            for task in beside:
+            for task in tasks:
                 task.cancel()
             came = f"{self.devices:,} devices came through it"
-            hub.note("left", None, f"gateway {self.name}: {self._why}; {came}")
-            for behind in list(self._tickets.values()):
-                behind.end(f"killed: the line to its gateway {self.name} broke")
+            hub.note("left", None, f"gateway {self.name}: {self._end_reason}; {came}")
+            for relayed in list(self._tickets.values()):
+                relayed.end(f"killed: the line to its gateway {self.name} broke")
             self._tickets.clear()
             self._devices.clear()
         return self._socket
 
     async def _watch(self) -> None:
         """Hang up once the gateway is silent: its devices connect elsewhere, and need their names."""
-        await silence(lambda: self.meter.ingress)
+        await wait_for_silence(lambda: self.meter.ingress)
         if self._request.transport is not None:
-            self._why = f"nothing came from it for {HANG:g} s"
+            self._end_reason = f"nothing came from it for {HANG_SECONDS:g} s"
             self._request.transport.abort()
 
     async def close(self) -> None:
         """Close the line, because the server stops."""
         await self._socket.close(code=WSCloseCode.GOING_AWAY)
 
-    async def turn_out(self, refusal: SessionRefused) -> None:
+    async def reject(self, refusal: SessionRefused) -> None:
         """Close the line, and send the gateway the reason."""
-        self._why = f"refused: {refusal}"
+        self._end_reason = f"refused: {refusal}"
         reason = ascii(f"{refusal.code}: {refusal}")[1:-1][:_LONGEST_REASON]
         await self._socket.close(code=4000 + refusal.status, message=reason.encode())
 
@@ -169,7 +169,11 @@ class GatewayLine:
         """Send a packed item without waiting. A gateway that does not read is disconnected."""
         self.queue(octets)
         self.wake()
-        if self._outbox.waiting > self._most and not self._lost and self._request.transport is not None:
+        if (
+            self._outbox.waiting > self._outbox_limit
+            and not self._lost
+            and self._request.transport is not None
+        ):
             self._lost = True
             self._request.transport.abort()
 
@@ -180,141 +184,145 @@ class GatewayLine:
     def wake(self) -> None:
         self._outbox.wake()
 
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     # Items that gateways send
 
-    def _knock(self, knock: gateway.Knock) -> None:
+    def _on_knock(self, knock: gateway.Knock) -> None:
         if knock.ticket in self._tickets:
             raise Malformed("a gateway shows a ticket of its twice")
         try:
-            if len(self._tickets) >= self._most_tickets:
+            if len(self._tickets) >= self._ticket_limit:
                 raise TooManyDevices(
-                    f"a gateway has {self._most_tickets} sessions (limits.devices, limits.strangers)"
+                    f"a gateway has {self._ticket_limit} sessions (limits.devices, limits.strangers)"
                 )
-            role, name, entry = self._admitted(knock.bearer, knock.path, knock.certificate)
+            role, name, authenticator = self._authenticate(knock.bearer, knock.path, knock.certificate)
         except Refused as refusal:
             self.deny(refusal, ticket=knock.ticket)
             return
-        admission = ServerAdmission(self._host, self._writer, entry, self.name, self._post)
-        credential = b"" if entry is None else entry.credential
+        admission = ServerAdmission(self._host, self._writer, authenticator, self.name, self._send_samples)
+        credential = b"" if authenticator is None else authenticator.credential
         self._tickets[knock.ticket] = RelayedDevice(self, knock.ticket, admission, credential)
-        asked = admission.headers
-        self.send(gateway.Known(knock.ticket, role, name, asked.get(CHALLENGE, ""), ROTATE in asked))
+        headers = admission.headers
+        self.send(gateway.Known(knock.ticket, role, name, headers.get(CHALLENGE, ""), ROTATE in headers))
 
-    def _enter(self, enter: gateway.Enter) -> None:
-        behind = self._tickets.get(enter.ticket)
-        if behind is None:
+    def _on_enter(self, enter: gateway.Enter) -> None:
+        relayed = self._tickets.get(enter.ticket)
+        if relayed is None:
             return
-        if behind.entered or len(enter.hello) > LONGEST_HELLO:
+        if relayed.entered or len(enter.hello) > LONGEST_HELLO:
             raise Malformed(f"a session has one Hello, of at most {LONGEST_HELLO} bytes")
-        behind.entered = True
-        self._later(self._let_in(behind, enter))
+        relayed.entered = True
+        self._start_task(self._admit(relayed, enter))
 
-    async def _let_in(self, behind: RelayedDevice, enter: gateway.Enter) -> None:
+    async def _admit(self, relayed: RelayedDevice, enter: gateway.Enter) -> None:
         try:
             hello = wire.decode(enter.hello, (Hello,))
             assert isinstance(hello, Hello), "nothing else is taken"
-            place = await behind.admission.take(behind, hello, enter.hello)
+            admitted = await relayed.admission.admit(relayed, hello, enter.hello)
         except Refused as refusal:
             self.deny(refusal, ticket=enter.ticket)
             return
-        behind.enter(place.device)
+        relayed.enter(admitted.device)
         if self._lost:
-            behind.end(f"killed: the line to its gateway {self.name} broke")
+            relayed.end(f"killed: the line to its gateway {self.name} broke")
             return
-        self._devices[place.device.id] = behind
-        self.send(gateway.Entered(enter.ticket, place.device.id, place.sequence, place.secret, behind.paused))
-        behind.admission.greeted(place.device, self._host.published.version)
+        self._devices[admitted.device.id] = relayed
+        self.send(
+            gateway.Entered(
+                enter.ticket, admitted.device.id, admitted.sequence, admitted.secret, relayed.pause_reason
+            )
+        )
+        relayed.admission.note_welcome(admitted.device, self._host.published.version)
 
-    def _of(self, number: int) -> tuple[RelayedDevice, Device] | None:
+    def _find_device(self, number: int) -> tuple[RelayedDevice, Device] | None:
         """A device of this gateway. None if it is not one, or its session is over."""
-        behind = self._devices.get(number)
-        if behind is None or behind.device is None or behind.over is not None:
+        relayed = self._devices.get(number)
+        if relayed is None or relayed.device is None or relayed.end_refusal is not None:
             return None
-        return behind, behind.device
+        return relayed, relayed.device
 
-    def _given(self, given: gateway.DeviceUpdate) -> None:
-        if (of := self._of(given.device)) is not None:
-            self._updates.given(*of, given)
-        elif (behind := self._devices.get(given.device)) is not None and behind.over is not None:
-            self.deny(behind.over, device=given.device)
+    def _on_update(self, item: gateway.DeviceUpdate) -> None:
+        if (found := self._find_device(item.device)) is not None:
+            self._updates.push(*found, item)
+        elif (relayed := self._devices.get(item.device)) is not None and relayed.end_refusal is not None:
+            self.deny(relayed.end_refusal, device=item.device)
 
-    def _shared(self, shared: gateway.Shared) -> None:
-        if (of := self._of(shared.device)) is None:
+    def _on_shared(self, item: gateway.Shared) -> None:
+        if (found := self._find_device(item.device)) is None:
             return
-        _, device = of
-        samples = wire.decode(shared.samples, (Samples,))
+        _, device = found
+        samples = wire.decode(item.samples, (Samples,))
         assert isinstance(samples, Samples), "nothing else is taken"
-        device.connection.hear()
-        self._host.relay.share(device.id, samples, shared.samples)
+        device.connection.mark_active()
+        self._host.relay.share(device.id, samples, item.samples)
         device.statistics.shared += samples.count
 
-    def _post(self, device: Device, parcel: Parcel) -> None:
-        count, octets = parcel
+    def _send_samples(self, device: Device, record: SampleRecord) -> None:
+        count, octets = record
         device.statistics.received += count
         self.send(gateway.Dealt(device.id, octets))
 
-    def _spilled(self, spilled: gateway.Spilled) -> None:
-        if (of := self._of(spilled.device)) is None:
+    def _on_spilled(self, item: gateway.Spilled) -> None:
+        if (found := self._find_device(item.device)) is None:
             return
-        _, device = of
-        if spilled.samples > device.statistics.received:
+        _, device = found
+        if item.samples > device.statistics.received:
             raise Malformed("a gateway has lost more samples than it was given")
-        device.statistics.received -= spilled.samples
-        self._host.relay.dropped += spilled.samples
+        device.statistics.received -= item.samples
+        self._host.relay.dropped += item.samples
 
-    def _ready(self, ready: gateway.Ready) -> None:
-        behind = self._tickets.get(ready.ticket)
-        if behind is not None and behind.device is not None and behind.over is None:
-            behind.ready(ready)
+    def _on_ready(self, ready: gateway.Ready) -> None:
+        relayed = self._tickets.get(ready.ticket)
+        if relayed is not None and relayed.device is not None and relayed.end_refusal is None:
+            relayed.answer_ready(ready)
 
-    def _told(self, told: gateway.DeviceTelemetry) -> None:
-        if (of := self._of(told.device)) is None:
+    def _on_telemetry(self, item: gateway.DeviceTelemetry) -> None:
+        if (found := self._find_device(item.device)) is None:
             return
-        behind, device = of
-        telemetry = wire.decode(told.telemetry, (Telemetry,))
+        relayed, device = found
+        telemetry = wire.decode(item.telemetry, (Telemetry,))
         assert isinstance(telemetry, Telemetry), "nothing else is taken"
-        behind.admission.tell(device, telemetry, told.telemetry)
+        relayed.admission.take_telemetry(device, telemetry, item.telemetry)
 
-    def _blamed(self, blamed: gateway.DeviceRefused) -> None:
-        refusal = REFUSALS.get(blamed.code, Refused)(shown(blamed.detail))
-        if (of := self._of(blamed.device)) is None:
-            self._host.hub.refused(None, refusal, self.name)
+    def _on_refused(self, item: gateway.DeviceRefused) -> None:
+        refusal = REFUSALS.get(item.code, Refused)(shown(item.detail))
+        if (found := self._find_device(item.device)) is None:
+            self._host.hub.count_refusal(None, refusal, self.name)
             return
-        behind, device = of
-        behind.admission.refuse(device, refusal)
-        self._later(self._judge(behind, device, refusal))
+        relayed, device = found
+        relayed.admission.note_refusal(device, refusal)
+        self._start_task(self._judge(relayed, device, refusal))
 
-    def _refused(self, behind: RelayedDevice, device: Device, refusal: Refused) -> None:
+    def _refuse_update(self, relayed: RelayedDevice, device: Device, refusal: Refused) -> None:
         """Note a refused update of a device."""
-        behind.admission.refuse(device, refusal, update=True)
-        self._later(self._judge(behind, device, refusal))
+        relayed.admission.note_refusal(device, refusal, update=True)
+        self._start_task(self._judge(relayed, device, refusal))
 
-    async def _judge(self, behind: RelayedDevice, device: Device, refusal: Refused) -> None:
+    async def _judge(self, relayed: RelayedDevice, device: Device, refusal: Refused) -> None:
         async with self._judging:  # a quarantined device is not judged again
-            if behind.over is None and not behind.ended.is_set():
-                told = await behind.admission.judge(device, refusal)
-                if isinstance(told, Quarantined):
-                    await behind.drop(told)
+            if relayed.end_refusal is None and not relayed.ended.is_set():
+                verdict = await relayed.admission.judge(device, refusal)
+                if isinstance(verdict, Quarantined):
+                    await relayed.drop(verdict)
 
-    def _gone(self, gone: gateway.Gone) -> None:
-        behind = self._tickets.pop(gone.ticket, None)
-        if behind is None:
+    def _on_gone(self, item: gateway.Gone) -> None:
+        relayed = self._tickets.pop(item.ticket, None)
+        if relayed is None:
             return
-        if not behind.ended.is_set():
-            behind.count(gone.ingress, gone.egress)
-        if behind.device is not None and self._devices.get(behind.device.id) is behind:
-            del self._devices[behind.device.id]
-        behind.end(shown(gone.why))
+        if not relayed.ended.is_set():
+            relayed.count(item.ingress, item.egress)
+        if relayed.device is not None and self._devices.get(relayed.device.id) is relayed:
+            del self._devices[relayed.device.id]
+        relayed.end(shown(item.why))
 
-    def _lives(self, lives: gateway.Lives) -> None:
-        behind = self._devices.get(lives.device)
-        if behind is not None and behind.alive is not None and not behind.alive.done():
-            behind.alive.set_result(lives.alive)
+    def _on_lives(self, item: gateway.Lives) -> None:
+        relayed = self._devices.get(item.device)
+        if relayed is not None and relayed.alive_answer is not None and not relayed.alive_answer.done():
+            relayed.alive_answer.set_result(item.alive)
 
     def deny(self, refusal: Refused, *, ticket: int = 0, device: int = 0) -> None:
         self.send(gateway.Denied(ticket, device, refusal.code, str(refusal), refusal.seconds, refusal.status))

@@ -15,13 +15,13 @@ from edgeflock.shared.errors import Malformed, Refused, SessionRefused, Supersed
 from edgeflock.shared.protocol import gateway, wire
 from edgeflock.shared.protocol.messages import Record
 
-_ALIVE = 100.0
+_ALIVE_SECONDS = 100.0
 """Seconds that a gateway may take to say whether a device is alive. It asks the device for 90."""
 
 _LEAVE_SECONDS = 6.0
 """Seconds that a gateway may take to end a session. A device may take four of them."""
 
-_MOST_BYTES = 1 << 62
+_BYTES_LIMIT = 1 << 62
 """The most bytes of all traffic: journals store them as signed 64-bit integers."""
 
 
@@ -38,123 +38,125 @@ class RelayedDevice:
     """The line of a device that is connected to a gateway."""
 
     def __init__(
-        self, through: GatewaySender, ticket: int, admission: ServerAdmission, credential: bytes
+        self, connection: GatewaySender, ticket: int, admission: ServerAdmission, credential: bytes
     ) -> None:
         self.ticket, self.admission, self.credential = ticket, admission, credential
         self.meter = Meter()
         self.device: Device | None = None
         """None until it is admitted."""
-        self.alive: asyncio.Future[bool] | None = None
+        self.alive_answer: asyncio.Future[bool] | None = None
         """The answer to the last AliveQuery."""
         self.entered = False
         """Whether its Hello has come."""
-        self.over: SessionRefused | None = None
+        self.end_refusal: SessionRefused | None = None
         """Why the gateway is to end the session. Nothing that it sends afterwards counts."""
         self.ended = asyncio.Event()
-        self._under_way = False
+        self._is_updating = False
         """Whether an update is in progress."""
-        self._asks: asyncio.Task[None] | None = None
+        self._question: asyncio.Task[None] | None = None
         """The answer to its last question."""
-        self._heeds: Order | None = None
+        self._known_order: Order | None = None
         """The operator's order when its last update was taken. It then waits for the answer."""
-        self._gateway = through
+        self._gateway = connection
         self._task_feed: TaskFeed | None = None
         """Its task feed, in a run of tasks."""
-        self._talking: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def is_alive(self) -> bool:
-        if self.alive is None or self.alive.done():
-            self.alive = asyncio.get_running_loop().create_future()
-            self._tell(gateway.AliveQuery(self._id))
-        await asyncio.wait([self.alive], timeout=_ALIVE)
-        return self.alive.done() and self.alive.result()
+        if self.alive_answer is None or self.alive_answer.done():
+            self.alive_answer = asyncio.get_running_loop().create_future()
+            self._send(gateway.AliveQuery(self._id))
+        await asyncio.wait([self.alive_answer], timeout=_ALIVE_SECONDS)
+        return self.alive_answer.done() and self.alive_answer.result()
 
     async def supersede(self) -> None:
         await self.drop(Superseded("a newer session has its name"))
         await self.ended.wait()
 
-    async def drop(self, because: SessionRefused) -> None:
-        self._tell(gateway.End(self._id, because.code, str(because), because.seconds))
-        if self.over is None:
-            why = f"killed: its gateway {self.through} did not end its session in {_LEAVE_SECONDS:g} s"
-            asyncio.get_running_loop().call_later(_LEAVE_SECONDS, self.end, why)
-        self.over = because
+    async def drop(self, refusal: SessionRefused) -> None:
+        self._send(gateway.End(self._id, refusal.code, str(refusal), refusal.seconds))
+        if self.end_refusal is None:
+            reason = (
+                f"killed: its gateway {self.gateway_name} did not end its session in {_LEAVE_SECONDS:g} s"
+            )
+            asyncio.get_running_loop().call_later(_LEAVE_SECONDS, self.end, reason)
+        self.end_refusal = refusal
 
     async def leave(self) -> None:
-        self._tell(gateway.End(self._id, "", "", 0))
+        self._send(gateway.End(self._id, "", "", 0))
 
     def enter(self, device: Device) -> None:
         """Note that the device is admitted."""
         self.device = device
-        self._task_feed = self.admission.task_feed(device, self._say)
+        self._task_feed = self.admission.task_feed(device, self._send_record)
         if self._task_feed is not None:
-            self._talks(self._task_feed.follow())
+            self._start_task(self._task_feed.follow())
 
     def count(self, ingress: int, egress: int) -> None:
         """Add the device's bytes at its socket. Raises Malformed if there are impossibly many.
 
         Bytes beyond the most of all traffic are left out, so one gateway cannot block the others."""
-        if max(ingress, egress) > _MOST_BYTES:
+        if max(ingress, egress) > _BYTES_LIMIT:
             raise Malformed("a gateway counts more bytes than there can be")
         meter, total = self.meter, self.admission.host.traffic.total
         more = (
-            min(max(0, ingress - meter.ingress), max(0, _MOST_BYTES - total.ingress)),
-            min(max(0, egress - meter.egress), max(0, _MOST_BYTES - total.egress)),
+            min(max(0, ingress - meter.ingress), max(0, _BYTES_LIMIT - total.ingress)),
+            min(max(0, egress - meter.egress), max(0, _BYTES_LIMIT - total.egress)),
         )
         total.ingress, total.egress = total.ingress + more[0], total.egress + more[1]
         meter.ingress, meter.egress = meter.ingress + more[0], meter.egress + more[1]
 
-    def offers(self) -> None:
+    def begin_update(self) -> None:
         """Begin an update. Raises Malformed if one is unanswered or the device is paused."""
         order = None if self.device is None else self.device.connection.order
-        if order is not None and order is self._heeds:
+        if order is not None and order is self._known_order:
             raise Malformed("a gateway lets a device go on that an operator has paused")
-        if self._under_way:
+        if self._is_updating:
             raise Malformed("a gateway sends an update of a device before the one before is answered")
-        self._under_way = True
+        self._is_updating = True
 
-    def answered(self, *, taken: bool) -> None:
+    def end_update(self, *, accepted: bool) -> None:
         """Note that its update was answered: `taken` or refused."""
-        self._under_way = False
-        if taken:
-            self._heeds = None if self.device is None else self.device.connection.order
+        self._is_updating = False
+        if accepted:
+            self._known_order = None if self.device is None else self.device.connection.order
 
-    def ready(self, ready: gateway.Ready) -> None:
+    def answer_ready(self, ready: gateway.Ready) -> None:
         """Answer its request for a task or its turn. Raises Malformed if it may not ask."""
-        if self._asks is not None and not self._asks.done():
+        if self._question is not None and not self._question.done():
             raise Malformed("a gateway asks for a device before it is answered")
         if self.device is not None and self.admission.host.engine.turns is not None:
-            self._asks = self._talks(self._answered(self.admission.turn(self.device)))
+            self._question = self._start_task(self._answer(self.admission.wait_for_turn(self.device)))
             return
         if (task_feed := self._task_feed) is None:
             raise Malformed("a gateway asks what to compute, and this is a run without tasks or turns")
         if ready.version is None:
-            self._asks = self._talks(self._answered(task_feed.went_on(counted=ready.counted)))
+            self._question = self._start_task(self._answer(task_feed.advance(counted=ready.counted)))
         else:
-            self._asks = self._talks(self._answered(task_feed.begin(ready.version)))
+            self._question = self._start_task(self._answer(task_feed.begin(ready.version)))
 
-    def heed(self) -> None:
+    def apply_order(self) -> None:
         if self.device is not None:  # before that, its Entered has the order
-            self._tell(gateway.Paused(self._id, self.paused))
+            self._send(gateway.Paused(self._id, self.pause_reason))
 
-    def end(self, why: str) -> None:
+    def end(self, reason: str) -> None:
         """End the session at the leader. Idempotent."""
-        if self.device is not None and self.device.connection.line is self:
-            self.admission.leave(self.device, why)
-        if self.alive is not None and not self.alive.done():
-            self.alive.set_result(False)
-        for talking in self._talking:
-            talking.cancel()
+        if self.device is not None and self.device.connection.session is self:
+            self.admission.leave(self.device, reason)
+        if self.alive_answer is not None and not self.alive_answer.done():
+            self.alive_answer.set_result(False)
+        for task in self._tasks:
+            task.cancel()
         self.ended.set()
 
     @property
-    def paused(self) -> str | None:
+    def pause_reason(self) -> str | None:
         """Why an operator has paused it. None: it is not paused."""
         order = None if self.device is None else self.device.connection.order
-        return None if order is None else order.because
+        return None if order is None else order.reason
 
     @property
-    def through(self) -> str:
+    def gateway_name(self) -> str:
         """The gateway's name."""
         return self._gateway.name
 
@@ -162,24 +164,24 @@ class RelayedDevice:
     def _id(self) -> int:
         return 0 if self.device is None else self.device.id
 
-    def _tell(self, item: gateway.Item) -> None:
+    def _send(self, item: gateway.Item) -> None:
         self._gateway.send(item)
 
-    async def _say(self, record: Record) -> None:
-        self._tell(gateway.Said(self.ticket, wire.encode(record)))
+    async def _send_record(self, record: Record) -> None:
+        self._send(gateway.Said(self.ticket, wire.encode(record)))
 
-    async def _answered(self, saying: Coroutine[Any, Any, None]) -> None:
-        await saying
-        self._tell(gateway.Done(self.ticket))
+    async def _answer(self, work: Coroutine[Any, Any, None]) -> None:
+        await work
+        self._send(gateway.Done(self.ticket))
 
-    def _talks(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        async def until_it_stops() -> None:
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        async def run() -> None:
             try:
                 await work
             except Refused as refusal:  # the server stops
                 self._gateway.deny(refusal, ticket=self.ticket)
 
-        talking = asyncio.create_task(until_it_stops())
-        self._talking.add(talking)
-        talking.add_done_callback(self._talking.discard)
-        return talking
+        task = asyncio.create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

@@ -23,44 +23,44 @@ class GatewayUpdates:
         self,
         host: RunHost,
         writer: Writer,
-        line: GatewaySender,
-        blamed: Callable[[RelayedDevice, Device, Refused], None],
+        connection: GatewaySender,
+        on_refused: Callable[[RelayedDevice, Device, Refused], None],
     ) -> None:
         """`blamed` is called for each refused update."""
         self._host, self._writer = host, writer
-        self._line, self._blamed = line, blamed
+        self._connection, self._on_refused = connection, on_refused
         self._longest = frame_bytes(host.config, host.layout)
         self.counted = 0
         """How many are in the model."""
 
-    def given(self, behind: RelayedDevice, device: Device, given: gateway.DeviceUpdate) -> None:
+    def push(self, relayed: RelayedDevice, device: Device, item: gateway.DeviceUpdate) -> None:
         """Push an update. Raises Refused if it is invalid or out of turn."""
-        behind.count(given.ingress, given.egress)
-        device.connection.hear()
-        if len(given.update) > self._longest:
+        relayed.count(item.ingress, item.egress)
+        device.connection.mark_active()
+        if len(item.update) > self._longest:
             raise Malformed(f"an update has at most {self._longest} bytes (limits.frame_bytes)")
-        update = wire.decode(given.update, (Update,))
+        update = wire.decode(item.update, (Update,))
         assert isinstance(update, Update), "nothing else is taken"
-        behind.offers()
+        relayed.begin_update()
         # The gateway sends the device the model, so the answer has none.
-        push = Push(device.id, time.time(), replace(update, pull=False), given.update)
+        push = Push(device.id, time.time(), replace(update, pull=False), item.update)
         try:
-            self._writer.put(push, _Answer(self, behind, device, update))
+            self._writer.put(push, _Answer(self, relayed, device, update))
         except Refused as refusal:
-            self.refused(behind, device, refusal)
+            self.refuse(relayed, device, refusal)
 
     # Answers
 
-    def answered(self, behind: RelayedDevice, device: Device, update: Update, accepted: Accepted) -> None:
+    def accept(self, relayed: RelayedDevice, device: Device, update: Update, accepted: Accepted) -> None:
         """Note that an update is in the model, and send the receipt if its session lasts."""
-        device.connection.given = True
-        behind.answered(taken=True)
+        device.connection.has_updated = True
+        relayed.end_update(accepted=True)
         if self._host.engine.tasks is None:
             self._count(device, update, accepted)
         else:  # after held updates of the same round, whose futures call back in the next loop turn
             asyncio.get_running_loop().call_soon(self._count, device, update, accepted)
         receipt = accepted.receipt
-        if not behind.ended.is_set():
+        if not relayed.ended.is_set():
             taken = gateway.UpdateTaken(
                 device.id,
                 update.sequence,
@@ -69,68 +69,68 @@ class GatewayUpdates:
                 receipt.moments,
                 receipt.labels,
             )
-            self._line.send(taken)
+            self._connection.send(taken)
 
-    def refused(self, behind: RelayedDevice, device: Device, refusal: Refused) -> None:
+    def refuse(self, relayed: RelayedDevice, device: Device, refusal: Refused) -> None:
         """Note a refused update. It is sent only if its session lasts: a later one awaits another answer."""
-        behind.answered(taken=False)
-        if not behind.ended.is_set():
-            self._line.deny(refusal, device=device.id)
+        relayed.end_update(accepted=False)
+        if not relayed.ended.is_set():
+            self._connection.deny(refusal, device=device.id)
         if isinstance(refusal, AlreadyComputed):
-            self._host.hub.duplicate(device)
+            self._host.hub.count_duplicate(device)
         elif not isinstance(refusal, RunComplete | SessionRefused):
-            self._blamed(behind, device, refusal)
+            self._on_refused(relayed, device, refusal)
 
-    def waits(
-        self, behind: RelayedDevice, device: Device, update: Update, answer: "asyncio.Future[Accepted]"
+    def hold(
+        self, relayed: RelayedDevice, device: Device, update: Update, answer: "asyncio.Future[Accepted]"
     ) -> None:
         """Note that an update waits for others."""
-        if not behind.ended.is_set():
-            self._line.send(gateway.UpdateHeld(device.id))
+        if not relayed.ended.is_set():
+            self._connection.send(gateway.UpdateHeld(device.id))
         in_tasks = self._host.engine.tasks is not None
         if in_tasks:
-            device.connection.given = True
-            behind.answered(taken=True)
+            device.connection.has_updated = True
+            relayed.end_update(accepted=True)
 
-        def over(answer: "asyncio.Future[Accepted]") -> None:
+        def settle_held(answer: "asyncio.Future[Accepted]") -> None:
             if answer.cancelled():
                 return
             outcome = _outcome(answer)
             if not in_tasks:
-                settle(_Answer(self, behind, device, update), outcome)
+                settle(_Answer(self, relayed, device, update), outcome)
             elif isinstance(outcome, Accepted):
                 self._count(device, update, outcome)
             elif not isinstance(outcome, SessionRefused):
-                self._blamed(behind, device, outcome)
+                self._on_refused(relayed, device, outcome)
 
-        answer.add_done_callback(over)
+        answer.add_done_callback(settle_held)
 
     def _count(self, device: Device, update: Update, accepted: Accepted) -> None:
         self.counted += 1
-        self._host.hub.updated(device, update, accepted.staleness)
+        self._host.hub.count_update(device, update, accepted.staleness)
 
 
 class _Answer:
     """Receives the answer to an update without a future, which would cost a turn of the event loop."""
 
-    __slots__ = ("_behind", "_device", "_update", "_updates")
+    __slots__ = ("_relayed", "_device", "_update", "_updates")
 
     def __init__(
-        self, updates: GatewayUpdates, behind: RelayedDevice, device: Device, update: Update
+        self, updates: GatewayUpdates, relayed: RelayedDevice, device: Device, update: Update
     ) -> None:
-        self._updates, self._behind, self._device, self._update = updates, behind, device, update
+        self._updates, self._relayed, self._device, self._update = updates, relayed, device, update
 
     def done(self) -> bool:
         return False
 
     def set_result(self, result: Accepted | PendingUpdate, /) -> None:
         if isinstance(result, PendingUpdate):
-            self._updates.waits(self._behind, self._device, self._update, result.answer)
+            self._updates.hold(self._relayed, self._device, self._update, result.answer)
         else:
-            self._updates.answered(self._behind, self._device, self._update, result)
+            self._updates.accept(self._relayed, self._device, self._update, result)
 
     def set_exception(self, refusal: Refused, /) -> None:
-        self._updates.refused(self._behind, self._device, refusal)
+        self._updates.refuse(self._relayed, self._device, refusal)
 
 
 def _outcome(answer: "asyncio.Future[Accepted]") -> Accepted | Refused:

@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from edgeflock.client.backends.torch import TorchBackend
-from edgeflock.client.data import Acting
+from edgeflock.client.data import PolicyBatches
 from edgeflock.client.data.acting import Actor
-from edgeflock.client.data.open import batches_of
+from edgeflock.client.data.open import open_batches
 from edgeflock.client.training import Trainer
 from edgeflock.shared.errors import ConfigError, TrainingFailed
 from edgeflock.shared.protocol.messages import Welcome
@@ -44,7 +44,7 @@ def test_it_acts_by_the_model_that_the_device_holds() -> None:
             return super().predictor(theta)
 
     of, acting = Watched(POLICY, "a2c"), actor()
-    assert isinstance(acting, Acting)
+    assert isinstance(acting, PolicyBatches)
     run = welcome(of)
     acting.begin(run, of)
     trainer, theta = Trainer(of, acting, run), np.full(of.layout.size, 0.01, np.float32)
@@ -90,7 +90,7 @@ def test_a_backend_that_cannot_predict_cannot_act() -> None:
 
 def test_settings_name_it(caplog: pytest.LogCaptureFixture) -> None:
     async def opened() -> None:
-        async with batches_of(ClientSettings(data=f"{HERE}Corridor?envs=3")) as batches:
+        async with open_batches(ClientSettings(data=f"{HERE}Corridor?envs=3")) as batches:
             assert isinstance(batches, Actor)
             with caplog.at_level(logging.INFO):
                 of = backend()

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from edgeflock.client.data.backlog import Backlog
-from edgeflock.client.data.batcher import StreamOver
-from edgeflock.client.data.open import batches_of
+from edgeflock.client.data.batcher import StreamEnded
+from edgeflock.client.data.open import open_batches
 from edgeflock.client.data.records import Skipped, StreamChunk
-from edgeflock.client.data.sources import folder, waits
+from edgeflock.client.data.sources import folder, is_backlog
 from edgeflock.client.data.stream_batches import StreamBatches
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.client import ClientSettings
@@ -48,7 +48,7 @@ async def test_everything_comes_once_in_order_in_the_runs_batches() -> None:
             got += y.tolist()
             sizes.append(len(y))
             backlog.settle()
-        with pytest.raises(StreamOver):
+        with pytest.raises(StreamEnded):
             await backlog.ready(1)
     assert got == list(range(59))
     assert sizes == [16, 11, 16, 14, 2], "few samples wait for more, until there are none"
@@ -101,15 +101,15 @@ async def test_what_the_source_raises_is_told() -> None:
     ],
 )
 def test_files_wait_and_others_do_not_unless_it_is_said(uri: str, expected: bool) -> None:
-    assert waits(uri) is expected
+    assert is_backlog(uri) is expected
     with pytest.raises(ConfigError, match="leave one of them out"):
-        waits("dir:/a?live&backlog")
+        is_backlog("dir:/a?live&backlog")
 
 
 async def trained(path: Path, updates: int, rows: int) -> list[int]:
     """The labels of so many updates of a run with batches of 100, until `rows` samples were trained on."""
     got: list[int] = []
-    async with batches_of(ClientSettings(data=f"dir:{path}?poll=0.01")) as batches:
+    async with open_batches(ClientSettings(data=f"dir:{path}?poll=0.01")) as batches:
         assert isinstance(batches, Backlog)
         while updates and len(got) < rows:
             await batches.ready(1)
@@ -124,15 +124,15 @@ async def test_nothing_of_a_folder_is_lost_and_after_a_crash_one_piece_comes_aga
         chunk = numbered(2000 * number, 2000 * number + 2000)
         np.savez(tmp_path / f"{number}.npz", x=chunk.x, y=chunk.y)
     before = await trained(tmp_path, 27, 4000)
-    after = await trained(tmp_path, 100, 4000 - len(before) + len(before) % folder.PIECE - 1)
+    after = await trained(tmp_path, 100, 4000 - len(before) + len(before) % folder.CHUNK_SAMPLES - 1)
     assert before == list(range(len(before)))
     assert after == list(range(after[0], 4000))
-    assert 0 <= len(before) - after[0] <= folder.PIECE
+    assert 0 <= len(before) - after[0] <= folder.CHUNK_SAMPLES
 
 
 async def test_a_folder_may_be_live(tmp_path: Path) -> None:
-    async with batches_of(ClientSettings(data=f"dir:{tmp_path}?live")) as batches:
+    async with open_batches(ClientSettings(data=f"dir:{tmp_path}?live")) as batches:
         assert isinstance(batches, StreamBatches)
     settings = ClientSettings(data=f"dir:{tmp_path}", buffer=str(tmp_path / "kept.sqlite"))
-    async with batches_of(settings) as batches:
+    async with open_batches(settings) as batches:
         assert isinstance(batches, StreamBatches), "the buffer that the owner named"

@@ -8,9 +8,9 @@ import pytest
 from numpy.typing import NDArray
 
 from edgeflock.client.data import quarantine
-from edgeflock.client.data.checks import FAR, Agreed, Checks
+from edgeflock.client.data.checks import OUTLIER_FACTOR, Checks, SampleSchema
 from edgeflock.client.data.classes import Classes
-from edgeflock.client.data.quarantine import FILE_BYTES, LINES, QuarantineFile, of_message
+from edgeflock.client.data.quarantine import FILE_BYTES, LINES, QuarantineFile, message_entry
 from edgeflock.client.data.records import Skipped, StreamChunk
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.gradient import Gradient
@@ -49,14 +49,14 @@ def test_a_shape_may_be_demanded() -> None:
 
 def test_a_shape_may_be_agreed_with_the_server() -> None:
     """Then what came first, and was of another one, settles nothing."""
-    agreed = Agreed()
-    checks, tally = Checks(agreed=agreed), Skipped()
+    schema = SampleSchema()
+    checks, tally = Checks(schema=schema), Skipped()
     assert len(checks.admit(chunk([[1, 2]], [0]), tally)) == 1
-    agreed.shape = (3,)
+    schema.shape = (3,)
     assert len(checks.admit(chunk([[1, 2]], [0]), tally)) == 0
     assert len(checks.admit(chunk([[1, 2, 3]] * 2, [0] * 2), tally)) == 2
     assert tally.counts == {"of another shape": 1}
-    said = Checks((2,), agreed=agreed)
+    said = Checks((2,), schema=schema)
     assert len(said.admit(chunk([[1, 2, 3]], [0]), tally)) == 0
 
 
@@ -93,7 +93,7 @@ def test_a_finite_outlier_costs_one_sample(scale: float) -> None:
     random = np.random.default_rng(0)
     checks, tally = Checks(), Skipped()
     x = (random.normal(size=(400, 3)) * scale).astype(np.float32)
-    x[7, 1], x[300, 0] = 1e30, -FAR * 20 * max(1.0, scale)
+    x[7, 1], x[300, 0] = 1e30, -OUTLIER_FACTOR * 20 * max(1.0, scale)
     sizes = [len(checks.admit(chunk(x[at : at + 10], [0] * 10), tally)) for at in range(0, 400, 10)]
     assert sum(sizes) == 398
     assert tally.counts == {"out of range": 2}
@@ -108,7 +108,7 @@ def test_targets_have_a_range_of_their_own() -> None:
 
 
 def test_the_range_may_be_said() -> None:
-    checks, tally = Checks(most=10.0), Skipped()
+    checks, tally = Checks(limit=10.0), Skipped()
     assert len(checks.admit(chunk([[1], [11], [-11], [9]], [0] * 4), tally)) == 2
     assert tally.counts == {"out of range": 2}
 
@@ -144,22 +144,22 @@ def test_a_label_that_the_model_does_not_have_is_found_by_trying() -> None:
     model = Model(10)
     classes = Classes(model)
     x = np.zeros((8, 1), np.float32)
-    assert not classes.refused(x, np.array([0, 1, 2, 3, 4, 5, 6, 9])).any()
+    assert not classes.find_refused(x, np.array([0, 1, 2, 3, 4, 5, 6, 9])).any()
     assert model.tried == 1
-    bad = classes.refused(x, np.array([0, 1, 10, 3, 4, 1000, 6, 9]))
+    bad = classes.find_refused(x, np.array([0, 1, 10, 3, 4, 1000, 6, 9]))
     assert np.flatnonzero(bad).tolist() == [2, 5]
     tried = model.tried
-    flood = classes.refused(np.zeros((1000, 1), np.float32), np.arange(10, 1010))
+    flood = classes.find_refused(np.zeros((1000, 1), np.float32), np.arange(10, 1010))
     assert flood.all()
     assert model.tried == tried, "what is beyond a class that it does not have is not tried"
-    assert not classes.refused(x[:2], np.array([[7, 8], [-100, 3]])).any()
-    assert classes.refused(x[:2], np.array([[7, 8], [12, 3]])).tolist() == [False, True]
+    assert not classes.find_refused(x[:2], np.array([[7, 8], [-100, 3]])).any()
+    assert classes.find_refused(x[:2], np.array([[7, 8], [12, 3]])).tolist() == [False, True]
 
 
 def test_a_flood_of_labels_takes_few_trials() -> None:
     model = Model(10)
     labels = np.random.default_rng(0).permutation(5000)
-    assert Classes(model).refused(np.zeros((5000, 1), np.float32), labels).sum() == 4990
+    assert Classes(model).find_refused(np.zeros((5000, 1), np.float32), labels).sum() == 4990
     assert model.tried < 20
 
 
@@ -167,15 +167,15 @@ def test_a_first_batch_of_unknown_labels_alone_says_nothing_of_the_model() -> No
     model = Model(3)
     classes = Classes(model)
     x = np.zeros((4, 1), np.float32)
-    assert classes.refused(x, np.array([9, 4, 7, 5])).all()
-    assert classes.refused(x, np.array([0, 2, 3, 4])).tolist() == [False, False, True, True]
+    assert classes.find_refused(x, np.array([9, 4, 7, 5])).all()
+    assert classes.find_refused(x, np.array([0, 2, 3, 4])).tolist() == [False, False, True, True]
     with pytest.raises(ConfigError, match="no such class"):
-        Classes(Model(0)).refused(x, np.array([9, 4, 7, 5]))
+        Classes(Model(0)).find_refused(x, np.array([9, 4, 7, 5]))
 
 
 def test_a_model_that_takes_nothing_does_not_fit_the_data() -> None:
     with pytest.raises(ConfigError, match="no such class"):
-        Classes(Model(0)).refused(np.zeros((3, 1), np.float32), np.array([0, 1, 2]))
+        Classes(Model(0)).find_refused(np.zeros((3, 1), np.float32), np.array([0, 1, 2]))
 
 
 def lines(path: Path) -> list[dict[str, object]]:
@@ -187,7 +187,7 @@ def test_what_is_set_aside_is_kept_with_its_reason(tmp_path: Path) -> None:
     tally = Skipped(QuarantineFile(path, lambda: 12.5))
     named = StreamChunk(np.array([[1], [np.nan], [3]], np.float32), np.array([0, 1, 2]), ("a", "b", "c"))
     Checks().admit(named, tally)
-    tally.add("unreadable", "neither", records=[of_message(b"\xff\x00"), of_message(b"{nonsense")])
+    tally.add("unreadable", "neither", records=[message_entry(b"\xff\x00"), message_entry(b"{nonsense")])
     first, second, third = lines(path)
     assert (first["time"], first["kind"]) == (12.5, "not finite")
     assert first["record"] == {"shape": [1], "x": ["nan"], "y": [1], "key": "b"}

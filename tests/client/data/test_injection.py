@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from edgeflock.client.backends.backend import Backend
 from edgeflock.client.data import injection
 from edgeflock.client.data.batcher import Batch
-from edgeflock.client.data.injection import Injected, decode, encode
+from edgeflock.client.data.injection import Injection, decode, encode
 from edgeflock.client.data.records import Broken
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.gradient import Gradient
@@ -44,7 +44,7 @@ class Own:
         self.taken += self.size
         return numbered(numbers)
 
-    def judged(self, loss: float, right: float | None) -> None:
+    def record_result(self, loss: float, right: float | None) -> None:
         self.heard.append("judged")
 
     def settle(self) -> None:
@@ -86,7 +86,7 @@ class Picky:
 @dataclass
 class Device:
     own: Any
-    injected: Injected
+    injected: Injection
     sent: list[Samples]
     backend: Picky
 
@@ -107,7 +107,7 @@ def device(
         sent.append(samples)
 
     backend = Picky()
-    injected = Injected(own, send, np.random.default_rng(seed), most)  # type: ignore[arg-type]
+    injected = Injection(own, send, np.random.default_rng(seed), most)  # type: ignore[arg-type]
     welcome = replace(WELCOME, alpha=float(np.float32(alpha)), beta=float(np.float32(beta)))
     injected.begin(replace(welcome, frame_bytes=FRAME), backend)
     return Device(own, injected, sent, backend)
@@ -273,7 +273,7 @@ def test_the_newest_are_kept() -> None:
 
 def test_what_is_kept_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four records of four samples of 12 bytes. A larger one is dropped."""
-    monkeypatch.setattr(injection, "KEPT_BYTES", 200)
+    monkeypatch.setattr(injection, "MAX_BYTES", 200)
     receiving = device(most=1000)
     receiving.step()
     records = [shared(*range(first, first + 4)) for first in range(100, 140, 4)]
@@ -284,7 +284,7 @@ def test_what_is_kept_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> No
     large = Samples(20, False, x.tobytes(), True, y.astype("<i4").tobytes())
     receiving.injected.receive(large)
     assert numbers_of(receiving.step()) == [*range(20, 30)]
-    assert receiving.injected.broken == 1
+    assert receiving.injected.rejected == 1
 
 
 def test_what_is_drawn_and_not_sent_is_bounded_too() -> None:
@@ -363,7 +363,7 @@ def test_a_broken_record_is_dropped_and_logged_once(name: str, caplog: pytest.Lo
         receiving.injected.receive(shared(200))
         numbers = numbers_of(receiving.step())
         assert numbers[10:] == [200]
-        assert receiving.injected.broken == count
+        assert receiving.injected.rejected == count
     assert len(caplog.records) == 1
     assert receiving.injected.received == 2
 
@@ -412,7 +412,7 @@ def test_samples_may_arrive_while_a_batch_is_taken() -> None:
                 wait([thread.submit(receiving.injected.receive, shared(101))], timeout=0.1)
                 super().clear()
 
-        receiving.injected._arrived._records = Interrupted(receiving.injected._arrived._records)
+        receiving.injected._inbox._records = Interrupted(receiving.injected._inbox._records)
         assert numbers_of(receiving.injected.take(4))[10:] == [100]
         thread.submit(lambda: None).result()  # what was held up has its turn first
         assert numbers_of(receiving.injected.take(4))[10:] == [101]

@@ -219,7 +219,7 @@ def test_halves_wait_in_bounded_memory_and_none_is_lost_uncounted(
         patch.setattr(joining, "JOIN_BYTES", bound)
         for is_x, key, pause in events:
             now += pause
-            whole += len(joiner.whole([decode(x(key) if is_x else y(key), FieldPaths())], now))
+            whole += len(joiner.join([decode(x(key) if is_x else y(key), FieldPaths())], now))
             assert joiner.octets <= bound
             assert joiner.octets >= joining.OVERHEAD * len(joiner)
     assert len(events) == 2 * whole + tally.total + len(joiner)

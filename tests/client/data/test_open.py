@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from edgeflock.client.data.batcher import Shuffled
-from edgeflock.client.data.open import batches_of, shards_of
+from edgeflock.client.data.open import open_batches, parse_shards
 from edgeflock.client.data.stream_batches import StreamBatches
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.client import ClientSettings
@@ -22,7 +22,7 @@ def npz(tmp_path: Path) -> Path:
 
 
 async def test_stored_data_are_shuffled(npz: Path) -> None:
-    async with batches_of(ClientSettings(data=f"npz:{npz}")) as batches:
+    async with open_batches(ClientSettings(data=f"npz:{npz}")) as batches:
         assert isinstance(batches, Shuffled)
         batches.begin(WELCOME, FakeBackend())
         await batches.ready(1)
@@ -36,14 +36,14 @@ async def test_a_stream_comes_in_and_is_kept_where_the_settings_say(npz: Path, t
         data=f"synthetic:npz:{npz}?rate=100000&once&order=kept", buffer=str(kept), batch_min=2, batch_max=6
     )
     seen: list[float] = []
-    async with batches_of(settings) as batches:
+    async with open_batches(settings) as batches:
         assert isinstance(batches, StreamBatches)
         await batches.ready(1)
         x, _ = batches.take(1)
         assert 2 <= len(x) <= 6
         seen += x[:, 0].tolist()
         batches.settle()
-    async with batches_of(settings) as batches:  # what was kept comes first, then the stream anew
+    async with open_batches(settings) as batches:  # what was kept comes first, then the stream anew
         await batches.ready(1)
         x, _ = batches.take(1)
         assert x[0, 0] in (seen[-1] + 2, 0.0)
@@ -53,7 +53,7 @@ async def test_a_stream_comes_in_and_is_kept_where_the_settings_say(npz: Path, t
 async def test_devices_with_one_uri_draw_streams_of_their_own(npz: Path) -> None:
     async def first(name: str, seed: int = 0, option: str = "") -> list[float]:
         uri = f"synthetic:npz:{npz}?rate=100000&order=shuffled{option}"
-        async with batches_of(ClientSettings(name=name, seed=seed, data=uri)) as batches:
+        async with open_batches(ClientSettings(name=name, seed=seed, data=uri)) as batches:
             await batches.ready(1)
             return batches.take(1)[0][:8, 0].tolist()  # type: ignore[no-any-return]
 
@@ -78,7 +78,7 @@ async def test_devices_with_one_uri_draw_streams_of_their_own(npz: Path) -> None
 )
 async def test_what_cannot_be_is_named(settings: ClientSettings, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        async with batches_of(settings):
+        async with open_batches(settings):
             pass
 
 
@@ -97,7 +97,7 @@ async def test_the_server_s_shape_counts_from_the_first_sample_on(tmp_path: Path
         batch_min=2,
         quarantine=str(tmp_path / "bad.jsonl"),
     )
-    async with batches_of(settings) as batches:
+    async with open_batches(settings) as batches:
         batches.begin(replace(WELCOME, input=(2,)), FakeBackend())
         await batches.ready(1)
         x, _ = batches.take(4)
@@ -118,10 +118,10 @@ async def test_the_server_s_shape_counts_from_the_first_sample_on(tmp_path: Path
 )
 def test_shards_that_cannot_be_are_named(shards: list[str], named: str) -> None:
     with pytest.raises(ConfigError) as error:
-        shards_of(ClientSettings(shards=shards))
+        parse_shards(ClientSettings(shards=shards))
     assert named in str(error.value)
 
 
 def test_shards_come_behind_each_other_in_one_line() -> None:
     settings = ClientSettings.model_validate({"shards": "north=digits:, east=npz:e.npz"})
-    assert shards_of(settings) == {"north": "digits:", "east": "npz:e.npz"}
+    assert parse_shards(settings) == {"north": "digits:", "east": "npz:e.npz"}

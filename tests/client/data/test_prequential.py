@@ -17,7 +17,7 @@ def test_each_sample_fades_by_itself_however_they_are_batched(batches: list[list
     """Within a batch all count as its mean; between batches the newer more."""
     faded = Prequential()
     for batch in batches:
-        faded.judged(2.0, float(np.mean(batch)), len(batch))
+        faded.record_result(2.0, float(np.mean(batch)), len(batch))
         faded.settle()
     means = np.concatenate([np.full(len(batch), np.mean(batch)) for batch in batches])
     weights = FADING ** np.arange(len(means))[::-1]
@@ -28,17 +28,17 @@ def test_each_sample_fades_by_itself_however_they_are_batched(batches: list[list
 def test_what_was_long_ago_is_forgotten() -> None:
     faded = Prequential()
     for right in (0.0, 1.0):
-        faded.judged(1.0, right, 5000)
+        faded.record_result(1.0, right, 5000)
     faded.settle()
     assert float(faded.facts()["stream_accuracy"]) > 0.99
 
 
 def test_what_comes_again_is_judged_again_and_counts_once() -> None:
     faded = Prequential()
-    faded.judged(1.0, 0.0, 8)
+    faded.record_result(1.0, 0.0, 8)
     faded.take_back()
     assert faded.facts() == {}
-    faded.judged(3.0, 1.0, 8)
+    faded.record_result(3.0, 1.0, 8)
     assert faded.facts() == {}, "nobody knows yet whether the server has it"
     faded.settle()
     assert faded.facts() == pytest.approx({"stream_loss": 3.0, "stream_accuracy": 1.0})
@@ -46,7 +46,7 @@ def test_what_comes_again_is_judged_again_and_counts_once() -> None:
 
 def test_a_loss_without_right_and_wrong_is_told_alone() -> None:
     faded = Prequential()
-    faded.judged(3.0, None, 8)
+    faded.record_result(3.0, None, 8)
     faded.settle()
     assert faded.facts() == {"stream_loss": pytest.approx(3.0)}
 
@@ -57,11 +57,11 @@ def test_a_stream_does_not_judge_a_batch_that_it_trains_on_again() -> None:
     async def use(batches: StreamBatches) -> None:
         await batches.ready(2)
         (x, _) = batches.take(0)
-        batches.judged(1.0, 0.25)
+        batches.record_result(1.0, 0.25)
         batches.take(0)
-        batches.judged(1.0, 0.25)
+        batches.record_result(1.0, 0.25)
         batches.take(0)
-        batches.judged(0.0, 1.0)
+        batches.record_result(0.0, 1.0)
         assert "stream_accuracy" not in batches.telemetry()
         batches.settle()
         told = batches.telemetry()
@@ -76,6 +76,6 @@ async def test_nor_does_a_file() -> None:
         await batches.ready(1)
         for right in (0.5, 1.0):
             batches.take(8)
-            batches.judged(1.0, right)
+            batches.record_result(1.0, right)
         batches.settle()
         assert batches.telemetry()["stream_accuracy"] == pytest.approx(0.5)

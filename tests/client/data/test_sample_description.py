@@ -5,7 +5,7 @@ import logging
 import numpy as np
 import pytest
 
-from edgeflock.client.data.checks import Agreed, Checks
+from edgeflock.client.data.checks import Checks, SampleSchema
 from edgeflock.client.data.messages import FieldPaths as Names
 from edgeflock.client.data.messages import decode
 from edgeflock.client.data.records import Skipped, StreamChunk
@@ -28,7 +28,7 @@ def chunk(*messages: bytes) -> StreamChunk:
 
 def test_numbers_categories_and_targets_are_the_runs() -> None:
     came = chunk(b'{"warm": 24, "mode": "on", "watts": 150}', b'{"warm": 18, "mode": "auto", "watts": 50}')
-    taken = SampleDescription(RUN).taken(came, Skipped())
+    taken = SampleDescription(RUN).convert(came, Skipped())
     assert taken.x.tolist() == [[2, 0, 0, 1], [-1, 1, 0, 0]]
     assert taken.y.tolist() == [1, -1]
     assert taken.y.dtype == np.float32, "though whole numbers came"
@@ -41,7 +41,7 @@ def test_what_is_missing_is_the_mean_and_what_is_unknown_none(caplog: pytest.Log
         b'{"warm": "n/a", "mode": "on", "watts": 0}',
         b'{"warm": 22, "mode": 7, "watts": 0}',
     )
-    taken = SampleDescription(RUN).taken(came, tally := Skipped())
+    taken = SampleDescription(RUN).convert(came, tally := Skipped())
     assert taken.x.tolist() == [[0, 0, 0, 0], [0, 0, 0, 1], [1, 0, 0, 0]]
     assert tally.counts == {}
     assert caplog.text.count("mode of some samples is missing, or a category that the run does not know") == 1
@@ -50,15 +50,15 @@ def test_what_is_missing_is_the_mean_and_what_is_unknown_none(caplog: pytest.Log
 @pytest.mark.parametrize("run", [RUN, Description(("warm", "mode"), numbers=True), Description(numbers=True)])
 def test_a_text_for_which_there_is_no_category_is_set_aside(run: Description) -> None:
     came = chunk(b'{"warm": "hot", "mode": 1, "watts": 0}', b'{"warm": 20, "mode": 1, "watts": 0}')
-    taken = SampleDescription(run).taken(came, tally := Skipped())
+    taken = SampleDescription(run).convert(came, tally := Skipped())
     assert len(taken) == 1
     assert tally.counts == {"not numbers": 1}
 
 
 def test_a_text_is_far_from_no_number() -> None:
     messages = [b'{"warm": 20, "mode": "on", "watts": 1}'] * 20 + [b'{"warm": 2e9, "mode": "on", "watts": 1}']
-    checks, agreed = Skipped(), Agreed()
-    good = Checks(agreed=agreed).admit(chunk(*messages), checks)
+    checks, schema = Skipped(), SampleSchema()
+    good = Checks(schema=schema).admit(chunk(*messages), checks)
     assert len(good) == 20
     assert checks.counts == {"out of range": 1}
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from edgeflock.client.data.backlog import Backlog
-from edgeflock.client.data.open import batches_of
+from edgeflock.client.data.open import open_batches
 from edgeflock.client.data.records import Skipped, StreamChunk
-from edgeflock.client.data.scaling import CLIP, KEPT, KEPT_BYTES, LEAST_KEPT, Scaling
+from edgeflock.client.data.scaling import CLIP, MIN_WINDOW, WINDOW, WINDOW_BYTES, Scaling
 from edgeflock.client.data.stream_batches import StreamBatches
 from edgeflock.client.data.stream_buffer import Buffer, Truncation
 from edgeflock.client.data.stream_disk import Persistence
@@ -35,15 +35,15 @@ def samples(count: int, seed: int = 0) -> NDArray[np.float32]:
 
 def units(scaling: Scaling) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Where the centre comes to lie, and a width of the inputs."""
-    middle, above = scaling.scaled(np.stack((CENTRES, CENTRES + WIDTHS)).reshape(2, *SHAPE)).reshape(2, 4)
+    middle, above = scaling.scale(np.stack((CENTRES, CENTRES + WIDTHS)).reshape(2, *SHAPE)).reshape(2, 4)
     return middle, above - middle
 
 
 def test_numbers_of_any_units_come_to_lie_around_0_with_a_spread_of_1() -> None:
     scaling = Scaling()
-    x = samples(KEPT)
+    x = samples(WINDOW)
     scaling.learn(x)
-    scaled = scaling.scaled(x)
+    scaled = scaling.scale(x)
     assert scaled.shape == x.shape
     assert scaled.dtype == np.float32
     assert np.median(scaled, axis=0) == pytest.approx(0, abs=0.02)
@@ -73,7 +73,7 @@ def test_outliers_up_to_a_fifth_move_it_no_further_than_a_bound(
     assert np.abs(middle).max() < 1.2
     assert width.min() > 0.4
     assert width.max() < 2.2
-    assert np.abs(scaling.scaled(x)).max() <= CLIP
+    assert np.abs(scaling.scale(x)).max() <= CLIP
 
 
 @settings(max_examples=40, deadline=None)
@@ -84,8 +84,8 @@ def test_few_samples_are_enough_to_keep_a_fifth_of_them_from_settling_it(count: 
     good = x[count // 5 :]
     scaling = Scaling()
     scaling.learn(x)
-    assert np.abs(scaling.scaled(good.min(axis=0, keepdims=True))).max() <= CLIP
-    middle = scaling.scaled(good)
+    assert np.abs(scaling.scale(good.min(axis=0, keepdims=True))).max() <= CLIP
+    middle = scaling.scale(good)
     assert (middle.min(axis=0) <= 0).all(), "the median lies among the good"
     assert (middle.max(axis=0) >= 0).all()
 
@@ -96,7 +96,7 @@ def test_what_never_changes_is_0(value: float, count: int) -> None:
     scaling = Scaling()
     x = np.full((count, 3), value, np.float32)
     scaling.learn(x)
-    assert (scaling.scaled(x) == 0).all()
+    assert (scaling.scale(x) == 0).all()
 
 
 def test_what_hardly_ever_changes_keeps_its_unit() -> None:
@@ -106,7 +106,7 @@ def test_what_hardly_ever_changes_keeps_its_unit() -> None:
     x[:, 1] = np.float32(1e6) + np.float32(0.0625) * (np.arange(100) % 2)
     x[7, 0], x[8, 0] = 3.0, 5000.0
     scaling.learn(x)
-    scaled = scaling.scaled(x)
+    scaled = scaling.scale(x)
     assert (scaled[7, 0], scaled[8, 0]) == (3.0, CLIP)
     assert np.abs(scaled[:, 1]).max() < 0.1
 
@@ -114,7 +114,7 @@ def test_what_hardly_ever_changes_keeps_its_unit() -> None:
 @settings(max_examples=40, deadline=None)
 @given(
     before=st.integers(0, 1000),
-    cuts=st.lists(st.integers(0, KEPT - KEPT // 8), max_size=6),
+    cuts=st.lists(st.integers(0, WINDOW - WINDOW // 8), max_size=6),
     unit=st.floats(1e-3, 1e3),
 )
 def test_a_restarted_one_comes_to_the_same(before: int, cuts: list[int], unit: float) -> None:
@@ -122,24 +122,24 @@ def test_a_restarted_one_comes_to_the_same(before: int, cuts: list[int], unit: f
     running, restarted = Scaling(), Scaling()
     if before:
         running.learn(samples(before, 1) * np.float32(unit))
-    x = samples(KEPT, 2)
-    edges = [0, *sorted(cuts), KEPT - KEPT // 8, KEPT]
+    x = samples(WINDOW, 2)
+    edges = [0, *sorted(cuts), WINDOW - WINDOW // 8, WINDOW]
     for start, end in zip(edges, edges[1:], strict=False):
         running.learn(x[start:end])
         restarted.learn(x[start:end])
     probe = samples(50, 3)
-    assert running.scaled(probe).tobytes() == restarted.scaled(probe).tobytes()
+    assert running.scale(probe).tobytes() == restarted.scale(probe).tobytes()
 
 
 def test_memory_is_bounded() -> None:
     """Of large inputs fewer samples are kept."""
     large = Scaling()
     for _ in range(5):
-        large.learn(np.ones((40, KEPT_BYTES // 100), np.float32))
-    assert large._kept.shape[0] == LEAST_KEPT
+        large.learn(np.ones((40, WINDOW_BYTES // 100), np.float32))
+    assert large._window.shape[0] == MIN_WINDOW
     small = Scaling()
     small.learn(samples(5000))
-    assert small._kept.nbytes == KEPT * 16
+    assert small._window.nbytes == WINDOW * 16
 
 
 async def coming(*numbers: NDArray[np.float32]) -> AsyncGenerator[StreamChunk, None]:
@@ -202,7 +202,7 @@ async def test_it_is_off_by_default_and_told_of_where_it_is_needed(
     np.savez(path, x_train=samples(40).reshape(40, 4), y_train=np.arange(40) % 3)
     uri = f"synthetic:npz:{path}?rate=100000&once"
     given = ClientSettings(data=uri, directory=str(tmp_path), **({"scale": True} if scale else {}))
-    async with batches_of(given) as batches:
+    async with open_batches(given) as batches:
         batches.begin(replace(WELCOME, input=(4,)), FakeBackend())
         for _ in range(2):
             await batches.ready(1)

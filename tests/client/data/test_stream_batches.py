@@ -15,8 +15,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from edgeflock.client.data.batcher import NothingFit, StreamOver
-from edgeflock.client.data.checks import Agreed, Checks
+from edgeflock.client.data.batcher import NoUsableSamples, StreamEnded
+from edgeflock.client.data.checks import Checks, SampleSchema
 from edgeflock.client.data.records import OVERRUN, Skipped, SourceProgress, StreamChunk
 from edgeflock.client.data.sources.synthetic import Passes, replay
 from edgeflock.client.data.stream_batches import StreamBatches
@@ -112,8 +112,8 @@ def test_nothing_is_dropped_while_a_client_starts() -> None:
 
 def test_a_first_sample_of_another_shape_costs_itself() -> None:
     """Nobody knew the shape when it came; the server says it before the first batch is taken."""
-    agreed, tally = Agreed(), Skipped()
-    door = Checks(agreed=agreed)
+    schema, tally = SampleSchema(), Skipped()
+    door = Checks(schema=schema)
 
     async def source() -> AsyncGenerator[StreamChunk, None]:
         yield door.admit(StreamChunk(np.zeros((1, 5), np.float32), np.zeros(1, np.int64)), tally)
@@ -123,14 +123,14 @@ def test_a_first_sample_of_another_shape_costs_itself() -> None:
 
     async def main() -> tuple[int, SampleAccount]:
         clock = asyncio.get_running_loop().time
-        checks = Checks(agreed=agreed)
+        checks = Checks(schema=schema)
         async with StreamBatches(source(), Truncation(), tally, now=clock, checks=checks) as batches:
             await asyncio.sleep(0.5)
-            agreed.shape = chunk(0, 1).x.shape[1:]
+            schema.shape = chunk(0, 1).x.shape[1:]
             trained = 0
             while trained < 100:
                 await batches.ready()
-                with suppress(NothingFit):
+                with suppress(NoUsableSamples):
                     trained += len(batches.take(RUN_BATCH)[1])
                 batches.settle()
             return trained, batches.account()
@@ -326,7 +326,7 @@ def test_the_end_of_a_stream() -> None:
         for _ in range(3):
             await batches.ready()
             sizes.append(len(batches.take(RUN_BATCH)[1]))
-        with pytest.raises(StreamOver):
+        with pytest.raises(StreamEnded):
             await batches.ready()
         return sizes
 
@@ -480,7 +480,7 @@ def test_where_nothing_fits_there_is_no_batch(first: bool) -> None:
             if good:
                 assert len(batches.take(RUN_BATCH)[1]) == 8
             else:
-                with pytest.raises(NothingFit):
+                with pytest.raises(NoUsableSamples):
                     batches.take(RUN_BATCH)
             batches.settle()
         account = batches.account()
@@ -534,7 +534,7 @@ def test_every_sample_is_accounted_for(kind: str, actions: list[tuple[str, Any, 
                             await batches.ready(other)
                         for _ in range(other):
                             batches.take(RUN_BATCH)
-                    except (TimeoutError, NothingFit):
+                    except (TimeoutError, NoUsableSamples):
                         pass
                     if one != "stop":
                         batches.settle() if one == "settle" else batches.take_back()
@@ -557,18 +557,18 @@ async def test_training_takes_in_its_own_thread_while_the_source_feeds() -> None
         while len(got) < 20_000:
             try:
                 await batches.ready()
-            except StreamOver:
+            except StreamEnded:
                 break
             got += await asyncio.to_thread(lambda: batches.take(RUN_BATCH)[1].tolist())
             batches.settle()
     assert got == list(range(20_000))
 
 
-@pytest.mark.parametrize("keeps", [False, True], ids=["memory", "disk"])
-def test_a_source_knows_how_much_need_not_come_again(keeps: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_durable", [False, True], ids=["memory", "disk"])
+def test_a_source_knows_how_much_need_not_come_again(is_durable: bool, tmp_path: Path) -> None:
     """What waits in memory, or was taken and is not settled, must; on disk nothing."""
     tally = Skipped()
-    buffer = Persistence(tmp_path / "kept.db", 1 << 20) if keeps else Truncation(seconds=1e9)
+    buffer = Persistence(tmp_path / "kept.db", 1 << 20) if is_durable else Truncation(seconds=1e9)
     assert tally.progress() == SourceProgress(0, 0)
 
     async def use(batches: StreamBatches) -> list[int]:
@@ -581,7 +581,7 @@ def test_a_source_knows_how_much_need_not_come_again(keeps: bool, tmp_path: Path
         done.append(tally.progress().done)
         batches.take(0)
         batches.settle()
-        assert tally.progress().came == 16
+        assert tally.progress().received == 16
         return [*done, tally.progress().done]
 
-    assert streaming(lambda: listed(16), use, buffer, tally) == ([16] * 4 if keeps else [0, 0, 0, 16])
+    assert streaming(lambda: listed(16), use, buffer, tally) == ([16] * 4 if is_durable else [0, 0, 0, 16])

@@ -92,7 +92,7 @@ def test_first_in_first_out_and_what_is_taken_back_comes_first(
 def test_truncation_keeps_the_last_second_and_no_less_than_the_least(
     arrivals: list[tuple[float, int]], pause: float
 ) -> None:
-    buffer = Truncation(seconds=1.0, least=8)
+    buffer = Truncation(seconds=1.0, minimum=8)
     stamps: list[float] = []
     now = 0.0
     for wait, count in arrivals:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from edgeflock.client.backends.backend import Backend
-from edgeflock.client.data.batcher import Batch, Shuffled, StreamOver
+from edgeflock.client.data.batcher import Batch, Shuffled, StreamEnded
 from edgeflock.client.training import Worker, WorkerProgress
 from edgeflock.devices.emulation.clock import run_virtually
 from edgeflock.shared.codecs import moments, sparse
@@ -112,14 +112,14 @@ class Few:
 
     async def ready(self, steps: int) -> None:
         if not self._left:
-            raise StreamOver("that was all")
+            raise StreamEnded("that was all")
         self._left -= 1
 
     def take(self, size: int) -> Batch:
         self.told.append("taken")
         return np.zeros((2, 3), np.float32), np.zeros(2, np.int64)
 
-    def judged(self, loss: float, right: float | None) -> None:
+    def record_result(self, loss: float, right: float | None) -> None:
         self.told.append("judged")
 
     def settle(self) -> None:

@@ -2,17 +2,17 @@
 
 import pytest
 
-from edgeflock.devices.capacity import FleetLoad, Machine, Need, ServerParts, costs, needs_of
+from edgeflock.devices.capacity import FleetLoad, Machine, Need, ServerParts, costs, estimate_needs
 from edgeflock.devices.capacity.need import (
-    busy,
-    down_bytes,
+    answer_bytes,
+    busy_fraction,
     journal_bytes_a_day,
     leader,
     push_seconds,
-    shared_out,
+    relayed_push_seconds,
+    shard_fractions,
     step_seconds,
-    through_seconds,
-    up_bytes,
+    update_bytes,
 )
 from edgeflock.server.descent.staleness import Staleness
 
@@ -86,7 +86,7 @@ def test_connected_devices_take_what_they_took(
     and nine of them not fitted either.
     """
     fleet = FleetLoad(devices, devices / rate, 19_146, 11, tls, answered, torch=False)
-    needs = needs_of(fleet, HERE, ServerParts(gateways=gateways))
+    needs = estimate_needs(fleet, HERE, ServerParts(gateways=gateways))
     assert 100 * needs[0].cores == pytest.approx(leads, rel=WITHIN)
     if holds is not None:
         assert 100 * needs[1].cores == pytest.approx(holds, rel=WITHIN)
@@ -108,7 +108,7 @@ def test_connected_devices_take_so_many_megabytes(
 ) -> None:
     """The same runs, when all devices held something of their own."""
     fleet = FleetLoad(devices, 10, 19_146, tls=False, torch=False)
-    needs = needs_of(fleet, HERE, ServerParts(gateways=gateways))
+    needs = estimate_needs(fleet, HERE, ServerParts(gateways=gateways))
     assert needs[0].memory_bytes / 1e6 == pytest.approx(leads, rel=0.1)
     if holds is not None:
         assert needs[1].memory_bytes / 1e6 == pytest.approx(holds, rel=0.1)
@@ -149,14 +149,14 @@ def test_a_cohort_works_in_turn() -> None:
 def test_bytes_of_an_update_and_its_answer(parameters: int, up: float, down: float) -> None:
     """As it comes: digits with four clients, to which it was fitted, and MNIST with eight."""
     fleet = FleetLoad(8, 1, parameters)
-    assert (up_bytes(fleet), down_bytes(fleet, ALONE)) == pytest.approx((up, down), rel=WITHIN)
+    assert (update_bytes(fleet), answer_bytes(fleet, ALONE)) == pytest.approx((up, down), rel=WITHIN)
 
 
 @pytest.mark.parametrize(("devices", "measured"), [(4, 2_000), (16, 5_700), (200, 20_100)])
 def test_bytes_of_an_exact_answer(devices: int, measured: float) -> None:
     """What devices are sent, of the record: 106 entries."""
     fleet = FleetLoad(devices, 1, CNN, entries=106)
-    assert down_bytes(fleet, ServerParts(shards=2)) == pytest.approx(measured, rel=WITHIN)
+    assert answer_bytes(fleet, ServerParts(shards=2)) == pytest.approx(measured, rel=WITHIN)
 
 
 def test_a_journal_grows_as_one_did() -> None:
@@ -189,7 +189,9 @@ def of(part: str, needs: list[Need]) -> Need:
 
 def test_gateways_take_sockets_answers_and_decoding_off_the_leader() -> None:
     fleet = FleetLoad(10_000, 10)
-    direct, through = (of("leader", needs_of(fleet, HERE, ServerParts(gateways=count))) for count in (0, 4))
+    direct, through = (
+        of("leader", estimate_needs(fleet, HERE, ServerParts(gateways=count))) for count in (0, 4)
+    )
     assert through.shares["sockets"] == 4 / HERE.files
     assert through.shares["processor"] < 0.5 * direct.shares["processor"]
     assert through.memory_bytes < direct.memory_bytes
@@ -199,7 +201,7 @@ def test_gateways_take_sockets_answers_and_decoding_off_the_leader() -> None:
 def test_a_gateway_carries_what_the_spare_ones_leave() -> None:
     fleet = FleetLoad(10_000, 10)
     one, two, three = (
-        of("gateway", needs_of(fleet, HERE, parts))
+        of("gateway", estimate_needs(fleet, HERE, parts))
         for parts in (ServerParts(gateways=2), ServerParts(gateways=3, spare=1), ServerParts(gateways=3))
     )
     assert one.shares == two.shares
@@ -209,8 +211,8 @@ def test_a_gateway_carries_what_the_spare_ones_leave() -> None:
 def test_each_gateway_follows_all_updates() -> None:
     """So that more of them help less and less, and cost the leader's line."""
     fleet = FleetLoad(1_000_000, 60)
-    few, many = (needs_of(fleet, HERE, ServerParts(gateways=count)) for count in (100, 1_000))
-    follow = fleet.rate * (costs.FOLLOW_SECONDS + costs.FOLLOW_ENTRY_SECONDS * fleet.sent)
+    few, many = (estimate_needs(fleet, HERE, ServerParts(gateways=count)) for count in (100, 1_000))
+    follow = fleet.rate * (costs.FOLLOW_SECONDS + costs.FOLLOW_ENTRY_SECONDS * fleet.sent_entries)
     assert follow < many[1].shares["processor"] < few[1].shares["processor"]
     assert many[0].shares["network"] > 9 * few[0].shares["network"]
 
@@ -218,12 +220,14 @@ def test_each_gateway_follows_all_updates() -> None:
 def test_shards_pay_for_large_models_alone() -> None:
     """docs/shards.md: twice the server's time at 211,690 parameters, 0.028 of it at a hundred million."""
     small, large = FleetLoad(100, 10), FleetLoad(100, 10, 100_000_000)
-    assert shared_out(CNN) == pytest.approx((2.0, 1.0))
+    assert shard_fractions(CNN) == pytest.approx((2.0, 1.0))
     for fleet, pays in ((small, False), (large, True)):
-        alone, apart = (through_seconds(fleet, ServerParts(gateways=1, shards=count)) for count in (0, 4))
+        alone, apart = (
+            relayed_push_seconds(fleet, ServerParts(gateways=1, shards=count)) for count in (0, 4)
+        )
         assert (apart < alone) == pays
     assert step_seconds(large) > step_seconds(small)
-    whole, slices = (needs_of(large, HERE, ServerParts(shards=count)) for count in (0, 4))
+    whole, slices = (estimate_needs(large, HERE, ServerParts(shards=count)) for count in (0, 4))
     assert of("leader", slices).memory_bytes < 0.3 * of("leader", whole).memory_bytes
     assert of("shard", slices).memory_bytes < 0.3 * of("leader", whole).memory_bytes
 
@@ -232,11 +236,11 @@ def test_a_model_in_shards_takes_what_was_measured() -> None:
     """docs/shards.md: a hundred million in one process and in four shards, window 64 where this has 256."""
     large = FleetLoad(10, 10, 100_000_000, torch=False)
     less = (large.staleness_bytes - Staleness(10, 64).nbytes / 10) * large.parameters
-    (alone,) = needs_of(large, HERE, ALONE)
+    (alone,) = estimate_needs(large, HERE, ALONE)
     copies = min(costs.COPIES_BYTES, 4 * 10 * large.parameters)
     sockets = 10 * (costs.PLAIN_BYTES + costs.TLS_SOCKET_BYTES)
     assert alone.memory_bytes - less - copies - sockets == pytest.approx(3_611e6, rel=WITHIN)
-    apart = needs_of(large, HERE, ServerParts(shards=4))
+    apart = estimate_needs(large, HERE, ServerParts(shards=4))
     assert of("leader", apart).memory_bytes - costs.RAY_BYTES == pytest.approx(968e6, rel=WITHIN)
     assert of("shard", apart).memory_bytes - less / 4 == pytest.approx(793e6, rel=WITHIN)
 
@@ -245,13 +249,16 @@ def test_a_database_and_those_who_stand_by() -> None:
     fleet = FleetLoad(10_000, 10)
     rates = {}
     for journal in costs.ROWS_PER_SECOND:
-        needs = needs_of(fleet, HERE, ServerParts(journal=journal, standbys=1))
+        needs = estimate_needs(fleet, HERE, ServerParts(journal=journal, standbys=1))
         keeps = needs[0] if journal == "sqlite" else of("database", needs)
         rates[journal] = keeps.shares["rows"]
         assert keeps.shares["disk"] > 1
     assert rates["sqlite"] < rates["postgresql"] < rates["synchronous"]
     follows, waits = (
-        of("standby", needs_of(fleet, HERE, ServerParts(standbys=1, shards=count, journal="postgresql")))
+        of(
+            "standby",
+            estimate_needs(fleet, HERE, ServerParts(standbys=1, shards=count, journal="postgresql")),
+        )
         for count in (0, 2)
     )
     assert 0 == waits.cores < follows.cores < 1
@@ -259,7 +266,7 @@ def test_a_database_and_those_who_stand_by() -> None:
 
 def test_a_process_is_never_more_than_busy() -> None:
     fleets = [FleetLoad(devices, 10) for devices in (1, 10, 100, 1000, 10_000, 20_000, 50_000)]
-    shares = [busy(fleet, 0.5e-3, 2e-3) for fleet in fleets]
+    shares = [busy_fraction(fleet, 0.5e-3, 2e-3) for fleet in fleets]
     assert shares == sorted(shares)
     assert (shares[-2], shares[-1]) == (1, 1)
     assert shares[0] == pytest.approx(0.1 * (0.5e-3 + 2e-3))  # one device's updates come by themselves

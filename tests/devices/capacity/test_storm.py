@@ -5,8 +5,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from edgeflock.devices.capacity import storm_of
-from edgeflock.devices.capacity.storm import asking
+from edgeflock.devices.capacity import simulate_storm
+from edgeflock.devices.capacity.storm import first_attempts
 from edgeflock.shared.protocol.backoff import back_off
 
 
@@ -21,26 +21,26 @@ def one(outage: float, seed: int) -> float:
 
 
 def test_many_ask_when_single_clients_do() -> None:
-    many, single = asking(4000, 40.0, 1), np.sort([one(40.0, seed) for seed in range(4000)])
+    many, single = first_attempts(4000, 40.0, 1), np.sort([one(40.0, seed) for seed in range(4000)])
     assert np.quantile(many, [0.1, 0.5, 0.9]) == pytest.approx(np.quantile(single, [0.1, 0.5, 0.9]), rel=0.05)
     assert many[0] >= 40
     assert many[-1] <= 70  # a wait is 30 s at most
 
 
 def test_the_last_one_is_back_when_all_have_had_their_turn() -> None:
-    quick, slow = storm_of(500, 60.0, 1e-6, seed=3), storm_of(500, 60.0, 1.0, seed=3)
+    quick, slow = simulate_storm(500, 60.0, 1e-6, seed=3), simulate_storm(500, 60.0, 1.0, seed=3)
     assert quick.last_seconds <= 30.01
     assert quick.longest_queue <= 2
     assert 500 <= slow.last_seconds <= 502
     assert 249 <= slow.half_seconds <= 252
     assert (slow.leader_seconds, slow.gateway_seconds) == (500, 0)
     assert slow.longest_queue > 400
-    assert storm_of(500, 60.0, 1.0, seed=3) == slow
+    assert simulate_storm(500, 60.0, 1.0, seed=3) == slow
 
 
 def test_who_asks_one_by_one_in_words_and_in_arrays() -> None:
-    storm, free, back, queue = storm_of(300, 5.0, 0.02, seed=7), 0.0, [], []
-    asked = (asking(300, 5.0, 7) - 5.0).tolist()
+    storm, free, back, queue = simulate_storm(300, 5.0, 0.02, seed=7), 0.0, [], []
+    asked = (first_attempts(300, 5.0, 7) - 5.0).tolist()
     for at in asked:
         free = max(free, at) + 0.02
         back.append(free)
@@ -51,15 +51,15 @@ def test_who_asks_one_by_one_in_words_and_in_arrays() -> None:
 
 
 def test_gateways_take_their_turns_beside_each_other() -> None:
-    alone = storm_of(4000, 60.0, 0.02, seed=5)
-    through = storm_of(4000, 60.0, 1e-4, gateways=4, each=0.02, seed=5)
+    alone = simulate_storm(4000, 60.0, 0.02, seed=5)
+    through = simulate_storm(4000, 60.0, 1e-4, gateways=4, gateway_s=0.02, seed=5)
     assert 19 <= through.last_seconds < 0.5 * alone.last_seconds
     assert through.longest_queue < alone.longest_queue
     assert through.gateway_seconds == pytest.approx(80)
-    one = storm_of(4000, 60.0, 1e-9, gateways=1, each=0.02, seed=5)
+    one = simulate_storm(4000, 60.0, 1e-9, gateways=1, gateway_s=0.02, seed=5)
     assert one.last_seconds == pytest.approx(alone.last_seconds)
 
 
 def test_behind_gateways_the_server_takes_one_after_another() -> None:
-    storm = storm_of(500, 60.0, 1.0, gateways=8, each=0.01, seed=3)
+    storm = simulate_storm(500, 60.0, 1.0, gateways=8, gateway_s=0.01, seed=3)
     assert 500 <= storm.last_seconds <= 502

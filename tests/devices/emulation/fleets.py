@@ -20,7 +20,7 @@ from edgeflock.devices.emulation.fleet import FleetResult, Prepared, prepare, ru
 from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.server.coordination.coordinator import Push
 from edgeflock.server.engine.outcomes import Accepted
-from edgeflock.server.monitoring.listeners import Listening
+from edgeflock.server.monitoring.listeners import Callbacks
 from edgeflock.shared.errors import Refused
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.torch_module import FlatModule
@@ -248,7 +248,7 @@ def run(
         patch.setattr(running, "TorchBackend", make_backend)
         patch.setattr(running, "FlatModule", make_module)
         try:
-            result = run_fleet(prepared, seed, directory, Listening(on_evaluated=progress))
+            result = run_fleet(prepared, seed, directory, Callbacks(on_evaluated=progress))
         except CutShort:
             assert cut is not None
     outcome = result and replace(result, gradient_s=0.0, evaluation_s=0.0, total_s=0.0)

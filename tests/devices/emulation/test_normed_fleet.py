@@ -13,7 +13,7 @@ from torch.nn import functional
 from edgeflock.client.backends import Backend
 from edgeflock.client.data.batcher import Shuffled
 from edgeflock.devices.emulation.fleet import prepare, run_fleet
-from edgeflock.server.monitoring.listeners import Listening
+from edgeflock.server.monitoring.listeners import Callbacks
 from edgeflock.shared.data import datasets
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.torch_module import FlatModule
@@ -141,7 +141,7 @@ def test_one_hostile_device_of_ten_spoils_nothing(name: str, tmp_path: Path) -> 
             prepared,
             1,
             tmp_path,
-            Listening(on_evaluated=lambda seen: last.append(seen.accuracy or 0.0), on_finding=found.append),
+            Callbacks(on_evaluated=lambda seen: last.append(seen.accuracy or 0.0), on_finding=found.append),
             backend_of=lambda number, backend: Hostile(backend, lie) if number == bad else backend,
         )
         return last[-1]

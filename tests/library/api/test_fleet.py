@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import edgeflock as ef
-from edgeflock.server.findings import Diagnosis, Picture
+from edgeflock.server.findings import Diagnosis, RunStatus
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError
@@ -177,12 +177,12 @@ def test_other_processes_do_not_find_what_is_at_hand(tmp_path: Path) -> None:
 
 
 def test_a_program_is_told_once_of_what_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(picture: Picture, before: Diagnosis) -> Diagnosis:
+    def wrong(picture: RunStatus, before: Diagnosis) -> Diagnosis:
         return Diagnosis(
             tuple(
                 Finding("disagrees", "warning", one.name, picture.time, "", "")
                 for one in picture.devices
-                if one.seen is not None and one.seen.updates >= 10 and one.name == "pi-1"
+                if one.averages is not None and one.averages.updates >= 10 and one.name == "pi-1"
             )
         )
 

@@ -29,10 +29,10 @@ def test_a_million_devices_are_more_than_one_sequencer_takes(tmp_path: Path) -> 
     assert abs(figures["price_a_month"] - price) < 0.01
     words = edgeflock("capacity", *asked, cwd=tmp_path).stdout
     assert f"{gateway['count']} gateways" in words
-    assert f"with such parts at {figures['ends_at_devices']:,} devices" in words
-    assert f"too much    leader: window {leads['shares']['window']:.0%}" in words
+    assert f"these parts suffice for {figures['ends_at_devices']:,} devices" in words
+    assert f"exceeded    leader: window {leads['shares']['window']:.0%}" in words
     assert f"{price:,.2f}" in words
-    assert "runs of such parts" in words
+    assert "separate runs with these parts" in words
 
 
 def test_parts_that_are_asked_for(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ async def say(*words: str, code: int = 0) -> str:
 async def test_from_a_token_to_a_revoked_device(tmp_path: Path) -> None:
     run, place = str(tmp_path / "run"), tmp_path / "identity.json"
     async with hosting(tmp_path / "run", closed=True, with_tls=True) as hosted:
-        hosted.register.listens(hosted.url, hosted.register.pin)
+        hosted.register.store_address(hosted.url, hosted.register.pin)
         line = await say("token", "create", run, "--label", "site=roof", "--expires", "10m")
         assert line.startswith(f"edgeflock client join {hosted.url} ef1.")
         words = line.split()[1:]

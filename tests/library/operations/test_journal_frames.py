@@ -44,7 +44,7 @@ def path(tmp_path: Path) -> Path:
     journal.begin_run("5f3c", "zoo:Net", LAYOUT, np.zeros(LAYOUT.size, np.float32), BEGAN)
     first, second = journal.device_id("pi-1"), journal.device_id("pi-2")
     config = parse(overrides=["coordination.learning_rate=0.1"])
-    journal.add_regime(0, Regime.of(config))
+    journal.add_regime(0, Regime.from_config(config))
     version = 0
     for second_ in range(101):
         now = BEGAN + second_
@@ -66,7 +66,7 @@ def path(tmp_path: Path) -> Path:
         if second_ == 50:
             journal.add_snapshot(version, np.zeros(LAYOUT.size, np.float32))
             slower = parse(overrides=["coordination.learning_rate=0.05"])
-            journal.add_regime(version, Regime.of(slower))
+            journal.add_regime(version, Regime.from_config(slower))
         if second_ % 10 == 0:
             journal.add_evaluation(
                 Evaluation(version, now, 2.0 - second_ / 100, second_ / 100, 1000 * second_, 7)

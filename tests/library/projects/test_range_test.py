@@ -48,7 +48,7 @@ def ramp(curvature: float, *settings: str, step: float = 0.0) -> RangeTest:
         backend,
         Shuffled(data, np.random.default_rng(0)),
         welcome("check", config, backend.layout, 0, 0),
-        Regime.of(config),
+        Regime.from_config(config),
         THETA,
         backend.loss,
         "coordination.learning_rate",

@@ -198,7 +198,7 @@ def test_the_samples_that_a_device_tells_of_are_in_the_norm() -> None:
 def test_the_largest_numbers_there_are_come_to_a_finite_step() -> None:
     guard, huge = acquainted("clip", [5.0] * 20), np.full(2, np.finfo(np.float32).max)
     decision = guard.decide(0, 1, step(huge), 65_536.0)
-    part = step(huge).part(decision.share)
+    part = step(huge).scaled(decision.share)
     assert np.isfinite(part.delta).all()
     assert float(np.linalg.norm(part.delta.astype(np.float64))) * 65_536 <= 1.001 * 5
 

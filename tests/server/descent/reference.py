@@ -68,8 +68,8 @@ class SlowServer:
         assert parameters.regime == self.regime
         assert parameters.oldest == self.bases[0]
         if self.regime.rule == "adacomp":
-            assert isinstance(parameters.kept.vectors, Part)
-            staleness = parameters.kept.vectors.staleness
+            assert isinstance(parameters.store.vectors, Part)
+            staleness = parameters.store.vectors.staleness
             assert staleness is not None
             for base in self.bases:
                 expected = [self.sigma(k, base) for k in range(self.trained)]

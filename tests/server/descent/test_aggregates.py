@@ -68,7 +68,7 @@ def test_a_round_is_what_its_aggregate_says_times_its_samples() -> None:
 
 def test_what_a_defence_let_nothing_of_count_is_of_no_samples() -> None:
     gathered = Gathered(Layout.of([("kernel", (SIZE,))]), "median")
-    gathered.add(step({0: 1}, 9).part(0.0))
+    gathered.add(step({0: 1}, 9).scaled(0.0))
     assert (gathered.steps, gathered.samples) == (1, 0)
     assert not gathered.total.any()
 

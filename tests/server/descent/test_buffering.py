@@ -49,7 +49,7 @@ numbers = st.floats(-4, 4, width=32)
 @given(data=st.data())
 def test_every_third_update_steps_with_the_mean_of_three(rule: str, data: st.DataObject) -> None:
     """Weighed by the steps since their bases, each, or by each parameter's share of them."""
-    regime = Regime(rule, 0.1, 64, how=StepMethod(together=3))
+    regime = Regime(rule, 0.1, 64, method=StepMethod(together=3))
     parameters = Parameters(0, np.ones(SIZE, f32), regime=regime, start=0)
     theta, total = np.ones(SIZE, f32), np.zeros(SIZE, f32)
     changed: list[set[int]] = []
@@ -76,7 +76,7 @@ def test_every_third_update_steps_with_the_mean_of_three(rule: str, data: st.Dat
 @pytest.mark.parametrize("how", HOWS.values(), ids=HOWS)
 def test_killed_while_some_wait_it_goes_on_bit_for_bit(how: StepMethod, tmp_path: Path) -> None:
     run = Watched(
-        tmp_path, replace(REGIME, rule="sqrt", learning_rate=0.01, how=how), EngineLimits(snapshot_every=4)
+        tmp_path, replace(REGIME, rule="sqrt", learning_rate=0.01, method=how), EngineLimits(snapshot_every=4)
     )
     for number in range(11):
         run.commit(1 + number % 2)
@@ -96,7 +96,7 @@ def test_killed_while_some_wait_it_goes_on_bit_for_bit(how: StepMethod, tmp_path
 
 def test_what_waits_is_in_the_next_step_whatever_the_settings_then(tmp_path: Path) -> None:
     """Three of four wait; then each update is a step; the first takes those along. Another start agrees."""
-    run = Watched(tmp_path, replace(REGIME, rule="none", how=StepMethod(together=4)))
+    run = Watched(tmp_path, replace(REGIME, rule="none", method=StepMethod(together=4)))
     run.commit(3)
     assert run.engine.parameters.theta.tobytes() == THETA.tobytes()
     run.reopen(replace(REGIME, rule="none"))
@@ -147,16 +147,16 @@ def test_what_waits_is_in_the_next_round_if_there_are_rounds_then(kind: str) -> 
 @pytest.mark.parametrize("place", [Part, partial(Sharded, Here(), 3)], ids=["one process", "shards"])
 def test_once_what_waited_has_made_its_step_a_step_costs_its_entries_again(place: Place) -> None:
     """And nothing is kept for updates to come that make a step each."""
-    regime = Regime("none", 0.1, 8, how=StepMethod("adam", 1))
-    memory = OptimizerMemory("", None, np.ones(LAYOUT.size, f32), 2).packed()
+    regime = Regime("none", 0.1, 8, method=StepMethod("adam", 1))
+    memory = OptimizerMemory("", None, np.ones(LAYOUT.size, f32), 2).pack()
     parameters = Parameters(2, THETA.copy(), None, memory, regime=regime, start=2, place=place)
     parameters.apply(Step(2, np.array([3]), np.ones(1, f32)))
-    kept = OptimizerMemory.unpacked(parameters.packed_memory(), LAYOUT.size)
+    kept = OptimizerMemory.unpack(parameters.packed_memory(), LAYOUT.size)
     assert kept.gathered is None
     assert kept.numbers is not None
     assert (kept.numbers[:, 2] == 1).all()
     parameters.apply(Step(3, np.array([3]), np.ones(1, f32)))
-    assert parameters.changes(np.array([3])).tolist() == [3]  # type: ignore[union-attr]
+    assert parameters.changed_indices(np.array([3])).tolist() == [3]  # type: ignore[union-attr]
 
 
 def test_a_device_that_pulls_while_some_wait_gets_all_of_the_step_later(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_a_device_that_pulls_while_some_wait_gets_all_of_the_step_later(tmp_path
 
 def test_what_adds_up_to_too_much_is_refused(tmp_path: Path) -> None:
     """Alone neither would take it beyond; the second is refused, and the step is without it."""
-    regime = Regime("none", 1.0, 8, how=StepMethod(together=2))
+    regime = Regime("none", 1.0, 8, method=StepMethod(together=2))
     _, engine = open_engine(tmp_path, regime, EngineLimits(parameter=10.0))
     device = engine.device_id("one")
     first, second = (push(device, sparse_update(number, 0, {3: 12.0})) for number in (1, 2))
@@ -204,7 +204,7 @@ def test_what_adds_up_to_too_much_is_refused(tmp_path: Path) -> None:
 def test_a_rate_that_was_raised_takes_nothing_that_waits_too_far(how: StepMethod, place: Place) -> None:
     """What it would take beyond need not be of the update that makes the step."""
     parameters = Parameters(
-        0, np.zeros(SIZE, f32), regime=Regime("none", 1.0, 8, how=how), start=0, place=place
+        0, np.zeros(SIZE, f32), regime=Regime("none", 1.0, 8, method=how), start=0, place=place
     )
     first, second = (Step(0, np.array([k]), np.full(1, 12, f32)) for k in (0, SIZE - 1))
     assert parameters.fits(first, 10.0)
@@ -220,7 +220,10 @@ def test_a_buffer_of_none_is_refused_and_its_rule_is_fedbuff_s() -> None:
     with pytest.raises(ConfigError, match="coordination.buffer = '0': must be greater than or equal to 1"):
         parse(overrides=["coordination.mode=buffer", "coordination.buffer=0"], tables=CHOICES)
     config = parse(overrides=["coordination.mode=buffer"], tables=CHOICES)
-    assert (Regime.of(config).rule, Regime.of(config).how) == ("sqrt", StepMethod(together=10))
+    assert (Regime.from_config(config).rule, Regime.from_config(config).method) == (
+        "sqrt",
+        StepMethod(together=10),
+    )
     other = parse(overrides=["coordination.mode=buffer", "coordination.rule=adacomp"], tables=CHOICES)
-    assert Regime.of(other).rule == "adacomp"
+    assert Regime.from_config(other).rule == "adacomp"
     assert "sqrt" in RULES

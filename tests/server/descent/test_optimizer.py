@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.descent.optimizer import descend
 from edgeflock.server.descent.staleness import Staleness
-from edgeflock.server.descent.step import Where
+from edgeflock.server.descent.step import Index
 
 SIZE = 6
 
@@ -33,7 +33,7 @@ def test_one_rate_for_all(
     theta: NDArray[np.float32], delta: NDArray[np.float32], rate: np.float32, chosen: set[int]
 ) -> None:
     """Dense, and sparse with the rest untouched."""
-    sparse: Where = np.array(sorted(chosen), np.int64)
+    sparse: Index = np.array(sorted(chosen), np.int64)
     for where in (sparse, slice(None)):
         expected, taken = theta.copy(), theta.copy()
         for k in np.arange(SIZE)[where]:
@@ -59,7 +59,7 @@ def test_each_parameter_by_its_own_staleness(
     touches: list[int],
 ) -> None:
     """Parameter k was changed touches[k] times since the base: alpha_k = rate / max(1, touches[k])."""
-    sparse: Where = np.array(sorted(chosen), np.int64)
+    sparse: Index = np.array(sorted(chosen), np.int64)
     for where in (sparse, slice(None)):
         staleness = Staleness(SIZE, window)
         for version in range(40):
@@ -80,7 +80,7 @@ def test_each_parameter_by_its_own_staleness(
 @pytest.mark.parametrize(
     ("window", "updates"), [(2, 600), (9, 600), (256, 1100), (257, 1100), (65536, 66000)]
 )
-def test_counters_that_turn_over(window: int, updates: int, where: Where) -> None:
+def test_counters_that_turn_over(window: int, updates: int, where: Index) -> None:
     """A parameter that every update changes, while its counter passes 256 or 65536: sigma is the delay."""
     staleness, theta = Staleness(2, window), np.zeros(2, np.float32)
     delta, rate = np.ones(2, np.float32), np.float32(1)
@@ -92,7 +92,7 @@ def test_counters_that_turn_over(window: int, updates: int, where: Where) -> Non
 
 
 @pytest.mark.parametrize("where", [slice(None), np.arange(1000)], ids=["dense", "sparse"])
-def test_no_fused_operations(where: Where) -> None:
+def test_no_fused_operations(where: Index) -> None:
     """A fused multiply-add would round once where these inputs tell that from rounding twice."""
     theta, delta = np.random.default_rng(0).standard_normal((2, 1000)).astype(np.float32)
     rate = np.float32(0.1)
@@ -116,7 +116,7 @@ def test_it_works_in_place_and_on_a_slice_of_theta() -> None:
 
 @pytest.mark.parametrize("where", [slice(None), np.array([0, 1])], ids=["dense", "sparse"])
 @pytest.mark.parametrize("base", [-1, 1])
-def test_a_base_outside_the_window_changes_nothing(where: Where, base: int) -> None:
+def test_a_base_outside_the_window_changes_nothing(where: Index, base: int) -> None:
     staleness, theta = Staleness(2), np.ones(2, np.float32)
     with pytest.raises(ValueError, match=f"base {base} is outside 0..0"):
         staleness.descend(theta, where, np.ones(2, np.float32), base, np.float32(1))

@@ -110,7 +110,7 @@ class SlowParameters(Slow):
 def test_each_step_is_as_written_down(how: StepMethod, data: st.DataObject) -> None:
     """Sparse and dense updates, zeros among them, of any staleness: theta is the same, bit for bit."""
     theta = np.array(data.draw(st.lists(numbers, min_size=SIZE, max_size=SIZE)), f32)
-    regime = Regime("adacomp", 0.1, 8, how=how)
+    regime = Regime("adacomp", 0.1, 8, method=how)
     # Plain SGD multiplies by the rate before the gradient: test_parameters.py has it.
     if how.is_plain:
         return
@@ -132,7 +132,7 @@ def test_a_round_is_one_step_with_its_mean(how: StepMethod, rule: str) -> None:
         return
     theta = np.linspace(-1, 1, SIZE, dtype=f32)
     layout = Layout.of([("w", (SIZE,))])
-    parameters = Parameters(0, theta.copy(), regime=Regime(rule, 0.1, 8, rounds=True, how=how), start=0)
+    parameters = Parameters(0, theta.copy(), regime=Regime(rule, 0.1, 8, rounds=True, method=how), start=0)
     slow = Slow(theta, how)
     for number in range(5):
         gathered, total = Gathered(layout), np.zeros(SIZE, f32)
@@ -153,7 +153,7 @@ def test_all_parameters_every_time_are_as_torch_has_them(kind: str) -> None:
     random = np.random.default_rng(4)
     theta = random.standard_normal(20).astype(f32)
     how = StepMethod(kind, weight_decay=0.01, epsilon=1e-8)
-    parameters = Parameters(0, theta.copy(), regime=Regime("none", 0.05, 8, how=how), start=0)
+    parameters = Parameters(0, theta.copy(), regime=Regime("none", 0.05, 8, method=how), start=0)
     there = torch.nn.Parameter(torch.from_numpy(theta.copy()))
     terms: dict[str, Any] = {"lr": 0.05, "weight_decay": 0.01}
     makers = {
@@ -176,7 +176,7 @@ def test_all_parameters_every_time_are_as_torch_has_them(kind: str) -> None:
 @every_how
 def test_killed_at_any_version_it_goes_on_bit_for_bit(how: StepMethod, tmp_path: Path) -> None:
     """What is remembered is in the snapshot, and what came after it is remembered again."""
-    regime = replace(REGIME, learning_rate=0.01, how=how)
+    regime = replace(REGIME, learning_rate=0.01, method=how)
     run = Watched(tmp_path, regime, EngineLimits(snapshot_every=5))
     for number in range(13):
         run.commit(1 + number % 3)
@@ -200,14 +200,14 @@ def test_another_optimizer_is_another_regime_and_what_it_can_use_it_goes_on_with
     kinds = ("momentum", "nesterov", "adam", "sgd", "adamw", "adagrad", "adagrad", "momentum")
     for number, kind in enumerate(kinds):
         before = run.engine.parameters.packed_memory()
-        run.reopen(replace(REGIME, learning_rate=0.01, how=StepMethod(kind)), killed=number % 2 == 1)
+        run.reopen(replace(REGIME, learning_rate=0.01, method=StepMethod(kind)), killed=number % 2 == 1)
         if kind in ("nesterov",):
             assert run.engine.parameters.packed_memory() == before != None  # noqa: E711
         run.commit(6)
     live = run.engine.parameters
     killed = copy_as_killed(run.directory, tmp_path / "last")
     journal = Journal(killed / "journal.sqlite")
-    assert [turn.regime.how.kind for turn in journal.regimes()] == ["sgd", *kinds[:6], *kinds[7:]]
+    assert [turn.regime.method.kind for turn in journal.regimes()] == ["sgd", *kinds[:6], *kinds[7:]]
     again = replay(journal, LAYOUT)
     assert again.theta.tobytes() == live.theta.tobytes()
     assert again.packed_memory() == live.packed_memory()
@@ -244,16 +244,16 @@ def test_a_rollback_takes_what_was_remembered_along(tmp_path: Path) -> None:
 def test_no_step_goes_further_than_was_foretold(
     kind: str, gradients: list[list[float]], scale: float
 ) -> None:
-    from edgeflock.server.descent.optimizer import Foresight, Optimizer
+    from edgeflock.server.descent.optimizer import MoveBound, Optimizer
 
     how, theta = StepMethod(kind, weight_decay=0.01), np.zeros(SIZE, f32)
-    optimizer, foresight = Optimizer(how, SIZE), Foresight(how)
+    optimizer, foresight = Optimizer(how, SIZE), MoveBound(how)
     for drawn in gradients:
         gradient = f32(scale) * np.array(drawn, f32)
-        reach = foresight.reach(float(np.abs(gradient).max()), 0.1, float(np.abs(theta).max()) + 1)
+        reach = foresight.max_move(float(np.abs(gradient).max()), 0.1, float(np.abs(theta).max()) + 1)
         before = theta.copy()
         optimizer.step(theta, np.arange(SIZE), gradient, f32(0.1))
-        foresight.took(float(np.abs(gradient).max()))
+        foresight.record(float(np.abs(gradient).max()))
         assert np.abs(theta - before).max() <= reach * (1 + 1e-5)
 
 
@@ -261,7 +261,7 @@ def test_no_step_goes_further_than_was_foretold(
 def test_what_would_take_a_parameter_too_far_is_refused_and_changes_nothing(
     how: StepMethod, tmp_path: Path
 ) -> None:
-    regime = replace(REGIME, rule="none", learning_rate=100.0, how=how)
+    regime = replace(REGIME, rule="none", learning_rate=100.0, method=how)
     _, engine = open_engine(tmp_path, regime, EngineLimits(parameter=4.0))
     device = engine.device_id("one")
     theta, memory = engine.parameters.theta.copy(), engine.parameters.packed_memory()
@@ -276,7 +276,7 @@ def test_what_would_take_a_parameter_too_far_is_refused_and_changes_nothing(
 @pytest.mark.parametrize("kind", ["adam", "adagrad", "momentum"])
 def test_no_gradient_makes_what_is_remembered_no_number(kind: str, tmp_path: Path) -> None:
     """Its square would be none, and the parameter stand still for ever."""
-    regime = replace(REGIME, rule="none", learning_rate=1e-12, how=StepMethod(kind))
+    regime = replace(REGIME, rule="none", learning_rate=1e-12, method=StepMethod(kind))
     _, engine = open_engine(tmp_path, regime)
     device = engine.device_id("one")
     (answer,) = commit(engine, [push(device, sparse_update(1, 0, {3: 1e30}))])
@@ -288,7 +288,7 @@ def test_parameters_that_an_update_leaves_alone_are_left_alone() -> None:
     """Lazy: no momentum, no decay and no fading while updates pass by."""
     for kind in KINDS:
         how = StepMethod(kind, weight_decay=0.1)
-        parameters = Parameters(0, np.ones(3, f32), regime=Regime("none", 0.1, 8, how=how), start=0)
+        parameters = Parameters(0, np.ones(3, f32), regime=Regime("none", 0.1, 8, method=how), start=0)
         parameters.apply(Step(0, np.array([0, 1]), np.ones(2, f32)))
         first = parameters.theta.copy()
         for version in range(1, 5):
@@ -298,9 +298,9 @@ def test_parameters_that_an_update_leaves_alone_are_left_alone() -> None:
 
 def test_what_a_journal_says_of_an_optimizer_is_read_back_or_refused() -> None:
     assert StepMethod().text() == ""
-    assert StepMethod.read("") == StepMethod()
+    assert StepMethod.from_text("") == StepMethod()
     how = StepMethod("adamw", 4, 0.5, 0.25, 1e-6, 0.125, 3.0)
-    assert StepMethod.read(how.text()) == how
+    assert StepMethod.from_text(how.text()) == how
     for text in ("{", "[]", '{"kindness": 1}'):
         with pytest.raises(ConfigError, match="does not say how steps are taken"):
-            StepMethod.read(text)
+            StepMethod.from_text(text)

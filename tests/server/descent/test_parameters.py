@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.descent.parameters import Parameters
 from edgeflock.server.descent.regime import Regime
-from edgeflock.server.descent.step import Step, Where
+from edgeflock.server.descent.step import Index, Step
 from edgeflock.server.descent.weighting import RULES
 from tests.server.descent.reference import SlowServer
 
@@ -27,7 +27,7 @@ def under(regime: Regime, before: Parameters, start: int, recent: list[Step]) ->
 
 
 def push(
-    parameters: Parameters, slow: SlowServer, base: int, where: Where, delta: NDArray[np.float32]
+    parameters: Parameters, slow: SlowServer, base: int, where: Index, delta: NDArray[np.float32]
 ) -> Step:
     step = Step(base, where, delta)
     slow.apply(base, np.arange(len(slow.theta))[where].tolist(), list(delta))
@@ -128,7 +128,7 @@ def test_an_update_of_nodes_that_train_alone_counts_as_in_their_mean(
     delta = -np.ones(2 if dense else 1, np.float32)
     parameters = Parameters(0, np.zeros(2, np.float32), regime=Regime(rule, 1.0, 16), start=0)
     parameters.apply(Step(0, where, delta))
-    parameters.share(4)
+    parameters.set_node_count(4)
     for version in range(1, 6):
         parameters.apply(Step(version, where, delta))
     step = Step(0, where, delta)

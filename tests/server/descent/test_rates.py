@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.coordination import Push
 from edgeflock.server.descent import Parameters, Regime, Step, StepMethod
-from edgeflock.server.descent.rates import SCHEDULES, factor_at, power
+from edgeflock.server.descent.rates import SCHEDULES, power, rate_factor
 from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import open_engine, recover, replay
@@ -28,7 +28,7 @@ COSINE = StepMethod(schedule="cosine", period=100.0, warmup=20.0, least=0.0)
 @given(at=st.floats(0, 300))
 def test_cosine_after_a_warm_up(at: float) -> None:
     expected = (1 + math.cos(math.pi * min(1.0, max(0.0, at - 20) / 80))) / 2 * min(1.0, (at + 1) / 21)
-    assert factor_at(COSINE, at) == pytest.approx(expected, abs=1e-12)
+    assert rate_factor(COSINE, at) == pytest.approx(expected, abs=1e-12)
 
 
 @given(base=st.floats(0.01, 0.99), exponent=st.integers(0, 1 << 40))
@@ -38,18 +38,18 @@ def test_powers_are_powers(base: float, exponent: int) -> None:
 
 def test_steps_stop_at_the_least() -> None:
     how = StepMethod(schedule="step", period=10.0, factor=0.5, least=0.2)
-    assert [factor_at(how, at) for at in (0, 9, 10, 19, 20, 1e9)] == [1, 1, 0.5, 0.5, 0.25, 0.2]
+    assert [rate_factor(how, at) for at in (0, 9, 10, 19, 20, 1e9)] == [1, 1, 0.5, 0.5, 0.25, 0.2]
     shortest = replace(how, period=5e-324)
-    assert [factor_at(shortest, at) for at in (0, 1, 1e9)] == [1, 0.2, 0.2]
+    assert [rate_factor(shortest, at) for at in (0, 1, 1e9)] == [1, 0.2, 0.2]
 
 
 def test_the_first_update_of_a_warm_up_counts_a_little() -> None:
-    assert [factor_at(StepMethod(warmup=3.0), at) for at in range(5)] == [0.25, 0.5, 0.75, 1, 1]
+    assert [rate_factor(StepMethod(warmup=3.0), at) for at in range(5)] == [0.25, 0.5, 0.75, 1, 1]
 
 
 def test_by_seconds_it_is_the_time_of_the_updates_since_the_first() -> None:
     how = StepMethod(schedule="step", by="seconds", period=10.0, factor=0.5, least=0.0)
-    parameters = Parameters(0, np.zeros(1, np.float32), regime=Regime("none", 1.0, 8, how=how), start=0)
+    parameters = Parameters(0, np.zeros(1, np.float32), regime=Regime("none", 1.0, 8, method=how), start=0)
     seen = []
     for version, time in enumerate((1000.0, 1009.0, 1010.0, 1025.0, 990.0)):
         before = parameters.theta[0]
@@ -91,7 +91,7 @@ def test_a_replay_takes_the_same_rates(settings: tuple[str, ...], tmp_path: Path
     ):
         assert again.theta.tobytes() == live.theta.tobytes()
         assert again.learning_rate(1100.0) == live.learning_rate(1100.0)
-    constant = replace(live.regime, how=replace(live.regime.how, schedule="constant", warmup=0.0))
+    constant = replace(live.regime, method=replace(live.regime.method, schedule="constant", warmup=0.0))
     assert Parameters(50, live.theta, regime=constant, start=50).learning_rate(1100.0) == 0.05
     engine.close()
 
@@ -99,8 +99,8 @@ def test_a_replay_takes_the_same_rates(settings: tuple[str, ...], tmp_path: Path
 def test_a_cosine_ends_with_the_run_unless_a_period_is_set() -> None:
     cosine = ["optimizer.schedule=cosine", "run.updates=80"]
     own = parse(overrides=[*cosine, "optimizer.period=30"], tables=CHOICES)
-    assert StepMethod.of(parse(overrides=cosine, tables=CHOICES)).period == 80
-    assert StepMethod.of(own).period == 30
+    assert StepMethod.from_config(parse(overrides=cosine, tables=CHOICES)).period == 80
+    assert StepMethod.from_config(own).period == 30
 
 
 def test_seconds_are_counted_from_the_first_update_of_a_device(tmp_path: Path) -> None:
@@ -114,14 +114,14 @@ def test_seconds_are_counted_from_the_first_update_of_a_device(tmp_path: Path) -
     engine = open_engine(journal, LAYOUT, config)
     device = engine.device_id("a")
     engine.steering.roll_back(0, 1000.0)
-    assert recover(journal, LAYOUT, engine.parameters.regime).began is None
+    assert recover(journal, LAYOUT, engine.parameters.regime).start_time is None
     for number, at in enumerate((5000.0, 5010.0, 5030.0), 1):
         update = sparse_update(number, number, {number: 1.0})
         commit(engine, [Push(device, at, update, wire.encode(update))])
     live = engine.parameters
     assert live.learning_rate(5039.0) == 0.025
     for again in (replay(journal, LAYOUT), recover(journal, LAYOUT, live.regime)):
-        assert again.began == live.began == 5000.0
+        assert again.start_time == live.start_time == 5000.0
         assert again.theta.tobytes() == live.theta.tobytes()
     engine.close()
 
@@ -243,5 +243,5 @@ def test_every_schedule_can_be_set() -> None:
     for name in SCHEDULES:
         period = ["optimizer.period=9"] if name in ("step", "cosine") else []
         config = parse(overrides=[f"optimizer.schedule={name}", RATE, *period], tables=CHOICES)
-        assert Regime.of(config).how.schedule == name
+        assert Regime.from_config(config).method.schedule == name
     assert EngineLimits.of(config).learning_rate == 0.05

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from edgeflock.server.descent.staleness import Staleness
-from edgeflock.server.descent.step import Where
+from edgeflock.server.descent.step import Index
 
 WINDOWS = [2, 5, 8, 9, 255, 256, 257, 4096]
 
@@ -30,7 +30,7 @@ class Counted:
     def oldest(self) -> int:
         return max(self.start, self.version - self.staleness.window + 1)
 
-    def touch(self, where: Where, delta: NDArray[np.float32]) -> None:
+    def touch(self, where: Index, delta: NDArray[np.float32]) -> None:
         changed = np.zeros(self.size, np.bool_)
         changed[where] = delta != 0
         self.history.append(changed)
@@ -39,7 +39,7 @@ class Counted:
         else:  # which touches as well
             self.staleness.descend(self.theta, where, delta, self.version - 1, np.float32(0))
 
-    def check(self, base: int, where: Where = slice(None)) -> None:
+    def check(self, base: int, where: Index = slice(None)) -> None:
         """sigma_k(i) = sum_{u=j}^{i-1} 1[delta_k(u) != 0]."""
         counts = np.zeros(self.size, np.int64)
         for changed in self.history[base - self.start :]:
@@ -58,11 +58,11 @@ entry_values = st.sampled_from([0.0, -0.0, 1.0, -2.5, 1e-45, 3e38])
 
 
 @st.composite
-def interleavings(draw: st.DrawFn) -> tuple[Counted, list[tuple[Where, NDArray[np.float32]]]]:
+def interleavings(draw: st.DrawFn) -> tuple[Counted, list[tuple[Index, NDArray[np.float32]]]]:
     """A Staleness and updates for it, sparse and dense mixed, with zeros among their entries."""
     size = draw(st.integers(1, 5))
     counted = Counted(size, draw(st.integers(2, 20)), draw(st.integers(0, 1000)))
-    updates: list[tuple[Where, NDArray[np.float32]]] = []
+    updates: list[tuple[Index, NDArray[np.float32]]] = []
     for chosen in draw(st.lists(st.none() | st.sets(st.integers(0, size - 1)), max_size=45)):
         count = size if chosen is None else len(chosen)
         delta = draw(st.lists(entry_values, min_size=count, max_size=count))
@@ -73,7 +73,7 @@ def interleavings(draw: st.DrawFn) -> tuple[Counted, list[tuple[Where, NDArray[n
 
 @given(interleaving=interleavings())
 def test_every_base_after_every_update(
-    interleaving: tuple[Counted, list[tuple[Where, NDArray[np.float32]]]],
+    interleaving: tuple[Counted, list[tuple[Index, NDArray[np.float32]]]],
 ) -> None:
     counted, updates = interleaving
     counted.check_all()
@@ -82,10 +82,10 @@ def test_every_base_after_every_update(
         counted.check_all()
 
 
-def random_update(random: np.random.Generator, size: int) -> tuple[Where, NDArray[np.float32]]:
+def random_update(random: np.random.Generator, size: int) -> tuple[Index, NDArray[np.float32]]:
     """Parameter 0 always changes, parameter 1 never does; the others by chance, some by zero."""
     if random.random() < 0.3:
-        where: Where = slice(None)
+        where: Index = slice(None)
         delta = random.integers(-1, 2, size).astype(np.float32)
         delta[:2] = 1, 0
     else:

@@ -47,7 +47,7 @@ NORMED = Layout.of(
     ]
 )
 """A model with two layers of BatchNorm, as PyTorch names them."""
-REGIME = Regime.of(config.parse(), norms=True)
+REGIME = Regime.from_config(config.parse(), norms=True)
 HONEST = [0.5, -1.0, 2.0, 1.0, 0.5, 2.0, 0.0, 0.25, 1.5, 1.0]
 """Means and variances of both layers."""
 
@@ -141,14 +141,14 @@ def test_the_limit_is_the_formula() -> None:
         seen = (random.standard_normal(10) * 10.0 ** (number % 7 - 3)).astype(f32)
         seen[NORMED.variances] = np.abs(seen[NORMED.variances])
         running = Running(now, NORMED.norms)
-        limited, beyond = running.limited(seen)
+        limited, beyond = running.limit(seen)
         assert limited.tobytes() == slow_limit(now, seen).tobytes()
         assert (beyond > 1) == (limited != seen).any()
         assert beyond == 0 or beyond > 1
 
 
 def test_what_is_usual_counts_as_it_is() -> None:
-    limited, beyond = Running(np.array(HONEST, f32), NORMED.norms).limited(np.array(HONEST, f32) * f32(1.5))
+    limited, beyond = Running(np.array(HONEST, f32), NORMED.norms).limit(np.array(HONEST, f32) * f32(1.5))
     assert limited.tolist() == [1.5 * number for number in HONEST]
     assert beyond == 0
 
@@ -163,7 +163,7 @@ def test_who_is_fewer_than_half_moves_them_little(part: float, place: int) -> No
     for wrong in hostile_ones:
         seen = np.array(hostile(place, values.LARGEST_STATISTIC) if wrong else HONEST, f32)
         nothing = Step(parameters.version, np.zeros(0, np.int64), np.zeros(0, f32), seen)
-        parameters.apply(parameters.limited(nothing))
+        parameters.apply(parameters.limit_statistics(nothing))
         worst = max(worst, abs(parameters.theta[25 + place] - HONEST[place]))
     assert worst < (3 if part < 0.2 else 100)
 
@@ -174,7 +174,7 @@ def test_what_honest_ones_say_is_reached_from_anywhere() -> None:
     seen = np.array([100, -100, 50, 5000, 3000, 4000, 100, 100, 5000, 5000], f32)
     for _ in range(200):
         nothing = Step(parameters.version, np.zeros(0, np.int64), np.zeros(0, f32), seen)
-        parameters.apply(parameters.limited(nothing))
+        parameters.apply(parameters.limit_statistics(nothing))
     np.testing.assert_allclose(parameters.theta[25:], seen, rtol=1e-3)
 
 
@@ -209,7 +209,7 @@ def test_killed_at_any_moment(tmp_path: Path, rounds: bool, place: Place) -> Non
         assert (again.version, again.theta.tobytes()) == (3 * sequence, run.theta()[1].tobytes())
         killed.close()
     assert replay(journal, NORMED).theta.tobytes() == run.theta()[1].tobytes()
-    assert run.parameters.regime.how.statistics == LIMITED
+    assert run.parameters.regime.method.statistics == LIMITED
     run.close()
 
 
@@ -217,7 +217,7 @@ def test_a_run_of_before_replays_as_it_was(tmp_path: Path, monkeypatch: pytest.M
     """A negative variance is in its journal, and statistics counted as they came; from the next start on they
     do no longer.
     """
-    before = Regime.of(config.parse())
+    before = Regime.from_config(config.parse())
     monkeypatch.setattr(engine, "check_statistics", lambda statistics, layout: None)
     _, run = open_engine(tmp_path, before, layout=NORMED)
     device = run.device_id("pi")
@@ -232,7 +232,10 @@ def test_a_run_of_before_replays_as_it_was(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(engine, "check_statistics", admission.check_statistics)
     journal, run = open_engine(copied(tmp_path), REGIME, layout=NORMED)
     assert run.theta()[1].tobytes() == theta.tobytes()
-    assert [turn.regime.how for turn in journal.regimes()] == [StepMethod(), StepMethod(statistics=LIMITED)]
+    assert [turn.regime.method for turn in journal.regimes()] == [
+        StepMethod(),
+        StepMethod(statistics=LIMITED),
+    ]
     update = with_statistics(sparse_update(4, 3, {}), hostile(2, 6e4))
     assert kinds(commit(run, [push(run.device_id("pi"), update)])) == [Receipt]
     assert abs(run.theta()[1][27] - theta[27]) < 1

@@ -17,7 +17,7 @@ def step(where: list[int], delta: list[float], time: float) -> Step:
 
 
 def said(agreement: AgreementTracker, device: int) -> AgreementAverages:
-    seen = agreement.of(device)
+    seen = agreement.averages(device)
     assert seen is not None
     return seen
 
@@ -103,7 +103,7 @@ def test_a_device_counts_so_often_and_not_more() -> None:
 def test_what_is_no_number_is_left_out(loss: float, delta: list[float]) -> None:
     agreement = AgreementTracker(1)
     agreement.observe(1, loss, step([0], delta, 0.0))
-    seen = agreement.of(1)
+    seen = agreement.averages(1)
     assert seen is None or seen.loss is None
 
 
@@ -112,11 +112,11 @@ def test_statistics_that_no_batch_has_are_counted_once_most_are_sound() -> None:
     agreement = AgreementTracker(2)
     for second in range(40):
         for device in range(4):
-            agreement.observe(device, 0.5, replace(step([0], [1.0], second), beyond=1e4))
-    assert {said(agreement, device).absurd for device in range(4)} == {0.0}
+            agreement.observe(device, 0.5, replace(step([0], [1.0], second), excess=1e4))
+    assert {said(agreement, device).absurd_share for device in range(4)} == {0.0}
     for second in range(40, 200):
         for device in range(4):
             beyond = {2: 1e4, 3: 99.0}.get(device, 0.0)
-            agreement.observe(device, 0.5, replace(step([0], [1.0], second), beyond=beyond))
-    assert [said(agreement, device).absurd > 0.8 for device in range(4)] == [False, False, True, False]
-    assert said(agreement, 3).absurd == 0
+            agreement.observe(device, 0.5, replace(step([0], [1.0], second), excess=beyond))
+    assert [said(agreement, device).absurd_share > 0.8 for device in range(4)] == [False, False, True, False]
+    assert said(agreement, 3).absurd_share == 0

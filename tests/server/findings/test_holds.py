@@ -2,7 +2,14 @@
 
 from dataclasses import replace
 
-from edgeflock.server.findings import AgreementAverages, Diagnosis, Picture, Portrait, changes, diagnose
+from edgeflock.server.findings import (
+    AgreementAverages,
+    DeviceStatus,
+    Diagnosis,
+    RunStatus,
+    diagnose,
+    find_changes,
+)
 from edgeflock.shared.protocol.frames import Finding
 
 NOW = 1e9
@@ -11,23 +18,23 @@ LARGE, ALMOST, WELL = (USUAL._replace(norm=norm) for norm in (4.0, 1.8, 0.0))
 """Of updates: 55 times, six times and once the usual size."""
 
 
-def norms(*seen: AgreementAverages) -> list[Picture]:
+def norms(*seen: AgreementAverages) -> list[RunStatus]:
     """One every two seconds."""
-    others = tuple(Portrait(f"pi-{n}", True, seen=USUAL) for n in range(4))
+    others = tuple(DeviceStatus(f"pi-{n}", True, averages=USUAL) for n in range(4))
     return [
-        Picture(NOW + 2 * look, devices=(*others, Portrait("pi-4", True, seen=one)))
+        RunStatus(NOW + 2 * look, devices=(*others, DeviceStatus("pi-4", True, averages=one)))
         for look, one in enumerate(seen)
     ]
 
 
-def watched(pictures: list[Picture]) -> tuple[list[tuple[int, Finding]], list[tuple[int, Finding]]]:
+def watched(statuses: list[RunStatus]) -> tuple[list[tuple[int, Finding]], list[tuple[int, Finding]]]:
     """((look, finding) that begins, (look, finding) that is over)."""
     began, over, last = [], [], Diagnosis()
-    for look, picture in enumerate(pictures):
-        now = diagnose(picture, last)
-        new = changes(last.findings, now.findings)
+    for look, status in enumerate(statuses):
+        now = diagnose(status, last)
+        new = find_changes(last.findings, now.findings)
         began += [(look, one) for one in new.began]
-        over += [(look, one) for one in new.over]
+        over += [(look, one) for one in new.ended]
         last = now
     return began, over
 
@@ -54,20 +61,22 @@ def test_a_number_that_wavers_about_its_bound_is_one_finding() -> None:
 
 
 def test_a_device_that_comes_and_goes_does_not_take_its_findings_along() -> None:
-    there = Portrait("pi", True, temperature=84.0)
-    pictures = [
-        Picture(NOW + 2 * look, devices=(replace(there, here=look % 20 < 12),)) for look in range(200)
+    there = DeviceStatus("pi", True, temperature=84.0)
+    statuses = [
+        RunStatus(NOW + 2 * look, devices=(replace(there, present=look % 20 < 12),)) for look in range(200)
     ]
-    began, over = watched(pictures)
+    began, over = watched(statuses)
     assert ([one.kind for _, one in began], over) == (["hot"], [])
 
 
 def test_facts_begin_at_once() -> None:
-    began, _ = watched([Picture(NOW, devices=(Portrait("pi", True, held_out=3, temperature=81.0),))])
+    began, _ = watched(
+        [RunStatus(NOW, devices=(DeviceStatus("pi", True, held_out_rows=3, temperature=81.0),))]
+    )
     assert [one.kind for _, one in began] == ["held-out", "hot"]
 
 
 def test_it_keeps_its_text_while_its_cause_is_gone() -> None:
-    before = diagnose(Picture(NOW, devices=(Portrait("pi", True, temperature=81.0),)))
-    after = diagnose(Picture(NOW + 2, devices=(Portrait("pi", True, temperature=60.0),)), before)
+    before = diagnose(RunStatus(NOW, devices=(DeviceStatus("pi", True, temperature=81.0),)))
+    after = diagnose(RunStatus(NOW + 2, devices=(DeviceStatus("pi", True, temperature=60.0),)), before)
     assert after.findings == before.findings

@@ -7,56 +7,64 @@ import pytest
 
 from edgeflock.server.findings import (
     AgreementAverages,
+    DeviceStatus,
     Diagnosis,
     Divergence,
     EvaluationHistory,
-    Picture,
-    Portrait,
+    RunStatus,
     Targets,
     diagnose,
 )
 from edgeflock.shared.protocol.frames import Evaluation, Finding
 
 NOW, LONG = 1e9, 3600.0
-PI = Portrait("pi", here=True)
+PI = DeviceStatus("pi", present=True)
 NOTHING = Diagnosis()
 USUAL = AgreementAverages(100, 0.6, 0.3, 0.0)
 
 
-def lasting(picture: Picture, before: Diagnosis = NOTHING) -> Diagnosis:
+def lasting(status: RunStatus, before: Diagnosis = NOTHING) -> Diagnosis:
     """Of a picture that stays as it is."""
-    return diagnose(replace(picture, time=picture.time + LONG), diagnose(picture, before))
+    return diagnose(replace(status, time=status.time + LONG), diagnose(status, before))
 
 
-def findings(picture: Picture) -> tuple[Finding, ...]:
-    return lasting(picture).findings
+def findings(status: RunStatus) -> tuple[Finding, ...]:
+    return lasting(status).findings
 
 
-def kinds(picture: Picture, before: Diagnosis = NOTHING) -> list[tuple[str, str | None]]:
-    return [(one.kind, one.device) for one in lasting(picture, before).findings]
+def kinds(status: RunStatus, before: Diagnosis = NOTHING) -> list[tuple[str, str | None]]:
+    return [(one.kind, one.device) for one in lasting(status, before).findings]
 
 
-def of(device: Portrait, **more: Any) -> Picture:
-    return replace(Picture(NOW, devices=(device,)), **more)
+def of(device: DeviceStatus, **more: Any) -> RunStatus:
+    return replace(RunStatus(NOW, devices=(device,)), **more)
 
 
-def fleet(*seen: AgreementAverages | None) -> Picture:
-    return Picture(NOW, devices=tuple(Portrait(f"pi-{n}", True, seen=one) for n, one in enumerate(seen)))
+def fleet(*seen: AgreementAverages | None) -> RunStatus:
+    return RunStatus(
+        NOW, devices=tuple(DeviceStatus(f"pi-{n}", True, averages=one) for n, one in enumerate(seen))
+    )
 
 
 ALONE = {
-    "silent": (replace(PI, idle=True, silent=40.0), replace(PI, idle=False, silent=40.0)),
-    "gone": (replace(PI, here=False, silent=40.0, why_left="killed: x"), replace(PI, here=False, silent=9.0)),
-    "refused": (replace(PI, refused=5, refusing=0.3), replace(PI, refused=4, refusing=0.4)),
-    "flapping": (replace(PI, left=4), replace(PI, left=3)),
-    "disk": (replace(PI, unwritten=1), PI),
-    "unfit": (replace(PI, unfit=5, came=100), replace(PI, unfit=4, came=100)),
-    "dropping": (replace(PI, dropped=1, drops=9), replace(PI, dropped=0, drops=9)),
-    "held-out": (replace(PI, held_out=1), PI),
+    "silent": (replace(PI, idle=True, silent_seconds=40.0), replace(PI, idle=False, silent_seconds=40.0)),
+    "gone": (
+        replace(PI, present=False, silent_seconds=40.0, leave_reason="killed: x"),
+        replace(PI, present=False, silent_seconds=9.0),
+    ),
+    "refused": (
+        replace(PI, refused_updates=5, refused_share=0.3),
+        replace(PI, refused_updates=4, refused_share=0.4),
+    ),
+    "flapping": (replace(PI, departures=4), replace(PI, departures=3)),
+    "disk": (replace(PI, unwritten_samples=1), PI),
+    "unfit": (replace(PI, unfit_samples=5, samples=100), replace(PI, unfit_samples=4, samples=100)),
+    "dropping": (replace(PI, recent_drops=1, total_drops=9), replace(PI, recent_drops=0, total_drops=9)),
+    "held-out": (replace(PI, held_out_rows=1), PI),
     "hot": (replace(PI, temperature=80.0), replace(PI, temperature=79.0)),
     "throttled": (replace(PI, throttled=True), PI),
     "undervoltage": (replace(PI, undervoltage=True), PI),
-    "clock": (replace(PI, clock=-60.0), replace(PI, clock=59.0)),
+    "clock": (replace(PI, clock_error=-60.0), replace(PI, clock_error=59.0)),
 }
 """Kind -> (a device of which it is so, one of which it is not)."""
 
@@ -64,35 +72,39 @@ ALONE = {
 @pytest.mark.parametrize("kind", ALONE)
 def test_a_device_alone(kind: str) -> None:
     wrong, well = ALONE[kind]
-    quiet = [Portrait(name, here=True) for name in "abc"]  # of one device alone nobody can tell what is usual
-    assert kinds(Picture(NOW, devices=(wrong, *quiet))) == [(kind, "pi")]
-    assert kinds(Picture(NOW, devices=(well, *quiet))) == []
+    quiet = [
+        DeviceStatus(name, present=True) for name in "abc"
+    ]  # of one device alone nobody can tell what is usual
+    assert kinds(RunStatus(NOW, devices=(wrong, *quiet))) == [(kind, "pi")]
+    assert kinds(RunStatus(NOW, devices=(well, *quiet))) == []
 
 
 def test_a_full_disk_is_no_buffer_that_is_too_small() -> None:
-    (one,) = findings(of(replace(PI, unwritten=7, drops=9)))
+    (one,) = findings(of(replace(PI, unwritten_samples=7, total_drops=9)))
     assert (one.kind, one.text) == (
         "disk",
-        "its disk is full: 7 samples of late were dropped instead of kept",
+        "its disk is full: 7 recent samples were dropped instead of stored",
     )
     (one,) = findings(of(replace(PI, spool_fails=True)))
     assert (one.kind, one.device) == ("disk", "pi")
 
 
 def test_where_most_are_refused_nobody_is_to_blame() -> None:
-    refused = tuple(Portrait(f"pi-{n}", here=True, refused=9, refusing=0.6) for n in range(5))
-    assert kinds(Picture(NOW, devices=(*refused, PI, PI, PI))) == [("refused", None)]
-    assert len(kinds(Picture(NOW, devices=(*refused[:2], PI, PI, PI)))) == 2
+    refused = tuple(
+        DeviceStatus(f"pi-{n}", present=True, refused_updates=9, refused_share=0.6) for n in range(5)
+    )
+    assert kinds(RunStatus(NOW, devices=(*refused, PI, PI, PI))) == [("refused", None)]
+    assert len(kinds(RunStatus(NOW, devices=(*refused[:2], PI, PI, PI)))) == 2
 
 
 def test_where_all_come_and_go_nobody_flaps() -> None:
-    fleet = tuple(Portrait(f"pi-{n}", here=True, left=5 + n % 3) for n in range(8))
-    assert kinds(Picture(NOW, devices=fleet)) == []
+    fleet = tuple(DeviceStatus(f"pi-{n}", present=True, departures=5 + n % 3) for n in range(8))
+    assert kinds(RunStatus(NOW, devices=fleet)) == []
 
 
 @pytest.mark.parametrize("why", ["finished: its part is done", "retired", "replaced: x", "stopped", None])
 def test_who_left_as_it_should_is_no_finding(why: str | None) -> None:
-    assert kinds(of(replace(PI, here=False, silent=1e6, why_left=why))) == []
+    assert kinds(of(replace(PI, present=False, silent_seconds=1e6, leave_reason=why))) == []
 
 
 @pytest.mark.parametrize(
@@ -100,40 +112,40 @@ def test_who_left_as_it_should_is_no_finding(why: str | None) -> None:
     [("killed: x", "power"), ("refused: dropped", "refused for"), ("error: y", "its own log says")],
 )
 def test_what_to_do_is_of_why_it_left(why: str, remedy: str) -> None:
-    (found,) = findings(of(replace(PI, here=False, silent=40.0, why_left=why)))
+    (found,) = findings(of(replace(PI, present=False, silent_seconds=40.0, leave_reason=why)))
     assert remedy in found.remedy
 
 
 def test_nobody_is_missed_once_the_run_is_over() -> None:
-    lost = replace(PI, here=False, silent=1e6, why_left="killed: x")
+    lost = replace(PI, present=False, silent_seconds=1e6, leave_reason="killed: x")
     assert kinds(of(lost)) != []
     assert kinds(of(lost, state="finished")) == []
 
 
 RUN: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "disk": ({"free": 1 << 29}, {"free": 1 << 30}),
-    "journal": ({"commit": 0.25}, {"commit": 0.2}),
-    "unevaluated": ({"evaluated": False}, {}),
+    "disk": ({"free_bytes": 1 << 29}, {"free_bytes": 1 << 30}),
+    "journal": ({"commit_seconds": 0.25}, {"commit_seconds": 0.2}),
+    "unevaluated": ({"is_evaluated": False}, {}),
     "targets": ({"targets": Targets(21.4, 1.0)}, {"targets": Targets(2.0, 3.0)}),
-    "diverged": ({"diverged": Divergence("no number", None)}, {}),
+    "diverged": ({"divergence": Divergence("no number", None)}, {}),
 }
 
 
 @pytest.mark.parametrize("kind", RUN)
 def test_the_run(kind: str) -> None:
     wrong, well = RUN[kind]
-    assert kinds(replace(Picture(NOW), **wrong)) == [(kind, None)]
-    assert kinds(replace(Picture(NOW), **well)) == []
+    assert kinds(replace(RunStatus(NOW), **wrong)) == [(kind, None)]
+    assert kinds(replace(RunStatus(NOW), **well)) == []
 
 
 def test_a_model_that_has_diverged_names_whose_update_it_was() -> None:
-    (one,) = findings(Picture(NOW, diverged=Divergence("no number", "pi-3")))
+    (one,) = findings(RunStatus(NOW, divergence=Divergence("no number", "pi-3")))
     assert (one.device, one.severity, one.text) == ("pi-3", "critical", "no number")
 
 
 def test_the_worst_comes_first() -> None:
-    picture = of(replace(PI, temperature=80.0, name="a"), diverged=Divergence("x", None), commit=1.0)
-    assert [one.severity for one in findings(picture)] == ["critical", "warning", "warning"]
+    status = of(replace(PI, temperature=80.0, name="a"), divergence=Divergence("x", None), commit_seconds=1.0)
+    assert [one.severity for one in findings(status)] == ["critical", "warning", "warning"]
 
 
 WRONG = AgreementAverages(100, -0.7, 2.0, 1.1, 1.7)
@@ -198,19 +210,21 @@ def test_updates_of_another_size(norm: float, said: str) -> None:
 
 
 def test_running_statistics_that_no_batch_has() -> None:
-    absurd = USUAL._replace(absurd=0.3)
-    found = lasting(fleet(USUAL, absurd, USUAL, USUAL._replace(absurd=0.29)))
+    absurd = USUAL._replace(absurd_share=0.3)
+    found = lasting(fleet(USUAL, absurd, USUAL, USUAL._replace(absurd_share=0.29)))
     (one,) = found.findings
     assert (one.kind, one.device) == ("statistics", "pi-1")
-    assert "30% of its updates of late have means or variances far from the model's" in one.text
-    assert kinds(fleet(USUAL, USUAL._replace(absurd=0.1), USUAL, USUAL), found) == [("statistics", "pi-1")]
-    assert kinds(fleet(USUAL, USUAL._replace(absurd=0.09), USUAL, USUAL), found) == []
+    assert "30% of its recent updates have means or variances far from the model's" in one.text
+    assert kinds(fleet(USUAL, USUAL._replace(absurd_share=0.1), USUAL, USUAL), found) == [
+        ("statistics", "pi-1")
+    ]
+    assert kinds(fleet(USUAL, USUAL._replace(absurd_share=0.09), USUAL, USUAL), found) == []
     assert kinds(fleet(USUAL, absurd, USUAL)) == [], "too few to tell"
 
 
-def slow(lag: float, **more: Any) -> Picture:
-    others = [Portrait(f"pi-{n}", True, lag=of_it) for n, of_it in enumerate((6.0, 5.0, 6.0))]
-    return Picture(NOW, devices=(*others, Portrait("pi-3", True, lag=lag, **more)))
+def slow(lag: float, **more: Any) -> RunStatus:
+    others = [DeviceStatus(f"pi-{n}", True, lag=of_it) for n, of_it in enumerate((6.0, 5.0, 6.0))]
+    return RunStatus(NOW, devices=(*others, DeviceStatus("pi-3", True, lag=lag, **more)))
 
 
 def test_who_is_always_late() -> None:
@@ -220,7 +234,7 @@ def test_who_is_always_late() -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "said"), [(9.0, "its processor is slow"), (0.5, "its line is slow"), (None, "it is slow, or")]
+    ("step", "said"), [(9.0, "its processor is slow"), (0.5, "its connection is slow"), (None, "it is slow")]
 )
 def test_why_it_is_late(step: float | None, said: str) -> None:
     (one,) = findings(slow(91.0, step=step, interval=10.0))
@@ -231,7 +245,7 @@ def course(*losses: tuple[float, float], accuracy: float | None = None) -> Evalu
     """After (test loss, training loss) a minute apart."""
     after = EvaluationHistory()
     for n, (test, training) in enumerate(losses):
-        after = after.after(Evaluation(n * 100, NOW + n * 60, test, accuracy, 0, 0), training)
+        after = after.with_evaluation(Evaluation(n * 100, NOW + n * 60, test, accuracy, 0, 0), training)
     return after
 
 
@@ -239,17 +253,17 @@ def test_overfitting() -> None:
     falling = [(1.0 - n / 40, 1.0 - n / 40) for n in range(20)]
     rising = [(0.5 + n / 20, 0.5 - n / 80) for n in range(20)]
     at = NOW + 40 * 60
-    assert kinds(Picture(at, course=course(*falling))) == []
-    assert ("overfitting", None) in kinds(Picture(at, course=course(*falling, *rising)))
+    assert kinds(RunStatus(at, history=course(*falling))) == []
+    assert ("overfitting", None) in kinds(RunStatus(at, history=course(*falling, *rising)))
     spoiled = course(*falling, *((test, 0.5 + n / 20) for n, (test, _) in enumerate(rising)))
-    assert kinds(Picture(at, course=spoiled)) == [], "where both rise it is something else"
+    assert kinds(RunStatus(at, history=spoiled)) == [], "where both rise it is something else"
 
 
 def test_a_training_loss_that_wavers_does_not_end_it() -> None:
     falling = [(1.0 - n / 40, 1.0 - n / 40) for n in range(20)]
     rising = [(0.5 + n / 20, 0.5 - n / 80) for n in range(20)]
-    before = lasting(Picture(NOW, course=course(*falling, *rising)))
-    higher = Picture(NOW + 2 * LONG, course=course(*falling, *rising, *[(1.4, 0.48)] * 5))
+    before = lasting(RunStatus(NOW, history=course(*falling, *rising)))
+    higher = RunStatus(NOW + 2 * LONG, history=course(*falling, *rising, *[(1.4, 0.48)] * 5))
     assert kinds(higher) == [], "it would not begin here"
     assert kinds(higher, before) == [("overfitting", None)]
 
@@ -266,10 +280,10 @@ def test_a_training_loss_that_wavers_does_not_end_it() -> None:
 )
 def test_a_model_that_does_not_learn(test: float, training: float, said: str) -> None:
     after = course((2.3, 900.0), *[(test, training)] * 19)
-    found = findings(Picture(NOW + 20 * 60, 500, course=after))
+    found = findings(RunStatus(NOW + 20 * 60, 500, history=after))
     assert [one.kind for one in found if one.kind != "overfitting"] == (["learning"] if said else [])
     assert all(said in one.text for one in found)
-    early = Picture(NOW, 499, course=after)
+    early = RunStatus(NOW, 499, history=after)
     assert "learning" not in [kind for kind, _ in kinds(early)], "nobody can tell yet"
 
 
@@ -280,12 +294,12 @@ def test_who_falls_from_where_a_rate_has_thrown_it_does_not_overfit() -> None:
         *[(3.0, 20.0 / n) for n in range(1, 9)],
     ]
     after = course(*thrown, *[(3.0, 3.5)] * 20)
-    assert "overfitting" not in [kind for kind, _ in kinds(Picture(NOW + 40 * 60, course=after))]
+    assert "overfitting" not in [kind for kind, _ in kinds(RunStatus(NOW + 40 * 60, history=after))]
 
 
 def test_no_improvement_for_long() -> None:
     flat = course((0.5, 0.5), (0.4, 0.4), *[(0.45, 0.4)] * 30)
-    late = Picture(NOW + 31 * 60, 3100, course=flat)
+    late = RunStatus(NOW + 31 * 60, 3100, history=flat)
     assert [one.kind for one in diagnose(late).findings] == ["stalled"]
     assert diagnose(replace(late, state="finished")).findings == ()
     assert diagnose(replace(late, version=1000)).findings == (), "it has hardly moved"
@@ -301,7 +315,9 @@ def evaluated(course: EvaluationHistory, times: int, *parts: float, of: int = 10
     told = tuple((round(part * of), of) for part in parts)
     for _ in range(times):
         version = 50 * course.count
-        course = course.after(Evaluation(version, NOW, 0.5, course.count / 1000, 0, 0, {}, told), None)
+        course = course.with_evaluation(
+            Evaluation(version, NOW, 0.5, course.count / 1000, 0, 0, {}, told), None
+        )
     return course
 
 
@@ -309,15 +325,15 @@ LOST = (0.0, 0.9, 0.9, 0.02, 0.8)
 
 
 def test_classes_of_which_nothing_is_right_are_named() -> None:
-    (one,) = findings(Picture(NOW, 2000, course=classes(*LOST)))
+    (one,) = findings(RunStatus(NOW, 2000, history=classes(*LOST)))
     assert (one.kind, one.device, one.severity) == ("lost-class", None, "warning")
     assert (
         one.text
         == "the model hardly ever finds classes 0, 3: at most 2.0% of each are right, 86.7% of the others"
     )
-    named = Picture(NOW, 2000, course=classes(*LOST), labels=("cat", "dog", "cow", "fox", "owl"))
+    named = RunStatus(NOW, 2000, history=classes(*LOST), labels=("cat", "dog", "cow", "fox", "owl"))
     assert "classes cat, fox:" in findings(named)[0].text
-    (one,) = findings(replace(named, course=classes(0.9, 0.9, 0.9, 0.0)))
+    (one,) = findings(replace(named, history=classes(0.9, 0.9, 0.9, 0.0)))
     assert "class fox: at most 0.0% of it are right, 90.0% of the others" in one.text
 
 
@@ -334,50 +350,50 @@ def test_classes_of_which_nothing_is_right_are_named() -> None:
     ],
 )
 def test_classes_that_are_not_lost(course: EvaluationHistory, why: str) -> None:
-    assert kinds(Picture(NOW, 50 * course.count, course=course)) == [], why
+    assert kinds(RunStatus(NOW, 50 * course.count, history=course)) == [], why
 
 
 def test_rare_classes_are_no_fault() -> None:
     course = EvaluationHistory()
     for n in range(40):
         told = ((900, 1000), (900, 1000), (0, 100))
-        course = course.after(Evaluation(50 * n, NOW, 0.5, n / 1000, 0, 0, {}, told), None)
-    assert kinds(Picture(NOW, 2000, course=course)) == []
+        course = course.with_evaluation(Evaluation(50 * n, NOW, 0.5, n / 1000, 0, 0, {}, told), None)
+    assert kinds(RunStatus(NOW, 2000, history=course)) == []
 
 
 def test_each_device_has_some_updates_before_a_class_is_lost() -> None:
-    devices = tuple(Portrait(f"pi-{n}", True) for n in range(200))
-    picture = Picture(NOW, 2000, course=classes(*LOST), devices=devices)
-    assert kinds(picture) == []
-    assert kinds(replace(picture, devices=devices[:150])) == [("lost-class", None)]
+    devices = tuple(DeviceStatus(f"pi-{n}", True) for n in range(200))
+    status = RunStatus(NOW, 2000, history=classes(*LOST), devices=devices)
+    assert kinds(status) == []
+    assert kinds(replace(status, devices=devices[:150])) == [("lost-class", None)]
 
 
 def test_a_class_that_comes_back_a_little_is_still_lost() -> None:
     course = classes(*LOST)
-    before = lasting(Picture(NOW, 2000, course=course))
+    before = lasting(RunStatus(NOW, 2000, history=course))
     better = evaluated(course, 5, 0.15, 0.9, 0.9, 0.9, 0.9)
-    assert "class 0:" in lasting(Picture(NOW + LONG, 2300, course=better), before).findings[0].text
+    assert "class 0:" in lasting(RunStatus(NOW + LONG, 2300, history=better), before).findings[0].text
     found = evaluated(course, 5, 0.2, 0.9, 0.9, 0.9, 0.9)
-    assert kinds(Picture(NOW + LONG, 2300, course=found), before) == []
+    assert kinds(RunStatus(NOW + LONG, 2300, history=found), before) == []
 
 
 def test_the_device_that_seems_to_hold_a_lost_class_is_named() -> None:
-    others = [Portrait(f"pi-{n}", True, seen=USUAL, interval=1.0) for n in range(4)]
-    holder = Portrait("pi-4", True, seen=AgreementAverages(30, 0.1, 4.0, 0.5, 3.7), interval=10.0)
-    picture = Picture(NOW, 2000, course=classes(*LOST), devices=(*others, holder))
-    (one,) = [one for one in findings(picture) if one.kind == "lost-class"]
+    others = [DeviceStatus(f"pi-{n}", True, averages=USUAL, interval=1.0) for n in range(4)]
+    holder = DeviceStatus("pi-4", True, averages=AgreementAverages(30, 0.1, 4.0, 0.5, 3.7), interval=10.0)
+    status = RunStatus(NOW, 2000, history=classes(*LOST), devices=(*others, holder))
+    (one,) = [one for one in findings(status) if one.kind == "lost-class"]
     assert "; pi-4 seems to hold them: its loss is 4 where 0.3 is usual" in one.text
     assert "it sends an update in 10 s where 1 s is usual" in one.text
-    few = replace(picture, devices=(*others[:2], holder))
+    few = replace(status, devices=(*others[:2], holder))
     assert "seems" not in findings(few)[0].text
-    alike = replace(picture, devices=(*others, replace(others[0], name="pi-4")))
+    alike = replace(status, devices=(*others, replace(others[0], name="pi-4")))
     assert "seems" not in findings(alike)[0].text
 
 
-def judging(*accuracies: float, evaluations: int = 3) -> Picture:
+def judging(*accuracies: float, evaluations: int = 3) -> RunStatus:
     each = enumerate(accuracies)
-    devices = (Portrait(f"pi-{n}", True, accuracy=one, evaluations=evaluations) for n, one in each)
-    return Picture(NOW, devices=tuple(devices))
+    devices = (DeviceStatus(f"pi-{n}", True, accuracy=one, evaluations=evaluations) for n, one in each)
+    return RunStatus(NOW, devices=tuple(devices))
 
 
 def test_a_device_whose_own_data_the_model_does_not_know() -> None:
@@ -391,7 +407,7 @@ def test_a_device_whose_own_data_the_model_does_not_know() -> None:
 
 
 @pytest.mark.parametrize(
-    ("picture", "why"),
+    ("status", "why"),
     [
         (judging(0.9, 0.8, 0.9, 0.46, 0.9), "it is a little behind"),
         (judging(0.9, 0.9, 0.1), "they are too few"),
@@ -399,8 +415,8 @@ def test_a_device_whose_own_data_the_model_does_not_know() -> None:
         (judging(0.9, 0.8, 0.9, 0.4, 0.9, evaluations=2), "its evaluation may be of the first model"),
     ],
 )
-def test_a_device_whose_data_the_model_knows_as_well(picture: Picture, why: str) -> None:
-    assert kinds(picture) == [], why
+def test_a_device_whose_data_the_model_knows_as_well(status: RunStatus, why: str) -> None:
+    assert kinds(status) == [], why
 
 
 def test_who_loses_a_class_does_not_overfit() -> None:
@@ -408,9 +424,9 @@ def test_who_loses_a_class_does_not_overfit() -> None:
         made = EvaluationHistory()
         for n in range(40):
             test, training = 0.5 + abs(n - 20) / 40, 1 - n / 45
-            made = made.after(Evaluation(n * 50, NOW + n, test, n / 1000, 0, 0, {}, told), training)
+            made = made.with_evaluation(Evaluation(n * 50, NOW + n, test, n / 1000, 0, 0, {}, told), training)
         return made
 
     every, one = ((90, 100), (90, 100), (90, 100)), ((90, 100), (90, 100), (0, 100))
-    assert kinds(Picture(NOW + 41, 2000, course=after(every))) == [("overfitting", None)]
-    assert kinds(Picture(NOW + 41, 2000, course=after(one))) == [("lost-class", None)]
+    assert kinds(RunStatus(NOW + 41, 2000, history=after(every))) == [("overfitting", None)]
+    assert kinds(RunStatus(NOW + 41, 2000, history=after(one))) == [("lost-class", None)]

@@ -110,9 +110,9 @@ def test_no_bytes_of_a_gateway_do_worse_than_be_no_certificate(tmp_path: Path) -
     """A version that there is not is no ValueError."""
     authority, public, random = Authority(tmp_path), public_of(new_key()), Random(0)
     good = ssl.PEM_cert_to_DER_cert(authority.certificate(public))
-    assert authority.key_in(good) == public
-    assert authority.key_in(b"") is None
+    assert authority.verified_key(good) == public
+    assert authority.verified_key(b"") is None
     for at in range(len(good)):
         damaged = bytearray(good)
         damaged[at] ^= random.randrange(1, 256)
-        assert authority.key_in(bytes(damaged)) == b""
+        assert authority.verified_key(bytes(damaged)) == b""

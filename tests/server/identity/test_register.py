@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.server.identity import IDENTITIES, Joined, Register, Role
-from edgeflock.server.identity.quarantine import FIRST, FORGOTTEN, LONGEST
+from edgeflock.server.identity import IDENTITIES, JoinResult, Register, Role
+from edgeflock.server.identity.quarantine import FIRST_SECONDS, LONGEST_SECONDS, RESET_SECONDS
 from edgeflock.shared.errors import ConfigError, NameInUse, Quarantined, TooManyDevices, Unauthorized
 from edgeflock.shared.identity import (
     NO_PIN,
@@ -42,7 +42,7 @@ class Key:
 
     def join(
         self, register: Register, bearer: str, *, limit: int = 9, old: bytes = b"", pin: bytes = PIN
-    ) -> Joined:
+    ) -> JoinResult:
         words = join_words(bearer, pin, public_of(self.key), self.name)
         before = sign(old, words) if old else b""
         return register.join(
@@ -52,7 +52,7 @@ class Key:
     def speak(self, register: Register, credential: str, *, name: str = "", pin: bytes = PIN) -> None:
         name = name or self.name
         proof = sign(self.key, session_words(b"c" * 32, register.realm, pin, name))
-        register.check(register.who(credential), name, b"c" * 32, PIN, proof)
+        register.check(register.identify(credential), name, b"c" * 32, PIN, proof)
 
 
 def device(name: str = "pi") -> Key:
@@ -94,25 +94,25 @@ def test_no_secret_is_on_the_disk(register: Register, tmp_path: Path) -> None:
 @pytest.mark.parametrize("role", ["viewer", "admin"])
 def test_operators_are_known_by_their_token(role: Role, register: Register, clock: Clock) -> None:
     token = register.create(role, seconds=60)
-    assert register.who(token.text).role == role
+    assert register.identify(token.text).role == role
     with pytest.raises(Unauthorized, match=f"the role {role} lets no device join"):
         device().join(register, token.text)
     clock.now += 60
     with pytest.raises(Unauthorized, match="has expired"):
-        register.who(token.text)
+        register.identify(token.text)
     register.create("device")  # those that have expired are forgotten
     with pytest.raises(Unauthorized, match="does not know"):
-        register.who(token.text)
+        register.identify(token.text)
 
 
 def test_who_comes_with_a_devices_token_may_join_only(register: Register) -> None:
-    assert register.who(register.create("device").text).role == "joining"
+    assert register.identify(register.create("device").text).role == "joining"
 
 
 @pytest.mark.parametrize("bearer", ["", "ef1.x.", Token(bytes(24)).text, "efd1.AAAA", "\udcff"])
 def test_strangers_are_nobody(bearer: str, register: Register) -> None:
     with pytest.raises(Unauthorized):
-        register.who(bearer)
+        register.identify(bearer)
 
 
 def test_a_token_for_one_device_is_for_one(register: Register) -> None:
@@ -175,14 +175,14 @@ def test_a_proof_made_for_another_server_is_none(register: Register) -> None:
             pi.speak(register, credential, pin=pin)
     proof = sign(pi.key, session_words(b"d" * 32, register.realm, PIN, "pi"))
     with pytest.raises(Unauthorized, match="does not fit"):
-        register.check(register.who(credential), "pi", b"c" * 32, PIN, proof)
+        register.check(register.identify(credential), "pi", b"c" * 32, PIN, proof)
 
 
 def test_revoking_holds_at_once_and_for_good(register: Register, tmp_path: Path) -> None:
     token = register.create("device", reusable=True).text
     pi = device()
     credential = pi.join(register, token).credential
-    caller = register.who(credential)
+    caller = register.identify(credential)
     command = Register(tmp_path)  # another process
     command.revoke("pi")
     before = register.changes
@@ -191,14 +191,14 @@ def test_revoking_holds_at_once_and_for_good(register: Register, tmp_path: Path)
     assert register.changes == before + 1
     for one in (register, Register(tmp_path)):
         with pytest.raises(Unauthorized, match="was revoked"):
-            one.who(credential)
+            one.identify(credential)
         with pytest.raises(Unauthorized, match="was revoked"):
             one.check(caller, "pi", b"c" * 32, PIN, b"")
     with pytest.raises(Unauthorized, match="with a new key"):
         pi.join(register, token)
     device().join(register, token)  # the name may be had again, with another key
     with pytest.raises(Unauthorized):
-        register.who(credential)
+        register.identify(credential)
 
 
 def test_a_revoked_key_never_joins_again(register: Register, tmp_path: Path) -> None:
@@ -255,11 +255,11 @@ def test_no_name_reads_like_another_devices(register: Register) -> None:
 def test_a_token_that_was_taken_back_this_moment_lets_nobody_join(register: Register, tmp_path: Path) -> None:
     token = register.create("device")
     command = Register(tmp_path)
-    command.forget(command.tokens[token.digest].id)
+    command.delete(command.tokens[token.digest].id)
     with pytest.raises(Unauthorized, match="does not know"):
         device().join(register, token.text)
     with pytest.raises(ConfigError, match="no token"):
-        command.forget("nothing")
+        command.delete("nothing")
 
 
 def test_a_token_that_another_process_has_just_made_is_known(register: Register, tmp_path: Path) -> None:
@@ -277,11 +277,11 @@ def test_a_rotated_credential_has_its_day_until_the_next_one_is_used(register: R
     old.speak(register, before)  # the answer may be lost on its way
     after = Key("pi", new.key).join(register, before, old=old.key).credential
     with pytest.raises(Unauthorized):
-        register.who(lost)
+        register.identify(lost)
     new.speak(register, after)
     assert register.devices["pi"].rotate != rotating.rotate
     with pytest.raises(Unauthorized):
-        register.who(before)
+        register.identify(before)
     with pytest.raises(Unauthorized):
         old.speak(register, after)
     new.speak(register, after)
@@ -330,9 +330,9 @@ def test_a_quarantine_ends_by_itself_and_grows(register: Register, clock: Clock,
         assert told.value.seconds == 1
         clock.now += 1
         pi.speak(register, credential)
-    assert lasted == [min(LONGEST, FIRST * 2**n) for n in range(9)]
-    clock.now += FORGOTTEN + 1
-    assert register.quarantine("pi", "reasons").seconds == FIRST
+    assert lasted == [min(LONGEST_SECONDS, FIRST_SECONDS * 2**n) for n in range(9)]
+    clock.now += RESET_SECONDS + 1
+    assert register.quarantine("pi", "reasons").seconds == FIRST_SECONDS
 
 
 def test_an_operator_ends_a_quarantine(register: Register, clock: Clock, tmp_path: Path) -> None:
@@ -341,12 +341,12 @@ def test_an_operator_ends_a_quarantine(register: Register, clock: Clock, tmp_pat
     credential, other = pi.join(register, token).credential, jetson.join(register, token).credential
     register.quarantine("pi", "reasons")
     jetson.speak(register, other)
-    assert register.quarantined("jetson") is None
+    assert register.find_quarantine("jetson") is None
     command = Register(tmp_path, clock)  # another process
     command.release("pi")
     register.refresh()
     pi.speak(register, credential)
-    assert register.quarantine("pi", "reasons").seconds == FIRST, "it is forgotten"
+    assert register.quarantine("pi", "reasons").seconds == FIRST_SECONDS, "it is forgotten"
     with pytest.raises(ConfigError, match="no device 'another'"):
         command.release("another")
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from edgeflock.server.identity import (
-    ELSEWHERE,
+    URL_FILE,
     Certificate,
     Logins,
     Register,
     own_certificate,
     pin_of_file,
-    share,
+    share_key,
 )
 from edgeflock.shared.errors import JournalDamaged, Unauthorized
 from edgeflock.shared.identity import NO_PIN, join_words, new_key, public_of, sign
@@ -28,7 +28,7 @@ def both(postgres: Cluster, tmp_path: Path) -> Iterator[tuple[Register, Register
         found = []
         for name in ("one", "two"):
             (tmp_path / name).mkdir()
-            (tmp_path / name / ELSEWHERE).write_text(url)
+            (tmp_path / name / URL_FILE).write_text(url)
             found.append(opened.enter_context(closing(Register(tmp_path / name))))
         yield found[0], found[1]
 
@@ -43,29 +43,29 @@ def enrol(register: Register, name: str) -> str:
 def test_a_device_that_joined_one_is_known_to_the_other(both: tuple[Register, Register]) -> None:
     one, two = both
     assert one.realm == two.realm, "what devices sign is of both"
-    caller = one.who(one.create("viewer").text)
+    caller = one.identify(one.create("viewer").text)
     number = Logins(one).begin(caller)
-    assert Logins(two).who(number) == caller, "a browser need not log in again"
+    assert Logins(two).identify(number) == caller, "a browser need not log in again"
     Logins(two).end(number)
     one.refresh()
     with pytest.raises(Unauthorized, match="the login has ended"):
-        Logins(one).who(number)
+        Logins(one).identify(number)
     credential = enrol(one, "device")
-    assert two.who(credential).name == "device"
+    assert two.identify(credential).name == "device"
     two.label("device", {"site": "north"})
     two.quarantine("device", "it sends nonsense")
-    two.listens("https://192.0.2.1", b"pin")
+    two.store_address("https://192.0.2.1", b"pin")
     one.refresh()
     assert one.devices["device"].labels == {"site": "north"}
-    assert one.quarantined("device") is not None
+    assert one.find_quarantine("device") is not None
     assert (one.url, one.pin) == ("https://192.0.2.1", b"pin")
     one.release("device")
     two.refresh()
-    assert two.quarantined("device") is None
+    assert two.find_quarantine("device") is None
     two.revoke("device")
     one.refresh()
     with pytest.raises(Unauthorized, match="was revoked"):
-        one.who(credential)
+        one.identify(credential)
 
 
 def test_what_others_write_is_noticed_once(both: tuple[Register, Register]) -> None:
@@ -78,14 +78,14 @@ def test_what_others_write_is_noticed_once(both: tuple[Register, Register]) -> N
     token = two.create("viewer")
     one.refresh()
     assert one.changes == seen + 1
-    assert one.who(token.text).role == "viewer"
+    assert one.identify(token.text).role == "viewer"
 
 
 def test_what_fails_leaves_nothing(both: tuple[Register, Register]) -> None:
     one, two = both
 
     def spoil() -> None:
-        with one.writing():
+        with one.transaction():
             one.db.execute("DELETE FROM meta WHERE key = 'realm'")
             one.db.execute("INSERT INTO nowhere VALUES (1)")
 
@@ -102,6 +102,6 @@ def test_servers_show_the_same_key(postgres: Cluster, tmp_path: Path) -> None:
         folder.mkdir()
         if name == "two":
             own_certificate(folder, "192.0.2.1")  # of a key of its own, until it learns better
-        share(url, Certificate(folder / "certificate.pem", folder / "certificate-key.pem"))
+        share_key(url, Certificate(folder / "certificate.pem", folder / "certificate-key.pem"))
         pins.append(pin_of_file(own_certificate(folder, "192.0.2.1").certificate))
     assert pins[0] == pins[1]

@@ -25,7 +25,7 @@ from edgeflock.shared.settings.config import parse
 from tests.server.pushes import LAYOUT, Watched, copy_as_killed, tampered
 
 CONFIG = parse(overrides=["coordination.window=6", "coordination.average=3", "downlink.mode=lossy"])
-REGIME = Regime.of(CONFIG)
+REGIME = Regime.from_config(CONFIG)
 START = Start(7, tuple(Filling(NORMAL, 0.0, 0.125) for _ in LAYOUT.tensors))
 FILE = "journal.sqlite"
 END = 58

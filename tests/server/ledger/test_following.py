@@ -56,7 +56,7 @@ def test_what_is_followed_is_what_a_start_finds(tmp_path: Path, every: int) -> N
 
 
 def test_what_an_optimizer_remembers_is_followed(tmp_path: Path) -> None:
-    regime = Regime("adacomp", 0.01, 6, how=StepMethod("adam"))
+    regime = Regime("adacomp", 0.01, 6, method=StepMethod("adam"))
     journal = Journal(tmp_path / "journal.sqlite")
     journal.begin_run("run", "package:Model", LAYOUT, THETA, 1.0)
     engine = Engine(journal, LAYOUT, recover(journal, LAYOUT, regime), Asynchronous())
@@ -105,7 +105,7 @@ def test_a_run_is_followed_in_shards_that_get_lost(tmp_path: Path, every: int) -
     run.commit(2)
     placement.close()
     taken = recover(run.journal, LAYOUT, REGIMES[1], known, place)
-    assert isinstance(taken.kept.vectors, Sharded)
+    assert isinstance(taken.store.vectors, Sharded)
     assert taken.theta.tobytes() == run.engine.parameters.theta.tobytes()
     assert taken.average is not None
     assert run.engine.parameters.average is not None

@@ -69,7 +69,7 @@ def test_settings_that_say_the_same_take_the_run_up(
     settings = parse(overrides=[f"{key}=stranger:thing"], tables=CHOICES)
     assert sys.modules.pop("stranger")
     rule = settings.coordination.rule if key == "coordination.rule" else REGIME.rule
-    assert recovered(killed, replace(REGIME, rule=rule, how=StepMethod.of(settings))).version == 3
+    assert recovered(killed, replace(REGIME, rule=rule, method=StepMethod.from_config(settings))).version == 3
 
 
 def signs(of: Optimizer, theta: Any, memory: Any, where: Any, gradient: Any, rate: np.float32) -> None:
@@ -89,7 +89,7 @@ def test_a_run_that_was_stopped_goes_on_by_other_names(
         for table in (KINDS, SCHEDULES):
             patch.setattr(table, "_known", dict(table))
         how = StepMethod(kind=KINDS.given(signs), schedule=SCHEDULES.given(halved))
-        _, engine = open_engine(tmp_path, Regime("none", 0.5, 5, how=how))
+        _, engine = open_engine(tmp_path, Regime("none", 0.5, 5, method=how))
         device, before = engine.device_id("a"), engine.theta()[1]
         commit(engine, [push(device, sparse_update(1, 0, {2: 3.0, 5: -0.25}))])
         moved = np.zeros(LAYOUT.size, np.float32)

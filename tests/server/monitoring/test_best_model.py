@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.hosting import open_run
-from edgeflock.server.monitoring.best_model import BEST, info_of, keep_best
+from edgeflock.server.monitoring.best_model import BEST, info_of, save_best
 from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.roster.traffic import Meter
 from edgeflock.shared.errors import ConfigError, RunOver
@@ -26,10 +26,10 @@ from tests.server.pushes import LAYOUT, THETA
 def test_a_disk_without_room_stops_no_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     evaluation = Evaluation(3, 1.0, 0.5, 0.9, 0, 0)
     info = info_of(parse().model, "run", LAYOUT, None, None)
-    keep_best(tmp_path, info, NOTHING, THETA, evaluation)
+    save_best(tmp_path, info, NOTHING, THETA, evaluation)
     kept = safetensors.numpy.load_file(tmp_path / BEST)
     assert np.concatenate([kept[t.name].ravel() for t in LAYOUT.tensors]).tobytes() == THETA.tobytes()
-    keep_best(tmp_path / "gone", info, NOTHING, THETA, evaluation)
+    save_best(tmp_path / "gone", info, NOTHING, THETA, evaluation)
     assert "the best model so far, of version 3, is not kept" in caplog.text
 
 
@@ -58,7 +58,7 @@ async def test_over_a_connection_the_best_is_kept_and_the_run_ends_where_patienc
 
         evaluator = Evaluator(
             hosted.engine, hosted.writer, hosted.registry, Meter(), evaluate, 0.001, history,
-            keep=lambda theta, evaluation: kept.append((evaluation.version, theta.tobytes())),
+            save_best=lambda theta, evaluation: kept.append((evaluation.version, theta.tobytes())),
         )  # fmt: skip
         running = asyncio.create_task(evaluator.run())
         async with link(hosted.port) as device:

@@ -16,7 +16,7 @@ def counted(
     counts = ClassCounts()
     for start in range(0, len(target), batch):
         part = slice(start, start + batch)
-        counts.see(target[part], None if right is None else right[part])
+        counts.update(target[part], None if right is None else right[part])
     return counts.counts
 
 
@@ -54,9 +54,9 @@ def test_what_is_no_class_is_not_counted(
 
 def test_one_batch_that_is_no_classes_spoils_all_until_it_begins_anew() -> None:
     counts = ClassCounts()
-    counts.see(np.array([0, 1]), np.array([True, False]))
-    counts.see(np.array([0, MOST_CLASSES]), np.array([True, False]))
+    counts.update(np.array([0, 1]), np.array([True, False]))
+    counts.update(np.array([0, MOST_CLASSES]), np.array([True, False]))
     assert counts.counts == ()
     counts.reset()
-    counts.see(np.array([0, 1]), np.array([True, False]))
+    counts.update(np.array([0, 1]), np.array([True, False]))
     assert [*counts.counts] == [(1, 1), (0, 1)]

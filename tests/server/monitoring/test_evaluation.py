@@ -45,7 +45,7 @@ async def test_a_failed_evaluation_neither_stops_the_run_nor_hides(
         assert not before
         assert evaluator.failed_at is None
         assert evaluator.state == "finished"
-        assert evaluator.why == "it has its 1 updates"
+        assert evaluator.end_reason == "it has its 1 updates"
         assert told == [None, *history]
         assert [(seen.version, seen.loss) for seen in history] == [(1, float(hosted.engine.theta()[1][0]))]
         running.cancel()
@@ -93,7 +93,7 @@ async def test_a_model_that_has_lost_all_goes_back_and_whoever_listens_is_told(t
             *(hosted.engine, hosted.writer, hosted.registry, Meter()),
             lambda theta: found[len(history)] if len(history) < len(found) else (1.0, 0.6),
             *(0.001, history),
-            recovered=recovered.append,
+            on_recovery=recovered.append,
         )
         rate = hosted.engine.published.learning_rate
         running = asyncio.create_task(evaluator.run())
@@ -106,7 +106,7 @@ async def test_a_model_that_has_lost_all_goes_back_and_whoever_listens_is_told(t
             await asyncio.sleep(0)
         assert (recovered[0].before, recovered[0].rate, recovered[0].version) == (rate, rate / 2, 4)
         assert hosted.engine.published.learning_rate == rate / 2
-        assert evaluator.diverged is None
+        assert evaluator.divergence is None
         with pytest.raises(BaseExpired):
             await device.push(update(4, 3))
         running.cancel()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from edgeflock.server.monitoring.federated import federated
+from edgeflock.server.monitoring.federated import combine_evaluations
 from edgeflock.shared.protocol.messages import Facts
 
 
@@ -11,8 +11,8 @@ def test_metrics_are_means_by_examples() -> None:
         {"eval.accuracy": 0.5, "eval.num-examples": 10},
         {"eval.accuracy": 0.8, "eval.num-examples": 20},
     ]
-    assert federated(told) == {"accuracy": pytest.approx(0.7), "num-examples": 30}
-    assert federated([{"eval.accuracy": 0.5}, {}]) is None
+    assert combine_evaluations(told) == {"accuracy": pytest.approx(0.7), "num-examples": 30}
+    assert combine_evaluations([{"eval.accuracy": 0.5}, {}]) is None
 
 
 def test_absurd_numbers_of_one_device_spoil_no_mean() -> None:
@@ -20,5 +20,5 @@ def test_absurd_numbers_of_one_device_spoil_no_mean() -> None:
     honest: Facts = {"eval.accuracy": 0.5, "eval.num-examples": 10}
     boast: Facts = {"eval.accuracy": 0.9, "eval.num-examples": 1e308}
     huge: Facts = {"eval.loss": 1.7e308, "eval.num-examples": 10}
-    assert federated([honest, boast]) == {"accuracy": 0.5, "num-examples": 10}
-    assert federated([honest, huge]) == {"accuracy": 0.5, "num-examples": 20}
+    assert combine_evaluations([honest, boast]) == {"accuracy": 0.5, "num-examples": 10}
+    assert combine_evaluations([honest, huge]) == {"accuracy": 0.5, "num-examples": 20}

@@ -11,7 +11,7 @@ from edgeflock.server.choices import CHOICES
 from edgeflock.server.defence import Trusted
 from edgeflock.server.engine import Accepted
 from edgeflock.server.ledger import Journal, open_engine
-from edgeflock.server.monitoring.guarding import Guarding
+from edgeflock.server.monitoring.guarding import GuardRunner
 from edgeflock.server.sessions import Writer
 from edgeflock.shared.protocol.messages import Receipt
 from edgeflock.shared.settings.config import parse
@@ -23,16 +23,16 @@ def test_it_is_told_once_that_updates_count_nothing_and_that_they_count_again(tm
     told: list[tuple[int, str]] = []
     journal, engine = plain_engine(tmp_path)
     with closing(journal):
-        guarding = Guarding(
+        guarding = GuardRunner(
             engine, Writer(engine), None, 20, lambda device, text: told.append((device, text))
         )
         for sequence, (device, share) in enumerate(((1, 0.0), (1, 0.0), (2, 0.5), (1, 0.2), (2, 0.0)), 1):
             made = Accepted(Receipt(sequence, sequence, None), 0, share)
-            guarding.made(push(device, sparse_update(sequence, 0, {0: 1.0})), made)
+            guarding.record(push(device, sparse_update(sequence, 0, {0: 1.0})), made)
     assert [(device, text.split(":")[0]) for device, text in told] == [
-        (1, "its updates count nothing"),
+        (1, "the defence drops its updates; they do not change the model (defence.mode)"),
         (1, "its updates count again"),
-        (2, "its updates count nothing"),
+        (2, "the defence drops its updates; they do not change the model (defence.mode)"),
     ]
 
 
@@ -43,7 +43,7 @@ def test_nobody_is_blamed_for_an_update_that_could_not_count(tmp_path: Path) -> 
     with closing(Journal(tmp_path / "journal.sqlite", durable=False)) as journal:
         journal.begin_run("run", "package:Model", LAYOUT, THETA, 0.0)
         engine = open_engine(journal, LAYOUT, settings)
-        guarding = Guarding(engine, Writer(engine), None, 20, lambda *news: told.append(news))
+        guarding = GuardRunner(engine, Writer(engine), None, 20, lambda *news: told.append(news))
         for name in "abcdefgh":
             engine.device_id(name)
         shares = []
@@ -53,7 +53,7 @@ def test_nobody_is_blamed_for_an_update_that_could_not_count(tmp_path: Path) -> 
             for each, answer in engine.commit([sent]):
                 assert isinstance(answer, Accepted)
                 shares.append(answer.share)
-                guarding.made(each, answer)
+                guarding.record(each, answer)
     assert shares[:8] == [0.0] * 8
     assert 0 < shares[8:].count(0.0) < 200
     assert told == []
@@ -73,7 +73,7 @@ async def test_the_engine_gets_a_gradient_and_one_that_fails_stops_nothing(tmp_p
         journal.begin_run("run", "package:Model", LAYOUT, THETA, 0.0)
         engine = open_engine(journal, LAYOUT, settings)
         writer = Writer(engine)
-        guarding = Guarding(engine, writer, look, 1, lambda device, text: None)
+        guarding = GuardRunner(engine, writer, look, 1, lambda device, text: None)
         assert engine.guard is not None
         running = [asyncio.create_task(one()) for one in (writer.run, guarding.run)]
         while engine.guard.wants(0, 1):

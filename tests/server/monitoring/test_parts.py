@@ -5,14 +5,14 @@ from types import SimpleNamespace
 from typing import cast
 
 from edgeflock.server.monitoring.parts import GatewayReading, row
-from edgeflock.server.sessions import GatewayLine
+from edgeflock.server.sessions import GatewayConnection
 
 
-def line(updates: int) -> GatewayLine:
+def line(updates: int) -> GatewayConnection:
     """One that has passed on so many updates, of 100 bytes each, and was sent 10 for each."""
     meter = SimpleNamespace(ingress=100 * updates, egress=10 * updates)
     told = {"name": "one", "address": "192.0.2.1", "since": 5.0, "devices": 3, "waiting": 7}
-    return cast(GatewayLine, SimpleNamespace(**told, updates=updates, meter=meter))
+    return cast(GatewayConnection, SimpleNamespace(**told, updates=updates, meter=meter))
 
 
 def test_rates_are_of_the_last_ten_seconds() -> None:

@@ -39,8 +39,8 @@ def of_numbers() -> tuple[Tensor, Tensor]:
 
 def scored(scores: Scores, output: Tensor, target: Tensor) -> dict[str, float | None]:
     for start in range(0, len(target), 100):  # 330 samples: the last batch is a small one
-        scores.see(output[start : start + 100], target[start : start + 100])
-    return scores.numbers()
+        scores.update(output[start : start + 100], target[start : start + 100])
+    return scores.compute()
 
 
 def among_top(output: Tensor, target: Tensor, k: int) -> float:
@@ -122,8 +122,8 @@ def test_of_ones_own() -> None:
         "theirs": pytest.approx(reference.f1_score(target, output.argmax(1), average="macro")),
     }
     several = Scores([f"{here}:Mine(name='y')", "f1"])
-    several.see({"x": output}, target)
-    assert several.numbers() == {"Mine(name='y')": 330.0, "f1": None}
+    several.update({"x": output}, target)
+    assert several.compute() == {"Mine(name='y')": 330.0, "f1": None}
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_what_does_not_fit_is_refused_by_name(name: str, made: Any, why: str) ->
 
     def begin() -> None:
         scores = Scores([name])
-        scores.see(output[:8], target[:8])
+        scores.update(output[:8], target[:8])
         scores.check()
 
     with pytest.raises(ConfigError, match=why):
@@ -184,8 +184,8 @@ def test_what_is_right_of_each_class_is_of_the_batches_since_the_last_time() -> 
     output, target = of_classes()
     scores = Scores([])
     for _ in range(2):
-        scores.see(output[:100], target[:100], output[:100].argmax(1) == target[:100])
-        scores.see(output[100:], target[100:], output[100:].argmax(1) == target[100:])
+        scores.update(output[:100], target[:100], output[:100].argmax(1) == target[:100])
+        scores.update(output[100:], target[100:], output[100:].argmax(1) == target[100:])
         _, classes = scores.details()
         told = reference.confusion_matrix(target, output.argmax(1))
         assert [*classes] == [(told[n, n], told[n].sum()) for n in range(4)]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from edgeflock.server.choices import CHOICES
-from edgeflock.server.monitoring.trackers import KINDS, Tracked, Trackers, check
+from edgeflock.server.monitoring.trackers import KINDS, RunInfo, Trackers, check
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import parse
@@ -24,7 +24,7 @@ def write(directory: Path, *names: str, failed: list[str] | None = None) -> None
     """Two lives of a server."""
     told: list[str] = [] if failed is None else failed
     for evaluation in EVALUATIONS:
-        trackers = Trackers(names, Tracked("abc123", directory, {"run.seed": 7}), told.append)
+        trackers = Trackers(names, RunInfo("abc123", directory, {"run.seed": 7}), told.append)
         trackers.write(evaluation)
         trackers.close()
     assert failed is not None or not told, told
@@ -159,7 +159,7 @@ def test_one_that_fails_is_told_of_and_left_alone(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setitem(sys.modules, "wandb", Broken("wandb"))
     told: list[str] = []
-    trackers = Trackers(["wandb", "jsonl", "jsonl"], Tracked("abc123", tmp_path, {}), told.append)
+    trackers = Trackers(["wandb", "jsonl", "jsonl"], RunInfo("abc123", tmp_path, {}), told.append)
     for evaluation in EVALUATIONS:
         trackers.write(evaluation)
     trackers.close()

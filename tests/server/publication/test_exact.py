@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from edgeflock.client.training.replica import Replica
 from edgeflock.server.coordination.asynchronous import Asynchronous
 from edgeflock.server.descent.regime import Regime
-from edgeflock.server.descent.step import Where
+from edgeflock.server.descent.step import Index
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import recover
@@ -80,7 +80,7 @@ def sparse_update_of(version: int, changes: dict[int, float]) -> Update:
     )
 
 
-def exact_after(*touched: Where) -> Exact:
+def exact_after(*touched: Index) -> Exact:
     differences = Exact(LAYOUT, 100)
     for where in touched:
         differences.add(where)

@@ -26,14 +26,14 @@ class Session:
     async def is_alive(self) -> bool:
         return True
 
-    def heed(self) -> None:
+    def apply_order(self) -> None:
         self.heeded += 1
 
 
-WITH_A_LINE = {ConnectionState.HERE, ConnectionState.PAUSED, ConnectionState.DROPPING}
+WITH_A_LINE = {ConnectionState.ONLINE, ConnectionState.PAUSED, ConnectionState.DROPPING}
 ORDERED = {
     ConnectionState.PAUSED: False,
-    ConnectionState.PAUSED_AWAY: False,
+    ConnectionState.PAUSED_OFFLINE: False,
     ConnectionState.DROPPING: True,
     ConnectionState.DROPPED: True,
 }
@@ -66,13 +66,13 @@ def play(events: tuple[ConnectionEvent, ...]) -> None:
         before = connection.order
         happen(connection, event)
         lines += event is ConnectionEvent.JOIN
-        assert connection.here == (connection.state in WITH_A_LINE)
-        assert connection.present == (connection.state is ConnectionState.HERE)
+        assert connection.is_connected == (connection.state in WITH_A_LINE)
+        assert connection.present == (connection.state is ConnectionState.ONLINE)
         assert (connection.order is not None) == (connection.state in ORDERED)
         assert connection.dropped == ORDERED.get(connection.state, False)
         assert connection.traffic == (lines, 2 * lines)
         if before is not None and connection.order is not before:
-            assert before.over.is_set(), "whoever waits for it looks again"
+            assert before.ended.is_set(), "whoever waits for it looks again"
 
 
 @pytest.mark.parametrize("state", ConnectionState)
@@ -82,6 +82,6 @@ def test_an_operator_may_say_anything_at_any_time(state: ConnectionState) -> Non
 
 def test_nobody_joins_who_is_there_or_is_dropped() -> None:
     assert {state for state in ConnectionState if ConnectionEvent.JOIN in TRANSITIONS[state]} == {
-        ConnectionState.AWAY,
-        ConnectionState.PAUSED_AWAY,
+        ConnectionState.OFFLINE,
+        ConnectionState.PAUSED_OFFLINE,
     }

@@ -1,20 +1,20 @@
 """The events that are kept: numbered, bounded, printable, and not crowded out by devices."""
 
-from edgeflock.server.roster.events import MOST, Events
+from edgeflock.server.roster.events import LIMIT, Events
 
 
 def test_a_reader_gets_each_once_and_learns_what_it_missed() -> None:
     events = Events()
     for number in range(5):
         events.add(0.0, "config", None, str(number))
-    assert [event.text for event in events.since(0)[0]] == ["0", "1", "2", "3", "4"]
-    assert [event.text for event in events.since(3)[0]] == ["3", "4"]
-    assert events.since(5) == ((), 0)
-    for number in range(5, MOST + 20):
+    assert [event.text for event in events.list_from(0)[0]] == ["0", "1", "2", "3", "4"]
+    assert [event.text for event in events.list_from(3)[0]] == ["3", "4"]
+    assert events.list_from(5) == ((), 0)
+    for number in range(5, LIMIT + 20):
         events.add(0.0, "config", None, str(number))
-    kept, missed = events.since(5)
+    kept, missed = events.list_from(5)
     assert missed == 15
-    assert [event.text for event in kept] == [str(number) for number in range(20, MOST + 20)]
+    assert [event.text for event in kept] == [str(number) for number in range(20, LIMIT + 20)]
 
 
 def test_devices_in_a_crowd_are_summed_up() -> None:
@@ -23,7 +23,7 @@ def test_devices_in_a_crowd_are_summed_up() -> None:
         events.add(7.5, "refused", f"pi-{number}", "non-finite")
     for number in range(2):
         events.add(8.0, "refused", f"late-{number}", "non-finite")
-    kept, _ = events.since(0)
+    kept, _ = events.list_from(0)
     assert [(event.device, event.text) for event in kept] == [
         *((f"pi-{number}", "non-finite") for number in range(5)),
         ("late-0", "non-finite (and 995 more)"),
@@ -34,6 +34,6 @@ def test_devices_in_a_crowd_are_summed_up() -> None:
 def test_what_devices_say_is_printable_and_short() -> None:
     events = Events()
     events.add(0.0, "refused", None, "\x1b[2J" + "x" * 1000)
-    (event,), _ = events.since(0)
+    (event,), _ = events.list_from(0)
     assert event.text.startswith("?[2Jxxx")
     assert len(event.text) == 300

@@ -24,9 +24,9 @@ def test_a_loss_that_is_no_number() -> None:
 
 def test_large_fleets_keep_less() -> None:
     for devices, expected in ((1, LONG), (1_000, LONG), (1_001, SHORT), (10_000, SHORT)):
-        history = History.among(devices)
+        history = History.from_fleet_size(devices)
         assert history is not None
         for number in range(300):
             history.add(float(number), 0.0, 0, 0)
         assert len(history.points()) == expected
-    assert History.among(10_001) is None
+    assert History.from_fleet_size(10_001) is None

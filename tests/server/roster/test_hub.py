@@ -23,19 +23,19 @@ async def test_devices_come_once_and_the_last_changed_first() -> None:
     hub = Hub(lambda: 0, Meter())
     devices = [Device(DeviceIdentity(f"pi-{number}", number)) for number in (1, 2, 3)]
     for device in devices:
-        hub.changed(device)
+        hub.mark_changed(device)
     seen = hub.changes
-    assert list(hub.changed_since(seen)) == []
+    assert list(hub.devices_changed_since(seen)) == []
     for number in (0, 2, 0, 0):
-        hub.changed(devices[number])
-    assert [device.id for device in hub.changed_since(seen)] == [1, 3]
-    assert [device.id for device in hub.changed_since(0)] == [1, 3, 2]
+        hub.mark_changed(devices[number])
+    assert [device.id for device in hub.devices_changed_since(seen)] == [1, 3]
+    assert [device.id for device in hub.devices_changed_since(0)] == [1, 3, 2]
 
 
 async def test_a_resent_update_is_counted_once() -> None:
     hub, device = Hub(lambda: 0, Meter()), Device(DeviceIdentity("pi", 1))
     for sequence, tau, mode in ((1, 0, sparse.GOLOMB), (1, 0, sparse.GOLOMB), (2, 5, sparse.DENSE)):
-        hub.updated(device, update(sequence, index_mode=mode), tau)
+        hub.count_update(device, update(sequence, index_mode=mode), tau)
     tally = hub.tally
     assert (tally.updates, tally.samples, tally.compressed) == (2, 20, 1)
     assert (tally.staleness[:4], tally.staleness_sum) == ([1, 0, 0, 1], 5)
@@ -44,10 +44,10 @@ async def test_a_resent_update_is_counted_once() -> None:
 
 async def test_the_loss_is_that_of_many_devices_and_always_a_number() -> None:
     hub, device = Hub(lambda: 0, Meter()), Device(DeviceIdentity("pi", 1))
-    hub.updated(device, update(1, float("nan")), 0)
+    hub.count_update(device, update(1, float("nan")), 0)
     assert hub.tally.loss is None
     for sequence in range(2, 1000):
-        hub.updated(device, update(sequence, float("inf") if sequence == 500 else 1.0 + sequence % 2), 0)
+        hub.count_update(device, update(sequence, float("inf") if sequence == 500 else 1.0 + sequence % 2), 0)
     assert hub.tally.loss == pytest.approx(1.5, abs=0.02)
 
 
@@ -78,7 +78,7 @@ def test_the_run_s_end_is_told_once() -> None:
             states.append(state)
             await asyncio.sleep(3)
         await ended(running)
-        assert sorted(event.kind for event in hub.events.since(0)[0]) == ["diverged", "finished"]
+        assert sorted(event.kind for event in hub.events.list_from(0)[0]) == ["diverged", "finished"]
 
     run_virtually(scene())
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from edgeflock.client.backends import Backend
 from edgeflock.client.data.batcher import Batch
-from edgeflock.client.data.injection import Injected
+from edgeflock.client.data.injection import Injection
 from edgeflock.server.roster import Relay
 from edgeflock.server.roster.relay import parts
 from edgeflock.shared.protocol import wire
@@ -96,7 +96,7 @@ class Numbered:
         numbers = np.array(chosen)
         return numbers[:, np.newaxis].astype(np.float32), numbers % 3
 
-    def judged(self, loss: float, right: float | None) -> None: ...
+    def record_result(self, loss: float, right: float | None) -> None: ...
 
     def settle(self) -> None:
         self._taken.clear()
@@ -125,7 +125,7 @@ async def test_a_shared_sample_counts_once_in_the_fleet(devices: int, data: st.D
         async def send(record: Samples, device: int = device) -> None:
             relay.share(device, record, wire.encode(record))
 
-        injected = Injected(own[device], send, np.random.default_rng(device), 1000)
+        injected = Injection(own[device], send, np.random.default_rng(device), 1000)
         injected.begin(replace(WELCOME, alpha=0.5, beta=0.5, frame_bytes=1 << 20), Picky())
         fleet.append(injected)
 

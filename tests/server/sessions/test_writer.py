@@ -48,7 +48,7 @@ async def test_what_waits_at_a_stop_is_answered(tmp_path: Path) -> None:
         writer.stop()
         assert [await one for one in pushing] == [Accepted(Receipt(1, v, None), v - 1) for v in range(1, 5)]
         assert engine.published.version == 4
-        assert writer.trouble is not None
+        assert writer.unavailable_reason is not None
 
 
 async def test_a_refusal_is_an_answer(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ async def test_a_refusal_is_an_answer(tmp_path: Path) -> None:
         with pytest.raises(NonFinite):
             await writer.push(push(1, sparse_update(1, 0, {0: float("nan")})))
         assert await writer.push(push(1, sparse_update(1, 0, {0: 1.0}))) == Accepted(Receipt(1, 1, None), 0)
-        assert writer.trouble is None
+        assert writer.unavailable_reason is None
 
 
 async def test_a_writer_that_is_cancelled_answers_everybody_and_lets_go(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ async def test_a_writer_that_is_cancelled_answers_everybody_and_lets_go(tmp_path
     for one in (under_way, waiting, calling):
         with pytest.raises(Unavailable):
             await one
-    assert writer.trouble is not None
+    assert writer.unavailable_reason is not None
     journal.commit = commit  # type: ignore[method-assign]
     engine.close()
 
@@ -175,7 +175,7 @@ async def test_an_update_that_nobody_waits_for_any_more_is_held_without_an_answe
 async def test_what_is_held_is_answered_when_it_applies(tmp_path: Path) -> None:
     async with writing(tmp_path, ROUNDS) as (engine, writer):
         together: list[int] = []
-        writer._together = together.append
+        writer._on_round = together.append
         first = await writer.push(push(1, sparse_update(1, 0, {0: 1.0})))
         assert isinstance(first, PendingUpdate)
         again = await writer.push(push(1, sparse_update(1, 0, {0: 1.0})))
@@ -189,8 +189,8 @@ async def test_what_is_held_at_a_stop_is_sent_again(tmp_path: Path) -> None:
     async with writing(tmp_path, ROUNDS) as (engine, writer):
         held = await writer.push(push(1, sparse_update(1, 0, {0: 1.0})))
         assert isinstance(held, PendingUpdate)
-        writer.leave()
-        writer.see(1, False)
+        writer.prepare_stop()
+        writer.set_presence(1, False)
         writer.stop()
         with pytest.raises(Unavailable, match="send it again"):
             await held.answer
@@ -205,7 +205,7 @@ async def test_a_round_does_not_end_while_its_devices_are_sent_away(tmp_path: Pa
     writer = Writer(engine)
     running = asyncio.create_task(writer.run())
     first = await writer.push(push(1, sparse_update(1, 0, {0: 1.0})))
-    writer.leave()
+    writer.prepare_stop()
     second = await writer.push(push(2, sparse_update(1, 0, {0: 1.0})))
     assert isinstance(first, PendingUpdate)
     assert isinstance(second, PendingUpdate)
@@ -223,8 +223,8 @@ async def one_at_a_time(directory: Path) -> AsyncIterator[tuple[Rounds, Writer]]
     engine = Engine(journal, LAYOUT, recover(journal, LAYOUT, ROUNDS), rounds)
     writer = Writer(engine)
     running = asyncio.create_task(writer.run())
-    writer.see(1, True)
-    await writer.turn(1)
+    writer.set_presence(1, True)
+    await writer.wait_for_turn(1)
     yield rounds, writer
     writer.stop()
     await running
@@ -234,30 +234,30 @@ async def one_at_a_time(directory: Path) -> AsyncIterator[tuple[Rounds, Writer]]
 async def test_who_waits_for_a_turn_and_goes_is_forgotten(tmp_path: Path) -> None:
     async with one_at_a_time(tmp_path) as (_, writer):
         for device in range(2, 100):
-            writer.see(device, True)
-        waiting = [asyncio.create_task(writer.turn(device)) for device in range(2, 100)]
-        while len(writer._turn_of) < 98:
+            writer.set_presence(device, True)
+        waiting = [asyncio.create_task(writer.wait_for_turn(device)) for device in range(2, 100)]
+        while len(writer._turn_events) < 98:
             await asyncio.sleep(0)
-        again = asyncio.create_task(writer.turn(2))  # another session of it
+        again = asyncio.create_task(writer.wait_for_turn(2))  # another session of it
         await asyncio.sleep(0)
         for one in waiting:
             one.cancel()
         await asyncio.wait(waiting)
-        assert list(writer._turn_of) == [2]
-        writer.see(1, False)
+        assert list(writer._turn_events) == [2]
+        writer.set_presence(1, False)
         await again
-        assert not writer._turn_of
+        assert not writer._turn_events
 
 
 async def test_who_comes_next_is_called_whatever_had_the_writer_look(tmp_path: Path) -> None:
     """Not only the alarm for it: anything may come just before that goes off, and take its work."""
     async with one_at_a_time(tmp_path) as (rounds, writer):
-        writer.see(2, True)
-        waiting = asyncio.create_task(writer.turn(2))
-        while 2 not in writer._turn_of:
+        writer.set_presence(2, True)
+        waiting = asyncio.create_task(writer.wait_for_turn(2))
+        while 2 not in writer._turn_events:
             await asyncio.sleep(0)
         await writer.call(lambda: None)
         assert rounds._since is not None
         rounds._since -= 1e9
-        writer.look()
+        writer.wake()
         await waiting

@@ -267,7 +267,7 @@ def test_the_sum_of_squares_is_that_of_one_process_to_the_last_bit(seed: int, co
     """Whose order shows: sums of the slices, added, are others."""
     random = np.random.default_rng(seed)
     delta = np.exp(random.normal(0, 4, 100)).astype(np.float32)
-    regime = Regime("adacomp", 0.1, 8, how=StepMethod(clip=1.0))
+    regime = Regime("adacomp", 0.1, 8, method=StepMethod(clip=1.0))
     state = VectorState(np.zeros(100, np.float32), None, OptimizerMemory(), 0, regime, 0)
     found = []
     for place in (Part, partial(Sharded, Here(), count)):
@@ -294,7 +294,7 @@ def test_what_is_lost_is_made_again_from_the_journal() -> None:
         fleet.go(float(turn))
         placement.sound = 1 << 30
         fleet.compare()
-    assert runs[1].engine.parameters.kept.restored >= 6
+    assert runs[1].engine.parameters.store.restorations >= 6
 
 
 def test_what_is_lost_every_time_is_given_up() -> None:

@@ -26,7 +26,7 @@ ORIGINS = Origins(frozenset({"https://flock.example.org"}), frozenset({"localhos
     ],
 )
 def test_the_servers_own_pages(origin: str, scheme: str, host: str) -> None:
-    assert ORIGINS.takes(origin, scheme, host)
+    assert ORIGINS.accepts(origin, scheme, host)
 
 
 @pytest.mark.parametrize(
@@ -52,17 +52,17 @@ def test_the_servers_own_pages(origin: str, scheme: str, host: str) -> None:
     ],
 )
 def test_pages_of_others(origin: str, scheme: str, host: str) -> None:
-    assert not ORIGINS.takes(origin, scheme, host)
+    assert not ORIGINS.accepts(origin, scheme, host)
 
 
 def test_names_that_only_this_machine_can_have() -> None:
     assert [
-        host for host in ("vm", "10.0.0.1", "localhost:1", "flock.example.org") if ORIGINS.knows(host)
+        host for host in ("vm", "10.0.0.1", "localhost:1", "flock.example.org") if ORIGINS.is_own_host(host)
     ] == [
         "vm",
         "10.0.0.1",
         "localhost:1",
         "flock.example.org",
     ]
-    assert not any(ORIGINS.knows(host) for host in ("elsewhere.example", "", "[", "vm.example"))
-    assert Origins.of([], "Server.Example").knows("server.example:80")
+    assert not any(ORIGINS.is_own_host(host) for host in ("elsewhere.example", "", "[", "vm.example"))
+    assert Origins.from_names([], "Server.Example").is_own_host("server.example:80")

@@ -340,7 +340,7 @@ async def test_a_kafka_group_reads_again_what_is_not_done_with(monkeypatch: pyte
     """Of ten samples six were trained on and four taken when the device ended, or all are on disk."""
     hasty = partial(aiokafka.AIOKafkaConsumer, session_timeout_ms=8000, heartbeat_interval_ms=300)
     monkeypatch.setattr(aiokafka, "AIOKafkaConsumer", hasty)
-    monkeypatch.setattr(kafka_source, "TOGETHER", 2)
+    monkeypatch.setattr(kafka_source, "CHUNK_MESSAGES", 2)
     monkeypatch.setattr(kafka_source, "STOP_SECONDS", 300.0)  # whoever leaves says where it was
     with mock_kafka() as cluster:
         cluster.create("power")
@@ -356,16 +356,16 @@ async def test_a_kafka_group_reads_again_what_is_not_done_with(monkeypatch: pyte
 
 def test_offsets_are_told_in_the_order_of_their_samples() -> None:
     one, other = aiokafka.TopicPartition("t", 0), aiokafka.TopicPartition("t", 1)
-    read = kafka_source.Read()
-    read.until(one, 5, came=5)
-    read.until(other, 3, came=8)
-    read.until(one, 9, came=8)  # nothing of these was fit
-    read.until(one, 20, came=19)
-    assert read.done(4) == {}
-    assert read.done(7) == {one: 5}
-    assert read.done(8) == {other: 3, one: 9}
-    assert read.done(18) == {}
-    assert read.done(19) == {one: 20}
+    pending = kafka_source.PendingOffsets()
+    pending.add(one, 5, received=5)
+    pending.add(other, 3, received=8)
+    pending.add(one, 9, received=8)  # nothing of these was fit
+    pending.add(one, 20, received=19)
+    assert pending.pop_done(4) == {}
+    assert pending.pop_done(7) == {one: 5}
+    assert pending.pop_done(8) == {other: 3, one: 9}
+    assert pending.pop_done(18) == {}
+    assert pending.pop_done(19) == {one: 20}
 
 
 async def test_leaving_a_group_whose_broker_is_away_ends(
@@ -380,13 +380,13 @@ async def test_leaving_a_group_whose_broker_is_away_ends(
             cluster.down()
 
 
-def test_a_chatty_library_says_something_once_a_minute() -> None:
-    seldom = kafka_source._Seldom()
+def test_a_repeating_library_says_something_once_a_minute() -> None:
+    once = kafka_source._OncePerMinute()
 
     def passes(name: str, second: float) -> bool:
         said = logging.LogRecord(name, logging.ERROR, "", 0, "gone", None, None)
         said.created = 1e9 + second
-        return seldom.filter(said)
+        return once.filter(said)
 
     said = [("a", 0), ("a", 1), ("b", 2), ("a", 59), ("b", 61), ("a", 61)]
     assert [passes(name, second) for name, second in said] == [True, False, True, False, False, True]

@@ -117,7 +117,7 @@ async def test_a_generator_that_is_left_is_closed() -> None:
 
 
 async def test_samples_wait_in_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(generator, "WAITING", 10)
+    monkeypatch.setattr(generator, "QUEUE_SIZE", 10)
     chunks = await everything(f"python:{__name__}:pairs?count=100")
     assert labels(chunks) == list(range(100))
     assert max(len(chunk) for chunk in chunks) <= 10

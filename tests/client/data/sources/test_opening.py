@@ -73,9 +73,9 @@ async def test_features_of_the_past_and_checks_go_with_any_source(archive: str) 
 
 async def test_a_new_source_is_one_function(monkeypatch: pytest.MonkeyPatch) -> None:
     async def counting(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
-        uri.knows("step")
+        uri.check_options("step")
         for i in range(3):
-            yield StreamChunk(np.full((1, 2), i, np.float32), np.array([i * uri.whole("step")]))
+            yield StreamChunk(np.full((1, 2), i, np.float32), np.array([i * uri.integer("step")]))
 
     monkeypatch.setitem(sources.SOURCES, "counting", counting)
     assert labels(await everything("counting:?step=5")) == [0, 5, 10]

@@ -16,7 +16,7 @@ from edgeflock.devices.emulation.clock import run_virtually
 
 
 @asynccontextmanager
-async def piped() -> AsyncIterator[int]:
+async def read_stdin() -> AsyncIterator[int]:
     """The end to write to of what is stdin meanwhile."""
     reading, writing = os.pipe()
     before = os.dup(0)
@@ -34,7 +34,7 @@ def labels(chunks: list[StreamChunk]) -> list[int]:
 
 
 async def test_lines_are_taken_as_they_are_piped_in() -> None:
-    async with piped() as pipe:
+    async with read_stdin() as pipe:
         source = open_source("stdin:")
         for i in range(3):
             os.write(pipe, f'{{"x": [{i}], "y": {i}}}\n{{"x": [9'.encode())
@@ -59,9 +59,9 @@ def test_a_file_as_stdin_will_do(tmp_path: Path) -> None:
 
 
 async def test_a_pipe_is_held_back_while_nobody_takes_anything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text, "WAITING", 2)
+    monkeypatch.setattr(text, "QUEUE_SIZE", 2)
     monkeypatch.setattr(text, "BLOCK", 100)
-    async with piped() as pipe:
+    async with read_stdin() as pipe:
         os.set_blocking(pipe, False)
         source = open_source("stdin:")
         line, written = b'{"x": [1], "y": 1}\n', 0

@@ -7,7 +7,7 @@ import pytest
 
 from edgeflock.devices.emulation.config import FleetFile, parse
 from edgeflock.devices.emulation.fleet import FleetResult, prepare, run_fleet
-from edgeflock.server.monitoring.listeners import Listening
+from edgeflock.server.monitoring.listeners import Callbacks
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.frames import Evaluation
 from tests.shared.environments.worlds import HERE
@@ -32,7 +32,7 @@ def file(**sections: dict[str, Any]) -> FleetFile:
 
 def played(fleet: FleetFile, directory: Path) -> tuple[FleetResult, list[Evaluation]]:
     told: list[Evaluation] = []
-    result = run_fleet(prepare(fleet), 0, directory, Listening(on_evaluated=told.append))
+    result = run_fleet(prepare(fleet), 0, directory, Callbacks(on_evaluated=told.append))
     return result, told
 
 

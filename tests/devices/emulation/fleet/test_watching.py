@@ -9,7 +9,7 @@ from torch import nn
 
 from edgeflock.devices.emulation.config import parse
 from edgeflock.devices.emulation.fleet import FleetObjects, Prepared, prepare, run_fleet
-from edgeflock.server.monitoring.listeners import Listening
+from edgeflock.server.monitoring.listeners import Callbacks
 from edgeflock.shared.data.datasets import Dataset, joined
 from edgeflock.shared.protocol.frames import Evaluation, Finding
 
@@ -37,7 +37,7 @@ def fleet(slower: float) -> Prepared:
 def found_in(prepared: Prepared, folder: Path) -> tuple[list[Finding], list[Evaluation]]:
     found: list[Finding] = []
     evaluations: list[Evaluation] = []
-    run_fleet(prepared, 1, folder, Listening(on_evaluated=evaluations.append, on_finding=found.append))
+    run_fleet(prepared, 1, folder, Callbacks(on_evaluated=evaluations.append, on_finding=found.append))
     return found, evaluations
 
 

@@ -57,7 +57,7 @@ def opened(name: str, directory: Path) -> Path:
 def regime_of(known: dict[str, Any]) -> Regime:
     """The regime of the last start; since schema 9 the journal's words for the optimizer are behind."""
     counts, how = known["regime"][:6], known["regime"][6:]
-    return Regime(*counts, *map(StepMethod.read, how))
+    return Regime(*counts, *map(StepMethod.from_text, how))
 
 
 def digest(vector: NDArray[np.float32] | None) -> str | None:

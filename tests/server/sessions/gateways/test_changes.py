@@ -12,8 +12,8 @@ def test_whoever_shows_a_mark_gets_all_that_followed() -> None:
         marks.append(changes.mark)
         sent.append(bytes([number]) * 100)
         changes.add(sent[-1])
-    assert [changes.since(mark) for mark in marks] == [sent[number:] for number in range(20)]
-    assert changes.since(changes.mark) == []
+    assert [changes.list_after(mark) for mark in marks] == [sent[number:] for number in range(20)]
+    assert changes.list_after(changes.mark) == []
     assert gateway.further(marks[3], 4) == marks[7]
 
 
@@ -24,7 +24,7 @@ def test_what_is_too_much_is_forgotten_and_never_half() -> None:
         sent.append(random.randbytes(random.randrange(300)))
         changes.add(sent[-1])
         marks.append(changes.mark)
-        found = [changes.since(mark) for mark in marks]
+        found = [changes.list_after(mark) for mark in marks]
         known = found.index(next(one for one in found if one is not None))
         assert found == [None] * known + [sent[number:] for number in range(known, len(marks))]
         assert sum(map(len, sent[known:])) <= 1000
@@ -37,4 +37,4 @@ def test_other_marks_mean_nothing() -> None:
     for changes in (one, other):
         changes.add(b"the same")
     for mark in (before, one.mark, b"", b"x", gateway.further(other.mark, 1), other.mark + b"x"):
-        assert other.since(mark) is None
+        assert other.list_after(mark) is None

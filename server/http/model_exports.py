@@ -22,7 +22,7 @@ class ModelFile:
     theta: NDArray[np.float32]
 
 
-class ModelFiles:
+class ModelExports:
     """Converts versions of a run's model into files. The last ONNX file is kept for the next request."""
 
     def __init__(self, info: ModelInfo, held_out: Dataset | Stored | None) -> None:

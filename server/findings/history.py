@@ -6,17 +6,17 @@ from statistics import fmean
 
 from edgeflock.shared.protocol.frames import Classes, Evaluation
 
-_LATELY = 5
+_WINDOW = 5
 """How many evaluations "lately" covers: one alone may be a spike."""
 
-_LOST, _FOUND = 0.1, 0.2
+_LOST_BEGIN, _LOST_END = 0.1, 0.2
 """A class is lost if its recall is at most the first part of the others' mean, until it is above the second.
 A class that the devices hold in a fair part exceeds this within the first few hundred updates."""
 _LEARNED = 0.5
 """The others' mean recall from which they are learned: before, classes are learned one after the other."""
-_FEW = 10
+_MIN_PREDICTIONS = 10
 """The least predictions of a class in the held-out data: with fewer, chance decides what is right."""
-_COMMON = 0.25
+_MIN_FREQUENCY = 0.25
 """The least part of the mean number of predictions of a class: rarer classes have low recall in any model."""
 
 
@@ -35,7 +35,7 @@ class Lowest:
     """The lowest test loss so far, averaged over the last few evaluations."""
 
     loss: float
-    training: float
+    training_loss: float
     """The training loss then, averaged alike."""
     version: int
 
@@ -44,9 +44,9 @@ class Lowest:
 class LostClass:
     """A class with a recall near 0, while the others are learned."""
 
-    right: float
+    recall: float
     """The recall of the class lately, and"""
-    others: float
+    other_recall: float
     """the mean recall of the learned classes."""
     version: int
     """The version since which it is lost, and"""
@@ -56,28 +56,28 @@ class LostClass:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationHistory:
-    """A summary of all evaluations so far. `after` returns the next summary."""
+    """A summary of all evaluations so far. `with_evaluation` returns the next summary."""
 
     count: int = 0
-    began: float = 0.0
+    start: float = 0.0
     """Unix time of the first."""
     best: Best | None = None
     lowest: Lowest | None = None
-    since_lowest: int = 0
+    lowest_age: int = 0
     """Evaluations since `lowest`."""
     first: tuple[float | None, float | None] = (None, None)
     """The first known test loss, and the first known training loss."""
     losses: tuple[float, ...] = ()
     """The last test losses, and"""
-    trainings: tuple[float, ...] = ()
+    training_losses: tuple[float, ...] = ()
     """the last training losses."""
     classes: tuple[Classes, ...] = ()
     """The right predictions of each class in the last evaluations that report them."""
     lost: Mapping[int, LostClass] = field(default_factory=dict)
     """The lost classes, by number."""
 
-    def after(self, evaluation: Evaluation, training: float | None) -> "EvaluationHistory":
-        """Return the history with one more evaluation; `training` is the mean training loss, if known."""
+    def with_evaluation(self, evaluation: Evaluation, training_loss: float | None) -> "EvaluationHistory":
+        """Return the history with one more evaluation; `training_loss` is the mean, if known."""
         loss = evaluation.loss
         score = evaluation.accuracy if evaluation.accuracy is not None else None if loss is None else -loss
         best = self.best
@@ -85,65 +85,71 @@ class EvaluationHistory:
             best = Best(score, evaluation.version, evaluation.time)
         first = (
             loss if self.first[0] is None else self.first[0],
-            training if self.first[1] is None else self.first[1],
+            training_loss if self.first[1] is None else self.first[1],
         )
-        losses = () if loss is None else (*self.losses, loss)[-_LATELY:]
-        trainings = () if training is None else (*self.trainings, training)[-_LATELY:]
-        lowest, since = self.lowest, self.since_lowest + 1
-        lately, trained = _average(losses), _average(trainings)
-        if lately is not None and trained is not None and (lowest is None or lately <= lowest.loss):
-            lowest, since = Lowest(lately, trained, evaluation.version), 0
-        classes, missed = self.classes, self.lost
+        losses = () if loss is None else (*self.losses, loss)[-_WINDOW:]
+        training_losses = () if training_loss is None else (*self.training_losses, training_loss)[-_WINDOW:]
+        lowest, age = self.lowest, self.lowest_age + 1
+        test_loss, train_loss = _mean(losses), _mean(training_losses)
+        if test_loss is not None and train_loss is not None and (lowest is None or test_loss <= lowest.loss):
+            lowest, age = Lowest(test_loss, train_loss, evaluation.version), 0
+        classes, lost = self.classes, self.lost
         if evaluation.classes:
-            classes = (*classes, evaluation.classes)[-_LATELY:]
-            missed = dict(_lost(classes, self.lost, evaluation.version))
+            classes = (*classes, evaluation.classes)[-_WINDOW:]
+            lost = dict(_find_lost(classes, self.lost, evaluation.version))
         return replace(
             self,
             count=self.count + 1,
-            began=self.began if self.count else evaluation.time,
+            start=self.start if self.count else evaluation.time,
             best=best,
             lowest=lowest,
-            since_lowest=since,
+            lowest_age=age,
             first=first,
             losses=losses,
-            trainings=trainings,
+            training_losses=training_losses,
             classes=classes,
-            lost=missed,
+            lost=lost,
         )
 
     @property
-    def lately(self) -> float | None:
+    def test_loss(self) -> float | None:
         """The test loss, averaged over the last few evaluations."""
-        return _average(self.losses)
+        return _mean(self.losses)
 
     @property
-    def training(self) -> float | None:
+    def training_loss(self) -> float | None:
         """The training loss, averaged alike."""
-        return _average(self.trainings)
+        return _mean(self.training_losses)
 
 
-def _lost(
-    classes: Sequence[Classes], before: Mapping[int, LostClass], version: int
+def _find_lost(
+    classes: Sequence[Classes], previous: Mapping[int, LostClass], version: int
 ) -> Iterator[tuple[int, LostClass]]:
-    """Yield (class, LostClass) of the classes that are lost by the last evaluations together. `before` has
-    those that were lost before.
+    """Yield (class, LostClass) of the classes that are lost by the last evaluations together.
+
+    `previous` has those that were lost before.
     """
-    if len(classes) < _LATELY:
+    if len(classes) < _WINDOW:
         return
     totals = [
-        (sum(right), sum(of)) for right, of in (zip(*one, strict=True) for one in zip(*classes, strict=False))
+        (sum(right), sum(total))
+        for right, total in (zip(*one, strict=True) for one in zip(*classes, strict=False))
     ]
-    common = _COMMON * sum(of for _, of in totals) / len(totals)
-    parts = {n: right / of for n, (right, of) in enumerate(totals) if of >= max(_FEW * _LATELY, common)}
+    common = _MIN_FREQUENCY * sum(total for _, total in totals) / len(totals)
+    parts = {
+        n: right / total
+        for n, (right, total) in enumerate(totals)
+        if total >= max(_MIN_PREDICTIONS * _WINDOW, common)
+    }
     best = max(parts.values(), default=0.0)
-    learned = [part for part in parts.values() if part > _LOST * best]
-    if 2 * len(learned) < len(parts) or (others := fmean(learned or [0.0])) < _LEARNED:
+    learned = [part for part in parts.values() if part > _LOST_BEGIN * best]
+    if 2 * len(learned) < len(parts) or (other_recall := fmean(learned or [0.0])) < _LEARNED:
         return
     for n, part in parts.items():
-        if part <= (_FOUND if n in before else _LOST) * others:
-            since = before.get(n, LostClass(part, others, version, 0))
-            yield n, LostClass(part, others, since.version, since.evaluations + 1)
+        if part <= (_LOST_END if n in previous else _LOST_BEGIN) * other_recall:
+            since = previous.get(n, LostClass(part, other_recall, version, 0))
+            yield n, LostClass(part, other_recall, since.version, since.evaluations + 1)
 
 
-def _average(last: tuple[float, ...]) -> float | None:
-    return sum(last) / _LATELY if len(last) == _LATELY else None
+def _mean(last: tuple[float, ...]) -> float | None:
+    return sum(last) / _WINDOW if len(last) == _WINDOW else None

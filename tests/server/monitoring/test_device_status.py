@@ -1,6 +1,6 @@
 """What a device is like, of what it tells and of what the server has seen of it."""
 
-from edgeflock.server.monitoring.portraits import Portraits, RecentGrowth
+from edgeflock.server.monitoring.device_status import DeviceStatuses, RecentGrowth
 from edgeflock.server.roster import Device
 from edgeflock.server.roster.registry import DeviceIdentity
 from edgeflock.shared.protocol.messages import Facts
@@ -10,37 +10,42 @@ def test_a_count_of_late_forgets_and_begins_anew_with_its_process() -> None:
     drops = RecentGrowth(120.0)
     for time, count in ((0.0, 5), (60.0, 9), (100.0, 9), (130.0, 20)):
         drops.add(time, count)
-    assert drops.grown(130.0) == 15, "of the first nobody knows how old it is"
-    assert drops.grown(181.0) == 11
-    assert drops.grown(260.0) == 0
+    assert drops.growth(130.0) == 15, "of the first nobody knows how old it is"
+    assert drops.growth(181.0) == 11
+    assert drops.growth(260.0) == 0
     drops.add(270.0, 2)
-    assert (drops.grown(270.0), drops.count) == (0, 2)
+    assert (drops.growth(270.0), drops.count) == (0, 2)
 
 
 def test_what_a_full_disk_did_not_take_is_no_buffer_without_room() -> None:
-    device, portraits = Device(DeviceIdentity("pi", 1)), Portraits(lambda number: None)
+    device, statuses = Device(DeviceIdentity("pi", 1)), DeviceStatuses(lambda number: None)
     told: list[Facts] = [
         {"drops": 3, "came": 9},
         {"drops": 60, "unwritten": 50, "came": 99, "quarantined": 0},
     ]
     for second, facts in enumerate(told):
         device.statistics.telemetry = facts
-        portrait = portraits.of(device, 10.0 + second, second)
-    assert (portrait.dropped, portrait.unwritten, portrait.drops, portrait.came) == (7, 50, 60, 90)
+        status = statuses.status(device, 10.0 + second, second)
+    assert (status.recent_drops, status.unwritten_samples, status.total_drops, status.samples) == (
+        7,
+        50,
+        60,
+        90,
+    )
 
 
 def test_what_is_no_number_is_told_of_nobody() -> None:
-    device, portraits = Device(DeviceIdentity("pi", 1)), Portraits(lambda number: None)
+    device, statuses = Device(DeviceIdentity("pi", 1)), DeviceStatuses(lambda number: None)
     device.statistics.telemetry = {
         "drops": "many", "step": "slow", "temperature": "warm", "clock": 1.5, "held_out": "all",
     }  # fmt: skip
-    portrait = portraits.of(device, 10.0, 10.0)
-    assert (portrait.dropped, portrait.step, portrait.temperature) == (0, None, None)
-    assert (portrait.clock, portrait.held_out) == (None, 0)
+    status = statuses.status(device, 10.0, 10.0)
+    assert (status.recent_drops, status.step, status.temperature) == (0, None, None)
+    assert (status.clock_error, status.held_out_rows) == (None, 0)
 
 
 def test_what_devices_say_of_their_own_evaluations() -> None:
-    device, portraits = Device(DeviceIdentity("pi", 1)), Portraits(lambda number: None)
+    device, statuses = Device(DeviceIdentity("pi", 1)), DeviceStatuses(lambda number: None)
     told: list[Facts] = [
         {"cpu": 3},
         {"eval.eval_acc": 0.25, "eval.num-examples": 10},
@@ -53,6 +58,6 @@ def test_what_devices_say_of_their_own_evaluations() -> None:
     seen = []
     for facts in told:
         device.statistics.telemetry = facts
-        portrait = portraits.of(device, 10.0, 10.0)
-        seen.append((portrait.accuracy, portrait.evaluations))
+        status = statuses.status(device, 10.0, 10.0)
+        seen.append((status.accuracy, status.evaluations))
     assert seen == [(None, 0), (0.25, 1), (0.25, 1), (0.5, 2), (None, 3), (None, 4), (1.0, 5)]

@@ -1,32 +1,32 @@
-"""A picture of the run at a moment: the signs that findings are made from."""
+"""The status of the run at a moment: the facts that findings are made from."""
 
 from dataclasses import dataclass
 
 from edgeflock.server.findings.agreement import AgreementAverages
-from edgeflock.server.findings.course import EvaluationHistory
+from edgeflock.server.findings.history import EvaluationHistory
 from edgeflock.server.findings.targets import Targets
 from edgeflock.shared.protocol.frames import RunState
 
-EVERY = 2.0
-"""Seconds from one picture to the next."""
+INTERVAL = 2.0
+"""Seconds from one status to the next."""
 
 
 @dataclass(frozen=True, slots=True)
-class Portrait:
+class DeviceStatus:
     """The state of a device. None: the device does not report it."""
 
     name: str
-    here: bool
+    present: bool
     """Whether it is connected and not paused."""
-    silent: float = 0.0
+    silent_seconds: float = 0.0
     """Seconds since anything came from it."""
     idle: bool = False
     """Whether this is much longer than usual."""
     starved: bool = False
     """Whether it says that it waits for samples."""
-    why_left: str | None = None
+    leave_reason: str | None = None
     """Why a device that is away left: one of frames.LEFT and more; None if that is unknown."""
-    seen: AgreementAverages | None = None
+    averages: AgreementAverages | None = None
     """The averages over its updates."""
     lag: float | None = None
     """tau of its recent updates."""
@@ -34,30 +34,30 @@ class Portrait:
     """Seconds of computing for its last update, as it reports, of the"""
     interval: float = 0.0
     """seconds between two of its updates."""
-    left: int = 0
+    departures: int = 0
     """How often its session ended within the last ten minutes, before its part was done."""
-    refused: int = 0
+    refused_updates: int = 0
     """Its refused updates since the server started, and"""
-    refusing: float = 0.0
+    refused_share: float = 0.0
     """the refused part of its recent ones."""
-    dropped: int = 0
+    recent_drops: int = 0
     """Samples that its buffer had no room for, within the last minutes, and"""
-    drops: int = 0
+    total_drops: int = 0
     """since it started."""
-    unwritten: int = 0
+    unwritten_samples: int = 0
     """Samples that were dropped because its disk was full, within the last minutes."""
     spool_fails: bool = False
     """Whether it reports that it cannot keep its pending update."""
-    unfit: int = 0
+    unfit_samples: int = 0
     """Samples that it set aside since they were unfit, within the last minutes, of the"""
-    came: int = 0
+    samples: int = 0
     """samples that came meanwhile."""
     temperature: float | None = None
     throttled: bool = False
     undervoltage: bool = False
-    held_out: int = 0
+    held_out_rows: int = 0
     """Rows of the server's held-out data that it says it trains on."""
-    clock: float | None = None
+    clock_error: float | None = None
     """Seconds that its clock is ahead of the server's."""
     accuracy: float | None = None
     """The accuracy of the model on its own data, as it reports (run.evaluate_on_devices), and"""
@@ -69,28 +69,28 @@ class Portrait:
 class Divergence:
     """A model that has diverged."""
 
-    why: str
+    reason: str
     device: str | None
     """The device whose update took the largest step, if one stands out."""
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class RunStatus:
     """The state of a run."""
 
     time: float
     """Unix time."""
     version: int = 0
     state: RunState = "training"
-    diverged: Divergence | None = None
-    course: EvaluationHistory = EvaluationHistory()
-    evaluated: bool = True
+    divergence: Divergence | None = None
+    history: EvaluationHistory = EvaluationHistory()
+    is_evaluated: bool = True
     """Whether there are held-out data."""
-    free: int | None = None
+    free_bytes: int | None = None
     """Free bytes on the disk of the journal."""
-    commit: float = 0.0
+    commit_seconds: float = 0.0
     """Recent seconds until a group of updates is durable."""
-    devices: tuple[Portrait, ...] = ()
+    devices: tuple[DeviceStatus, ...] = ()
     targets: Targets | None = None
     """The regression targets, if they are not scaled."""
     labels: tuple[str, ...] = ()
