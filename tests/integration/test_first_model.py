@@ -11,7 +11,7 @@ import aiohttp
 import numpy as np
 import pytest
 
-from edgeflock.client.first_model import CachedFirstModel, first_model
+from edgeflock.client.first_model import CachedFirstModel, load_first_model
 from edgeflock.client.identity import ClientIdentity
 from edgeflock.client.run import run_client
 from edgeflock.client.training.replica import Replica
@@ -39,7 +39,7 @@ async def begun(device: Link, directory: Path) -> Replica:
     replica = Replica(LARGE, welcome.start)
     if welcome.weights is not None:
         kept = CachedFirstModel(directory, welcome.weights, "pi")
-        model = await first_model(device.load, kept, welcome.weights, LARGE, asyncio.to_thread)
+        model = await load_first_model(device.load, kept, welcome.weights, LARGE, asyncio.to_thread)
         if model is not None:
             replica.take(model)
     replica.take(await device.pull(replica.version, replica.held))
@@ -48,7 +48,7 @@ async def begun(device: Link, directory: Path) -> Replica:
 
 def joining(port: int, name: str = "pi", identity: ClientIdentity | None = None) -> Link:
     device = link(port, name, identity)
-    device.speak_as(LARGE.digest)
+    device.announce_layout(LARGE.digest)
     return device
 
 
@@ -168,7 +168,7 @@ async def test_a_server_that_has_another_one_by_now_is_pulled_from(tmp_path: Pat
         async with joining(hosted.port) as device:
             hosted.engine.outlet.offered = offered._replace(digest=bytes(32))
             kept = CachedFirstModel(tmp_path / "kept", offered, "pi")
-            assert await first_model(device.load, kept, offered, LARGE, asyncio.to_thread) is None
+            assert await load_first_model(device.load, kept, offered, LARGE, asyncio.to_thread) is None
 
 
 async def test_a_server_that_lies_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
