@@ -48,7 +48,7 @@ from edgeflock.server.http.revocations import apply_revocations
 from edgeflock.server.http.roles import GATEWAY, SESSION, allows
 from edgeflock.server.http.watchers import Watchers
 from edgeflock.server.identity import Caller, Logins, SessionAuthenticator
-from edgeflock.server.ledger import JournalLost, shown
+from edgeflock.server.ledger import JournalLost, redact
 from edgeflock.server.listening import listening_on
 from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.monitoring.feed import Feed, flat_settings
@@ -262,7 +262,7 @@ class Serving:
             raise failure
         config = self.app[HOST].config
         if (error := self.app[WRITER].error) is not None:
-            kept = shown(config.journal.url) or config.run.directory
+            kept = redact(config.journal.url) or config.run.directory
             raise EdgeflockError(
                 f"stopped, because updates can no longer be journaled in {kept}: {error}; "
                 "what was acknowledged is safe, and the run goes on from there once the cause is mended"

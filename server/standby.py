@@ -91,7 +91,7 @@ class Standby:
             try:
                 self._line = [line_of(config, Path(config.run.directory))[0]]
             except (Unreachable, JournalLost) as error:
-                outage.tell(error)
+                outage.report(error)
                 self.wait(UNREACHABLE)
         return self._line[0]
 

@@ -18,9 +18,9 @@ from edgeflock.server.hosting import HostedRun
 from edgeflock.server.hosting.line import authority_of
 from edgeflock.server.http.keys import CONNECTION_LIMITS, GATEWAYS, HEALTH, HOST, WRITER
 from edgeflock.server.identity import Audit, Register, own_certificate, pin_of_file, server_tls
-from edgeflock.server.ledger.claim import claimed
+from edgeflock.server.ledger.claim import claim_run
 from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.offered import OFFERED, keep_offered
+from edgeflock.server.ledger.offered import FIRST_MODEL_FILE, save_first_model
 from edgeflock.server.monitoring.health import RunHealth
 from edgeflock.server.roster.hub import Hub
 from edgeflock.server.roster.registry import Registry
@@ -142,7 +142,7 @@ async def hosting(
     _begin(directory, run, config.model.module, layout, start)
     with ExitStack() as opened:
         theta = initial_theta(layout.size)
-        claim = opened.enter_context(claimed(directory, "run.directory", layout, theta, config))
+        claim = opened.enter_context(claim_run(directory, "run.directory", layout, theta, config))
         history, accounts = claim.journal.evaluations(), claim.journal.accounts()
         register = opened.enter_context(closing(Register(directory)))
         for text, role in ((admin_token, "admin"), (viewer_token, "viewer")):
@@ -166,9 +166,9 @@ async def hosting(
         )
         if offered:
             claim.engine.outlet.offer(
-                claim.journal.snapshot(first=True).theta, partial(keep_offered, directory)
+                claim.journal.snapshot(first=True).theta, partial(save_first_model, directory)
             )
-            hosted = replace(hosted, offered=directory / OFFERED)
+            hosted = replace(hosted, offered=directory / FIRST_MODEL_FILE)
         app = create_app(config, hosted)
         async with listening(app, "127.0.0.1", port, tls) as bound:
             view = app[HOST]

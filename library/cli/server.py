@@ -134,7 +134,7 @@ def server(
                 except StoodDown:
                     return
                 except EdgeflockError as error:
-                    if stop.is_set() or not waiting.waits or not passes(error):
+                    if stop.is_set() or not waiting.waits or not is_transient(error):
                         raise
                     log.warning("%s; this server stands by until it can go on", error)
                     gc.unfreeze()
@@ -147,7 +147,7 @@ def server(
         from edgeflock.api.opening import in_a_thread
         from edgeflock.api.server import Server
         from edgeflock.server.choices import CHOICES
-        from edgeflock.server.ledger import is_shared, passes
+        from edgeflock.server.ledger import is_shared, is_transient
         from edgeflock.server.shards import placed
         from edgeflock.server.standby import Standby, StoodDown
 

@@ -27,15 +27,15 @@ from edgeflock.server.identity import (
     Register,
 )
 from edgeflock.server.ledger import (
-    OFFERED,
+    FIRST_MODEL_FILE,
     Claim,
     DeviceTotals,
     Waiting,
-    claimed,
+    claim_run,
     is_shared,
-    keep_offered,
     largest_step,
-    write_whole,
+    save_first_model,
+    write_atomically,
 )
 from edgeflock.server.monitoring import trackers
 from edgeflock.server.monitoring.divergence import FindSuspect
@@ -132,7 +132,7 @@ def open_run(
         raise ConfigError("run.stop needs evaluations, and there are no data for them; set model.data")
     theta = model.theta
     directory = Path(config.run.directory)
-    run = claimed(
+    run = claim_run(
         directory,
         "run.directory",
         *(model.layout, theta, config, model.start, wait, place),
@@ -157,9 +157,9 @@ def open_run(
         tls, pin = line_of(config, directory)
         authority = authority_of(config, directory, tls)
         if is_shared(config.journal.url):
-            write_whole(directory / URL_FILE, f"{config.journal.url}\n".encode())
+            write_atomically(directory / URL_FILE, f"{config.journal.url}\n".encode())
         with closing(Register(directory)) as register:
-            claim.journal.when_lost(register.db.shut)
+            claim.journal.add_loss_callback(register.db.shut)
             register.store_address(register.url, pin)
             _operators(register, directory)
             keep = partial(
@@ -189,7 +189,7 @@ def open_run(
                 app=model.app,
                 details=model.details,
                 look=model.look,
-                lost=claim.journal.lost,
+                lost=claim.journal.loss_reason,
             )
 
 
@@ -201,12 +201,12 @@ def _sketch(model: HostedModel, run: str) -> Sketch | None:
 def _offer(claim: Claim, directory: Path, first: NDArray[np.float32]) -> Path:
     """Return the file that devices may load `first` from, the model at version 0."""
     try:
-        claim.engine.outlet.offer(first, partial(keep_offered, directory))
+        claim.engine.outlet.offer(first, partial(save_first_model, directory))
     except OSError as error:
         raise ConfigError(
             f"run.directory = {str(directory)!r} has no room for the first model: {error}"
         ) from error
-    return directory / OFFERED
+    return directory / FIRST_MODEL_FILE
 
 
 def _operators(register: Register, directory: Path) -> None:
@@ -220,4 +220,4 @@ def _operators(register: Register, directory: Path) -> None:
             return
     except (Unauthorized, ConfigError):
         pass
-    write_whole(path, f"{register.create('admin', reusable=True).text}\n".encode())
+    write_atomically(path, f"{register.create('admin', reusable=True).text}\n".encode())

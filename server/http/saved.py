@@ -8,7 +8,7 @@ import numpy as np
 import safetensors.numpy
 from numpy.typing import NDArray
 
-from edgeflock.server.ledger import write_whole
+from edgeflock.server.ledger import write_atomically
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import NOTHING, Beside, Layout
 from edgeflock.shared.protocol.frames import Evaluation
@@ -57,6 +57,6 @@ def save_best(
     """Write the model to best.safetensors atomically. A write error is logged and stops no run."""
     octets = safetensors_of(theta, layout, model, evaluation.version, run, extra, data)
     try:
-        write_whole(directory / BEST, octets)
+        write_atomically(directory / BEST, octets)
     except OSError as error:
         log.warning("the best model so far, of version %d, is not kept: %s", evaluation.version, error)

@@ -9,7 +9,7 @@ import pytest
 from torch import nn
 
 from edgeflock.server.hosting import open_run
-from edgeflock.server.ledger import claimed
+from edgeflock.server.ledger import claim_run
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.settings.config import Config, parse
 
@@ -73,7 +73,7 @@ def test_a_run_of_an_older_journal_goes_on_with_targets_as_they_were(tmp_path: P
     older.mkdir()
     flat = FlatModule(MODULE, "mse")
     config = settings(tmp_path, f"run.directory={older}")
-    with claimed(older, "run.directory", flat.layout, flat.theta(), config):
+    with claim_run(older, "run.directory", flat.layout, flat.theta(), config):
         pass  # as a version did that knew nothing of it
     with open_run(config) as hosted:
         assert hosted.described == began._replace(target=())
@@ -129,7 +129,7 @@ def test_an_older_run_on_arrays_goes_on_with_targets_as_they_were(tmp_path: Path
     config = settings(tmp_path, arrays(tmp_path, 100))
     flat = FlatModule(MODULE, "mse")
     (tmp_path / "run").mkdir()
-    with claimed(tmp_path / "run", "run.directory", flat.layout, flat.theta(), config):
+    with claim_run(tmp_path / "run", "run.directory", flat.layout, flat.theta(), config):
         pass  # as a version did that scaled none
     for _ in range(2):
         with open_run(config) as hosted:

@@ -5,7 +5,7 @@ Only the ledger package's __init__ and backup.py import this. A running server d
 (stores/examination.py, chain.walk). Imports all of the ledger.
 """
 
-from edgeflock.server.ledger.damage.repairing import Repaired, repair
-from edgeflock.server.ledger.damage.verifying import Verified, verify
+from edgeflock.server.ledger.damage.repairing import RepairReport, repair
+from edgeflock.server.ledger.damage.verifying import VerifyReport, verify
 
-__all__ = ["Repaired", "Verified", "repair", "verify"]
+__all__ = ["RepairReport", "VerifyReport", "repair", "verify"]

@@ -75,7 +75,7 @@ def test_whoever_is_silent_loses_it(postgres: Cluster, monkeypatch: pytest.Monke
     url = postgres.fresh()
     silent = Lease(url, LEASE, "paused:1")
     monkeypatch.setattr(silent, "_beat_on", lambda: None)
-    assert silent.take()
+    assert silent.acquire()
     assert silent._connection.execute("SHOW idle_session_timeout").fetchone() == ("1min",)
     whys: list[str] = []
 
@@ -116,13 +116,13 @@ def test_whoever_stops_in_the_middle_of_a_transaction_keeps_nobody_waiting(
 def test_who_lost_it_is_told(postgres: Cluster) -> None:
     url, told = postgres.fresh(), threading.Event()
     lease = Lease(url, 6.0)  # it looks every two seconds
-    assert lease.take()
+    assert lease.acquire()
     journal = Journal(PostgresStore(url, lease))
-    journal.when_lost(told.set)
-    assert not journal.lost()
+    journal.add_loss_callback(told.set)
+    assert not journal.loss_reason()
     end_sessions(postgres, "lease")
     assert told.wait(300)
-    assert "the lease of the run is lost" in journal.lost()
+    assert "the lease of the run is lost" in journal.loss_reason()
     with pytest.raises(JournalLost, match="the lease of the run is lost"):
         journal.begin_run("run 1", "package:Model", LAYOUT, THETA, 1.0)
     journal.abandon()
