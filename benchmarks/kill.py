@@ -33,7 +33,7 @@ from benchmarks.plain import EXACT
 from benchmarks.updates import LAYOUT, random_update
 from edgeflock.client.transport import Link
 from edgeflock.papers.machine import machine
-from edgeflock.server.app import create_app, listening
+from edgeflock.server.app import create_app, listen
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.ledger import claim_run
 from edgeflock.shared.codecs import sparse, values
@@ -121,7 +121,7 @@ def _serve(pipe: Connection, directory: str, port: int, *more: str) -> None:
             elapsed = time.perf_counter() - began
             version, theta = engine.theta()
             opened = Opened(version, digest_of(theta), elapsed * 1e3)
-            async with listening(create_app(config, hosted), "127.0.0.1", port):
+            async with listen(create_app(config, hosted), "127.0.0.1", port):
                 pipe.send(opened)
                 await asyncio.Event().wait()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.audit import REGIME, initial_theta
 from benchmarks.plain import EXACT
 from benchmarks.updates import LAYOUT
-from edgeflock.server.app import create_app, listening
+from edgeflock.server.app import create_app, listen
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.ledger import claim_run
 from edgeflock.shared.settings.config import parse
@@ -29,7 +29,7 @@ async def serve(directory: Path, host: str, port: int, settings: tuple[str, ...]
     with claim_run(directory, "directory", LAYOUT, initial_theta(), config) as claim:
         journal = claim.journal
         hosted = HostedRun("faults", None, claim.engine, None, journal.evaluations(), journal.accounts())
-        async with listening(create_app(config, hosted), host, port):
+        async with listen(create_app(config, hosted), host, port):
             print("listening", flush=True)
             await asyncio.Event().wait()
 

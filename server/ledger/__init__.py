@@ -12,7 +12,7 @@ from edgeflock.server.ledger.claim import Claim, Waiting, claim_run
 from edgeflock.server.ledger.copying import CopyReport, copy
 from edgeflock.server.ledger.damage import RepairReport, VerifyReport, repair, verify
 from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.offered import FIRST_MODEL_FILE, save_first_model, write_atomically
+from edgeflock.server.ledger.offered import FIRST_MODEL, save_first_model, write_atomically
 from edgeflock.server.ledger.place import is_shared, is_transient
 from edgeflock.server.ledger.records import DeviceTotals
 from edgeflock.server.ledger.recovery import open_engine
@@ -32,7 +32,7 @@ from edgeflock.server.ledger.stores.links import (
 from edgeflock.server.ledger.suspects import Suspect, largest_step
 
 __all__ = [
-    "FIRST_MODEL_FILE",
+    "FIRST_MODEL",
     "TIMEOUT",
     "UNREACHABLE",
     "DeviceTotals",

@@ -86,7 +86,8 @@ def restore(file: Path, directory: Path, *, same_run: bool = False) -> BackupRep
 
     With `same_run` devices continue as before; otherwise the run gets a new name. An older schema is
     migrated. Raises ConfigError if `file` is no backup or the directory is not empty, JournalDamaged if the
-    backup's journal is damaged. After an error nothing is left behind."""
+    backup's journal is damaged. After an error nothing is left behind.
+    """
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise ConfigError(f"{directory} is not empty; restore into a new directory")
     made = not directory.exists()

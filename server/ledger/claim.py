@@ -21,7 +21,7 @@ from edgeflock.server.ledger.following import Follower
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.place import default_place, file_of, open_journal
 from edgeflock.server.ledger.recovery import open_engine
-from edgeflock.server.shards import placed
+from edgeflock.server.shards import open_place
 from edgeflock.shared.errors import ConfigError, EdgeflockError, JournalDamaged
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Layout
@@ -103,7 +103,7 @@ def claim_run(
                     f"{journal.path} holds a run of {known.model}, whose layout differs from that of "
                     f"{config.model.module}; choose another {setting}"
                 )
-        kept = opened.enter_context(placed(config.scale)) if place is None else place
+        kept = opened.enter_context(open_place(config.scale)) if place is None else place
         with _suggest_verify(url):
             followed = None if follower is None else follower.followed
             engine = open_engine(journal, layout, config, directory, followed, kept)

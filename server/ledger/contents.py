@@ -20,7 +20,7 @@ from edgeflock.server.ledger.records import (
     UpdateReceipt,
     evaluation_from_row,
 )
-from edgeflock.server.ledger.stores.chain import COVERED, missing_update, snapshot_sum, walk
+from edgeflock.server.ledger.stores.chain import COVERED, missing_update, vector_sum, walk
 from edgeflock.server.ledger.stores.mark import Heads
 from edgeflock.server.ledger.stores.store import JournalSource, all_columns
 from edgeflock.shared.errors import ConfigError, JournalDamaged, Malformed
@@ -78,7 +78,7 @@ class Contents:
         return {(device, sequence): UpdateReceipt(version, time) for device, sequence, version, time in rows}
 
     def last_receipts(self) -> dict[int, LastReceipt]:
-        """device -> the receipt of its latest update."""
+        """Map each device to the receipt of its latest update."""
         rows = self._store.rows(
             "SELECT device, sequence, version FROM updates JOIN (SELECT device AS whose, max(sequence) AS "
             "latest FROM updates GROUP BY device) AS last ON device = whose AND sequence = latest"
@@ -99,7 +99,7 @@ class Contents:
         )
         if first and version:
             raise JournalDamaged(f"{self.path} is damaged: it holds no snapshot of version 0")
-        if snapshot_sum(version, chain, theta, average, memory) != record or chain != self._chain(version):
+        if vector_sum(version, chain, theta, average, memory) != record or chain != self._chain(version):
             raise JournalDamaged(
                 f"{self.path}: the snapshot of version {version} is not as it was written, or of another run"
             )

@@ -35,9 +35,9 @@ from edgeflock.server.ledger.stores.chain import (
     frame_sum,
     key_of,
     normalize,
-    row_chain,
-    snapshot_sum,
-    update_chain,
+    row_sum,
+    update_sum,
+    vector_sum,
 )
 from edgeflock.server.ledger.stores.mark import Head, Heads
 from edgeflock.server.ledger.stores.sqlite import SqliteStore
@@ -87,7 +87,8 @@ class Journal(Contents):
     ) -> None:
         """Set up an empty journal with theta as version 0.
 
-        `start` says how devices make theta, if they do. `data` describes the run's samples for good."""
+        `start` says how devices make theta, if they do. `data` describes the run's samples for good.
+        """
         # In one transaction: a journal is set up completely, or not at all.
         self._store.create_tables()
         made = None if start is None else msgpack.packb(start)
@@ -97,7 +98,7 @@ class Journal(Contents):
         self._store.write(
             f"INSERT INTO meta ({columns}) VALUES (?, ?, ?, ?, ?, ?)", run, model, shapes, now, made, samples
         )
-        genesis = row_chain(0, self._row(f"SELECT {columns} FROM meta", "run"))
+        genesis = row_sum(0, self._row(f"SELECT {columns} FROM meta", "run"))
         self._store.write("UPDATE meta SET chain = ?", genesis)
         self._heads = {table: Head(int(table == "meta"), genesis) for table in COVERED}
         self.add_snapshot(0, theta)
@@ -136,7 +137,7 @@ class Journal(Contents):
     def add_row(self, facts: Facts, frame: bytes | None) -> None:
         """Add an update of another journal, whose record may have been dropped."""
         head = self._heads["updates"]
-        chain = update_chain(self._chains.get(head.row, head.chain), facts)
+        chain = update_sum(self._chains.get(head.row, head.chain), facts)
         self._heads["updates"] = Head(facts[0], chain)
         *told, share, judged, record = facts
         self._updates.append((*told, frame, record, chain, share, judged))
@@ -148,13 +149,11 @@ class Journal(Contents):
         average: NDArray[np.float32] | None = None,
         memory: bytes | None = None,
     ) -> None:
-        """Store theta, its average and the optimizer's memory.
-
-        Drop all snapshots but the first and the newest two."""
+        """Store theta, its average and its memory. Keep only the first and the newest two snapshots."""
         octets = theta.astype("<f4").tobytes()
         more = None if average is None else average.astype("<f4").tobytes()
         chain = self._heads["updates"].chain
-        record = snapshot_sum(version, chain, octets, more, memory)
+        record = vector_sum(version, chain, octets, more, memory)
         self._store.write(
             "INSERT INTO snapshots (version, theta, average, sum, chain, memory) VALUES (?, ?, ?, ?, ?, ?) "
             "ON CONFLICT (version) DO UPDATE SET theta = excluded.theta, average = excluded.average, "
@@ -245,7 +244,7 @@ class Journal(Contents):
         self._store.write(insert(table, [*numbered, *names]), *numbered.values(), *map(normalize, values))
         # Read the row back as stored: a database turns integers in REAL columns into real numbers.
         row = self._row(f"SELECT {COVERED[table]} FROM {table} WHERE {key} = {number}", table)
-        chain = row_chain(head.chain if previous_chain is None else previous_chain, row)
+        chain = row_sum(head.chain if previous_chain is None else previous_chain, row)
         self._store.write(f"UPDATE {table} SET chain = ? WHERE {key} = ?", chain, number)
         self._heads[table] = Head(number, chain)
         return chain

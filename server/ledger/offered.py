@@ -9,7 +9,7 @@ from edgeflock.shared.errors import WrongDtype
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import Model
 
-FIRST_MODEL_FILE = "first-model"
+FIRST_MODEL = "first-model"
 """The file's name."""
 
 
@@ -18,7 +18,7 @@ def save_first_model(directory: Path, model: Model) -> Weights:
 
     An intact file is not rewritten, since devices may have loaded a part of it. Raises OSError.
     """
-    path, mode = directory / FIRST_MODEL_FILE, model.value_mode
+    path, mode = directory / FIRST_MODEL, model.value_mode
     octets = path.read_bytes() if path.exists() else b""
     if not _holds(octets, model):
         octets = packed.pack(model.values, mode)

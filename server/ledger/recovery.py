@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class FollowedRun:
+class Replay:
     """The state of a run that was replayed while another server led it."""
 
     run: str
@@ -55,7 +55,7 @@ def open_engine(
     layout: Layout,
     config: Config,
     directory: Path | None = None,
-    followed: FollowedRun | None = None,
+    followed: Replay | None = None,
     place: Place = Part,
 ) -> Engine:
     """The engine of the run in `journal`, as it was left, with the settings that hold from here on.
@@ -103,11 +103,7 @@ def restore(journal: Journal, layout: Layout, place: Place, version: int, lost: 
 
 
 def recover(
-    journal: Journal,
-    layout: Layout,
-    regime: Regime,
-    followed: FollowedRun | None = None,
-    place: Place = Part,
+    journal: Journal, layout: Layout, regime: Regime, followed: Replay | None = None, place: Place = Part
 ) -> Parameters:
     """The parameters after the last journaled update, counting by `regime` from here on.
 
@@ -135,9 +131,7 @@ def recover(
     return _load_snapshot(journal.regimes(), snapshot, journal, layout, place)
 
 
-def follow(
-    journal: Contents, layout: Layout, followed: FollowedRun | None = None, place: Place = Part
-) -> FollowedRun:
+def follow(journal: Contents, layout: Layout, followed: Replay | None = None, place: Place = Part) -> Replay:
     """The parameters as of the last journaled update. `followed` ones are updated in place.
 
     They begin anew at the newest snapshot, in `place`, if the run or regime has changed or they are lost.
@@ -156,7 +150,7 @@ def follow(
     parameters = _load_snapshot(regimes, journal.snapshot(), journal, layout, place)
     _replay(parameters, journal, layout)
     parameters.store.flush()
-    return FollowedRun(begun.run, len(regimes), parameters)
+    return Replay(begun.run, len(regimes), parameters)
 
 
 def replay(journal: Journal, layout: Layout, *, newest: bool = False) -> Parameters:
@@ -231,7 +225,8 @@ def _rebuild(
 def _adjust_regime(regime: Regime, journal: Journal) -> Regime:
     """`regime` with the same number of working nodes as before.
 
-    An operator's learning rate replaces its own if the settings have not changed since."""
+    An operator's learning rate replaces its own if the settings have not changed since.
+    """
     if regimes := journal.regimes():
         regime = replace(regime, method=replace(regime.method, nodes=regimes[-1].regime.method.nodes))
     adjustment = journal.adjustment()
@@ -332,9 +327,7 @@ def _invalid_entry(journal: Contents, version: int, cause: Exception) -> Journal
 
 
 def decode_update(journaled: JournaledUpdate, layout: Layout) -> tuple[Update, Step]:
-    """Decode an admitted update again, as the record and its step.
-
-    Raises the Refused that says what is wrong with it now."""
+    """Decode an admitted update again: its record and its step. Raises Refused if it is invalid now."""
     update = wire.decode(journaled.frame)
     if not isinstance(update, Update):
         raise UnexpectedRecord(f"it is a {type(update).__name__}")

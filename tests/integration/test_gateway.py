@@ -551,7 +551,7 @@ async def test_the_first_model_is_loaded_from_a_gateway(tmp_path: Path, mode: st
                     assert of(one, held, number) == replica.theta.tobytes()
                 else:
                     assert replica.theta.tobytes() == initial_theta(LARGE.size).tobytes()
-            offered = leader.engine.outlet.offered
+            offered = leader.engine.outlet.first_model
             assert offered is not None
             await gone(leader, "pi")
             egress = leader.registry.devices["pi"].connection.traffic[1]

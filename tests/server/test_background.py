@@ -28,7 +28,7 @@ async def serve_until(directory: Path, act: Callable[[int], None]) -> None:
     config = settings(directory)
     with claim_run(directory, "run.directory", LAYOUT, initial_theta(LAYOUT.size), config) as claim:
         hosted = HostedRun(claim.run, None, claim.engine, None, [], [])
-        async with server_app.serving(config, hosted) as served:
+        async with server_app.serve(config, hosted) as served:
             act(served.port)
             await served.ended.wait()
 
@@ -100,8 +100,5 @@ async def test_a_run_is_one_server_s_and_then_another_s(tmp_path: Path) -> None:
     with claim_run(tmp_path, "run.directory", LAYOUT, theta, config) as claim:
         claim.journal.add_update(1, 1, 1, 0.0, 0.5, 10, b"no record")
     for _ in range(2):
-        with (
-            pytest.raises(EdgeflockError),
-            claim_run(tmp_path, "run.directory", LAYOUT, theta, config),
-        ):
+        with pytest.raises(EdgeflockError), claim_run(tmp_path, "run.directory", LAYOUT, theta, config):
             pytest.fail("the journal cannot be recovered")

@@ -151,9 +151,7 @@ def _copy(
 
 
 def _names(db: sqlite3.Connection, found: Examination, version: int) -> Iterator[str]:
-    """The names of the devices, in the order of their numbers. A device whose name is lost gets another name.
-
-    Updates refer to it by number. The real device joins as a new one."""
+    """The devices' names in the order of their numbers. A lost name is replaced: updates refer to numbers."""
     names = dict(db.execute("SELECT id, name FROM devices"))
     (last,) = db.execute("SELECT max(device) FROM updates WHERE version <= ?", (version,)).fetchone()
     for number in range(1, max(last or 0, *names, 0) + 1):
@@ -164,12 +162,10 @@ def _names(db: sqlite3.Connection, found: Examination, version: int) -> Iterator
 def _copy_versions(db: sqlite3.Connection, journal: Journal, report: VerifyReport, last: int) -> None:
     """Copy updates, regimes and snapshots in order, since each depends on those before it."""
     kept = [version for version in report.snapshots if 0 < version <= last]
-    regimes = db.execute(
-        f"SELECT {COVERED['regimes']} FROM regimes WHERE version <= ? ORDER BY rowid", (last,)
-    )
+    rows = db.execute(f"SELECT {COVERED['regimes']} FROM regimes WHERE version <= ? ORDER BY rowid", (last,))
     turns = {
-        version: [RegimeStart.from_row(row) for row in rows]
-        for version, rows in groupby(regimes.fetchall(), key=lambda row: int(row[0]))
+        version: [RegimeStart.from_row(row) for row in group]
+        for version, group in groupby(rows.fetchall(), key=lambda row: int(row[0]))
     }
 
     def arrive(version: int) -> None:

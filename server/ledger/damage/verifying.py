@@ -1,6 +1,4 @@
-"""Check a whole journal against its checksums, and decode its updates, without changing it.
-It reports which part is whole.
-"""
+"""Check a whole journal against its checksums, and decode its updates. Report which part is whole."""
 
 import sqlite3
 from contextlib import closing
@@ -12,7 +10,7 @@ from edgeflock.server.ledger.place import file_of
 from edgeflock.server.ledger.records import JournaledUpdate
 from edgeflock.server.ledger.recovery import decode_update
 from edgeflock.server.ledger.stores import mark
-from edgeflock.server.ledger.stores.chain import COVERED, Facts, snapshot_sum, walk
+from edgeflock.server.ledger.stores.chain import COVERED, Facts, vector_sum, walk
 from edgeflock.server.ledger.stores.database import JournalDatabase
 from edgeflock.server.ledger.stores.examination import Examination, File, examine, is_damage, open_file, scan
 from edgeflock.server.ledger.stores.links import JournalLost
@@ -45,7 +43,8 @@ class VerifyReport:
 def verify(place: Path | str) -> VerifyReport:
     """Check the journal in a file or at a place (place.py). Its server may be running.
 
-    Raises ConfigError without a journal of this schema, JournalDamaged if no part of it can be read."""
+    Raises ConfigError without a journal of this schema, JournalDamaged if no part of it can be read.
+    """
     path = place if isinstance(place, Path) else file_of(place)
     return _verify_database(str(place)) if path is None else _verify_file(path)
 
@@ -150,9 +149,7 @@ def _check_snapshots(db: JournalDatabase, found: Examination, result: VerifyRepo
         ):
             if version > result.whole:
                 result.damage.append(f"the snapshot of version {version} is of an update that is not whole")
-            elif snapshot_sum(version, chain, theta, average, memory) != record or chain != chains.get(
-                version
-            ):
+            elif vector_sum(version, chain, theta, average, memory) != record or chain != chains.get(version):
                 result.damage.append(f"the snapshot of version {version} is not as it was written")
             else:
                 result.snapshots.append(version)

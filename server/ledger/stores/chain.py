@@ -54,10 +54,11 @@ frame_sum = crc32
 """The checksum of an Update record. It is apart from the chain, which holds if the record is dropped."""
 
 
-def update_chain(previous: int, facts: Facts) -> int:
+def update_sum(previous: int, facts: Facts) -> int:
     """The chain at the version that an update made, from the chain `previous` it.
 
-    A share of 1 and a missing reason are left out, since older schemas have neither."""
+    A share of 1 and a missing reason are left out, since older schemas have neither.
+    """
     version, device, sequence, time, loss, samples, share, judged, frame = facts
     try:
         # SQLite stores neither NaN nor the sign of a zero.
@@ -69,10 +70,11 @@ def update_chain(previous: int, facts: Facts) -> int:
         return _INVALID
 
 
-def row_chain(previous: int, row: Iterable[object]) -> int:
+def row_sum(previous: int, row: Iterable[object]) -> int:
     """The chain of a table after a row, as the database returns it.
 
-    An empty text at its end is left out: older schemas lack the last column of meta, regimes, evaluations."""
+    An empty text at its end is left out: older schemas lack the last column of meta, regimes, evaluations.
+    """
     try:
         values = list(row)
         if values[-1] == "":
@@ -82,7 +84,7 @@ def row_chain(previous: int, row: Iterable[object]) -> int:
         return _INVALID
 
 
-def snapshot_sum(
+def vector_sum(
     version: int, chain: int, theta: bytes, average: bytes | None, memory: bytes | None = None
 ) -> int:
     """The checksum of a snapshot: its version, chain and lengths, and all its bytes."""
@@ -92,11 +94,7 @@ def snapshot_sum(
 
 
 def walk(
-    rows: Iterable[tuple[object, ...]],
-    previous: int,
-    chains: Mapping[int, int],
-    after: int,
-    path: object,
+    rows: Iterable[tuple[object, ...]], previous: int, chains: Mapping[int, int], after: int, path: object
 ) -> Iterator[tuple[Facts, bytes | None, int]]:
     """Yield (facts, record, chain) of the updates after version `after`, whose chain is `previous`.
 
@@ -111,7 +109,7 @@ def walk(
             raise missing_update(path, expected)
         if frame is not None and not (isinstance(frame, bytes) and frame_sum(frame) == facts[-1]):
             raise _changed_row(path, expected, "the record of the update that made")
-        chain = update_chain(chains.get(expected - 1, chain), facts)
+        chain = update_sum(chains.get(expected - 1, chain), facts)
         if chain != stored:
             raise _changed_row(path, expected, "the update that made")
         yield facts, frame, chain

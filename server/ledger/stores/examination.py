@@ -12,14 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgeflock.server.ledger.stores.chain import (
-    COVERED,
-    frame_sum,
-    key_of,
-    row_chain,
-    snapshot_sum,
-    update_chain,
-)
+from edgeflock.server.ledger.stores.chain import COVERED, frame_sum, key_of, row_sum, update_sum, vector_sum
 from edgeflock.server.ledger.stores.database import JournalDatabase
 from edgeflock.server.ledger.stores.mark import Head, Heads, mark_path
 from edgeflock.shared.errors import JournalDamaged
@@ -81,7 +74,8 @@ def replace_bad_text(db: sqlite3.Connection) -> None:
 def examine(db: File, path: Path, marked: Heads | None) -> Examination:
     """Examine a file, except updates and snapshots, and compare it with its mark `marked`.
 
-    Raises JournalDamaged if no part of it can be read."""
+    Raises JournalDamaged if no part of it can be read.
+    """
     with _map_errors(path):
         found = _examine(db, path)
         _compare(db, path, found, marked)
@@ -113,7 +107,7 @@ def _examine(db: JournalDatabase, path: object) -> Examination:
     if len(rows) != 1:
         raise JournalDamaged(f"{path} is damaged: it holds no run")
     *row, genesis = rows[0]
-    if row_chain(0, row) != genesis:
+    if row_sum(0, row) != genesis:
         found.add_damage("meta", 1, "is not as it was written")
     found.heads["meta"] = Head(1, genesis)
     for table in _LISTS:
@@ -136,7 +130,7 @@ def _examine_list(db: JournalDatabase, table: str, genesis: int, found: Examinat
             if rowid != number:
                 found.add_damage(table, number, "is missing")
                 number = rowid
-            elif row_chain(chain, row) != kept:
+            elif row_sum(chain, row) != kept:
                 found.add_damage(table, number, "is not as it was written")
             chain = kept
     return Head(number, chain)
@@ -156,7 +150,7 @@ def _examine_regimes(db: JournalDatabase, genesis: int, found: Examination) -> H
             if version != before:
                 made = "SELECT chain FROM updates WHERE version = ?"
                 chain = genesis if version == 0 else next((c for (c,) in db.execute(made, (version,))), -1)
-            if version < before or chain < 0 or row_chain(chain, row) != kept:
+            if version < before or chain < 0 or row_sum(chain, row) != kept:
                 found.add_damage("regimes", number, "is not as it was written")
             found.chains[version] = chain = kept
             before = version
@@ -215,7 +209,7 @@ def raise_if_damaged(path: object, error: sqlite3.Error) -> None:
 def seal(db: sqlite3.Connection) -> None:
     """Add the checksums to a journal of schema 8 that has none yet."""
     (*meta,) = db.execute(f"SELECT {COVERED['meta']} FROM meta").fetchone()
-    genesis = row_chain(0, meta)
+    genesis = row_sum(0, meta)
     db.execute("UPDATE meta SET chain = ?", (genesis,))
     for table in _LISTS:
         _seal_rows(db, table, genesis)
@@ -227,25 +221,25 @@ def seal(db: sqlite3.Connection) -> None:
     chains = {0: genesis}
     for version, *rest, frame in db.execute(f"SELECT {facts}, frame FROM updates ORDER BY version"):
         record = frame_sum(frame or b"")
-        chains[version] = chain = update_chain(chain, (version, *rest, record))
+        chains[version] = chain = update_sum(chain, (version, *rest, record))
         db.execute("UPDATE updates SET sum = ?, chain = ? WHERE version = ?", (record, chain, version))
         chain = _seal_regimes(db, regimes.get(version, ()), chain)
     held = "SELECT version, theta, average, memory FROM snapshots"
     for version, theta, average, memory in db.execute(held).fetchall():
         chain = chains[version]
-        sums = snapshot_sum(version, chain, theta, average, memory), chain, version
+        sums = vector_sum(version, chain, theta, average, memory), chain, version
         db.execute("UPDATE snapshots SET sum = ?, chain = ? WHERE version = ?", sums)
 
 
 def _seal_rows(db: sqlite3.Connection, table: str, chain: int) -> None:
     rows = db.execute(f"SELECT rowid, {COVERED[table]} FROM {table} ORDER BY rowid").fetchall()
     for rowid, *row in rows:
-        chain = row_chain(chain, row)
+        chain = row_sum(chain, row)
         db.execute(f"UPDATE {table} SET chain = ? WHERE rowid = ?", (chain, rowid))
 
 
 def _seal_regimes(db: sqlite3.Connection, regimes: Iterable[tuple[int, list[object]]], chain: int) -> int:
     for rowid, row in regimes:
-        chain = row_chain(chain, row)
+        chain = row_sum(chain, row)
         db.execute("UPDATE regimes SET chain = ? WHERE rowid = ?", (chain, rowid))
     return chain

@@ -43,9 +43,7 @@ class Lease:
     """`acquire` asks for it. It ends with `close`, or when the database or this process stops answering."""
 
     def __init__(self, url: str, seconds: float, holder: str = "") -> None:
-        """`holder` is the name that other processes see as the holder's.
-
-        Raises ConfigError if the database cannot be reached."""
+        """`holder` is shown to other processes. Raises ConfigError if the database cannot be reached."""
         self.seconds = seconds
         self.epoch = 0
         self._path = redact(url)

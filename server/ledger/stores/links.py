@@ -24,7 +24,8 @@ TIMEOUT = 5
 class JournalLost(EdgeflockError, OSError):
     """The database does not answer, or refuses writes of this process.
 
-    Updates without a receipt may be in it or not. The next server of the run finds out."""
+    Updates without a receipt may be in it or not. The next server of the run finds out.
+    """
 
 
 class LossReason(Protocol):
@@ -52,7 +53,8 @@ def redact(url: str) -> str:
 def connect(url: str, application: str) -> "Connection[Any]":
     """A connection that commits each statement by itself by default.
 
-    `application` is its name in the database's lists. Raises ConfigError, Unreachable if waiting may help."""
+    `application` is its name in the database's lists. Raises ConfigError, Unreachable if waiting may help.
+    """
     driver = psycopg()
     try:
         given = driver.conninfo.conninfo_to_dict(url)
@@ -119,9 +121,7 @@ def interrupt(connection: "Connection[Any]") -> None:
 
 @contextmanager
 def map_errors(path: str, lease: LossReason | None = None) -> Iterator[None]:
-    """Convert psycopg's errors of the database `path`: raises JournalLost or JournalDamaged.
-
-    Raises ConfigError where the database's user lacks a privilege."""
+    """Convert psycopg's errors of the database `path` to JournalLost, JournalDamaged or ConfigError."""
     driver = psycopg()
     try:
         yield

@@ -58,9 +58,7 @@ class SqliteStore:
         return str(self.path) != ":memory:"
 
     def _examine_private(self) -> Examination | None:
-        """Examine the small tables without a change, if the file has this schema. Make it private.
-
-        Raises JournalDamaged."""
+        """Examine the small tables if the file has this schema. Make it private. Raises JournalDamaged."""
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite's other files follow its mode
         found = self._examine()
         _keep_private(self.path)

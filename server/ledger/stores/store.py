@@ -16,17 +16,13 @@ from edgeflock.server.ledger.stores.migrations import TABLES
 
 
 class JournalSource(Protocol):
-    """The source that a journal is read from. Methods raise JournalDamaged where it is damaged.
-
-    They raise OSError or sqlite3.Error if it cannot be reached or written."""
+    """The source of a journal. Methods raise JournalDamaged; OSError or sqlite3.Error if it fails."""
 
     def rows(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
         """The rows of a statement that reads."""
 
     def stream(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
-        """The rows one at a time, for results that do not fit in memory.
-
-        Uncommitted rows may be missing."""
+        """The rows one at a time, for large results. Uncommitted rows may be missing."""
 
 
 class JournalStore(JournalSource, Protocol):

@@ -17,7 +17,7 @@ from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.ledger import Journal, open_engine, verify
 from edgeflock.server.ledger.claim import claim_run
-from edgeflock.server.ledger.stores.chain import Facts, snapshot_sum, update_chain
+from edgeflock.server.ledger.stores.chain import Facts, update_sum, vector_sum
 from edgeflock.shared.errors import JournalDamaged, JournalTooNew
 from edgeflock.shared.model.start import NORMAL, Filling, Start, generate
 from edgeflock.shared.protocol.frames import Evaluation
@@ -346,7 +346,7 @@ def test_a_checksum_is_of_every_value() -> None:
     others += [(1, 2, 3, float(np.nextafter(4.5, 5)), 0.5, 6, 1.0, None, 7)]
     others += [(*facts[:6], 0.5, None, 7), (*facts[:6], 0.0, None, 7), (*facts[:7], b"why", 7)]
     without: Facts = (1, 2, 3, 4.5, None, 6, 1.0, None, 7)
-    assert len({update_chain(0, each) for each in (facts, *others, without)} | {update_chain(1, facts)}) == 10
-    assert update_chain(0, (1, 2, 3, 4.5, float("nan"), 6, 1.0, None, 7)) == update_chain(0, without)
+    assert len({update_sum(0, each) for each in (facts, *others, without)} | {update_sum(1, facts)}) == 10
+    assert update_sum(0, (1, 2, 3, 4.5, float("nan"), 6, 1.0, None, 7)) == update_sum(0, without)
     vectors = (b"ab", None), (b"a", b"b"), (b"ab", b"")
-    assert len({snapshot_sum(1, 2, *one) for one in vectors}) == 3
+    assert len({vector_sum(1, 2, *one) for one in vectors}) == 3

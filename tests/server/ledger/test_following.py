@@ -19,8 +19,8 @@ from edgeflock.server.ledger import claim_run, following
 from edgeflock.server.ledger.following import Follower
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.place import open_journal
-from edgeflock.server.ledger.recovery import FollowedRun, follow, recover
-from edgeflock.server.shards import Here, Sharded
+from edgeflock.server.ledger.recovery import Replay, follow, recover
+from edgeflock.server.shards import InProcess, Sharded
 from edgeflock.server.shards.placement import Order
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 from edgeflock.shared.settings.config import parse
@@ -69,7 +69,7 @@ def test_what_an_optimizer_remembers_is_followed(tmp_path: Path) -> None:
     engine.close()
 
 
-class Breaking(Here):
+class Breaking(InProcess):
     """Loses its shards when it is told to."""
 
     def check(self) -> None:
@@ -120,7 +120,7 @@ def test_of_another_run_nothing_is_kept(tmp_path: Path) -> None:
     first.commit(3)
     known = follow(first.journal, LAYOUT)
     second.commit(5)
-    known = follow(second.journal, LAYOUT, FollowedRun("of another run", known.regimes, known.parameters))
+    known = follow(second.journal, LAYOUT, Replay("of another run", known.regimes, known.parameters))
     second.slow.assert_equals(known.parameters)
 
 
@@ -132,7 +132,7 @@ def test_a_journal_that_says_not_how_updates_count(tmp_path: Path) -> None:
 
 
 def test_who_stands_by_follows_and_takes_over(postgres: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "_EVERY", 0.0)
+    monkeypatch.setattr(following, "_POLL_SECONDS", 0.0)
     url = postgres.fresh()
     follower, other = Follower(url, LAYOUT), Follower(url, NORMED)
     assert follower.poll() is None  # nobody has begun
@@ -156,7 +156,7 @@ def test_who_stands_by_follows_and_takes_over(postgres: Cluster, monkeypatch: py
 def test_what_is_damaged_is_left_for_whoever_takes_over(
     postgres: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "_EVERY", 0.0)
+    monkeypatch.setattr(following, "_POLL_SECONDS", 0.0)
     url = postgres.fresh()
     journal = open_journal(url, LEASE)
     journal.begin_run("run", "package:Model", LAYOUT, THETA, 1.0)
@@ -171,7 +171,7 @@ def test_what_is_damaged_is_left_for_whoever_takes_over(
 
 @pytest.mark.parametrize(
     ("place", "version"),
-    [(Part, 0), (partial(Sharded, Here(), 2), 0), (None, None)],
+    [(Part, 0), (partial(Sharded, InProcess(), 2), 0), (None, None)],
     ids=["whole", "sharded", "nowhere"],
 )
 def test_who_finds_another_leader_waits(
