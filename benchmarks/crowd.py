@@ -21,7 +21,7 @@ from random import Random
 import numpy as np
 
 from benchmarks.updates import LAYOUT, record_update
-from edgeflock.server.connections.handshake import with_small_buffers
+from edgeflock.server.connections.handshake import shrink_buffers
 from edgeflock.shared.protocol import chain, wire
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Receipt, Refusal, Update, Welcome
 
@@ -152,7 +152,7 @@ async def main(asked: argparse.Namespace) -> None:
     if asked.tls:
         tls = ssl.create_default_context()
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
-        with_small_buffers()  # of this end
+        shrink_buffers()  # of this end
     ports = [int(port) for port in asked.ports.split(",")]
     gate = asyncio.Semaphore(AT_ONCE)
 

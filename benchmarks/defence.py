@@ -34,7 +34,7 @@ from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.emulation.fleet import FleetObjects, Prepared, prepare, run_fleet
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.monitoring.listeners import Applied, Callbacks
-from edgeflock.server.trusting import set_apart
+from edgeflock.server.trusting import split_trusted
 from edgeflock.shared.data import datasets
 from edgeflock.shared.model.fields import rows as of_rows
 from edgeflock.shared.model.torch_module import FlatModule
@@ -199,7 +199,7 @@ def _prepared(row: Row, overrides: tuple[str, ...]) -> Prepared:
         sections.setdefault(section, {})[key] = json.loads(value)
     file = FleetFile.model_validate(sections, context=CHOICES)
     test = _test(data.uri)
-    return prepare(file, FleetObjects(test=test if row.defence == "score" else set_apart(test)[1]))
+    return prepare(file, FleetObjects(test=test if row.defence == "score" else split_trusted(test)[1]))
 
 
 @cache

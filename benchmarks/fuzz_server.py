@@ -39,7 +39,7 @@ from edgeflock.server.engine import Engine
 from edgeflock.server.engine.receipts import SEQUENCE_WINDOW
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.http.keys import CONNECTION_LIMITS, HOST
-from edgeflock.server.ledger import claimed
+from edgeflock.server.ledger import claim_run
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import REFUSALS
 from edgeflock.shared.model.layout import Layout
@@ -374,7 +374,7 @@ async def served(config: Config, directory: Path) -> Any:
     """(the engine, what makes connections) of a server without sockets."""
     with ExitStack() as opened:
         theta = np.random.default_rng(7).standard_normal(LAYOUT.size).astype(np.float32)
-        claim = opened.enter_context(claimed(directory, "run.directory", LAYOUT, theta, config, None))
+        claim = opened.enter_context(claim_run(directory, "run.directory", LAYOUT, theta, config, None))
         app = create_app(config, HostedRun(claim.run, None, claim.engine, None, [], []))
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
         await runner.setup()

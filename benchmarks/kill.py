@@ -33,9 +33,9 @@ from benchmarks.plain import EXACT
 from benchmarks.updates import LAYOUT, random_update
 from edgeflock.client.transport import Link
 from edgeflock.papers.machine import machine
-from edgeflock.server.app import create_app, listening
+from edgeflock.server.app import create_app, listen
 from edgeflock.server.hosting import HostedRun
-from edgeflock.server.ledger import claimed
+from edgeflock.server.ledger import claim_run
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import BaseExpired
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Update
@@ -115,13 +115,13 @@ def _serve(pipe: Connection, directory: str, port: int, *more: str) -> None:
         config = parse(overrides=["run.open=true", "model.data=", *settings, *more])
         pipe.send(None)
         began = time.perf_counter()
-        with claimed(Path(directory), "directory", LAYOUT, initial_theta(), config) as claim:
+        with claim_run(Path(directory), "directory", LAYOUT, initial_theta(), config) as claim:
             engine, journal = claim.engine, claim.journal
             hosted = HostedRun("kill", None, engine, None, journal.evaluations(), journal.accounts())
             elapsed = time.perf_counter() - began
             version, theta = engine.theta()
             opened = Opened(version, digest_of(theta), elapsed * 1e3)
-            async with listening(create_app(config, hosted), "127.0.0.1", port):
+            async with listen(create_app(config, hosted), "127.0.0.1", port):
                 pipe.send(opened)
                 await asyncio.Event().wait()
 

@@ -17,9 +17,9 @@ import psutil
 from aiohttp import web
 
 from benchmarks.plain import EXACT
-from edgeflock.server.app import create_app, listening
+from edgeflock.server.app import create_app, listen
 from edgeflock.server.hosting import HostedRun
-from edgeflock.server.ledger import claimed
+from edgeflock.server.ledger import claim_run
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import chain, wire
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Model, Pull, Receipt, Update, Welcome
@@ -52,9 +52,9 @@ def _serve_edgeflock(
             ]
         )  # fmt: skip
         theta = np.zeros(layout.size, np.float32)
-        with claimed(Path(directory), "directory", layout, theta, config) as claim:
+        with claim_run(Path(directory), "directory", layout, theta, config) as claim:
             hosted = HostedRun("benchmark", None, claim.engine, None, [], [])
-            async with listening(create_app(config, hosted), "127.0.0.1", 0) as port:
+            async with listen(create_app(config, hosted), "127.0.0.1", 0) as port:
                 ready.send(port)
                 await asyncio.Event().wait()
 

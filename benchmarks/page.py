@@ -22,10 +22,10 @@ from aiohttp import web
 from benchmarks.load import PAPER_CNN, process
 from benchmarks.plain import EXACT
 from edgeflock.papers.machine import machine
-from edgeflock.server.app import create_app, listening
+from edgeflock.server.app import create_app, listen
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.http.keys import HOST
-from edgeflock.server.ledger import DeviceTotals, claimed
+from edgeflock.server.ledger import DeviceTotals, claim_run
 from edgeflock.shared.settings.config import parse
 from tests.browser import Tab, browsing
 
@@ -46,10 +46,10 @@ def _serve(ready: Connection, devices: int, directory: str) -> None:
     async def main() -> None:
         config = parse(overrides=["run.open=true", "model.data=", *EXACT])
         theta = np.zeros(PAPER_CNN.size, np.float32)
-        with claimed(Path(directory), "directory", PAPER_CNN, theta, config) as claim:
+        with claim_run(Path(directory), "directory", PAPER_CNN, theta, config) as claim:
             known = [DeviceTotals(n, f"pi-{n}", n, 655 * n, 9120 * n) for n in range(1, devices + 1)]
             app = create_app(config, HostedRun("benchmark", None, claim.engine, None, [], known))
-            async with listening(app, "127.0.0.1", 0) as port:
+            async with listen(app, "127.0.0.1", 0) as port:
                 ready.send(port)
                 await _changing(app)
 

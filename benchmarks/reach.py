@@ -23,11 +23,11 @@ from benchmarks.audit import initial_theta
 from benchmarks.load import process
 from benchmarks.plain import EXACT
 from benchmarks.updates import LAYOUT
-from edgeflock.server.app import create_app, listening
+from edgeflock.server.app import create_app, listen
 from edgeflock.server.gateway import Gateway, GatewayAddress
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.identity import own_certificate, server_tls
-from edgeflock.server.ledger import claimed
+from edgeflock.server.ledger import claim_run
 from edgeflock.shared.settings.config import parse
 
 Started = tuple[int, psutil.Process]
@@ -62,10 +62,10 @@ def _serve_leader(ready: Connection, directory: str, tls: bool, settings: Sequen
                 "coordination.learning_rate=1e-3", "coordination.window=65536", *settings,
             ]
         )  # fmt: skip
-        with claimed(Path(directory), "directory", LAYOUT, initial_theta(), config) as claim:
+        with claim_run(Path(directory), "directory", LAYOUT, initial_theta(), config) as claim:
             line = server_tls(own_certificate(Path(directory), "127.0.0.1"))[0] if tls else None
             hosted = HostedRun("benchmark", None, claim.engine, None, [], [])
-            async with listening(create_app(config, hosted), "127.0.0.1", 0, line) as port:
+            async with listen(create_app(config, hosted), "127.0.0.1", 0, line) as port:
                 ready.send(port)
                 await asyncio.Event().wait()
 

@@ -28,7 +28,7 @@ import psutil
 
 from edgeflock.papers.machine import machine
 from edgeflock.server.coordination import Push
-from edgeflock.server.ledger import claimed
+from edgeflock.server.ledger import claim_run
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import Refused
 from edgeflock.shared.model.layout import Layout
@@ -65,7 +65,7 @@ class Server:
         ]  # fmt: skip
         layout, random = layout_of(size), np.random.default_rng(0)
         theta = np.zeros(size, np.float32)
-        self.claim = claimed(directory, "directory", layout, theta, parse(overrides=overrides))
+        self.claim = claim_run(directory, "directory", layout, theta, parse(overrides=overrides))
         self.engine = self.claim.__enter__().engine
         del theta
         self.updates = [made(layout, entries, random) for _ in range(GROUP)]

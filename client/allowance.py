@@ -17,10 +17,10 @@ class Allowance:
 
     def begin(self, now: float) -> None:
         """Reset: nothing is spent or saved before `now`."""
-        self._balance, self._at = 0.0, now
+        self._balance, self._updated = 0.0, now
 
     def spend(self, amount: float, now: float) -> float:
         """Record `amount`, spent since the last call. Return the seconds to wait until the rate covers it."""
-        self._balance = min(_SAVED * self._rate, self._balance + (now - self._at) * self._rate - amount)
-        self._at = now
+        self._balance = min(_SAVED * self._rate, self._balance + (now - self._updated) * self._rate - amount)
+        self._updated = now
         return max(0.0, -self._balance / self._rate)

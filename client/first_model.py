@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from edgeflock.client.training.seams import Compute
+from edgeflock.client.training.interfaces import Compute
 from edgeflock.shared.codecs import packed, sparse, values
 from edgeflock.shared.errors import ConfigError, Malformed
 from edgeflock.shared.model.layout import Layout
@@ -21,7 +21,7 @@ from edgeflock.shared.protocol.messages import Model
 
 log = logging.getLogger(__name__)
 
-_KEPT = 4
+_MAX_CACHED = 4
 """Number of latest first models to keep in a folder."""
 
 _RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)")
@@ -35,8 +35,8 @@ class CachedFirstModel:
         self._directory, self._weights = directory, weights
         self._etag = f'"{weights.digest.hex()}"'
         self._path = directory / f"{weights.digest.hex()}.first-model"
-        whose = hashlib.sha256(device.encode()).hexdigest()
-        self._part = directory / f"{weights.digest.hex()[:32]}-{whose[:16]}.part"
+        owner = hashlib.sha256(device.encode()).hexdigest()
+        self._part = directory / f"{weights.digest.hex()[:32]}-{owner[:16]}.part"
         with self._writing():
             directory.mkdir(parents=True, exist_ok=True)
             self.size = self._part.stat().st_size if self._part.exists() else 0
@@ -50,7 +50,7 @@ class CachedFirstModel:
         return self._weights.size - self.size
 
     @property
-    def asking(self) -> dict[str, str]:
+    def headers(self) -> dict[str, str]:
         """The headers of a request for what is missing."""
         whole = {"Accept-Encoding": "identity"}
         return {**whole, "Range": f"bytes={self.size}-", "If-Range": self._etag} if self.size else whole
@@ -90,11 +90,11 @@ class CachedFirstModel:
 
     def read(self) -> bytes | None:
         """Return the complete model, or None if it is missing or its digest is wrong."""
-        return self._checked(self._path)
+        return self._read_valid(self._path)
 
     def complete(self) -> bytes | None:
         """Finish the download and return it. If its digest is wrong, delete it and return None."""
-        octets = self._checked(self._part)
+        octets = self._read_valid(self._part)
         with self._writing():
             if octets is None:
                 self.drop()
@@ -103,11 +103,11 @@ class CachedFirstModel:
                 os.fsync(file.fileno())
             self._part.replace(self._path)
             others = sorted(self._directory.glob("*.first-model"), key=lambda path: path.stat().st_mtime)
-            for path in others[:-_KEPT]:
+            for path in others[:-_MAX_CACHED]:
                 path.unlink(missing_ok=True)
         return octets
 
-    def _checked(self, path: Path) -> bytes | None:
+    def _read_valid(self, path: Path) -> bytes | None:
         with self._writing():
             if not path.exists() or path.stat().st_size != self._weights.size:
                 return None
@@ -125,9 +125,9 @@ class CachedFirstModel:
             ) from error
 
 
-async def first_model(
+async def load_first_model(
     load: Callable[[CachedFirstModel], Awaitable[bool]],
-    kept: CachedFirstModel,
+    cache: CachedFirstModel,
     weights: Weights,
     layout: Layout,
     compute: Compute,
@@ -144,13 +144,13 @@ async def first_model(
             f"the server announces a first model of {weights.size} bytes, and this one takes at most "
             f"{packed.longest(size)}"
         )
-    octets: bytes | None = await compute(kept.read)
+    octets: bytes | None = await compute(cache.read)
     for _ in range(2):
         if octets is not None:
             break
-        if not weights.load or not await load(kept):
+        if not weights.load or not await load(cache):
             return None
-        octets = await compute(kept.complete)
+        octets = await compute(cache.complete)
         if octets is None:
             log.warning("the first model did not arrive as the server announced it (SHA-256)")
     if octets is None:

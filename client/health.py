@@ -70,22 +70,22 @@ class DeviceHealth:
         self._zones = thermal_zones(root)
         self._batteries = batteries(root)
         self._supply = supply_of(root, throttled)
-        self._slowed = slowed_of(throttled)
+        self._slowed = slowdown_of(throttled)
         self._busy, self._total = cpu_times(text_of(self._stat))
 
     def __call__(self) -> Facts:
         if not self._stat.exists():
             return from_psutil()
-        told: dict[str, float | int | None] = {
+        facts: dict[str, float | int | None] = {
             "cpu": self._load(),
             "ram": memory_used(text_of(self._memory)),
-            "temperature": hottest(map(text_of, self._zones)),
+            "temperature": highest_temperature(map(text_of, self._zones)),
             "battery": charge(map(text_of, self._batteries)),
             "undervoltage": self._supply(),
             "throttled": self._slowed(),
             "clock": int(self._clock()),
         }
-        return {name: value for name, value in told.items() if value is not None}
+        return {name: value for name, value in facts.items() if value is not None}
 
     def _load(self) -> float | None:
         """Return the load in percent of all cores since the previous call."""
@@ -148,11 +148,11 @@ def thermal_zones(root: Path) -> list[Path]:
     found = [zone / "temp" for zone in processors or zones]
     if not found:  # some laptops' processors are no thermal zone
         for name in ("k10temp", "coretemp"):
-            found += [hwmon / "temp1_input" for hwmon in _named(root, "class/hwmon/hwmon*", name)]
+            found += [hwmon / "temp1_input" for hwmon in _find_named(root, "class/hwmon/hwmon*", name)]
     return found
 
 
-def hottest(millidegrees: Iterable[str | None]) -> float | None:
+def highest_temperature(millidegrees: Iterable[str | None]) -> float | None:
     """Degrees Celsius."""
     low, high = _PLAUSIBLE
     degrees = (number / 1000 for text in millidegrees if (number := _whole(text)) is not None)
@@ -175,13 +175,13 @@ def charge(percent: Iterable[str | None]) -> int | None:
 
 def supply_of(root: Path, throttled: Throttled | None = None) -> Callable[[], int | None]:
     """Return a function that reads whether the supply is too weak now: 1 or 0, or None if unknown."""
-    for hwmon in _named(root, "class/hwmon/hwmon*", "rpi_volt"):
+    for hwmon in _find_named(root, "class/hwmon/hwmon*", "rpi_volt"):
         return lambda: _whole(text_of(hwmon / "in0_lcrit_alarm"))
     ask = throttled or _vcgencmd()
     return lambda: _flagged(ask, _UNDER_VOLTAGE)
 
 
-def slowed_of(throttled: Throttled | None = None) -> Callable[[], int | None]:
+def slowdown_of(throttled: Throttled | None = None) -> Callable[[], int | None]:
     """Return a function that reads whether the processor is slowed down, as `supply_of`."""
     ask = throttled or _vcgencmd()
     return lambda: _flagged(ask, _SLOWED)
@@ -199,7 +199,7 @@ def from_psutil() -> Facts:
     """Measure with psutil, on systems without /proc."""
     import psutil
 
-    told: Facts = {
+    facts: Facts = {
         "cpu": psutil.cpu_percent(),
         "ram": (psutil.virtual_memory().total - psutil.virtual_memory().available) >> 20,
         "clock": int(time.time()),
@@ -207,8 +207,8 @@ def from_psutil() -> Facts:
     with suppress(AttributeError, NotImplementedError, OSError):  # as the platform has it
         battery = psutil.sensors_battery()
         if battery is not None:
-            told["battery"] = round(battery.percent)
-    return told
+            facts["battery"] = round(battery.percent)
+    return facts
 
 
 def _vcgencmd() -> Throttled | None:
@@ -225,7 +225,7 @@ def _vcgencmd() -> Throttled | None:
     return run
 
 
-def _named(root: Path, pattern: str, name: str) -> list[Path]:
+def _find_named(root: Path, pattern: str, name: str) -> list[Path]:
     return [path for path in sorted((root / "sys").glob(pattern)) if text_of(path / "name") == name]
 
 

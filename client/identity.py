@@ -39,7 +39,7 @@ class ClientIdentity:
 _BYTES = ("key", "realm", "pin", "graph")
 
 
-def default_place() -> Path:
+def default_path() -> Path:
     """Return the default path of the identity file of `edgeflock client join`."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "edgeflock" / "identity.json"
 
@@ -50,32 +50,32 @@ def identity_of(settings: "ClientSettings") -> tuple[ClientIdentity | None, Path
     The user's default file applies only to its own server. A file that the settings name must match the
     server and the name in the settings.
     """
-    place = Path(settings.identity) if settings.identity else default_place()
-    if not settings.identity and not place.exists():
-        return None, place
-    identity = kept(place)
+    path = Path(settings.identity) if settings.identity else default_path()
+    if not settings.identity and not path.exists():
+        return None, path
+    identity = load_identity(path)
     named = "server" in settings.model_fields_set
     if named and urls_of(settings.server) != urls_of(identity.server):
         if not settings.identity:
-            return None, place
+            return None, path
         raise ConfigError(
-            f"client.identity = {str(place)!r} is for {identity.server}, and client.server is "
+            f"client.identity = {str(path)!r} is for {identity.server}, and client.server is "
             f"{settings.server}: leave one of them out"
         )
     if settings.name not in ("", identity.name):
         raise ConfigError(
             f"client.name = {settings.name!r}, but this device joined as {identity.name!r} "
-            f"(client.identity = {str(place)!r}): leave client.name out, or join anew under that name"
+            f"(client.identity = {str(path)!r}): leave client.name out, or join anew under that name"
         )
     if settings.graph_digest and identity.graph and settings.graph_digest != identity.graph.hex():
         raise ConfigError("client.graph_digest is not the one of the token that this device joined with")
-    return identity, place
+    return identity, path
 
 
-def keep(identity: ClientIdentity, path: Path) -> None:
+def save_identity(identity: ClientIdentity, path: Path) -> None:
     """Write the file atomically, readable by its owner only. Raises ConfigError."""
-    said = {name: getattr(identity, name) for name in ClientIdentity.__match_args__}
-    text = json.dumps({name: text_of(value) if name in _BYTES else value for name, value in said.items()})
+    fields = {name: getattr(identity, name) for name in ClientIdentity.__match_args__}
+    text = json.dumps({name: text_of(value) if name in _BYTES else value for name, value in fields.items()})
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -88,7 +88,7 @@ def keep(identity: ClientIdentity, path: Path) -> None:
         raise ConfigError(f"client.identity = {str(path)!r} cannot be written: {error.strerror}") from error
 
 
-def kept(path: Path) -> ClientIdentity:
+def load_identity(path: Path) -> ClientIdentity:
     """Read an identity file. Raises ConfigError if it is invalid or readable by other users."""
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
@@ -104,9 +104,9 @@ def kept(path: Path) -> ClientIdentity:
             "and if others are on this machine, have it replaced (edgeflock device rotate)"
         )
     try:
-        said: dict[str, Any] = json.loads(text)
-        said |= {name: from_text(said[name]) for name in _BYTES if name in said}
-        return ClientIdentity(**said)
+        fields: dict[str, Any] = json.loads(text)
+        fields |= {name: from_text(fields[name]) for name in _BYTES if name in fields}
+        return ClientIdentity(**fields)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ConfigError(
             f"client.identity = {str(path)!r} holds no identity: remove it and join anew"

@@ -40,12 +40,12 @@ _LONGEST = 1 << 14
 
 async def join(server: str, token: str, name: str, *, insecure: bool = False) -> ClientIdentity:
     """Return a new identity for `name`. Raises ConfigError, or the server's Refused."""
-    said = Token.parse(token)
+    parsed = Token.parse(token)
     urls = urls_of(server)
     for url in urls:
-        tls = tls_for(url.scheme, url.host or "", said.pin, insecure=insecure)
+        tls = tls_for(url.scheme, url.host or "", parsed.pin, insecure=insecure)
     identity = ClientIdentity(
-        ",".join(map(str, urls)), name, token, b"", b"", said.pin, said.graph, insecure=insecure
+        ",".join(map(str, urls)), name, token, b"", b"", parsed.pin, parsed.graph, insecure=insecure
     )
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=tls), cookie_jar=aiohttp.DummyCookieJar()

@@ -23,8 +23,8 @@ def machine_id(root: Path) -> str:
     """
     cards = sorted((root / "sys/class/net").glob("*/device/../address"))
     found = [octets for path in (root / _SERIAL, *cards) if (octets := _read(path))]
-    known = b"\n".join(found) or _read(root / "etc/machine-id") or uuid.getnode().to_bytes(6, "big")
-    return hashlib.sha256(known).hexdigest()[:_CHARACTERS]
+    octets = b"\n".join(found) or _read(root / "etc/machine-id") or uuid.getnode().to_bytes(6, "big")
+    return hashlib.sha256(octets).hexdigest()[:_CHARACTERS]
 
 
 def _read(path: Path) -> bytes:

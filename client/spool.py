@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 _FORMAT = 1
 _DIGEST = hashlib.sha256().digest_size
 
-_AROUND = 1 << 12
+_OVERHEAD = 1 << 12
 """Upper bound of the bytes in addition to the Update."""
 
 
@@ -34,63 +34,63 @@ class Spool:
     """The spool of one device at one server."""
 
     def __init__(self, directory: Path, server: str, device: str) -> None:
-        whose = hashlib.sha256(f"{server}\n{device}".encode()).hexdigest()[:32]
-        self._path = directory / f"{whose}.update"
+        owner = hashlib.sha256(f"{server}\n{device}".encode()).hexdigest()[:32]
+        self._path = directory / f"{owner}.update"
         self._device = device
-        self.fails = False
+        self.has_failed = False
         """Whether the last update could not be kept."""
 
-    def keep(self, run: str, layout: bytes, update: Update) -> None:
+    def save(self, run: str, layout: bytes, update: Update) -> None:
         """Write the update atomically. On a write error it logs one warning, and training continues."""
-        told = msgpack.packb([_FORMAT, run, self._device, layout, wire.encode(update)])
+        content = msgpack.packb([_FORMAT, run, self._device, layout, wire.encode(update)])
         fresh = self._path.with_suffix(".update-new")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(hashlib.sha256(told).digest() + told)
+                file.write(hashlib.sha256(content).digest() + content)
             fresh.replace(self._path)
-            self.fails = False
+            self.has_failed = False
         except OSError as error:
-            if not self.fails:
+            if not self.has_failed:
                 log.warning(
                     "%s cannot be written: %s; updates under way are lost when this device ends (another "
                     "folder: client.directory)",
                     *(self._path, error.strerror or error),
                 )
-            self.fails = True
+            self.has_failed = True
 
     def drop(self) -> None:
         """Delete the update: it is settled."""
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
 
-    def find(self, run: str, layout: bytes, most: int) -> Update | None:
+    def load(self, run: str, layout: bytes, limit: int) -> Update | None:
         """Return the update that an earlier process computed for the run without a receipt, or None.
 
-        An update of another run, of more than `most` bytes or incomplete is dropped with a warning.
+        An update of another run, of more than `limit` bytes or incomplete is dropped with a warning.
         """
         try:
             with open(self._path, "rb") as file:
-                octets = file.read(_DIGEST + most + _AROUND + 1)
+                octets = file.read(_DIGEST + limit + _OVERHEAD + 1)
         except FileNotFoundError:
             return None
         except OSError as error:
             log.warning("%s cannot be read: %s", self._path, error)
             return None
         try:
-            return self._read(octets, run, layout, most)
-        except ValueError as why:
-            log.warning("dropped the update that was under way when this device ended: %s", why)
+            return self._read(octets, run, layout, limit)
+        except ValueError as reason:
+            log.warning("dropped the update that was under way when this device ended: %s", reason)
             self.drop()
             return None
 
-    def _read(self, octets: bytes, run: str, layout: bytes, most: int) -> Update:
+    def _read(self, octets: bytes, run: str, layout: bytes, limit: int) -> Update:
         """Decode the file. Raises ValueError with the reason if it is not usable."""
-        told = octets[_DIGEST:]
-        if hashlib.sha256(told).digest() != octets[:_DIGEST] or len(told) > most + _AROUND:
+        content = octets[_DIGEST:]
+        if hashlib.sha256(content).digest() != octets[:_DIGEST] or len(content) > limit + _OVERHEAD:
             raise ValueError(f"{self._path} is not whole")
         try:
-            found, of_run, device, of_layout, frame = msgpack.unpackb(told)
+            found, of_run, device, of_layout, frame = msgpack.unpackb(content)
             update = wire.decode(frame, (Update,))
         except (ValueError, TypeError, msgpack.exceptions.UnpackException, SessionRefused) as error:
             raise ValueError(f"{self._path} holds none") from error

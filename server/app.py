@@ -50,8 +50,8 @@ from edgeflock.server.http.revocations import apply_revocations
 from edgeflock.server.http.roles import GATEWAY, SESSION, allows
 from edgeflock.server.http.watchers import Watchers
 from edgeflock.server.identity import Caller, Logins, SessionAuthenticator
-from edgeflock.server.ledger import JournalLost, shown
-from edgeflock.server.listening import listening_on
+from edgeflock.server.ledger import JournalLost, redact
+from edgeflock.server.listening import listen_on
 from edgeflock.server.monitoring.best_model import info_of
 from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.monitoring.feed import Feed, flat_settings
@@ -61,7 +61,7 @@ from edgeflock.server.monitoring.listeners import Listeners
 from edgeflock.server.monitoring.trackers import RunInfo, Trackers
 from edgeflock.server.roster import Hub, RateLimiters, Registry, Relay, Traffic
 from edgeflock.server.sessions import GatewayConnection, Gateways, RunHost, ServerAdmission, Session, Writer
-from edgeflock.server.standby import holding
+from edgeflock.server.standby import watch_lease
 from edgeflock.server.training_graph.served import GraphStore
 from edgeflock.server.web import LoginAttempts, Origins, assets
 from edgeflock.shared.errors import EdgeflockError
@@ -74,11 +74,11 @@ BACKGROUND = web.AppKey("background", Background)
 
 
 def create_app(
-    config: Config, hosted: HostedRun, failed: Callable[[], None] = lambda: None
+    config: Config, hosted: HostedRun, on_failure: Callable[[], None] = lambda: None
 ) -> web.Application:
-    """Create the application that serves `hosted`. Serve it with `listening`, which counts its traffic.
+    """Create the application that serves `hosted`. Serve it with `listen`, which counts its traffic.
 
-    `failed` is called if the server cannot continue. app[BACKGROUND].failure holds the cause.
+    `on_failure` is called if the server cannot continue. app[BACKGROUND].failure holds the cause.
     """
     app = web.Application(middlewares=MIDDLEWARES)
     app.add_routes(
@@ -96,14 +96,14 @@ def create_app(
         app[AUTHORITY] = hosted.authority
     if hosted.audit is not None:
         app[AUDIT] = hosted.audit
-    app[CONNECTION_LIMITS] = ConnectionLimits(ConnectionTerms.of(config.limits))
+    app[CONNECTION_LIMITS] = ConnectionLimits(ConnectionTerms.from_settings(config.limits))
     app[ASSETS], app[ATTEMPTS] = assets(), LoginAttempts()
     app[ORIGINS] = Origins.from_names(config.run.origins, config.run.host)
 
-    info = info_of(config.model, hosted.run, hosted.engine.layout, hosted.input, hosted.described)
+    info = info_of(config.model, hosted.run, hosted.engine.layout, hosted.input, hosted.description)
     app[MODEL_EXPORTS] = ModelExports(info, hosted.evaluated)
-    if hosted.offered is not None:
-        app[MODEL_FILE] = hosted.offered
+    if hosted.first_model is not None:
+        app[MODEL_FILE] = hosted.first_model
 
     async def run(app: web.Application) -> AsyncIterator[None]:
         engine = hosted.engine
@@ -118,27 +118,24 @@ def create_app(
             registry.restore_order(name, order.reason, dropped=order.dropped)
         hub = Hub(lambda: engine.published.version, traffic.total)
 
-        async def end(why: str) -> None:
-            await writer.call(lambda: engine.steering.end(why))
+        async def end(reason: str) -> None:
+            await writer.call(lambda: engine.steering.end(reason))
             writer.wake()
 
         listeners = Listeners(
-            hosted.listening,
-            lambda: ((d.id, d.name) for d in registry.devices.values()),
-            end,
-            hosted.history,
+            hosted.callbacks, lambda: ((d.id, d.name) for d in registry.devices.values()), end, hosted.history
         )
 
         def note(number: int, text: str) -> None:
             device = next((one for one in registry.devices.values() if one.id == number), None)
             hub.note("warning", device, text)
 
-        def made(push: Push, accepted: Accepted) -> None:
+        def on_update(push: Push, accepted: Accepted) -> None:
             listeners.on_update(push, accepted)
             guarding.record(push, accepted)
 
-        writer = Writer(engine, hub.note_round, made, lambda: gateways.publish())
-        guarding = GuardRunner(engine, writer, hosted.look, config.defence.refresh, note)
+        writer = Writer(engine, hub.note_round, on_update, lambda: gateways.publish())
+        guarding = GuardRunner(engine, writer, hosted.trusted_gradients, config.defence.refresh, note)
         relay = Relay(config.injection, config.limits.samples)
         paces = RateLimiters(config.limits)
         host = RunHost(
@@ -150,16 +147,16 @@ def create_app(
             relay=relay,
             rate_limiters=paces,
             input=hosted.input,
-            description=hosted.described,
+            description=hosted.description,
             app=hosted.app,
             held_out=hosted.held_out,
             registry=registry,
-            extra_tensors=hosted.beside,
+            extra_tensors=hosted.extras,
         )
-        demanded = hosted.authority if config.run.client_certificates else None
-        authority = "" if demanded is None else demanded.pem
-        gateways = app[GATEWAYS] = Gateways(host, writer, hosted.pin, hosted.offered, authority)
-        told, close_trackers = _tracking(host, hub, listeners)
+        signer = hosted.authority if config.run.client_certificates else None
+        authority = "" if signer is None else signer.pem
+        gateways = app[GATEWAYS] = Gateways(host, writer, hosted.pin, hosted.first_model, authority)
+        on_evaluation, close_trackers = _start_trackers(host, hub, listeners)
         evaluator = Evaluator(
             engine,
             writer,
@@ -168,9 +165,9 @@ def create_app(
             hosted.evaluate,
             config.run.evaluate_every,
             hosted.history,
-            told,
-            hosted.suspecting,
-            hosted.keep,
+            on_evaluation,
+            hosted.find_suspect,
+            hosted.save_best,
             hosted.details,
             lambda recovery: hub.note("warning", None, str(recovery)),
         )
@@ -178,27 +175,27 @@ def create_app(
         if config.coordination.mode != ELASTIC:  # an elastic update is a device's distance from the model
             engine.observe = lambda push, step: agreement.observe(push.device, push.update.loss, step)
         graphs = GraphStore(config.model, hosted.make)
-        seen = agreement, listeners.on_finding, graphs.keeps_waiting
-        health = RunHealth(host, evaluator, writer, *seen, hosted.targets)
+        sources = agreement, listeners.on_finding, graphs.keeps_waiting
+        health = RunHealth(host, evaluator, writer, *sources, hosted.targets)
         feed = Feed(host, evaluator, health, gateways.connections)
         watchers = Watchers(hub, feed, config.limits.watchers)
-        beside: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
-            "who listens": listeners.run,
-            "the guard": guarding.run,
-            "who looks after the run's health": health.run,
-            "the hold on the run": partial(holding, hosted.lost),
+        tasks: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+            "the task of the callbacks": listeners.run,
+            "the task of the defence": guarding.run,
+            "the health check": health.run,
+            "the check of the lease": partial(watch_lease, hosted.loss_reason),
         }
         if hosted.register is not None:
-            beside["whoever turns out the revoked"] = partial(
+            tasks["the check for revoked tokens"] = partial(
                 apply_revocations, hosted.register, registry, watchers, gateways
             )
-        background = Background(writer, evaluator, hub, beside)
+        background = Background(writer, evaluator, hub, tasks)
         app[HOST], app[WRITER], app[EVALUATOR], app[FEED] = host, writer, evaluator, feed
         app[HEALTH] = health
         app[BACKGROUND], app[LISTENERS] = background, listeners
         app[WATCHERS], app[TRAIL] = watchers, hub.trail
         app[GRAPHS] = graphs
-        background.start(failed)
+        background.start(on_failure)
         yield
         await background.stop()
         listeners.call_queued()
@@ -211,47 +208,45 @@ def create_app(
     return app
 
 
-def _tracking(
+def _start_trackers(
     host: RunHost, hub: Hub, listeners: Listeners
 ) -> tuple[Callable[[Evaluation | None], None], Callable[[], None]]:
     """Return (the callback for each evaluation, the function that closes the trackers)."""
     loop = asyncio.get_running_loop()
 
-    def given_up(text: str) -> None:
+    def on_failure(text: str) -> None:
         loop.call_soon_threadsafe(hub.note, "warning", None, text)
 
     tracked = RunInfo(host.run, Path(host.config.run.directory), flat_settings(host))
-    trackers = Trackers(host.config.run.trackers, tracked, given_up)
+    trackers = Trackers(host.config.run.trackers, tracked, on_failure)
 
-    def told(evaluation: Evaluation | None) -> None:
+    def on_evaluation(evaluation: Evaluation | None) -> None:
         if evaluation is None:
             hub.note("warning", None, "the model's evaluation failed; the server's log says why")
         else:
             trackers.write(evaluation)
             listeners.on_evaluation(evaluation)
 
-    return told, trackers.close
+    return on_evaluation, trackers.close
 
 
 @asynccontextmanager
-async def listening(
+async def listen(
     app: web.Application,
     host: str,
     port: int,
     tls: ssl.SSLContext | None = None,
-    kept: list[socket.socket] | None = None,
+    sockets: list[socket.socket] | None = None,
 ) -> AsyncIterator[int]:
-    """Serve on host:port while the context lasts, with `tls` if given. Yields the port.
-    Port 0 means any free port. `kept` is the argument of the same name of `listening.bound`.
-    """
-    async with listening_on(
-        app, app[CONNECTION_LIMITS], lambda: app[HOST].traffic, host, port, tls, kept
+    """Serve as `listening.listen_on` does, while the context lasts. Yields the port."""
+    async with listen_on(
+        app, app[CONNECTION_LIMITS], lambda: app[HOST].traffic, host, port, tls, sockets
     ) as bound:
         yield bound
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class RunningServer:
     """A running server."""
 
     app: web.Application
@@ -259,7 +254,7 @@ class Serving:
     ended: asyncio.Event
     """Set if the server cannot continue. `check` then raises the cause."""
 
-    def look(self) -> None:
+    def check_ended(self) -> None:
         """Call `check` if the server has ended."""
         if self.ended.is_set():
             self.check()
@@ -270,50 +265,51 @@ class Serving:
             raise failure
         config = self.app[HOST].config
         if (error := self.app[WRITER].error) is not None:
-            kept = shown(config.journal.url) or config.run.directory
+            journal = redact(config.journal.url) or config.run.directory
             raise EdgeflockError(
-                f"stopped, because updates can no longer be journaled in {kept}: {error}; "
-                "what was acknowledged is safe, and the run goes on from there once the cause is mended"
+                f"the server stopped: it can no longer write the journal in {journal}: {error}; acknowledged "
+                "updates are safe: remove the cause and start the server again"
             ) from error
         if (failed := self.app[BACKGROUND].failure) is not None:
-            who, why = failed
-            if isinstance(why, JournalLost):
-                raise EdgeflockError(f"stopped: {why}; what was acknowledged is safe") from why
+            task, cause = failed
+            if isinstance(cause, JournalLost):
+                raise EdgeflockError(f"the server stopped: {cause}; acknowledged updates are safe") from cause
             raise EdgeflockError(
-                f"stopped, because {who} failed: {why!r}; what was acknowledged is safe, start again"
-            ) from why
+                f"the server stopped: {task} failed: {cause!r}; acknowledged updates are safe: start it again"
+            ) from cause
 
 
 @asynccontextmanager
-async def serving(
+async def serve(
     config: Config,
     hosted: HostedRun,
-    failed: Callable[[], None] = lambda: None,
-    kept: list[socket.socket] | None = None,
-) -> AsyncIterator[Serving]:
-    """Serve while the context lasts. `failed` is called if the server cannot continue.
+    on_failure: Callable[[], None] = lambda: None,
+    sockets: list[socket.socket] | None = None,
+) -> AsyncIterator[RunningServer]:
+    """Serve while the context lasts. `on_failure` is called if the server cannot continue.
+
     Raises EdgeflockError on exit if the server could not continue, or on entry if it cannot listen.
     """
     ended = asyncio.Event()
 
-    def over() -> None:
+    def on_end() -> None:
         ended.set()
-        failed()
+        on_failure()
 
-    app = create_app(config, hosted, over)
-    async with listening(app, config.run.host, config.run.port, hosted.tls, kept) as port:
-        served = Serving(app, port, ended)
+    app = create_app(config, hosted, on_end)
+    async with listen(app, config.run.host, config.run.port, hosted.tls, sockets) as port:
+        served = RunningServer(app, port, ended)
         yield served
     served.check()
 
 
 @allows(SESSION)
 async def _session(request: web.Request) -> web.StreamResponse:
-    connection = request.app[CONNECTION_LIMITS].of(request.transport)
+    connection = request.app[CONNECTION_LIMITS].find(request.transport)
     if connection is None:
         raise ConnectionResetError("the connection is lost")
     host, writer = request.app[HOST], request.app[WRITER]
-    entry = _entry_of(request.app, caller_of(request))
+    entry = _authenticator_of(request.app, caller_of(request))
     admission = ServerAdmission(host, writer, entry)
     credential = b"" if entry is None else entry.credential
     return await Session(host, writer, request, connection, admission, credential).serve()
@@ -321,33 +317,33 @@ async def _session(request: web.Request) -> web.StreamResponse:
 
 @allows(GATEWAY)
 async def _gateway(request: web.Request) -> web.StreamResponse:
-    connection, gateways = request.app[CONNECTION_LIMITS].of(request.transport), request.app[GATEWAYS]
+    connection, gateways = request.app[CONNECTION_LIMITS].find(request.transport), request.app[GATEWAYS]
     if connection is None:
         raise ConnectionResetError("the connection is lost")
     name = request.query.get("name", "")
-    if wrong := names.fault(name):
-        return problem(400, "bad-request", f"name {wrong}")
+    if fault := names.fault(name):
+        return problem(400, "bad-request", f"name {fault}")
     try:
         mark = bytes.fromhex(request.query.get("mark", ""))
     except ValueError:
         return problem(400, "bad-request", "mark must be bytes in hexadecimal digits")
-    admitted = partial(_admitted, request.app)
+    admit = partial(_admit, request.app)
     credential = caller_of(request).digest
     line = GatewayConnection(
-        gateways.host, gateways.writer, admitted, request, connection, name, mark, credential
+        gateways.host, gateways.writer, admit, request, connection, name, mark, credential
     )
     return await gateways.serve(line)
 
 
-def _admitted(
+def _admit(
     app: web.Application, bearer: str, path: str, certificate: bytes
 ) -> tuple[str, str, SessionAuthenticator | None]:
     """Return (role, name, authenticator) of a caller behind a gateway, as `GatewayLine` expects."""
     caller = authenticate_behind_gateway(app, bearer, path, certificate)
-    return caller.role, caller.name, _entry_of(app, caller)
+    return caller.role, caller.name, _authenticator_of(app, caller)
 
 
-def _entry_of(app: web.Application, caller: Caller) -> SessionAuthenticator | None:
+def _authenticator_of(app: web.Application, caller: Caller) -> SessionAuthenticator | None:
     """Return the authenticator for this caller's session; None if the caller is not a device."""
     return (
         SessionAuthenticator(app[REGISTER], caller, app[PIN], app.get(AUDIT))

@@ -30,21 +30,21 @@ def read(model: ModelSettings) -> tuple[Arrays, NDArray[np.float32]]:
     for setting in ("weights", "data", "input", "metrics"):
         if value := getattr(model, setting):
             raise ConfigError(
-                f"model.{setting} = {value!r} is of a torch module, and {name} is none: leave it out"
-                + ("; what evaluates arrays is a function, model.evaluate" if setting == "data" else "")
+                f"model.{setting} = {value!r} is for a torch module, and {name} is not one: leave it out"
+                + ("; to evaluate arrays, set model.evaluate to a function" if setting == "data" else "")
             )
-    contents = _loaded(Path(model.arrays), name)
+    contents = _load(Path(model.arrays), name)
     try:
         arrays = Arrays.of(contents, _STATISTICS)
     except ConfigError as error:
         raise ConfigError(f"{name}: {error}") from error
     theta = arrays.flat(contents)
     if not np.isfinite(theta).all():
-        raise ConfigError(f"{name} holds NaN or infinity; begin with finite numbers")
+        raise ConfigError(f"{name} holds NaN or infinity; use finite initial values")
     return arrays, theta
 
 
-def judge(
+def load_evaluate(
     model: ModelSettings, arrays: Arrays
 ) -> Callable[[NDArray[np.float32]], tuple[float, float | None]] | None:
     """Return the function of theta that model.evaluate names; None if it is not set. Raises ConfigError."""
@@ -62,20 +62,20 @@ def judge(
         ) from error
     if not callable(function):
         raise ConfigError(
-            f"model.evaluate = {model.evaluate!r} is no function, but {type(function).__name__}"
+            f"model.evaluate = {model.evaluate!r} is not a function, but {type(function).__name__}"
         )
-    return partial(_judged, function, arrays)
+    return partial(_evaluate, function, arrays)
 
 
-def _judged(
+def _evaluate(
     function: Callable[[Contents], Any], arrays: Arrays, theta: NDArray[np.float32]
 ) -> tuple[float, float | None]:
-    said = function(arrays.apart(theta))
-    loss, accuracy = said if isinstance(said, tuple) else (said, None)
+    result = function(arrays.apart(theta))
+    loss, accuracy = result if isinstance(result, tuple) else (result, None)
     return (math.nan if loss is None else float(loss)), (None if accuracy is None else float(accuracy))
 
 
-def _loaded(path: Path, name: str) -> Contents:
+def _load(path: Path, name: str) -> Contents:
     """Load the arrays of a file, in the file's order."""
     try:
         if path.suffix == ".safetensors":

@@ -19,20 +19,20 @@ class Background:
         writer: Writer,
         evaluator: Evaluator,
         hub: Hub,
-        more: Mapping[str, Callable[[], Coroutine[Any, Any, None]]],
+        tasks: Mapping[str, Callable[[], Coroutine[Any, Any, None]]],
     ) -> None:
         self._writer = writer
         self._evaluator = evaluator
         self._hub = hub
-        self._more = more
+        self._tasks = tasks
         self._stopping = asyncio.Event()
-        self._failed = ""
+        self._failed_task = ""
         self._work: asyncio.Task[None] | None = None
 
-    def start(self, failed: Callable[[], None]) -> None:
-        """Start the tasks. `failed` is called if they end before `stop`."""
+    def start(self, on_failure: Callable[[], None]) -> None:
+        """Start the tasks. `on_failure` is called if they end before `stop`."""
         self._work = asyncio.create_task(self._run())
-        self._work.add_done_callback(lambda _: None if self._stopping.is_set() else failed())
+        self._work.add_done_callback(lambda _: None if self._stopping.is_set() else on_failure())
 
     async def stop(self) -> None:
         """Answer pending updates, record the traffic, and end. Never raises; see `failure`."""
@@ -48,30 +48,30 @@ class Background:
         error = self._work.exception()
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        return None if error is None else (self._failed, error)
+        return None if error is None else (self._failed_task, error)
 
     async def _run(self) -> None:
         evaluator, hub = self._evaluator, self._hub
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._writer.run()).add_done_callback(self._blame("the journal's writer"))
-            beside = {
+            group.create_task(self._writer.run()).add_done_callback(self._watch("the journal's writer"))
+            tasks = {
                 "the evaluator": group.create_task(evaluator.run()),
                 "the hub": group.create_task(hub.run(lambda: evaluator.state, lambda: evaluator.end_reason)),
-                **{name: group.create_task(run()) for name, run in self._more.items()},
+                **{name: group.create_task(run()) for name, run in self._tasks.items()},
             }
-            for name, task in beside.items():
-                task.add_done_callback(self._blame(name))
+            for name, task in tasks.items():
+                task.add_done_callback(self._watch(name))
             await self._stopping.wait()
-            for task in beside.values():
+            for task in tasks.values():
                 task.cancel()
-            await asyncio.wait(beside.values())
+            await asyncio.wait(tasks.values())
             with suppress(Unavailable):
                 await evaluator.record()
             self._writer.stop()
 
-    def _blame(self, name: str) -> Callable[[asyncio.Task[None]], None]:
-        def look(task: asyncio.Task[None]) -> None:
+    def _watch(self, name: str) -> Callable[[asyncio.Task[None]], None]:
+        def record(task: asyncio.Task[None]) -> None:
             if not task.cancelled() and task.exception() is not None:
-                self._failed = self._failed or name
+                self._failed_task = self._failed_task or name
 
-        return look
+        return record

@@ -14,27 +14,25 @@ from edgeflock.shared.errors import EdgeflockError
 
 
 @asynccontextmanager
-async def listening_on(
+async def listen_on(
     app: web.Application,
     connection_limits: ConnectionLimits,
     traffic: Callable[[], Traffic],
     host: str,
     port: int,
     tls: ssl.SSLContext | None,
-    kept: list[socket.socket] | None = None,
+    sockets: list[socket.socket] | None = None,
 ) -> AsyncIterator[int]:
-    """Serve `app` on host:port while the context lasts. Yields the port. Port 0 means any free port.
-    `kept` is the argument of the same name of `bound`.
-    """
+    """Serve `app` while the context lasts, as `bind` does. Yields the port; port 0 means a free one."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=2)
     await runner.setup()
     try:
         assert runner.server is not None, "set up just now"
         protocol = traffic().protocol(connection_limits.protocol(runner.server))
         if tls is not None:
-            protocol = connection_limits.behind_tls(protocol, tls)
+            protocol = connection_limits.tls_protocol(protocol, tls)
         try:
-            async with bound(protocol, host, port, kept) as number:
+            async with bind(protocol, host, port, sockets) as number:
                 yield number
         finally:
             connection_limits.close()
@@ -43,28 +41,28 @@ async def listening_on(
 
 
 @asynccontextmanager
-async def bound(
+async def bind(
     protocol: Callable[[], asyncio.BaseProtocol],
     host: str,
     port: int,
-    kept: list[socket.socket] | None = None,
+    sockets: list[socket.socket] | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[int]:
     """Listen while the context lasts. Yields the port. Raises EdgeflockError if it cannot listen.
 
-    Copies of the sockets are stored in `kept`, and keep listening after the context. Later connections
-    wait until the next call with the same `kept` accepts them.
+    Copies of the sockets are stored in `sockets`, and keep listening after the context. Later connections
+    wait until the next call with the same `sockets` accepts them.
     """
     loop = asyncio.get_running_loop()
     servers: list[asyncio.Server] = []
     try:
         try:
-            for one in kept or ():
+            for one in sockets or ():
                 servers.append(await loop.create_server(protocol, sock=one.dup(), ssl=tls, backlog=1024))
             if not servers:
                 servers.append(await loop.create_server(protocol, host, port, ssl=tls, backlog=1024))
-                if kept is not None:
-                    kept += [one.dup() for one in servers[0].sockets]
+                if sockets is not None:
+                    sockets += [one.dup() for one in servers[0].sockets]
         except OSError as error:
             raise EdgeflockError(
                 f"cannot listen on {host}:{port}: {error.strerror}; set another run.host or run.port, or end "

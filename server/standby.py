@@ -17,57 +17,59 @@ from pathlib import Path
 from aiohttp import web
 
 from edgeflock.server.descent import Place
-from edgeflock.server.hosting.line import line_of
+from edgeflock.server.hosting.tls import server_context
 from edgeflock.server.http.problem import problem
 from edgeflock.server.ledger import UNREACHABLE, JournalLost, Outage, Unreachable
-from edgeflock.server.listening import bound
+from edgeflock.server.listening import bind
 from edgeflock.shared.errors import EdgeflockError, Unavailable
 from edgeflock.shared.settings.config import Config
 
 log = logging.getLogger(__name__)
 
-_LOOK = 0.2
+_CHECK_SECONDS = 0.2
 """Seconds between two checks that this server still leads the run."""
 
-_ASK = 0.5
+_RETRY_SECONDS = 0.5
 """Seconds between two attempts to become the leader."""
 
 
-class StoodDown(EdgeflockError):
+class StandbyStopped(EdgeflockError):
     """A standby was stopped while it waited."""
 
 
 class Standby:
-    """Waits, in a thread, until `leave` is called."""
+    """Waits, in a thread, until `stop` is called."""
 
     def __init__(self, place: Place | None = None, *, waits: bool = True) -> None:
-        """`place` keeps the parameters of the run while this server follows it; None: it does not follow.
+        """`place` stores the parameters of the run while this server follows it; None: it does not.
+
         With `waits` false, the server leads at once or ends. After it has led, it waits.
         """
         self.place, self.waits = place, waits
-        self._told = threading.Event()
-        self.why = "it has just started"
+        self._stopped = threading.Event()
+        self.reason = "it has just started"
         self.version: int | None = None
         """The version up to which it follows the run; None: it does not follow."""
         self.sockets: list[socket.socket] | None = None
         """The listening sockets, shared between standing by and leading, so that no connection is refused
-        in between. None: they are not kept."""
-        self._line: list[ssl.SSLContext | None] = []
+        in between. None: they are not shared."""
+        self._tls: list[ssl.SSLContext | None] = []
         """The TLS context of the listening sockets, in a list; empty until it is known."""
 
-    def wait(self, why: str, version: int | None = None) -> None:
-        """Wait before the next attempt of `open_run` to lead. Raises StoodDown."""
+    def wait(self, reason: str, version: int | None = None) -> None:
+        """Wait before the next attempt of `open_run` to lead. Raises StandbyStopped."""
         self.version = version
-        if why != self.why:
-            log.info("standing by: %s", why)
-        self.why = why
-        if self._told.wait(_ASK):
-            raise StoodDown("stopped while it stood by")
+        if reason != self.reason:
+            log.info("standing by: %s", reason)
+        self.reason = reason
+        if self._stopped.wait(_RETRY_SECONDS):
+            raise StandbyStopped("stopped while it waited to lead")
 
     @property
-    def words(self) -> str:
+    def message(self) -> str:
         """Why the server waits, and up to which version it follows."""
-        return self.why if self.version is None else f"{self.why}; it follows up to version {self.version:,}"
+        progress = "" if self.version is None else f"; it follows up to version {self.version:,}"
+        return self.reason + progress
 
     def metrics(self) -> str:
         """Return the metrics of a standby in Prometheus' text format."""
@@ -84,23 +86,23 @@ class Standby:
             ]
         return "\n".join(lines) + "\n"
 
-    def line(self, config: Config) -> ssl.SSLContext | None:
-        """Return the TLS context, from the key that the servers share. Raises ConfigError, StoodDown."""
+    def tls(self, config: Config) -> ssl.SSLContext | None:
+        """Return the TLS context, from the key that the servers share. Raises ConfigError, StandbyStopped."""
         outage = Outage()
-        while not self._line:
+        while not self._tls:
             try:
-                self._line = [line_of(config, Path(config.run.directory))[0]]
+                self._tls = [server_context(config, Path(config.run.directory))[0]]
             except (Unreachable, JournalLost) as error:
-                outage.tell(error)
+                outage.report(error)
                 self.wait(UNREACHABLE)
-        return self._line[0]
+        return self._tls[0]
 
-    def led(self, tls: ssl.SSLContext | None) -> None:
+    def start_leading(self, tls: ssl.SSLContext | None) -> None:
         """Record that the server leads, and listens with `tls`."""
-        self.waits, self._line = True, [tls]
+        self.waits, self._tls = True, [tls]
 
-    def leave(self) -> None:
-        self._told.set()
+    def stop(self) -> None:
+        self._stopped.set()
 
     def close(self) -> None:
         """Close the listening sockets."""
@@ -109,7 +111,7 @@ class Standby:
 
 
 @asynccontextmanager
-async def standing_by(config: Config, tls: ssl.SSLContext | None, standby: Standby) -> AsyncIterator[None]:
+async def serve_standby(config: Config, tls: ssl.SSLContext | None, standby: Standby) -> AsyncIterator[None]:
     """Answer every request with "this server stands by" while the context lasts."""
 
     async def answer(request: web.Request) -> web.Response:
@@ -117,7 +119,7 @@ async def standing_by(config: Config, tls: ssl.SSLContext | None, standby: Stand
             return web.Response(text="ok\n")
         if request.path == "/metrics":
             return web.Response(text=standby.metrics())
-        return problem(Unavailable.status, Unavailable.code, f"this server stands by: {standby.words}")
+        return problem(Unavailable.status, Unavailable.code, f"this server stands by: {standby.message}")
 
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", answer)
@@ -125,15 +127,15 @@ async def standing_by(config: Config, tls: ssl.SSLContext | None, standby: Stand
     await runner.setup()
     try:
         assert runner.server is not None, "set up just now"
-        async with bound(runner.server, config.run.host, config.run.port, standby.sockets, tls):
+        async with bind(runner.server, config.run.host, config.run.port, standby.sockets, tls):
             yield
     finally:
         await runner.cleanup()
 
 
-async def holding(lost: Callable[[], str]) -> None:
+async def watch_lease(loss_reason: Callable[[], str]) -> None:
     """Check periodically that this server still leads the run. Raises JournalLost once it does not."""
     while True:
-        await asyncio.sleep(_LOOK)
-        if why := lost():
+        await asyncio.sleep(_CHECK_SECONDS)
+        if why := loss_reason():
             raise JournalLost(why)

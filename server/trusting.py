@@ -18,7 +18,7 @@ from edgeflock.shared.model.fields import rows
 if TYPE_CHECKING:
     from edgeflock.shared.model.torch_module import FlatModule
 
-_EVERY = 4
+_INTERVAL = 4
 """At most one of this many held-out samples is set apart."""
 
 _SAMPLES = 200
@@ -27,7 +27,7 @@ _SAMPLES = 200
 _CLASSES = 16
 """Up to this many classes, each class is a group. A group takes a float32 a parameter."""
 
-_LEAST = 20
+_MINIMUM = 20
 """The fewest samples that may be set apart."""
 
 
@@ -36,27 +36,27 @@ def is_wanted(mode: str) -> bool:
     return mode != "none" and DEFENCES.chosen(mode).trusts
 
 
-def set_apart(held_out: Dataset | Stored) -> tuple[Dataset, Dataset]:
+def split_trusted(held_out: Dataset | Stored) -> tuple[Dataset, Dataset]:
     """Return (trusted samples, samples to evaluate on). Raises ConfigError if there are too few."""
-    apart = np.arange(len(held_out)) % max(_EVERY, len(held_out) // _SAMPLES) == 0
-    if apart.sum() < _LEAST:
+    is_trusted = np.arange(len(held_out)) % max(_INTERVAL, len(held_out) // _SAMPLES) == 0
+    if is_trusted.sum() < _MINIMUM:
         raise ConfigError(
-            f"defence.mode needs {_EVERY * _LEAST} held-out samples at least, of which it sets {_LEAST} "
-            f"apart, and model.data has {len(held_out)}; name more, or set defence.mode = 'clip'"
+            f"defence.mode needs at least {_INTERVAL * _MINIMUM} held-out samples, and model.data has "
+            f"{len(held_out)}; add samples, or set defence.mode = 'clip'"
         )
     trusted, rest = (
         Dataset(rows(held_out.x, np.flatnonzero(chosen)), held_out.y[chosen], described=held_out.described)
-        for chosen in (apart, ~apart)
+        for chosen in (is_trusted, ~is_trusted)
     )
     return trusted, rest
 
 
-class Look:
+class TrustedGradients:
     """Computes the trusted directions: gradients of samples, and the model's movement since the last call."""
 
     def __init__(self, flat: "FlatModule", samples: Dataset) -> None:
         self._flat, self._samples = flat, samples
-        self._before: NDArray[np.float32] | None = None
+        self._previous: NDArray[np.float32] | None = None
 
     def __call__(self, version: int, theta: NDArray[np.float32]) -> Trusted:
         """Return the trusted directions at theta [P + B], the model of `version`.
@@ -73,9 +73,9 @@ class Look:
             x, y = rows(samples.x, chosen), samples.y[chosen]
             directions[:, column] = _unit(flat.gradient(theta, x, y, temperature=temperature).gradient)
         trained = theta[: len(directions)]
-        if self._before is not None:
-            directions[:, -1] = _unit(self._before - trained)
-        self._before = trained.copy()
+        if self._previous is not None:
+            directions[:, -1] = _unit(self._previous - trained)
+        self._previous = trained.copy()
         return Trusted(version, directions)
 
 

@@ -12,6 +12,7 @@ from edgeflock.shared.model.torch_module import FlatModule
 
 def first_model(flat: FlatModule, weights: str, seed: int) -> tuple[NDArray[np.float32], Start | None]:
     """Return (theta, how devices can make theta themselves, or None). Raises ConfigError.
+
     theta is read from the safetensors file `weights`, if given; else the module is built under `seed`.
     """
     return (_read(Path(weights), flat), None) if weights else flat.first_model(seed)
@@ -26,23 +27,23 @@ def _read(path: Path, flat: FlatModule) -> NDArray[np.float32]:
         tensors = safetensors.torch.load_file(path)
     except (OSError, safetensors.SafetensorError) as error:
         raise ConfigError(f"{name} cannot be read: {error}; name a safetensors file") from error
-    wanted = {tensor.name: tensor for tensor in flat.layout.tensors}
-    if missing := [tensor for tensor in wanted if tensor not in tensors]:
+    expected = {tensor.name: tensor for tensor in flat.layout.tensors}
+    if missing := [tensor for tensor in expected if tensor not in tensors]:
         raise ConfigError(f"{name} has no {missing[0]}, which {module} has: {_other(missing)}")
-    if strange := sorted(tensors.keys() - wanted.keys() - flat.module.state_dict().keys()):
-        raise ConfigError(f"{name} has {strange[0]}, which {module} has not: {_other(strange)}")
+    if extra := sorted(tensors.keys() - expected.keys() - flat.module.state_dict().keys()):
+        raise ConfigError(f"{name} has {extra[0]}, which {module} has not: {_other(extra)}")
     theta = np.empty(flat.layout.size, np.float32)
-    for key, where in wanted.items():
+    for key, entry in expected.items():
         tensor = tensors[key]
-        if tuple(tensor.shape) != where.shape or not tensor.is_floating_point():
+        if tuple(tensor.shape) != entry.shape or not tensor.is_floating_point():
             found = f"{tensor.dtype} {list(tensor.shape)}".removeprefix("torch.")
             raise ConfigError(
-                f"{name} has {key} as {found}, {module} as float32 {list(where.shape)}; "
+                f"{name} has {key} as {found}, {module} as float32 {list(entry.shape)}; "
                 "it must be of the same model"
             )
-        theta[where.start : where.stop] = tensor.float().numpy().ravel()
+        theta[entry.start : entry.stop] = tensor.float().numpy().ravel()
     if not np.isfinite(theta).all():
-        raise ConfigError(f"{name} holds NaN or infinity; name one of a model that has not diverged")
+        raise ConfigError(f"{name} holds NaN or infinity; name the weights of a model that has not diverged")
     return theta
 
 

@@ -10,17 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.client.identity import ClientIdentity
-from edgeflock.server.app import create_app, listening
+from edgeflock.server.app import create_app, listen
 from edgeflock.server.connections import ConnectionLimits
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.gateway import ClientCertificate, Gateway, GatewayAddress
 from edgeflock.server.hosting import HostedRun
-from edgeflock.server.hosting.line import authority_of
+from edgeflock.server.hosting.tls import authority_of
 from edgeflock.server.http.keys import CONNECTION_LIMITS, GATEWAYS, HEALTH, HOST, WRITER
 from edgeflock.server.identity import Audit, Register, own_certificate, pin_of_file, server_tls
-from edgeflock.server.ledger.claim import claimed
+from edgeflock.server.ledger.claim import claim_run
 from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.offered import OFFERED, keep_offered
+from edgeflock.server.ledger.offered import FIRST_MODEL, save_first_model
 from edgeflock.server.monitoring.health import RunHealth
 from edgeflock.server.roster.hub import Hub
 from edgeflock.server.roster.registry import Registry
@@ -142,7 +142,7 @@ async def hosting(
     _begin(directory, run, config.model.module, layout, start)
     with ExitStack() as opened:
         theta = initial_theta(layout.size)
-        claim = opened.enter_context(claimed(directory, "run.directory", layout, theta, config))
+        claim = opened.enter_context(claim_run(directory, "run.directory", layout, theta, config))
         history, accounts = claim.journal.evaluations(), claim.journal.accounts()
         register = opened.enter_context(closing(Register(directory)))
         for text, role in ((admin_token, "admin"), (viewer_token, "viewer")):
@@ -166,11 +166,11 @@ async def hosting(
         )
         if offered:
             claim.engine.outlet.offer(
-                claim.journal.snapshot(first=True).theta, partial(keep_offered, directory)
+                claim.journal.snapshot(first=True).theta, partial(save_first_model, directory)
             )
-            hosted = replace(hosted, offered=directory / OFFERED)
+            hosted = replace(hosted, first_model=directory / FIRST_MODEL)
         app = create_app(config, hosted)
-        async with listening(app, "127.0.0.1", port, tls) as bound:
+        async with listen(app, "127.0.0.1", port, tls) as bound:
             view = app[HOST]
             yield Hosted(
                 bound,

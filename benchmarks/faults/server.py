@@ -7,9 +7,9 @@ from pathlib import Path
 from benchmarks.audit import REGIME, initial_theta
 from benchmarks.plain import EXACT
 from benchmarks.updates import LAYOUT
-from edgeflock.server.app import create_app, listening
+from edgeflock.server.app import create_app, listen
 from edgeflock.server.hosting import HostedRun
-from edgeflock.server.ledger import claimed
+from edgeflock.server.ledger import claim_run
 from edgeflock.shared.settings.config import parse
 
 SETTINGS = (
@@ -26,10 +26,10 @@ SETTINGS = (
 async def serve(directory: Path, host: str, port: int, settings: tuple[str, ...]) -> None:
     """Until it is ended. Prints a line once it listens."""
     config = parse(overrides=[*SETTINGS, *settings])
-    with claimed(directory, "directory", LAYOUT, initial_theta(), config) as claim:
+    with claim_run(directory, "directory", LAYOUT, initial_theta(), config) as claim:
         journal = claim.journal
         hosted = HostedRun("faults", None, claim.engine, None, journal.evaluations(), journal.accounts())
-        async with listening(create_app(config, hosted), host, port):
+        async with listen(create_app(config, hosted), host, port):
             print("listening", flush=True)
             await asyncio.Event().wait()
 

@@ -49,9 +49,9 @@ TOLERANCE = 1e-3
 _RUNS = 3
 """Timed steps of each provider. The shortest time counts."""
 
-_PLENTY = 1 << 40
+_UNLIMITED = 1 << 40
 
-_SPARE = 1 << 26
+_EXTRA_BYTES = 1 << 26
 """Bytes that onnxruntime may use in addition to 1.5 times the memory limit."""
 
 
@@ -69,7 +69,7 @@ class OnnxBackend:
         *,
         threads: int = 1,
         model: str = "the model",
-        memory: int = _PLENTY,
+        memory: int = _UNLIMITED,
         digest: str = "",
     ) -> None:
         """Load `graph`, use `threads` cores and at most `memory` bytes for the tensors of a step.
@@ -92,16 +92,16 @@ class OnnxBackend:
         octets = self._graph.octets
         _limit_memory(memory)
         try:
-            self._step: Step = Bound(open_session(octets, ("CPUExecutionProvider",), threads), layout)
+            self._step: Step = BoundStep(open_session(octets, ("CPUExecutionProvider",), threads), layout)
         except Exception as error:  # onnxruntime's errors have no base of their own
-            raise BadGraph(f"onnxruntime cannot load the graph of {model}: {_line(error)}") from error
+            raise BadGraph(f"onnxruntime cannot load the graph of {model}: {_flat(error)}") from error
 
-        def opening(providers: tuple[str, ...]) -> Callable[[], Step]:
-            return lambda: Bound(open_session(octets, providers, threads), layout)
+        def opener(providers: tuple[str, ...]) -> Callable[[], Step]:
+            return lambda: BoundStep(open_session(octets, providers, threads), layout)
 
         self._evaluation: Outputs | None = None
         self._memory, self._threads = memory, threads
-        self._untried = {provider: opening(PROVIDERS[provider]) for provider in _others()}
+        self._untried = {provider: opener(PROVIDERS[provider]) for provider in _find_providers()}
 
     def learn_to_predict(self, graph: bytes) -> None:
         """Load the evaluation `graph` of the model, for `predictor`. Raises BadGraph."""
@@ -113,26 +113,26 @@ class OnnxBackend:
             session = open_session(step.octets, ("CPUExecutionProvider",), self._threads)
         except Exception as error:  # onnxruntime's errors have no base of their own
             raise BadGraph(
-                f"onnxruntime cannot load the evaluation of {self._model}: {_line(error)}"
+                f"onnxruntime cannot load the evaluation of {self._model}: {_flat(error)}"
             ) from error
         self._evaluation = Outputs(session, self.layout, step)
 
     def predictor(self, theta: NDArray[np.float32]) -> Predictor:
         if self._evaluation is None:
-            raise ConfigError(f"{self._model} has no evaluation graph here, so that nothing can be predicted")
+            raise ConfigError(f"{self._model} has no evaluation graph here, so that nothing can be predict")
         evaluation = self._evaluation
 
-        def predicted(x: NDArray[np.float32]) -> tuple[NDArray[np.float32], ...]:
+        def predict(x: NDArray[np.float32]) -> tuple[NDArray[np.float32], ...]:
             try:
                 return evaluation(theta, x)
             except BadGraph as error:
                 raise BadGraph(f"the evaluation graph of {self._model}: {error}") from error
             except Exception as error:  # onnxruntime's errors have no base of their own
                 raise ConfigError(
-                    f"{self._model} does not fit inputs {described(x)}: {_line(error)}"
+                    f"{self._model} does not fit inputs {described(x)}: {_flat(error)}"
                 ) from error
 
-        return predicted
+        return predict
 
     def gradient(self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]) -> Gradient:
         try:
@@ -143,17 +143,17 @@ class OnnxBackend:
             result = self._step(theta, x, y)
         except RuntimeError as error:
             raise ConfigError(
-                f"{self._model} cannot train on inputs {described(x)} with targets {y.dtype}: {_line(error)}"
+                f"{self._model} cannot train on inputs {described(x)} with targets {y.dtype}: {_flat(error)}"
             ) from error
         if self._untried and np.isfinite(result[1]).all():
             cpu = self._step
             candidates = {"CPU": lambda: cpu, **self._untried}
-            provider, self._step = fastest(candidates, (theta, x, y), result[1].copy())
+            provider, self._step = select_fastest(candidates, (theta, x, y), result[1].copy())
             self.name, self._untried = engine(provider), {}
         return result
 
 
-class Bound:
+class BoundStep:
     """A session whose inputs are views of theta and whose outputs are written into flat vectors."""
 
     def __init__(self, session: onnxruntime.InferenceSession, layout: Layout) -> None:
@@ -168,12 +168,12 @@ class Bound:
         self._loss, self._right = np.zeros((), np.float32), np.zeros((), np.float32)
         self._gradient = np.zeros(layout.parameters.size, np.float32)
         self._buffers = np.zeros(layout.buffers, np.float32)
-        self._into("loss", (), self._loss)
+        self._bind_output("loss", (), self._loss)
         self._knows_right = any(node.name == steps.RIGHT for node in session.get_outputs())
         if self._knows_right:
-            self._into(steps.RIGHT, (), self._right)
+            self._bind_output(steps.RIGHT, (), self._right)
         for tensor in layout.tensors:
-            self._into(steps.output_of(tensor), tensor.shape, self._place(tensor))
+            self._bind_output(steps.output_of(tensor), tensor.shape, self._buffer_of(tensor))
 
     def __call__(self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]) -> Gradient:
         """Backend.gradient, except that it raises RuntimeError if the data do not fit."""
@@ -182,22 +182,22 @@ class Bound:
             for name, tensor in self._inputs:
                 binding.bind_cpu_input(name, theta[tensor.start : tensor.stop].reshape(tensor.shape))
             self._theta = theta if theta.flags.c_contiguous else None  # otherwise a copy is bound
-        given = {**named(x), "y": y}
-        if missing := self._batch - given.keys():
-            raise RuntimeError(f"the graph asks for {sorted(missing)}, the data have {sorted(given)}")
+        inputs = {**named(x), "y": y}
+        if missing := self._batch - inputs.keys():
+            raise RuntimeError(f"the graph asks for {sorted(missing)}, the data have {sorted(inputs)}")
         for name in self._batch:
-            binding.bind_cpu_input(name, given[name])
+            binding.bind_cpu_input(name, inputs[name])
         self._session.run_with_iobinding(binding)
         right = float(self._right) if self._knows_right else None
         return Gradient(float(self._loss), self._gradient, self._buffers, right)
 
-    def _place(self, tensor: Tensor) -> NDArray[np.float32]:
+    def _buffer_of(self, tensor: Tensor) -> NDArray[np.float32]:
         if not tensor.buffer:
             return self._gradient[tensor.start : tensor.stop]
         trained = self._gradient.size
         return self._buffers[tensor.start - trained : tensor.stop - trained]
 
-    def _into(self, name: str, shape: tuple[int, ...], place: NDArray[np.float32]) -> None:
+    def _bind_output(self, name: str, shape: tuple[int, ...], place: NDArray[np.float32]) -> None:
         self._binding.bind_output(name, "cpu", 0, np.float32, shape, place.ctypes.data)
 
 
@@ -216,9 +216,9 @@ class Outputs:
     def __call__(self, theta: NDArray[np.float32], x: NDArray[np.float32]) -> tuple[NDArray[np.float32], ...]:
         """Raises BadGraph if the memory is too small for this number of samples."""
         self._step.weigh({"x": x.shape, "y": (len(x), *self._y[0])})
-        given = {name: theta[t.start : t.stop].reshape(t.shape) for name, t in self._theta}
+        tensors = {name: theta[t.start : t.stop].reshape(t.shape) for name, t in self._theta}
         shape, kind = self._y  # the graph has a loss too, which is not requested
-        found = self._session.run(self._names, {**given, "x": x, "y": np.zeros((len(x), *shape), kind)})
+        found = self._session.run(self._names, {**tensors, "x": x, "y": np.zeros((len(x), *shape), kind)})
         return tuple(found)
 
 
@@ -251,19 +251,19 @@ def open_session(graph: bytes, providers: tuple[str, ...], threads: int) -> onnx
 
 
 def _limit_memory(octets: int) -> None:
-    """Limit onnxruntime's tensors in this process to 1.5 * `octets` bytes + _SPARE.
+    """Limit onnxruntime's tensors in this process to 1.5 * `octets` bytes + _EXTRA_BYTES.
 
     onnxruntime chooses the order of the nodes, so a step may hold more at a time than footprint() found. It
     also allocates memory in larger blocks.
     """
-    here = onnxruntime.OrtMemoryInfo(
+    info = onnxruntime.OrtMemoryInfo(
         "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT
     )
-    arena = onnxruntime.OrtArenaCfg({"max_mem": min(octets + octets // 2 + _SPARE, sys.maxsize)})
-    onnxruntime.create_and_register_allocator(here, arena)
+    arena = onnxruntime.OrtArenaCfg({"max_mem": min(octets + octets // 2 + _EXTRA_BYTES, sys.maxsize)})
+    onnxruntime.create_and_register_allocator(info, arena)
 
 
-def fastest(
+def select_fastest(
     candidates: Mapping[str, Callable[[], Step]],
     batch: Arguments,
     expected: NDArray[np.float32],
@@ -282,7 +282,7 @@ def fastest(
                 raise RuntimeError(f"its gradient is off by {error / np.linalg.norm(expected):.1e}")
             timed[name] = min(_seconds(step, batch, clock) for _ in range(_RUNS)), step
         except Exception as error:  # onnxruntime's errors have no base of their own
-            log.warning("execution provider %s is passed over: %s", name, _line(error))
+            log.warning("execution provider %s is passed over: %s", name, _flat(error))
     for name, (seconds, _) in timed.items():
         log.info("execution provider %s takes %.2f ms a step", name, 1e3 * seconds)
     name = min(timed, key=lambda name: timed[name][0])
@@ -291,10 +291,10 @@ def fastest(
 
 def engine(provider: str = "") -> str:
     """A name for display, e.g. "onnxruntime 1.31.1 CPU". Without `provider` it lists all, e.g. CUDA/CPU."""
-    return f"onnxruntime {onnxruntime.__version__} {provider or '/'.join([*_others(), 'CPU'])}"
+    return f"onnxruntime {onnxruntime.__version__} {provider or '/'.join([*_find_providers(), 'CPU'])}"
 
 
-def _others() -> list[str]:
+def _find_providers() -> list[str]:
     """The names in PROVIDERS that this onnxruntime offers."""
     available = onnxruntime.get_available_providers()
     return [provider for provider, (first, *_) in PROVIDERS.items() if first in available]
@@ -306,5 +306,5 @@ def _seconds(step: Step, batch: Arguments, clock: Callable[[], float]) -> float:
     return clock() - began
 
 
-def _line(error: Exception) -> str:
+def _flat(error: Exception) -> str:
     return " ".join(str(error).split())

@@ -35,7 +35,7 @@ class TorchBackend:
         if threads:
             torch.set_num_threads(threads)
         self._model = model
-        with _on(accelerator):
+        with _open_device(accelerator):
             self._flat = FlatModule(model, loss, seed, make)
         self._random = torch.Generator("cpu").manual_seed(seed).get_state()
         """The state of torch's random generator. Each device has its own."""
@@ -69,7 +69,7 @@ class TorchBackend:
         return self._flat.predictor(theta)
 
 
-def _on(accelerator: str) -> "torch.device | nullcontext[None]":
+def _open_device(accelerator: str) -> "torch.device | nullcontext[None]":
     """A context that builds modules on `accelerator`. Raises ConfigError if torch has no such device."""
     if not accelerator:
         return nullcontext()

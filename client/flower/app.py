@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from edgeflock.client.backends import Backend
 from edgeflock.client.data.batcher import Batch
 from edgeflock.client.flower import inside
-from edgeflock.client.training.seams import of_the_server
+from edgeflock.client.training.interfaces import as_server_fault
 from edgeflock.shared.errors import ConfigError, Malformed, Refused, TrainingFailed
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
@@ -38,20 +38,21 @@ _NOTHING: Batch = (np.zeros(0, np.float32), np.zeros(0, np.float32))
 _WEIGHT = "num-examples"
 """The metric with the number of samples of a reply."""
 
-_MOST_FACTS, _LONGEST_NAME = 8, 80
+_MAX_FACTS, _MAX_NAME = 8, 80
 """Limits of the metrics of each kind shown to operators: their number, and the length of a name."""
 
 
 class FlowerApp:
     """A Backend and its Batches in one object. Call join() with a run's Welcome first."""
 
-    def __init__(self, folder: str, node_config: str, device: str, kept: Path) -> None:
-        """Load the ClientApp in `folder`; `kept` stores its Context.state. Raises ConfigError."""
+    def __init__(self, folder: str, node_config: str, device: str, directory: Path) -> None:
+        """Load the ClientApp in `folder`; `directory` stores its Context.state. Raises ConfigError."""
         self._folder = Path(folder).absolute()
-        self._kept = kept / f"flower-{hashlib.sha256(f'{device} {self._folder}'.encode()).hexdigest()[:32]}"
-        self._run_config, reference = _described(self._folder)
+        digest = hashlib.sha256(f"{device} {self._folder}".encode()).hexdigest()
+        self._path = directory / f"flower-{digest[:32]}"
+        self._run_config, reference = _read_project(self._folder)
         try:
-            self._node_config = inside.pairs(node_config)
+            self._node_config = inside.parse_pairs(node_config)
         except ConfigError as error:
             raise ConfigError(f"client.node_config = {node_config!r}: {error}") from error
         try:
@@ -64,7 +65,7 @@ class FlowerApp:
                 f"client.flower_app = {folder!r}: {reference} cannot be loaded: "
                 f"{type(error).__name__}: {error}"
             ) from error
-        if not inside.can(self._app, MessageType.TRAIN):
+        if not inside.handles(self._app, MessageType.TRAIN):
             raise ConfigError(f"client.flower_app = {folder!r}: {reference} has no @app.train()")
         self._node = _number(device)
         self._facts: Facts = {}
@@ -76,25 +77,25 @@ class FlowerApp:
 
     @property
     def layout(self) -> Layout:
-        return self._told.arrays.layout
+        return self._record.arrays.layout
 
     def join(self, welcome: Welcome) -> None:
         """Join this run. Raises ConfigError if apps do not support it, ServerAtFault if it is invalid."""
         if welcome.elastic or welcome.local_steps > 1:
             steps = f"run.local_steps = {welcome.local_steps}"
-            what = "coordination.mode = 'elastic'" if welcome.elastic else steps
+            setting = "coordination.mode = 'elastic'" if welcome.elastic else steps
             raise ConfigError(
-                f"the server's {what} is of single gradients, and a Flower app trains as long as it does: "
+                f"the server's {setting} is of single gradients, and a Flower app trains as long as it does: "
                 "leave it out on the server"
             )
         layout = Layout.of(welcome.layout)  # type: ignore[arg-type]  # the link has looked at it
-        with of_the_server("word to its devices' apps"):
-            self._told = decode(welcome.app, layout) if welcome.app else App({}, 0, Arrays.like(layout))
-        if self._told.evaluate and not inside.can(self._app, MessageType.EVALUATE):
+        with as_server_fault("word to its devices' apps"):
+            self._record = decode(welcome.app, layout) if welcome.app else App({}, 0, Arrays.like(layout))
+        if self._record.evaluate and not inside.handles(self._app, MessageType.EVALUATE):
             log.warning("run.evaluate_on_devices: the app in %s has no @app.evaluate()", self._folder)
-        self._run, self._asked = welcome.run, welcome.sequence
-        state = self._recalled(welcome.run)
-        self._state = inside.written(state)
+        self._run, self._sequence = welcome.run, welcome.sequence
+        state = self._load_state(welcome.run)
+        self._state = inside.encode(state)
         run = _number(welcome.run)
         self._context = Context(run, self._node, self._node_config, state, self._run_config)
 
@@ -105,26 +106,26 @@ class FlowerApp:
 
         Raises TrainingFailed if the app raises an exception or its reply is invalid.
         """
-        number = self._asked + 1
-        apart = self._told.arrays.apart(theta)
-        every = self._told.evaluate
-        if every and number % every == 0 and inside.can(self._app, MessageType.EVALUATE):
-            self._note("eval", self._call(MessageType.EVALUATE, apart, number))
-        reply = self._call(MessageType.TRAIN, apart, number)
+        number = self._sequence + 1
+        parts = self._record.arrays.apart(theta)
+        every = self._record.evaluate
+        if every and number % every == 0 and inside.handles(self._app, MessageType.EVALUATE):
+            self._store_metrics("eval", self._call(MessageType.EVALUATE, parts, number))
+        reply = self._call(MessageType.TRAIN, parts, number)
         metrics = list(reply.metric_records.values())
         try:
             if len(reply.array_records) != 1:
                 raise Malformed(f"it has {len(reply.array_records)} ArrayRecords instead of one")
             (record,) = reply.array_records.values()
-            returned = self._told.arrays.flat({name: array.numpy() for name, array in record.items()})
+            returned = self._record.arrays.flat({name: array.numpy() for name, array in record.items()})
             samples = samples_of(metrics, _WEIGHT)
         except (Refused, TypeError, ValueError) as error:
             raise TrainingFailed(
                 f"the ClientApp in {self._folder} made a reply that is none: {error}"
             ) from error
-        self._asked = number
-        self._note("train", reply)
-        sent, parameters = self._told.arrays.flat(apart), self.layout.parameters.size
+        self._sequence = number
+        self._store_metrics("train", reply)
+        sent, parameters = self._record.arrays.flat(parts), self.layout.parameters.size
         gradient = sent[:parameters] - returned[:parameters]
         return Gradient(loss_of(metrics), gradient, returned[parameters:], samples=samples)
 
@@ -150,10 +151,10 @@ class FlowerApp:
         """The metrics of its last replies, as train.NAME and eval.NAME."""
         return self._facts
 
-    def _call(self, kind: str, apart: dict[str, NDArray[np.generic]], number: int) -> RecordDict:
+    def _call(self, kind: str, parts: dict[str, NDArray[np.generic]], number: int) -> RecordDict:
         """Return the app's answer to a message of this type, for the update of this number."""
-        config = ConfigRecord({**self._told.config, "server-round": number})
-        arrays = ArrayRecord({name: Array(array) for name, array in apart.items()})
+        config = ConfigRecord({**self._record.config, "server-round": number})
+        arrays = ArrayRecord({name: Array(array) for name, array in parts.items()})
         content = RecordDict({"arrays": arrays, "config": config})
         identifier = f"{self._run}-{number}-{kind}"
         group = str(number)
@@ -169,45 +170,45 @@ class FlowerApp:
             raise TrainingFailed(
                 f"the ClientApp in {self._folder} answered with an error: {reply.error.reason}"
             )
-        self._keep()
+        self._save_state()
         return reply.content
 
-    def _note(self, kind: str, reply: RecordDict) -> None:
+    def _store_metrics(self, kind: str, reply: RecordDict) -> None:
         numbers = {
             name: value
             for record in reply.metric_records.values()
             for name, value in record.items()
-            if isinstance(value, int | float) and math.isfinite(value) and len(name) <= _LONGEST_NAME
+            if isinstance(value, int | float) and math.isfinite(value) and len(name) <= _MAX_NAME
         }
         others = {name: value for name, value in self._facts.items() if not name.startswith(f"{kind}.")}
-        told = sorted(numbers, key=lambda name: (name != _WEIGHT, name))[:_MOST_FACTS]
-        self._facts = {**others, **{f"{kind}.{name}": numbers[name] for name in told}}
+        names = sorted(numbers, key=lambda name: (name != _WEIGHT, name))[:_MAX_FACTS]
+        self._facts = {**others, **{f"{kind}.{name}": numbers[name] for name in names}}
 
-    def _keep(self) -> None:
+    def _save_state(self) -> None:
         """Store the app's context state for the next start, if it has changed."""
-        state = inside.written(self._context.state)
+        state = inside.encode(self._context.state)
         if state == self._state:
             return
         self._state = state
-        fresh = self._kept.with_suffix(f".{os.getpid()}")
+        fresh = self._path.with_suffix(f".{os.getpid()}")
         try:
-            self._kept.parent.mkdir(parents=True, exist_ok=True)
+            self._path.parent.mkdir(parents=True, exist_ok=True)
             fresh.write_bytes(msgpack.packb([self._run, state]))
-            fresh.replace(self._kept)
+            fresh.replace(self._path)
         except OSError as error:
             raise ConfigError(
-                f"client.directory = {str(self._kept.parent)!r} cannot keep the app's state: {error}"
+                f"client.directory = {str(self._path.parent)!r} cannot keep the app's state: {error}"
             ) from error
 
-    def _recalled(self, run: str) -> RecordDict:
+    def _load_state(self, run: str) -> RecordDict:
         """Return the state that the app stored in this run."""
         try:
-            of, octets = msgpack.unpackb(self._kept.read_bytes())
-            return inside.read(octets) if of == run else RecordDict()
+            run_id, octets = msgpack.unpackb(self._path.read_bytes())
+            return inside.decode(octets) if run_id == run else RecordDict()
         except FileNotFoundError:
             return RecordDict()
         except (OSError, ValueError, TypeError) as error:
-            log.warning("%s does not hold the app's state, which begins anew: %s", self._kept, error)
+            log.warning("%s does not hold the app's state, which begins anew: %s", self._path, error)
             return RecordDict()
 
 
@@ -216,7 +217,7 @@ def _number(name: str) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:7])
 
 
-def _described(folder: Path) -> tuple[dict[str, Any], str]:
+def _read_project(folder: Path) -> tuple[dict[str, Any], str]:
     """(run_config, module:attribute of the ClientApp) of the app in `folder`. Raises ConfigError."""
     name = f"client.flower_app = {str(folder)!r}"
     try:
@@ -225,7 +226,7 @@ def _described(folder: Path) -> tuple[dict[str, Any], str]:
         raise ConfigError(f"{name}: its pyproject.toml cannot be read: {error}") from error
     try:
         app = project["tool"]["flwr"]["app"]
-        return inside.flat(app.get("config", {})), str(app["components"]["clientapp"])
+        return inside.flatten(app.get("config", {})), str(app["components"]["clientapp"])
     except (KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
             f"{name}: its pyproject.toml names no tool.flwr.app.components.clientapp"

@@ -10,12 +10,12 @@ from flwr.clientapp import ClientApp
 from flwr.common.config import flatten_dict, parse_config_args
 from flwr.common.constant import SUPERLINK_NODE_ID
 from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
-from flwr.proto.recorddict_pb2 import RecordDict as Written
+from flwr.proto.recorddict_pb2 import RecordDict as RecordDictProto
 from flwr.supercore.object_ref import load_app
 
 from edgeflock.shared.errors import ConfigError
 
-_FOR_EVER = 1e9
+_TTL = 1e9
 """Seconds until a message expires."""
 
 
@@ -27,17 +27,17 @@ def load(reference: str, folder: Path) -> ClientApp:
     return app
 
 
-def can(app: ClientApp, kind: str) -> bool:
+def handles(app: ClientApp, kind: str) -> bool:
     """Return whether the app answers messages of this type. An app made from a client_fn answers all."""
     return app._call is not None or f"{kind}.default" in app._registered_funcs
 
 
-def flat(config: Any) -> dict[str, Any]:
+def flatten(config: Any) -> dict[str, Any]:
     """Flatten a table of settings, with nested keys joined by dots. Raises ValueError."""
     return dict(flatten_dict(config))
 
 
-def pairs(text: str) -> dict[str, Any]:
+def parse_pairs(text: str) -> dict[str, Any]:
     """Parse `text` as the --node-config of a SuperNode. Raises ConfigError."""
     try:
         return parse_config_args([text]) if text else {}
@@ -55,22 +55,22 @@ def message(content: RecordDict, kind: str, run: int, node: int, identifier: str
         reply_to_message_id="",
         group_id=group,
         created_at=time.time(),
-        ttl=_FOR_EVER,
+        ttl=_TTL,
         message_type=kind,
     )
     made: Message = Message(content=content, metadata=metadata)  # type: ignore[call-overload]
     return made
 
 
-def written(records: RecordDict) -> bytes:
+def encode(records: RecordDict) -> bytes:
     """Records as bytes."""
     octets: bytes = recorddict_to_proto(records).SerializeToString()
     return octets
 
 
-def read(octets: bytes) -> RecordDict:
-    """What `written` wrote. Raises ValueError."""
+def decode(octets: bytes) -> RecordDict:
+    """What `encode` returned. Raises ValueError."""
     try:
-        return recorddict_from_proto(Written.FromString(octets))
+        return recorddict_from_proto(RecordDictProto.FromString(octets))
     except Exception as error:  # protobuf's own have no base that is promised
         raise ValueError(f"no records: {error}") from error

@@ -36,16 +36,16 @@ def compress(message: Message, context: Context, call_next: Callable[[Message, C
     if welcome is None:
         return call_next(message, context)
     layout = Layout.of(welcome.layout)  # type: ignore[arg-type]  # the wire does not look into it
-    sent = _flat(message.content, layout)
+    sent = _flatten(message.content, layout)
     reply = call_next(message, context)
     if reply.has_error():
         return reply
-    returned = _flat(reply.content, layout)
+    returned = _flatten(reply.content, layout)
     parameters = layout.parameters.size
     gradient, statistics = sent[:parameters] - returned[:parameters], returned[parameters:]
     if not np.isfinite(gradient).all():
         raise Diverged("training came to NaN or infinity; lower its learning rate or check the data")
-    memory = _last(context.state, welcome, layout.parameters, refused=_says_refused(message))
+    memory = _load_memory(context.state, welcome, layout.parameters, refused=_is_refused(message))
     update = _encode(gradient, statistics, layout.parameters, welcome, sent, memory, context.state)
     octets = wire.encode(update)
     (name,) = reply.content.array_records
@@ -63,12 +63,12 @@ def _welcome(message: Message) -> Welcome | None:
     return None
 
 
-def _says_refused(message: Message) -> bool:
+def _is_refused(message: Message) -> bool:
     """Return whether the run refused the last update because of its content."""
     return any(REFUSED_KEY in config for config in message.content.config_records.values())
 
 
-def _flat(content: RecordDict, layout: Layout) -> NDArray[np.float32]:
+def _flatten(content: RecordDict, layout: Layout) -> NDArray[np.float32]:
     """Return the arrays of the message's only ArrayRecord as float32 [P + B]."""
     if len(content.array_records) != 1:
         raise ConfigError(f"the mod wants one ArrayRecord in a message, not {len(content.array_records)}")
@@ -95,11 +95,11 @@ def _encode(
     selection, memory = select(memory, gradient, layout, welcome, theta, sequence, sequence * HORIZON)
     steps = LocalSteps(math.nan, gradient, statistics, 1)
     update = encode_update(steps, selection, layout, sequence, welcome.version)
-    _keep(state, welcome, memory)
+    _save_memory(state, welcome, memory)
     return replace(update, pull=False)
 
 
-def _keep(state: RecordDict, welcome: Welcome, memory: SelectionMemory) -> None:
+def _save_memory(state: RecordDict, welcome: Welcome, memory: SelectionMemory) -> None:
     """Store the memory for the next message, which shows whether the update arrived."""
     facts = ConfigRecord({"run": welcome.run, "sequence": welcome.sequence + 1, "whole": memory.sent is None})
     if memory.norms is not None:
@@ -111,8 +111,8 @@ def _keep(state: RecordDict, welcome: Welcome, memory: SelectionMemory) -> None:
     state[_ARRAYS], state[_FACTS] = arrays, facts
 
 
-def _last(state: RecordDict, welcome: Welcome, layout: Layout, *, refused: bool) -> SelectionMemory:
-    """Return the memory that `_keep` stored in this run, with its update taken back if it was not accepted.
+def _load_memory(state: RecordDict, welcome: Welcome, layout: Layout, *, refused: bool) -> SelectionMemory:
+    """Return the memory that `_save_memory` stored in this run; an update not accepted is taken back.
 
     The memory is empty if the update was `refused` because of its content.
     """

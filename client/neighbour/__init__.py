@@ -7,13 +7,13 @@
     reasons      decides whether these are a reason to pause, and until when
     pausing      reads the sensors periodically and pauses training
 
-transport/lines.py limits network traffic. Only pausing uses the event loop.
+transport/rate_limit.py limits network traffic. Only pausing uses the event loop.
 """
 
 from edgeflock.client.neighbour.limits import rate_of, share_of
 from edgeflock.client.neighbour.pausing import Pausing
-from edgeflock.client.neighbour.priority import give_way
+from edgeflock.client.neighbour.priority import lower_priority
 from edgeflock.client.neighbour.reasons import rules_of
 from edgeflock.client.neighbour.resting import Resting
 
-__all__ = ["Pausing", "Resting", "give_way", "rate_of", "rules_of", "share_of"]
+__all__ = ["Pausing", "Resting", "lower_priority", "rate_of", "rules_of", "share_of"]

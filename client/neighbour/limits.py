@@ -8,7 +8,7 @@ from edgeflock.shared.errors import ConfigError
 _RATE = re.compile(r"(\d+(?:\.\d+)?) ?(kB|MB)/s")
 _UNITS = {"kB": 1e3, "MB": 1e6}
 
-_LEAST_SHARE, _LEAST_RATE = 0.01, 1e3
+_MIN_SHARE, _MIN_RATE = 0.01, 1e3
 
 
 def share_of(text: str) -> float | None:
@@ -17,7 +17,7 @@ def share_of(text: str) -> float | None:
         return None
     number = text.removesuffix("%")
     share = float(number) / 100 if _is_number(number) else 0.0
-    if not text.endswith("%") or share < _LEAST_SHARE:
+    if not text.endswith("%") or share < _MIN_SHARE:
         raise ConfigError(
             f"client.cpu = {text!r} must be a percentage of one core, of 1% or more, such as 25% or 150%"
         )
@@ -30,7 +30,7 @@ def rate_of(text: str) -> float | None:
         return None
     found = _RATE.fullmatch(text)
     rate = float(found[1]) * _UNITS[found[2]] if found else 0.0
-    if rate < _LEAST_RATE:
+    if rate < _MIN_RATE:
         raise ConfigError(
             f"client.bandwidth = {text!r} must be 1kB/s or more, both ways together, such as 50kB/s or 2MB/s"
         )

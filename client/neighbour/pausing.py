@@ -19,12 +19,12 @@ class Pausing:
     """Pauses the training of one device."""
 
     def __init__(
-        self, rules: Rules, see: Callable[[float], MachineState] | None = None, *, says_why: bool = True
+        self, rules: Rules, read: Callable[[float], MachineState] | None = None, *, shows_reason: bool = True
     ) -> None:
-        """Raises ConfigError if the machine lacks a sensor. `says_why`: send the reason to the server."""
-        self._see = see or Sensors(rules)
+        """Raises ConfigError if the machine lacks a sensor. `shows_reason`: send the reason to the server."""
+        self._read = read or Sensors(rules)
         self._judge = RestRules(rules)
-        self._says_why = says_why
+        self._says_why = shows_reason
         self._reason: Reason | None = None
         self._may = asyncio.Event()
         self._may.set()
@@ -33,32 +33,32 @@ class Pausing:
         """Return the facts for the server: none while the device trains."""
         if self._reason is None:
             return {}
-        return {"paused": self._reason.told if self._says_why else "for a reason of its own"}
+        return {"paused": self._reason.text if self._says_why else "for a reason of its own"}
 
-    async def permitted(self) -> bool:
+    async def wait_permission(self) -> bool:
         """Wait until the device may train, and return whether it had to wait."""
         waits = not self._may.is_set()
         await self._may.wait()
         return waits
 
-    async def watch(self, tell: Callable[[], Awaitable[None]]) -> None:
-        """Check periodically until cancelled, and `tell` the server of each change."""
+    async def watch(self, notify: Callable[[], Awaitable[None]]) -> None:
+        """Check periodically until cancelled, and `notify` the server of each change."""
         since: float | None = None
         while True:
-            await self.look()
+            await self.check()
             if self._reason is not None and since is None:
                 since = time.monotonic()
-                log.warning("paused: %s", self._reason.told)
-                await tell()
+                log.warning("paused: %s", self._reason.text)
+                await notify()
             elif self._reason is None and since is not None:
                 log.info("goes on, after a pause of %.0f s", time.monotonic() - since)
                 since = None
-                await tell()
+                await notify()
             await asyncio.sleep(_EVERY)
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Check once, in a separate thread, since D-Bus may block."""
-        seen = await asyncio.to_thread(self._see, time.time())
+        seen = await asyncio.to_thread(self._read, time.time())
         self._reason = self._judge(seen, time.monotonic())
         if self._reason is None:
             self._may.set()

@@ -14,11 +14,11 @@ _NICE = 10
 
 _THREADS = Path("/proc/self/task")
 
-_ALONE = "/proc/self/autogroup"
+_AUTOGROUP = "/proc/self/autogroup"
 """The file with the session's priority, if the kernel schedules by sessions."""
 
 
-def give_way() -> None:
+def lower_priority() -> None:
     """Give this process and its children the lowest priority, from now on.
 
     The main thread, which communicates with the server, gets a low one. Settings that the system refuses are
@@ -35,7 +35,7 @@ def give_way() -> None:
         else:
             os.nice(_NICEST)
         if hasattr(os, "getsid") and os.getsid(0) == os.getpid():  # else other processes share the session
-            with open(_ALONE, "w") as file:
+            with open(_AUTOGROUP, "w") as file:
                 file.write(str(_NICEST))
     except (AttributeError, OSError) as error:
         log.debug("priority: %s", error)

@@ -62,7 +62,7 @@ class Reason:
     """Why a device pauses now."""
 
     kind: str
-    told: str
+    text: str
     """The text for its owner and for operators."""
 
 
@@ -124,5 +124,5 @@ class RestRules:
         return None
 
 
-def _is_within(number: str, least: int, most: int) -> bool:
-    return number.isascii() and number.isdecimal() and least <= int(number) <= most
+def _is_within(number: str, minimum: int, maximum: int) -> bool:
+    return number.isascii() and number.isdecimal() and minimum <= int(number) <= maximum

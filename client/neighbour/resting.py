@@ -24,7 +24,7 @@ class Resting:
         self._used, self._now = used, now
         self._allowance = None if share is None else Allowance(share, now())
         self._before = used()
-        self._over = threading.Event()
+        self._closed = threading.Event()
 
     def begin(self) -> None:
         """Reset at the start of training, so that preparation does not count."""
@@ -40,8 +40,8 @@ class Resting:
         seconds = self._allowance.spend(used - self._before, self._now())
         self._before = used
         if seconds:
-            self._over.wait(seconds)
+            self._closed.wait(seconds)
 
     def close(self) -> None:
         """End the current rest and all later ones."""
-        self._over.set()
+        self._closed.set()

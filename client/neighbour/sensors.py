@@ -11,7 +11,7 @@ from edgeflock.client.health import (
     Throttled,
     batteries,
     charge,
-    hottest,
+    highest_temperature,
     supply_of,
     text_of,
     thermal_zones,
@@ -31,7 +31,7 @@ _LOGIN = ("org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.
 _METERED = {"u 1": True, "u 3": True, "u 2": False, "u 4": False}
 """NMMetered: yes, guessed yes, no, guessed no; unknown is 0."""
 
-_THERE = {"b true": False, "b false": True}
+_IN_USE = {"b true": False, "b false": True}
 """An IdleHint -> whether a person uses the machine."""
 
 Ask = Callable[..., str | None]
@@ -61,18 +61,18 @@ class Sensors:
         rules = self._rules
         weak = self._supply()
         return MachineState(
-            temperature=hottest(map(text_of, self._zones)),
+            temperature=highest_temperature(map(text_of, self._zones)),
             undervoltage=None if weak is None else bool(weak),
             discharging=discharging(text_of(battery.with_name("status")) for battery in self._batteries),
             charge=charge(map(text_of, self._batteries)),
             metered=_METERED.get(self._property(_NETWORK)) if rules.metered else None,
-            owner=self._somebody(now) if rules.owner else None,
+            owner=self._is_in_use(now) if rules.owner else None,
             note=None if rules.file is None else first_line(rules.file),
         )
 
-    def _somebody(self, now: float) -> bool:
-        told = _THERE.get(self._property(_LOGIN))
-        return now - last_key(self._root) < _IDLE if told is None else told
+    def _is_in_use(self, now: float) -> bool:
+        in_use = _IN_USE.get(self._property(_LOGIN))
+        return now - last_key(self._root) < _IDLE if in_use is None else in_use
 
     def _property(self, address: Iterable[str]) -> str:
         return (self._ask(*address) if self._ask is not None else None) or ""

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from edgeflock.client.backends import Backend
 from edgeflock.client.data import PolicyBatches
 from edgeflock.client.data.open import directory
-from edgeflock.client.first_model import CachedFirstModel, first_model
+from edgeflock.client.first_model import CachedFirstModel, load_first_model
 from edgeflock.client.neighbour import Resting
 from edgeflock.client.run.choosing import choose, facts_of, onnx_backend, torch_backend
-from edgeflock.client.run.holding import Holding, named_by_somebody
+from edgeflock.client.run.holding import DeviceData, advise_on_default
 from edgeflock.client.run.program_objects import ClientObjects
 from edgeflock.client.training import Trainer
-from edgeflock.client.training.seams import Compute
+from edgeflock.client.training.interfaces import Compute
 from edgeflock.client.transport import Link
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.layout import Layout
@@ -33,9 +33,9 @@ class Building:
     """Builds the trainers of one device's runs."""
 
     settings: "ClientSettings"
-    given: ClientObjects
+    objects: ClientObjects
     app: "FlowerApp | None"
-    held: Holding
+    data: DeviceData
     link: Link
     compute: Compute
     resting: Resting
@@ -44,37 +44,37 @@ class Building:
 
     async def trainer(self, welcome: Welcome) -> Trainer:
         """Build a trainer. Raises ConfigError if this device cannot train the Welcome's model."""
-        self.held.schema.take(welcome)  # samples arrive while the backend is built
-        kind = choose(self.settings, welcome.model, self.given, welcome.loss)
+        self.data.schema.take(welcome)  # samples arrive while the backend is built
+        kind = choose(self.settings, welcome.model, self.objects, welcome.loss)
         await self.link.introduce(facts_of(kind))
         if self.app is not None:
             self.app.join(welcome)
             backend: Backend = self.app
         elif kind == "torch":
-            backend = await self.compute(torch_backend, self.settings, welcome, self.given)
+            backend = await self.compute(torch_backend, self.settings, welcome, self.objects)
         else:
             graph = await self.link.graph("step")
-            made = await self.compute(onnx_backend, self.settings, welcome, graph, self.memory)
-            if isinstance(self.held.batches, PolicyBatches):
-                await self.compute(made.learn_to_predict, await self.link.graph("evaluation"))
-            backend = made
+            onnx = await self.compute(onnx_backend, self.settings, welcome, graph, self.memory)
+            if isinstance(self.data.batches, PolicyBatches):
+                await self.compute(onnx.learn_to_predict, await self.link.graph("evaluation"))
+            backend = onnx
         if self.settings.shards and not welcome.tasks:
             raise ConfigError(
                 f"client.shards = {self.settings.shards}: the run has no tasks (coordination.tasks of the "
                 "server); name all data in client.data instead"
             )
-        with named_by_somebody(self.settings, self.given):
-            await self.compute(self.held.batches.begin, welcome, backend)
-        if self.held.injected is not None:
+        with advise_on_default(self.settings, self.objects):
+            await self.compute(self.data.batches.begin, welcome, backend)
+        if self.data.injected is not None:
             odds = welcome.alpha * (welcome.beta > 0)
             log.info("shares %.3g of a batch with other devices in %.3g of steps", welcome.beta, odds)
         log.info("trains %s with %s", shown(welcome.model), kind)
         self.resting.begin()
         if self.app is not None:  # its result is a sum of steps, not a gradient
             welcome = replace(welcome, adafactor=0.0)
-        return Trainer(backend, self.held.batches, welcome, self.resting.rest)
+        return Trainer(backend, self.data.batches, welcome, self.resting.rest)
 
-    async def first(self, weights: Weights, layout: Layout) -> Model | None:
+    async def first_model(self, weights: Weights, layout: Layout) -> Model | None:
         """Return the run's first model, if the server still has it."""
-        kept = CachedFirstModel(directory(self.settings), weights, self.settings.name)
-        return await first_model(self.link.load, kept, weights, layout, self.compute)
+        cache = CachedFirstModel(directory(self.settings), weights, self.settings.name)
+        return await load_first_model(self.link.load, cache, weights, layout, self.compute)

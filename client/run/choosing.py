@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from edgeflock.client.backends import Backend
 from edgeflock.client.data.open import directory
 from edgeflock.client.health import device_class, memory_of
-from edgeflock.client.run.program_objects import NOTHING_AT_HAND, ClientObjects
+from edgeflock.client.run.program_objects import NO_OBJECTS, ClientObjects
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.extras import install
 from edgeflock.shared.model.calls import Call
@@ -31,14 +31,14 @@ Kind = Literal["onnx", "torch", "flower"]
 _NEEDS = {"onnx": "onnxruntime", "torch": "torch", "flower": "flwr"}
 """Backend -> the module that it needs."""
 
-_NOT_OF_APPS = ("data", "shards", "share", "model", "graph_digest")
+_NOT_FOR_APPS = ("data", "shards", "share", "model", "graph_digest")
 """Settings that do not apply to a Flower app."""
 
 
 def choose(
     settings: "ClientSettings",
     model: str,
-    given: ClientObjects = NOTHING_AT_HAND,
+    objects: ClientObjects = NO_OBJECTS,
     loss: str = "cross_entropy",
 ) -> Kind:
     """Return the backend for `model`: client.backend, or torch if installed and permitted, or onnx.
@@ -49,7 +49,7 @@ def choose(
 
     Raises ConfigError if no backend is possible.
     """
-    allowed = bool(settings.model or given.make) or (model.startswith(ZOO) and "(" not in model)
+    allowed = bool(settings.model or objects.make) or (model.startswith(ZOO) and "(" not in model)
     named = settings.model
     if Call.of(model, "the server's model").name == Call.of(named, "client.model").name != "":
         allowed = allowed and named == model
@@ -57,17 +57,17 @@ def choose(
     if imported:
         allowed = allowed and loss.partition(":")[0] == named.partition(":")[0]
     # find_spec does not import: importing torch takes seconds.
-    here = {kind: find_spec(module) is not None for kind, module in _NEEDS.items()}
+    installed = {kind: find_spec(module) is not None for kind, module in _NEEDS.items()}
     wanted: Kind | Literal["auto"] = "flower" if settings.flower_app else settings.backend
     if wanted == "auto":
-        if not (here["torch"] or here["onnx"]):
+        if not (installed["torch"] or installed["onnx"]):
             raise ConfigError(
                 f"nothing that trains is installed: {install('onnx')}, which is small, or {install('torch')}"
             )
-        may = here["torch"] and not settings.graph_digest
-        wanted = "torch" if may and (allowed or not here["onnx"]) else "onnx"
-    if not here[wanted]:
-        raise ConfigError(f"{_asked(settings)} needs {_NEEDS[wanted]}: {install(wanted)}")
+        may = installed["torch"] and not settings.graph_digest
+        wanted = "torch" if may and (allowed or not installed["onnx"]) else "onnx"
+    if not installed[wanted]:
+        raise ConfigError(f"{_setting(settings)} needs {_NEEDS[wanted]}: {install(wanted)}")
     if wanted == "torch" and settings.graph_digest:
         raise ConfigError(
             "client.graph_digest pins a graph, and client.backend = 'torch' takes none: leave one of them out"
@@ -87,25 +87,25 @@ def choose(
     return wanted
 
 
-def _asked(settings: "ClientSettings") -> str:
+def _setting(settings: "ClientSettings") -> str:
     if settings.flower_app:
         return f"client.flower_app = {settings.flower_app!r}"
     return f"client.backend = {settings.backend!r}"
 
 
-def torch_backend(settings: "ClientSettings", welcome: Welcome, given: ClientObjects) -> Backend:
+def torch_backend(settings: "ClientSettings", welcome: Welcome, objects: ClientObjects) -> Backend:
     """Build a torch backend, with the owner's model if it is set."""
     with _loading("torch"):
         from edgeflock.client.backends.torch import TorchBackend
 
     model = settings.model or welcome.model
-    threads = settings.threads if given.threads else 0
+    threads = settings.threads if objects.threads else 0
     return TorchBackend(
         model,
         welcome.loss,
         seed=settings.seed,
         threads=threads,
-        make=given.make,
+        make=objects.make,
         accelerator=settings.accelerator,
     )
 
@@ -127,7 +127,7 @@ def onnx_backend(settings: "ClientSettings", welcome: Welcome, graph: bytes, mem
 
 def flower_app(settings: "ClientSettings") -> "FlowerApp":
     """The Flower app that the settings name. Raises ConfigError."""
-    for key in _NOT_OF_APPS:
+    for key in _NOT_FOR_APPS:
         if key in settings.model_fields_set and (value := getattr(settings, key)):
             raise ConfigError(
                 f"client.{key} = {value!r} is not of a Flower app, which has its own model and data: leave "
@@ -144,8 +144,8 @@ def facts_of(kind: Kind) -> Facts:
     """Return the facts about this device for its Hello."""
     facts: Facts = {"backend": _engine(kind), "machine": platform.machine(), "cores": os.cpu_count() or 1}
     facts["memory"] = memory_of() >> 20
-    known = device_class()
-    return facts if known is None else {**facts, "class": known}
+    device = device_class()
+    return facts if device is None else {**facts, "class": device}
 
 
 def _engine(kind: Kind) -> str:

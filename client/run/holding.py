@@ -12,7 +12,7 @@ from edgeflock.client.data import Batches
 from edgeflock.client.data.checks import SampleSchema
 from edgeflock.client.data.open import open_batches, own_seed
 from edgeflock.client.run.program_objects import ClientObjects
-from edgeflock.client.training.shards import Shards, only
+from edgeflock.client.training.shards import Shards, require_first_shard
 from edgeflock.client.transport import Link
 from edgeflock.shared.errors import ConfigError
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class DeviceData:
     """The data of one device."""
 
     batches: Batches
@@ -36,20 +36,20 @@ class Holding:
     injected: "Injection | None"
     """The batches again, if samples are shared with other devices."""
 
-    def tell(self) -> None:
+    def log_summary(self) -> None:
         """Log at the end how many samples were shared."""
         if self.injected is not None:
             log.info("samples: %d shared, %d received", self.injected.shared, self.injected.received)
 
 
 @asynccontextmanager
-async def holding(
+async def open_data(
     settings: "ClientSettings",
-    given: ClientObjects,
+    objects: ClientObjects,
     named: Mapping[str, str],
     app: "FlowerApp | None",
     link: Link,
-) -> AsyncIterator[Holding]:
+) -> AsyncIterator[DeviceData]:
     """Open the data. Raises ConfigError if they do not exist.
 
     `named` are the data shards of the settings. An `app` has its own data. Samples are shared over `link`.
@@ -59,19 +59,19 @@ async def holding(
     async with AsyncExitStack() as opened:
         if app is not None:
             held = [app]
-        elif given.batches is not None:
-            held = [given.batches(own_seed(settings))]
+        elif objects.batches is not None:
+            held = [objects.batches(own_seed(settings))]
         else:
             each = [settings.model_copy(update={"data": data}) for data in named.values()] or [settings]
             held = [
-                await opened.enter_async_context(open_batches(one, schema, given.samples)) for one in each
+                await opened.enter_async_context(open_batches(one, schema, objects.samples)) for one in each
             ]
-        batches, choose = held[0], only
+        batches, choose = held[0], require_first_shard
         if named:
             batches = shards = Shards(held)
             choose = shards.choose
         injected = _injected(settings, batches, link) if settings.share else None
-        yield Holding(injected or batches, choose, schema, injected)
+        yield DeviceData(injected or batches, choose, schema, injected)
 
 
 def _injected(settings: "ClientSettings", batches: Batches, link: Link) -> "Injection":
@@ -85,13 +85,13 @@ def _injected(settings: "ClientSettings", batches: Batches, link: Link) -> "Inje
 
 
 @contextmanager
-def named_by_somebody(settings: "ClientSettings", given: ClientObjects) -> Iterator[None]:
+def advise_on_default(settings: "ClientSettings", objects: ClientObjects) -> Iterator[None]:
     """Add advice to a ConfigError if the data that do not fit are the default."""
     try:
         yield
     except ConfigError as error:
         of_settings = "data" in settings.model_fields_set or settings.shards or settings.flower_app
-        if of_settings or given.batches or given.samples:
+        if of_settings or objects.batches or objects.samples:
             raise
         raise ConfigError(
             "client.data is not set, and its default, digits:, does not fit this run: name this device's "

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from edgeflock.client.data.open import directory, parse_shards
 from edgeflock.client.health import DeviceHealth, memory_of
-from edgeflock.client.identity import ClientIdentity, identity_of, keep
+from edgeflock.client.identity import ClientIdentity, identity_of, save_identity
 from edgeflock.client.machine import default_name
-from edgeflock.client.neighbour import Pausing, Resting, give_way, rate_of, rules_of, share_of
+from edgeflock.client.neighbour import Pausing, Resting, lower_priority, rate_of, rules_of, share_of
 from edgeflock.client.run.building import Building
 from edgeflock.client.run.choosing import ZOO, choose, facts_of, flower_app
-from edgeflock.client.run.holding import holding
-from edgeflock.client.run.program_objects import NOTHING_AT_HAND, ClientObjects
+from edgeflock.client.run.holding import open_data
+from edgeflock.client.run.program_objects import NO_OBJECTS, ClientObjects
 from edgeflock.client.spool import Spool
 from edgeflock.client.training import Worker, WorkerProgress
 from edgeflock.client.training.attempts import FAILURES
@@ -32,25 +32,25 @@ if TYPE_CHECKING:  # its pydantic is a quarter of the client's import time
 
 log = logging.getLogger(__name__)
 
-LAST_WORDS = 2.0
+CLOSING_SECONDS = 2.0
 """Longest time in seconds for the last messages of a device that leaves."""
 
 
-def _quietly(account: SampleAccount) -> None:
+def _ignore(account: SampleAccount) -> None:
     """Ignore the account."""
 
 
 async def run_client(
     settings: "ClientSettings",
-    at_end: Callable[[SampleAccount], None] = _quietly,
-    given: ClientObjects = NOTHING_AT_HAND,
+    on_end: Callable[[SampleAccount], None] = _ignore,
+    objects: ClientObjects = NO_OBJECTS,
 ) -> WorkerProgress:
     """Train for `settings.server` until its run is over, or this is cancelled.
 
-    For a stream, `at_end` gets the account of every sample. Raises ConfigError, Diverged, TrainingFailed or
+    For a stream, `on_end` gets the account of every sample. Raises ConfigError, Diverged, TrainingFailed or
     SessionRefused.
     """
-    identity, place = given.identity, None
+    identity, place = objects.identity, None
     if identity is None:
         identity, place = identity_of(settings)
         if identity is None and "server" not in settings.model_fields_set:
@@ -59,83 +59,83 @@ async def run_client(
                 "join one: edgeflock client join URL TOKEN, with what that server printed",
                 *(place, settings.server),
             )
-    settings = _known_as(settings, identity)
+    settings = _with_identity(settings, identity)
     share, bandwidth = share_of(settings.cpu), rate_of(settings.bandwidth)
-    pausing = Pausing(rules_of(settings.pause_on), says_why=settings.health)
+    pausing = Pausing(rules_of(settings.pause_on), shows_reason=settings.health)
     named = parse_shards(settings)
     app = flower_app(settings) if settings.flower_app else None
     memory = memory_of() // 2
     # Only the Welcome names the model; assume one of the zoo.
-    facts = facts_of(choose(settings, ZOO, given))
+    facts = facts_of(choose(settings, ZOO, objects))
     link = Link(
         settings.server,
         identity,
         Hello(PROTOCOL, settings.name, b"", facts, settings.share, shards=",".join(named)),
         Random(),
         memory=memory,
-        samples=_samples() if settings.share else 0,
+        samples=_longest_samples() if settings.share else 0,
         bandwidth=bandwidth,
         insecure=settings.insecure or (identity is not None and identity.insecure),
-        renewed=partial(_renewed, place=place),
+        on_renewed=partial(_save_renewed, place=place),
     )
     # One thread for all computing, since each thread keeps its own heap. It starts after joining: at low
     # priority a busy machine would leave no time to join.
-    gentle = give_way if given.gentle else None
-    with ThreadPoolExecutor(1, initializer=gentle) as thread, closing(Resting(share)) as resting:
+    initializer = lower_priority if objects.gentle else None
+    with ThreadPoolExecutor(1, initializer=initializer) as thread, closing(Resting(share)) as resting:
 
         async def compute(function: Callable[..., Any], *arguments: Any) -> Any:
             return await asyncio.get_running_loop().run_in_executor(thread, function, *arguments)
 
-        async with holding(settings, given, named, app, link) as held, link:
-            building = Building(settings, given, app, held, link, compute, resting, memory)
+        async with open_data(settings, objects, named, app, link) as data, link:
+            building = Building(settings, objects, app, data, link, compute, resting, memory)
             measured: Callable[[], Facts] = DeviceHealth() if settings.health else dict
 
             def health() -> Facts:
                 return {**measured(), **pausing.facts()}
 
             worker = Worker(
-                *(link, building.trainer, held.batches, compute, health, building.first),
-                choose=held.choose,
-                permitted=pausing.permitted,
-                spool=_spool(settings, given),
+                *(link, building.trainer, data.batches, compute, health, building.first_model),
+                choose=data.choose,
+                wait_permission=pausing.wait_permission,
+                spool=_spool(settings, objects),
             )
-            await pausing.look()
-            progress = await _work(worker, link, pausing, at_end)
-            held.tell()
+            await pausing.check()
+            progress = await _work(worker, link, pausing, on_end)
+            data.log_summary()
             return progress
 
 
 async def _work(
-    worker: Worker, link: Link, pausing: Pausing, at_end: Callable[[SampleAccount], None]
+    worker: Worker, link: Link, pausing: Pausing, on_end: Callable[[SampleAccount], None]
 ) -> WorkerProgress:
     """Run the worker, then send the last messages."""
-    beside = [
-        asyncio.create_task(worker.keep_telling(link.tell)),
-        asyncio.create_task(pausing.watch(partial(worker.tell_now, link.tell))),
+    reports = [
+        asyncio.create_task(worker.report_facts(link.send_facts)),
+        asyncio.create_task(pausing.watch(partial(worker.report_now, link.send_facts))),
     ]
     reason = "finished: its part is done"
     try:
         progress = await worker.run()
-        _some_fit(SampleAccount.of(worker.facts()))
+        _check_any_fit(SampleAccount.of(worker.facts()))
         return progress
     except BaseException as error:
-        reason = _why(error)
+        reason = _end_reason(error)
         raise
     finally:
-        for task in beside:
+        for task in reports:
             task.cancel()
-        await asyncio.wait(beside)
+        await asyncio.wait(reports)
         account = SampleAccount.of(worker.facts())
         if account is not None:
-            at_end(account)
+            on_end(account)
         with suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORDS):
+            async with asyncio.timeout(CLOSING_SECONDS):
                 if account is not None:
-                    await link.tell(worker.facts())
+                    await link.send_facts(worker.facts())
                 await link.leave(reason)
 
 
-def _some_fit(account: SampleAccount | None) -> None:
+def _check_any_fit(account: SampleAccount | None) -> None:
     """Raises ConfigError if there were samples and all of them were set aside."""
     if account is not None and 0 < account.came == account.quarantined:
         raise ConfigError(
@@ -144,7 +144,7 @@ def _some_fit(account: SampleAccount | None) -> None:
         )
 
 
-def _why(error: BaseException) -> str:
+def _end_reason(error: BaseException) -> str:
     """Return the reason for the server when a device ends with `error`, without details of its data."""
     if isinstance(error, asyncio.CancelledError):
         return "retired: stopped by its owner"
@@ -156,34 +156,34 @@ def _why(error: BaseException) -> str:
     return f"error: {error if isinstance(error, EdgeflockError) else type(error).__name__}"
 
 
-def _known_as(settings: "ClientSettings", identity: ClientIdentity | None) -> "ClientSettings":
+def _with_identity(settings: "ClientSettings", identity: ClientIdentity | None) -> "ClientSettings":
     """Return the settings with the name, server and graph digest of the identity."""
-    known = {"name": settings.name or default_name()}
+    changes = {"name": settings.name or default_name()}
     if identity is not None:
-        known = {"name": identity.name, "server": identity.server}
+        changes = {"name": identity.name, "server": identity.server}
         if identity.graph:
-            known["graph_digest"] = identity.graph.hex()
-    return settings.model_copy(update=known)
+            changes["graph_digest"] = identity.graph.hex()
+    return settings.model_copy(update=changes)
 
 
-def _renewed(identity: ClientIdentity, place: Path | None) -> None:
+def _save_renewed(identity: ClientIdentity, place: Path | None) -> None:
     if place is not None:
-        keep(identity, place)
+        save_identity(identity, place)
         log.info("has another key and credential: %s", place)
 
 
-def _samples() -> int:
+def _longest_samples() -> int:
     """Bytes of the longest record of others' samples."""
     from edgeflock.client.data.injection import LONGEST_RECORD
 
     return LONGEST_RECORD
 
 
-def _spool(settings: "ClientSettings", given: ClientObjects) -> Spool | None:
+def _spool(settings: "ClientSettings", objects: ClientObjects) -> Spool | None:
     """Return a spool, or None if it is not needed or not possible.
 
     A stream's buffer repeats the samples of a lost update. A given identity is not kept for a second start.
     """
-    if settings.buffer or given.identity is not None:
+    if settings.buffer or objects.identity is not None:
         return None
     return Spool(directory(settings), settings.server, settings.name)

@@ -29,5 +29,5 @@ class ClientObjects:
     """Whether the process lowers its priority once it has joined."""
 
 
-NOTHING_AT_HAND = ClientObjects()
+NO_OBJECTS = ClientObjects()
 """No objects: the settings define everything."""

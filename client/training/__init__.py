@@ -5,7 +5,7 @@ selector.py selects the entries to send, and encoding.py codes them. Imports dat
 """
 
 from edgeflock.client.training.encoding import LocalSteps
-from edgeflock.client.training.seams import WorkerProgress
+from edgeflock.client.training.interfaces import WorkerProgress
 from edgeflock.client.training.trainer import Trainer
 from edgeflock.client.training.worker import Worker
 

@@ -8,7 +8,7 @@
 theta_0 is the first model of the run. A step relative to theta alone makes theta grow by a fraction of
 itself. Late in a run, when gradients are mostly noise, the growth is exponential. After 22,000 gradients of
 CIFAR-10 the last matrix was 37 times its first size, and the run diverged (docs/optimizers.md). So a step is
-relative to 1.5 times theta_0 at most, and weights grow as the root of the number of steps. With a limit of
+relative to 1.5 times theta_0 at bound, and weights grow as the root of the number of steps. With a limit of
 theta_0, A2C reached a return of 395 on CartPole in place of 500. With three times theta_0, a run of 32,000
 gradients of CIFAR-10 diverged too.
 
@@ -38,19 +38,19 @@ from edgeflock.shared.model.start import Start
 
 Vector = NDArray[np.float32]
 
-LEAST_SCALE = 0.05
+MIN_SCALE = 0.05
 """Lower bound of a tensor's RMS, so that a tensor of zeros can change."""
 
-_LARGEST_SCALE = 1.5
+_MAX_SCALE = 1.5
 """Upper bound of a tensor's RMS, in multiples of its RMS in the first model."""
 
-_LONGEST = 1.5
+_MAX_RMS = 1.5
 """Largest RMS(u): the update clipping."""
 
-_MOST = np.float32(10)
+_MAX_ENTRY = np.float32(10)
 """Upper bound of an entry, in multiples of its usual size, to limit the effect of an outlier on its row."""
 
-_KNOWN = 10
+_WARM_UP = 10
 """Gradients before the bound applies."""
 
 _TINY = np.float32(1e-30)
@@ -82,21 +82,21 @@ class Adafactor:
     def direction(self, theta: Vector, gradient: Vector) -> Vector:
         """Return d of `gradient` at theta, both float32 [P], as a new array."""
         direction = np.clip(gradient, -_LARGEST, _LARGEST)
-        if self._steps >= _KNOWN:
-            usual = self._usual()
-            most = np.where(usual > 0, usual * _MOST, _LARGEST)
-            np.clip(direction, -most, most, out=direction)
+        if self._steps >= _WARM_UP:
+            usual = self._root()
+            bound = np.where(usual > 0, usual * _MAX_ENTRY, _LARGEST)
+            np.clip(direction, -bound, bound, out=direction)
         self._steps += 1
         own = moments.factor(np.square(direction), self._layout)
         self._own += np.float32(1 - self._decay) * (own - self._own)
-        direction /= self._usual() + _TINY
-        np.clip(direction, -_MOST, _MOST, out=direction)
+        direction /= self._root() + _TINY
+        np.clip(direction, -_MAX_ENTRY, _MAX_ENTRY, out=direction)
         scales = [_rms(theta[tensor]) for tensor in self._tensors]
         self._first = self._first or scales
         for tensor, scale, first in zip(self._tensors, scales, self._first, strict=False):
-            length = max(1.0, _rms(direction[tensor]) / _LONGEST)
-            largest = _LARGEST_SCALE * max(LEAST_SCALE, first)
-            direction[tensor] *= np.float32(max(LEAST_SCALE, min(scale, largest)) / length)
+            length = max(1.0, _rms(direction[tensor]) / _MAX_RMS)
+            largest = _MAX_SCALE * max(MIN_SCALE, first)
+            direction[tensor] *= np.float32(max(MIN_SCALE, min(scale, largest)) / length)
         return direction
 
     def report(self, base: int) -> bytes:
@@ -116,7 +116,7 @@ class Adafactor:
         """M^, the own row and column means: float32 [L]."""
         return self._own / np.float32(1 - self._decay**self._steps)
 
-    def _usual(self) -> Vector:
+    def _root(self) -> Vector:
         """The root of V: float32 [P]."""
         means = self._means()
         if self._fleet is not None:

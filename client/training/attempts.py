@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from edgeflock.client.data import Batches
-from edgeflock.client.training.seams import Compute, WorkerProgress
+from edgeflock.client.training.interfaces import Compute, WorkerProgress
 from edgeflock.shared.errors import TrainingFailed
 from edgeflock.shared.protocol.backoff import back_off
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from edgeflock.client.training.elastic import Elastic
 from edgeflock.client.training.encoding import LocalSteps
-from edgeflock.client.training.seams import HOPELESS
+from edgeflock.client.training.interfaces import MAX_REFUSALS
 from edgeflock.shared.errors import BaseExpired, BaseInFuture, Diverged, Refused, ServerAtFault, StepTooLarge
 from edgeflock.shared.model.chunks import ParameterRange, phase
 from edgeflock.shared.protocol.messages import Model, Update
@@ -38,8 +38,8 @@ class Averaging:
         self._chunks = chunks
         self._period = period
         self._sequence = sequence
-        self._asking, self._between = asyncio.Lock(), asyncio.Lock()
-        self._under_way: dict[int, asyncio.Task[None]] = {}
+        self._request_lock, self._step_lock = asyncio.Lock(), asyncio.Lock()
+        self._pending: dict[int, asyncio.Task[None]] = {}
         self._steps = 0
 
     async def step(
@@ -49,64 +49,64 @@ class Averaging:
 
         Raises what exchanges end with: RunOver, RunReplaced, Diverged, ServerAtFault, ...
         """
-        async with self._between:
-            done = await compute(gradient, self._elastic.ahead())
+        async with self._step_lock:
+            done = await compute(gradient, self._elastic.gradient_point())
             self._elastic.descend(done)
         self._steps += 1
-        self._look()
+        self._raise_failures()
         for number, chunk in enumerate(self._chunks):
             if self._steps % self._period == phase(number, len(self._chunks), self._period):
-                if earlier := self._under_way.get(number):
+                if earlier := self._pending.get(number):
                     await earlier
-                self._under_way[number] = asyncio.create_task(self._exchange(chunk))
+                self._pending[number] = asyncio.create_task(self._exchange(chunk))
         if len(self._chunks) == 1:
             await self.finish()
         return done
 
     async def finish(self) -> None:
         """Wait until no exchange is pending."""
-        for number in list(self._under_way):
-            await self._under_way[number]
-            del self._under_way[number]
+        for number in list(self._pending):
+            await self._pending[number]
+            del self._pending[number]
 
     async def stop(self) -> None:
         """Cancel the pending exchanges."""
-        for task in self._under_way.values():
+        for task in self._pending.values():
             task.cancel()
-        await asyncio.gather(*self._under_way.values(), return_exceptions=True)
+        await asyncio.gather(*self._pending.values(), return_exceptions=True)
 
-    def _look(self) -> None:
+    def _raise_failures(self) -> None:
         """Raises what an exchange has ended with."""
-        for number, task in list(self._under_way.items()):
+        for number, task in list(self._pending.items()):
             if task.done():
-                del self._under_way[number]
+                del self._pending[number]
                 task.result()
 
     async def _exchange(self, chunk: ParameterRange) -> None:
         """Exchange one chunk, and retry until the server accepts it."""
         too_large = 0
         while True:
-            async with self._asking:
+            async with self._request_lock:
                 model = await self._pull(self._elastic.base(chunk), 0, chunk.start, chunk.stop)
-            async with self._between:
+            async with self._step_lock:
                 try:
                     self._elastic.take(chunk, model)
                 except Refused as error:
                     raise ServerAtFault(f"the server's centre is none for this device: {error}") from error
-                update, given = self._elastic.give(chunk, self._sequence + 1)
+                update, move = self._elastic.make_update(chunk, self._sequence + 1)
             try:
-                async with self._asking:
+                async with self._request_lock:
                     await self._push(replace(update, sequence=self._sequence + 1))
                     self._sequence += 1
                 return
             except (BaseExpired, BaseInFuture) as stale:
                 log.info("%s", stale)
-                async with self._between:
-                    self._elastic.take_back(given)
+                async with self._step_lock:
+                    self._elastic.take_back(move)
             except StepTooLarge as large:
                 too_large += 1
-                if too_large == HOPELESS:
+                if too_large == MAX_REFUSALS:
                     raise Diverged(f"{too_large} updates in a row were refused: {large}") from large
                 log.warning("%s", large)
-                async with self._between:
-                    self._elastic.begin_again(chunk)
+                async with self._step_lock:
+                    self._elastic.reset(chunk)

@@ -37,16 +37,16 @@ _EVIDENCE = 2
 _ERROR = 1e-4
 """How far rounding may move a mean prediction."""
 
-_LEAST_KEPT = 0.01
+_MIN_FLEET_PART = 0.01
 """The least a."""
 
 _PRIOR = 2
 """q counts as so many samples of each class in p, since few batches say little."""
 
-_MOST = 10.0
+_LIMIT = 10.0
 """The largest w; the smallest is its inverse."""
 
-_FIRST = 8
+_EARLY_REPORTS = 8
 """A device reports with each of its first updates, up to this number."""
 
 
@@ -62,7 +62,7 @@ class Calibration:
         }
         """Place of each tensor that may be the output bias -> gradients that tell so."""
         self._bias: slice | None = None
-        self._reports = ReportSchedule(lambda update: update <= _FIRST)
+        self._reports = ReportSchedule(lambda update: update <= _EARLY_REPORTS)
         self._counts = np.zeros(0)
         """Labels of each class in the device's batches: [K], or fewer while the last ones were not seen."""
         self._shift: Vector | None = None
@@ -72,7 +72,7 @@ class Calibration:
         self.importance = 1.0
         """w."""
 
-    def shifted(self, theta: Vector) -> Vector:
+    def shift(self, theta: Vector) -> Vector:
         """theta, float32 [P + B], with r in its output bias: a copy, or itself if r is not known."""
         if self._shift is None or self._bias is None:
             return theta
@@ -80,7 +80,7 @@ class Calibration:
         theta[self._bias] += self._shift
         return theta
 
-    def see(self, gradient: Vector, y: NDArray[np.generic]) -> None:
+    def observe(self, gradient: Vector, y: NDArray[np.generic]) -> None:
         """Record a batch of targets and the gradient of its loss, float32 [P]."""
         if y.dtype.kind not in "iu":
             return
@@ -96,7 +96,7 @@ class Calibration:
 
     def report(self, base: int) -> bytes:
         """Return the device's shares to send with the update just made from `base`: usually none."""
-        is_due, own = self._reports.is_due(base), self._own()
+        is_due, own = self._reports.is_due(base), self._label_counts()
         return labels.encode(own / own.sum()) if is_due and own is not None else b""
 
     def take(self, octets: bytes) -> None:
@@ -104,21 +104,21 @@ class Calibration:
         if not octets:
             return
         fleet, lately = labels.decode(octets, rows=2)
-        own = self._own()
+        own = self._label_counts()
         if own is None or len(own) != len(fleet):
             return
         held = fleet > 0
         prior = _PRIOR * len(own)
         shares = (own + prior * fleet) / (own.sum() + prior)
         self.overlap = float(np.minimum(shares, fleet).sum())
-        kept = max(_LEAST_KEPT, (1 - self.overlap) ** 2)
+        kept = max(_MIN_FLEET_PART, (1 - self.overlap) ** 2)
         shift = np.zeros(len(own))
         shift[held] = np.log(((1 - kept) * shares + kept * fleet)[held] / fleet[held])
         self._shift = shift.astype(np.float32)
-        rare = np.minimum(_MOST, fleet[held] / np.maximum(lately[held], fleet[held] / _MOST))
-        self.importance = min(_MOST, max(1 / _MOST, float(shares[held] @ rare)))
+        rare = np.minimum(_LIMIT, fleet[held] / np.maximum(lately[held], fleet[held] / _LIMIT))
+        self.importance = min(_LIMIT, max(1 / _LIMIT, float(shares[held] @ rare)))
 
-    def _own(self) -> NDArray[np.float64] | None:
+    def _label_counts(self) -> NDArray[np.float64] | None:
         """The labels of each class so far: [K]. None while the output bias is not known."""
         classes = 0 if self._bias is None else self._bias.stop - self._bias.start
         return _padded(self._counts, classes) if len(self._counts) <= classes else None

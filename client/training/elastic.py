@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from edgeflock.client.training.adafactor import Adafactor
 from edgeflock.client.training.encoding import LocalSteps
-from edgeflock.client.training.selector import chosen
+from edgeflock.client.training.selector import select_entries
 from edgeflock.shared.codecs import entries, sparse, values
 from edgeflock.shared.errors import Diverged, Malformed, NonFinite
 from edgeflock.shared.model.chunks import ParameterRange
@@ -34,7 +34,7 @@ Vector = NDArray[np.float32]
 class ElasticMove:
     """The move of a device's parameters with an update."""
 
-    where: slice | NDArray[np.int64]
+    indices: slice | NDArray[np.int64]
     change: Vector
     samples: int
     """Samples that the update counts."""
@@ -65,13 +65,13 @@ class Elastic:
         """Return the version of the chunk's centre."""
         return self._versions.get(chunk.start, self._first)
 
-    def ahead(self) -> Vector:
+    def gradient_point(self) -> Vector:
         """Return the point of the next gradient: x, or with momentum x + delta v: float32 [P + B]."""
         if self._velocity is None:
             return self.x
-        there = self.x.copy()
-        there[: self._layout.size] += np.float32(self._welcome.momentum) * self._velocity
-        return there
+        point = self.x.copy()
+        point[: self._layout.size] += np.float32(self._welcome.momentum) * self._velocity
+        return point
 
     def descend(self, step: LocalSteps) -> None:
         """Move x by a step: x <- x - eta g.
@@ -115,53 +115,49 @@ class Elastic:
         self._centre[where] = new
         self._versions[chunk.start] = model.version
 
-    def give(self, chunk: ParameterRange, sequence: int) -> tuple[Update, ElasticMove]:
+    def make_update(self, chunk: ParameterRange, sequence: int) -> tuple[Update, ElasticMove]:
         """Return the update from `chunk` to its centre and the move, after moving x. Raises Diverged."""
         part, welcome = slice(chunk.start, chunk.stop), self._welcome
         difference = self._centre[part] - self._own[part]
         if not np.isfinite(difference).all():
             raise Diverged("the device's parameters are no numbers: lower run.local_rate or check the data")
         if welcome.select >= 1 and welcome.significance is None:
-            kept, where = difference, None
-            there = None if difference.size == self._layout.size else np.arange(part.start, part.stop)
-            indices, worth = _of_all(welcome)
+            sent = difference
+            indices = None if difference.size == self._layout.size else np.arange(part.start, part.stop)
+            modes = _whole_modes(welcome)
         else:
-            where = chosen(difference, chunk.layout, welcome, self._centre[part], sequence)
-            kept, there, indices, worth = (
-                difference[where],
-                where + part.start,
-                welcome.indices,
-                welcome.values,
-            )
-        coded = entries.encode(kept, there, self._layout, indices, worth)
-        arrives = entries.received(coded, kept, there, self._layout)
+            selected = select_entries(difference, chunk.layout, welcome, self._centre[part], sequence)
+            sent, indices = difference[selected], selected + part.start
+            modes = welcome.indices, welcome.values
+        coded = entries.encode(sent, indices, self._layout, *modes)
+        arrives = entries.received(coded, sent, indices, self._layout)
         # An update counts at most one period's samples; after a slow exchange the rest counts later.
         samples = min(self._uncounted, sum(step.samples for step in self._steps))
         self._uncounted -= samples
-        moved = slice(None) if there is None else there
-        given = ElasticMove(moved, np.float32(welcome.elastic) * arrives, samples)
-        self._own[given.where] += given.change
+        moved = slice(None) if indices is None else indices
+        move = ElasticMove(moved, np.float32(welcome.elastic) * arrives, samples)
+        self._own[move.indices] += move.change
         latest = self._steps[-1]
         update = Update(
             sequence=sequence,
             base=self._versions[chunk.start],
             index_mode=coded.index_mode,
             value_mode=coded.value_mode,
-            count=kept.size,
+            count=sent.size,
             indices=coded.indices,
             values=coded.values + values.encode_statistics(latest.statistics),
             loss=sum(step.loss for step in self._steps) / len(self._steps),
             samples=samples,
             pull=False,
         )
-        return update, given
+        return update, move
 
-    def take_back(self, given: ElasticMove) -> None:
+    def take_back(self, move: ElasticMove) -> None:
         """Undo the move: the update was refused."""
-        self._own[given.where] -= given.change
-        self._uncounted += given.samples
+        self._own[move.indices] -= move.change
+        self._uncounted += move.samples
 
-    def begin_again(self, chunk: ParameterRange) -> None:
+    def reset(self, chunk: ParameterRange) -> None:
         """Reset the chunk to the centre: the update was refused for its size."""
         part = slice(chunk.start, chunk.stop)
         self._own[part] = self._centre[part]
@@ -169,7 +165,7 @@ class Elastic:
             self._velocity[part] = 0
 
 
-def _of_all(welcome: Welcome) -> tuple[int, int]:
+def _whole_modes(welcome: Welcome) -> tuple[int, int]:
     """Return the coding modes of a chunk sent whole. A grid cannot code it."""
     if welcome.indices == sparse.GRID:
         return sparse.RUNS, values.CODINGS["codebook4"].mode

@@ -32,7 +32,7 @@ def encode_update(
 
     `layout` is that of the P trained parameters. The running statistics follow the values. Raises Diverged.
     """
-    where = selection.where
+    where = selection.positions
     kept = selection.gradient if where is None else selection.gradient[where]
     if not np.isfinite(kept).all():  # single gradients are finite; sums may not be
         raise Diverged("the update holds NaN or infinity: lower coordination.learning_rate or run.local_rate")

@@ -83,8 +83,8 @@ class Replica:
 
 
 def _decoded(
-    model: Model, octets: bytes, layout: Layout, known: Activity | None = None
+    model: Model, octets: bytes, layout: Layout, previous: Activity | None = None
 ) -> tuple[NDArray[np.int64] | slice, NDArray[np.float32]]:
-    """Decode `octets` at the indices of `model`, coded with the activity `known`."""
+    """Decode `octets` at the indices of `model`, coded with the activity `previous`."""
     modes = model.index_mode, model.value_mode
-    return entries.decode(*modes, model.count, model.indices, octets, layout, known)
+    return entries.decode(*modes, model.count, model.indices, octets, layout, previous)

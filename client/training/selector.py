@@ -44,7 +44,7 @@ class SelectionMemory:
     intervals: int = 0
     """the number of intervals in it."""
 
-    def after(self, base: int) -> "SelectionMemory":
+    def advance(self, base: int) -> "SelectionMemory":
         """Return the memory for the next update, made from version `base`."""
         if self.base is None:
             return replace(self, base=base)
@@ -52,11 +52,11 @@ class SelectionMemory:
         interval = self.interval + (max(1, base - self.base) - self.interval) / intervals
         return replace(self, base=base, interval=interval, intervals=intervals)
 
-    def forgotten(self) -> "SelectionMemory":
+    def without_entries(self) -> "SelectionMemory":
         """Return the memory without unsent entries. Only the device's interval remains."""
         return SelectionMemory(base=self.base, interval=self.interval, intervals=self.intervals)
 
-    def left_out(self, decay: float) -> NDArray[np.float32] | None:
+    def remainder(self, decay: float) -> NDArray[np.float32] | None:
         """Return the addend of the next gradient: float32 [P], zero at sent entries; or None."""
         if self.corrected is None:
             return None
@@ -69,7 +69,7 @@ class Selection:
 
     gradient: NDArray[np.float32]
     """The gradient plus the remembered entries: float32 [P]."""
-    where: NDArray[np.int64] | None
+    positions: NDArray[np.int64] | None
     """The entries to send, strictly increasing; None: all of them."""
     indices: int
     values: int
@@ -94,12 +94,12 @@ def select(
     if welcome.select >= 1 and welcome.significance is None:
         return Selection(gradient, None, welcome.indices, welcome.values), SelectionMemory()
     passed = 0 if memory.base is None else base - memory.base
-    corrected = recall(memory.left_out(decay_of(welcome.feedback, passed)), gradient)
-    memory = memory.after(base)
+    corrected = recall(memory.remainder(decay_of(welcome.feedback, passed)), gradient)
+    memory = memory.advance(base)
     if welcome.select_interval:
         fraction = grown(welcome.select, memory.interval, welcome.select_interval, layout)
         welcome = replace(welcome, select=fraction)
-    selected = chosen(corrected, layout, welcome, theta[: layout.size], sequence)
+    selected = select_entries(corrected, layout, welcome, theta[: layout.size], sequence)
     selection = Selection(corrected, selected, welcome.indices, welcome.values)
     norms = None
     if welcome.threshold:
@@ -109,10 +109,10 @@ def select(
     if not welcome.feedback:
         return selection, replace(memory, corrected=None, sent=None, norms=norms)
     kept = corrected.copy() if corrected is gradient else corrected
-    return selection, replace(memory, corrected=kept, sent=selection.where, norms=norms)
+    return selection, replace(memory, corrected=kept, sent=selection.positions, norms=norms)
 
 
-def chosen(
+def select_entries(
     corrected: NDArray[np.float32],
     layout: Layout,
     welcome: Welcome,
@@ -134,5 +134,5 @@ def take_back(memory: SelectionMemory) -> SelectionMemory:
 def _whole(selection: Selection) -> Selection:
     """Select the whole gradient if a selection loses too much. Codings of means alone would lose as much."""
     if not values.CODINGS[values.name_of(selection.values)].means_only:
-        return replace(selection, where=None)
-    return replace(selection, where=None, indices=sparse.GOLOMB, values=values.CODINGS["codebook4"].mode)
+        return replace(selection, positions=None)
+    return replace(selection, positions=None, indices=sparse.GOLOMB, values=values.CODINGS["codebook4"].mode)

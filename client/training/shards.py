@@ -19,7 +19,7 @@ class Shards:
     def choose(self, number: int) -> None:
         """Take the next batches from this data shard, from 0 on. Raises ServerAtFault if it is missing."""
         if number >= len(self._shards):
-            raise _beyond(number, len(self._shards))
+            raise _no_such_shard(number, len(self._shards))
         self._chosen = self._shards[number]
 
     def begin(self, welcome: Welcome, backend: Backend) -> None:
@@ -45,11 +45,11 @@ class Shards:
         return self._chosen.telemetry()
 
 
-def only(number: int) -> None:
+def require_first_shard(number: int) -> None:
     """Shards.choose for a device with a single data shard."""
     if number:
-        raise _beyond(number, 1)
+        raise _no_such_shard(number, 1)
 
 
-def _beyond(number: int, held: int) -> ServerAtFault:
+def _no_such_shard(number: int, held: int) -> ServerAtFault:
     return ServerAtFault(f"the server asks for shard {number}, from 0 on; this device holds {held}")

@@ -11,16 +11,16 @@ from contextlib import suppress
 from dataclasses import replace
 
 from edgeflock.client.data import Batches
-from edgeflock.client.training.replica import Replica
-from edgeflock.client.training.seams import (
-    HOPELESS,
+from edgeflock.client.training.interfaces import (
+    MAX_REFUSALS,
     Compute,
-    Permitted,
+    PermissionWait,
     ServerLink,
     Training,
     WorkerProgress,
-    take,
+    apply_model,
 )
+from edgeflock.client.training.replica import Replica
 from edgeflock.client.training.trainer import Stopped
 from edgeflock.shared.errors import BaseExpired, BaseInFuture, Diverged, StepTooLarge
 from edgeflock.shared.protocol.messages import Task, Update, Welcome
@@ -40,38 +40,38 @@ class TaskParticipant:
         replica: Replica,
         compute: Compute,
         choose: Callable[[int], None],
-        tell: Callable[[Update], Update],
+        add_facts: Callable[[Update], Update],
         progress: WorkerProgress,
-        permitted: Permitted,
+        wait_permission: PermissionWait,
     ) -> None:
-        """`choose` selects the next batches' data shard; `tell` adds the device's facts to an update."""
+        """`choose` selects the next batches' data shard; `add_facts` adds the device's facts to an update."""
         self._server, self._trainer, self._batches = server, trainer, batches
         self._replica, self._compute = replica, compute
-        self._choose, self._tell = choose, tell
+        self._choose, self._add_facts = choose, add_facts
         self._progress = progress
-        self._permitted = permitted
+        self._permitted = wait_permission
         self._local_steps, self._sequence = welcome.local_steps, welcome.sequence
         self._too_large = 0
 
-    async def run(self, leaving: Callable[[], bool]) -> None:
-        """Run rounds until the device is `leaving`. Raises the server's final refusal, or Diverged."""
-        while not leaving():
+    async def run(self, is_leaving: Callable[[], bool]) -> None:
+        """Run rounds until the device is `is_leaving`. Raises the server's final refusal, or Diverged."""
+        while not is_leaving():
             task = await self._server.task()
             while task is not None:
-                task = await (self._server.task() if task.shard is None else self._do(task.shard))
-            take(self._replica, await self._server.pull(self._replica.version, self._replica.held))
+                task = await (self._server.task() if task.shard is None else self._compute_shard(task.shard))
+            apply_model(self._replica, await self._server.pull(self._replica.version, self._replica.held))
 
-    async def _do(self, shard: int) -> Task | None:
+    async def _compute_shard(self, shard: int) -> Task | None:
         """Compute `shard` and return the next task; None: pull the model first."""
         self._choose(shard)
         await self._batches.ready(self._local_steps)
         if await self._permitted():
             return None
         self._sequence += 1
-        update = await self._unless_over()
+        update = await self._compute_in_round()
         if update is None:
             return None
-        update = self._tell(replace(update, held=self._replica.held, pull=False, task=shard))
+        update = self._add_facts(replace(update, held=self._replica.held, pull=False, task=shard))
         try:
             task = await self._server.offer(update)
         except (BaseExpired, BaseInFuture) as late:
@@ -82,8 +82,8 @@ class TaskParticipant:
         except StepTooLarge as large:
             self._progress.refused += 1
             self._too_large += 1
-            if self._too_large == HOPELESS:
-                raise Diverged(f"{HOPELESS} updates in a row were refused: {large}") from large
+            if self._too_large == MAX_REFUSALS:
+                raise Diverged(f"{MAX_REFUSALS} updates in a row were refused: {large}") from large
             log.warning("%s", large)
             self._trainer.undo()
             self._batches.settle()
@@ -99,7 +99,7 @@ class TaskParticipant:
             self._undo()
         return task
 
-    async def _unless_over(self) -> Update | None:
+    async def _compute_in_round(self) -> Update | None:
         """Return the next update; None if its round ends first. Only the current step then completes."""
         stopped: list[bool] = []
         replica = self._replica
@@ -108,7 +108,7 @@ class TaskParticipant:
                 self._trainer.step, replica.theta, replica.version, self._sequence, lambda: bool(stopped)
             )
         )
-        over = asyncio.ensure_future(self._server.over())
+        over = asyncio.ensure_future(self._server.round_end())
         try:
             await asyncio.wait((computing, over), return_when=asyncio.FIRST_COMPLETED)
             if not over.done():

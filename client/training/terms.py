@@ -25,18 +25,18 @@ _NUMBERS = 1 << 40
 
 _LARGEST_SEQUENCE = 1 << 62
 
-_HELD = 24
+_ENTRY_BYTES = 24
 """Bytes that a device holds for an entry of theta: the model, the next model, the gradient, the unsent rest,
 and two more during selection."""
 
-_MOMENTS = 16
+_MOMENT_BYTES = 16
 """Additional bytes with Adafactor: the roots, the bounds of entries, their squares and the direction. The
 same for each row and column of a tensor: own means, the fleet's, and two temporary ones."""
 
-_BALANCED = 8
+_BALANCE_BYTES = 8
 """Additional bytes if labels are balanced: theta with adjusted logits, and the weighted direction."""
 
-_AROUND = 1 << 12
+_OVERHEAD = 1 << 12
 """Upper bound of the bytes of a Model or a Receipt in addition to its streams."""
 
 
@@ -50,12 +50,12 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
     _check(_is_text(welcome.run, _NAME), "run", welcome.run)
     for name in ("model", "loss"):
         _check(_is_text(getattr(welcome, name), LONGEST), name, getattr(welcome, name))
-    for name, most in (
+    for name, limit in (
         ("batch", _BATCH),
         ("local_steps", _SAMPLES // max(1, min(welcome.batch, _BATCH))),
         ("frame_bytes", math.inf),
     ):
-        _check(1 <= getattr(welcome, name) <= most, name, getattr(welcome, name), most)
+        _check(1 <= getattr(welcome, name) <= limit, name, getattr(welcome, name), limit)
     for name in ("version", "sequence"):
         _check(getattr(welcome, name) <= _LARGEST_SEQUENCE, name, getattr(welcome, name))
     for name in ("balance", "threshold", "feedback", "alpha", "beta"):
@@ -81,8 +81,9 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
         _check(welcome.input == (inputs,), "data with so many inputs", inputs)
     layout = _layout(welcome.layout)
     lines = sum(_lines(tensor.shape) for tensor in layout.tensors)
-    held = _HELD * layout.size + (_MOMENTS * (layout.size + lines) if welcome.adafactor else 2 * lines)
-    held += _BALANCED * layout.size if welcome.balances else 0
+    held = _ENTRY_BYTES * layout.size
+    held += _MOMENT_BYTES * (layout.size + lines) if welcome.adafactor else 2 * lines
+    held += _BALANCE_BYTES * layout.size if welcome.balances else 0
     if held > memory:
         raise ServerAtFault(
             f"the server's model has {layout.size} entries in {lines} rows and columns, for which this "
@@ -103,7 +104,7 @@ def longest_message(layout: Layout) -> int:
     A whole model has at most 4 bytes per entry. A difference has no more entries, each with at most 4 more
     bytes.
     """
-    return 8 * layout.size + _AROUND
+    return 8 * layout.size + _OVERHEAD
 
 
 def _layout(shapes: list[Any]) -> Layout:
@@ -139,11 +140,11 @@ def _is_entry(entry: Any) -> bool:
     )
 
 
-def _is_text(text: str, most: int) -> bool:
-    return len(text) <= most and text.isprintable()
+def _is_text(text: str, limit: int) -> bool:
+    return len(text) <= limit and text.isprintable()
 
 
-def _check(holds: bool, name: str, value: object, most: object = None) -> None:
-    if not holds:
-        beyond = "" if most is None else f"; 1 to {most} can be"
+def _check(is_valid: bool, name: str, value: object, limit: object = None) -> None:
+    if not is_valid:
+        beyond = "" if limit is None else f"; 1 to {limit} can be"
         raise ServerAtFault(f"the server's Welcome has {name} = {value!r:.60}, which cannot be{beyond}")

@@ -23,7 +23,7 @@ from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Update, Welcome
 
-_HOPELESS = 20
+_MAX_BAD = 20
 """The model counts as diverged after this many consecutive non-finite gradients."""
 
 
@@ -31,11 +31,11 @@ class Stopped(Exception):
     """A step was stopped, since its result is not needed any more."""
 
 
-def _never() -> bool:
+def _never_stop() -> bool:
     return False
 
 
-def _at_once() -> None:
+def _no_rest() -> None:
     """Do not rest."""
 
 
@@ -43,7 +43,7 @@ class Trainer:
     """Makes the updates of one run. It keeps the unsent entries between steps."""
 
     def __init__(
-        self, backend: Backend, batches: Batches, welcome: Welcome, rest: Callable[[], None] = _at_once
+        self, backend: Backend, batches: Batches, welcome: Welcome, rest: Callable[[], None] = _no_rest
     ) -> None:
         """`rest` returns once the next batch may be computed."""
         self._rest = rest
@@ -67,7 +67,7 @@ class Trainer:
         theta: NDArray[np.float32],
         base: int,
         sequence: int,
-        stopped: Callable[[], bool] = _never,
+        stopped: Callable[[], bool] = _never_stop,
     ) -> Update:
         """Return the update `sequence` from `theta`, the model at version `base`: float32 [P + B].
 
@@ -90,30 +90,30 @@ class Trainer:
             update = replace(update, labels=self._calibration.report(base))
         return update
 
-    def gradient(self, theta: NDArray[np.float32], stopped: Callable[[], bool] = _never) -> LocalSteps:
+    def gradient(self, theta: NDArray[np.float32], stopped: Callable[[], bool] = _never_stop) -> LocalSteps:
         """Compute a step on the next batch from theta (float32 [P + B]), and skip non-finite gradients.
 
         Raises Diverged after too many of these, and Stopped once `stopped` returns true. Raises
         TrainingFailed if the backend fails after an earlier success, and ConfigError if it cannot train on
         the data.
         """
-        for _ in range(_HOPELESS):
+        for _ in range(_MAX_BAD):
             self._rest()
             if stopped():
                 raise Stopped
             if self._acting is not None:
                 self._acting.act(theta)
             x, y = self._batches.take(self._welcome.batch)
-            at = theta if self._calibration is None else self._calibration.shifted(theta)
-            loss, gradient, statistics, right, samples = self._computed(at, x, y)
+            point = theta if self._calibration is None else self._calibration.shift(theta)
+            loss, gradient, statistics, right, samples = self._compute(point, x, y)
             if _is_finite(gradient) and (np.abs(statistics) <= values.LARGEST_STATISTIC).all():
                 if self._calibration is not None:
-                    self._calibration.see(gradient, y)
+                    self._calibration.observe(gradient, y)
                 self._batches.record_result(loss, right)
                 return LocalSteps(loss, gradient, statistics, len(y) if samples is None else samples)
         beyond = f" or statistics beyond {values.LARGEST_STATISTIC:g}" if self.layout.buffers else ""
         raise Diverged(
-            f"{_HOPELESS} batches in a row gave NaN or infinite gradients{beyond}: the model has diverged or "
+            f"{_MAX_BAD} batches in a row gave NaN or infinite gradients{beyond}: the model has diverged or "
             "the data are broken; lower coordination.learning_rate, scale the inputs"
         )
 
@@ -121,7 +121,7 @@ class Trainer:
         """Mark the last update's entries as unsent, since it was refused."""
         self._memory = take_back(self._memory)
 
-    def take_fleet(self, moments: bytes, labels: bytes) -> None:
+    def store_fleet(self, moments: bytes, labels: bytes) -> None:
         """Store the fleet's moments and labels of a Receipt, if not empty. Raises WrongDtype."""
         if self._calibration is not None:
             self._calibration.take(labels)
@@ -138,11 +138,11 @@ class Trainer:
 
     def forget(self) -> None:
         """Discard unsent gradients and second moments: the new model does not continue the last one."""
-        self._memory = self._before = self._memory.forgotten()
+        self._memory = self._before = self._memory.without_entries()
         if self._adafactor is not None:
             self._adafactor = Adafactor(self.layout.parameters, self._welcome.adafactor, self._welcome.start)
 
-    def _computed(self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]) -> Gradient:
+    def _compute(self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]) -> Gradient:
         """Return the backend's gradient. A failure after a success may be temporary, e.g. lack of memory."""
         try:
             gradient = self._backend.gradient(theta, x, y)

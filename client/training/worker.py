@@ -11,20 +11,20 @@ from edgeflock.client.data import Batches, NoUsableSamples, StreamEnded
 from edgeflock.client.training.attempts import RetryingCompute
 from edgeflock.client.training.averaging import Averaging
 from edgeflock.client.training.elastic import Elastic
-from edgeflock.client.training.replica import Replica
-from edgeflock.client.training.seams import (
-    HOPELESS,
+from edgeflock.client.training.interfaces import (
+    MAX_REFUSALS,
     Compute,
-    Permitted,
+    PermissionWait,
     ServerLink,
     Training,
     UpdateSpool,
     WorkerProgress,
-    always,
-    of_the_server,
-    take,
+    apply_model,
+    as_server_fault,
+    permit_always,
 )
-from edgeflock.client.training.shards import only
+from edgeflock.client.training.replica import Replica
+from edgeflock.client.training.shards import require_first_shard
 from edgeflock.client.training.tasks import TaskParticipant
 from edgeflock.shared.errors import (
     BaseExpired,
@@ -55,7 +55,7 @@ Load = Callable[[Weights, Layout], Awaitable[Model | None]]
 """load(weights, layout) returns the first model; None: pull the current one."""
 
 
-async def pull_instead(weights: Weights, layout: Layout) -> None:
+async def load_nothing(weights: Weights, layout: Layout) -> None:
     """Load nothing, so that the worker pulls the model."""
 
 
@@ -69,17 +69,17 @@ class Worker:
         batches: Batches,
         compute: Compute = asyncio.to_thread,
         health: Callable[[], Facts] = dict,
-        load: Load = pull_instead,
-        leaving: Callable[[], bool] = lambda: False,
-        choose: Callable[[int], None] = only,
-        permitted: Permitted = always,
+        load: Load = load_nothing,
+        is_leaving: Callable[[], bool] = lambda: False,
+        choose: Callable[[int], None] = require_first_shard,
+        wait_permission: PermissionWait = permit_always,
         spool: UpdateSpool | None = None,
     ) -> None:
         """`trainer` makes a trainer on `batches` for the run of a Welcome.
 
         `health` returns the device's facts. `load` loads the first model of a run with initial weights.
-        `leaving` returns whether the device stops now: its last update requests no model. `choose` selects
-        the data shard of the next batches, in a run of tasks. `permitted` is awaited before anything is
+        `is_leaving` returns whether the device stops now: its last update requests no model. `choose` selects
+        the data shard of the next batches, in a run of tasks. `wait_permission` is awaited before anything is
         loaded, and before each step. `spool` keeps the pending update, except in runs of tasks or elastic
         averaging, where an old update has no use.
         """
@@ -89,9 +89,9 @@ class Worker:
         self._compute = compute
         self._health = health
         self._load = load
-        self._leaving = leaving
+        self._leaving = is_leaving
         self._choose = choose
-        self._permitted = permitted
+        self._permitted = wait_permission
         self._spool = spool
         self._telemetry_due = -math.inf
         """Time of the next telemetry, by the event loop's clock."""
@@ -127,8 +127,8 @@ class Worker:
         layout = trainer.layout
         if list(layout.shapes()) != welcome.layout:
             raise LayoutMismatch(f"{welcome.model} has another layout here than on the server")
-        self._server.speak_as(layout.digest)
-        with of_the_server("first model"):
+        self._server.announce_layout(layout.digest)
+        with as_server_fault("first model"):
             replica = Replica(layout, welcome.start)
             if welcome.weights is not None:
                 first = await self._load(welcome.weights, layout)
@@ -136,7 +136,7 @@ class Worker:
                     replica.take(first)
         self._telemetry_due = -math.inf
         self._attempt.steps = 1 if welcome.elastic else welcome.local_steps
-        sequence, too_large = await self._begin_again(welcome, layout), 0
+        sequence, too_large = await self._resend_pending(welcome, layout), 0
         await self._pull(replica)
         if welcome.elastic:
             return await self._average(welcome, trainer, replica)
@@ -177,8 +177,8 @@ class Worker:
             except StepTooLarge as large:
                 self.progress.refused += 1
                 too_large += 1
-                if too_large == HOPELESS:
-                    raise Diverged(f"{HOPELESS} updates in a row were refused: {large}") from large
+                if too_large == MAX_REFUSALS:
+                    raise Diverged(f"{MAX_REFUSALS} updates in a row were refused: {large}") from large
                 log.warning("%s", large)
                 trainer.undo()
                 self._batches.settle()
@@ -187,15 +187,15 @@ class Worker:
             sequence, too_large = update.sequence, 0
             self._batches.settle()
             self.progress.samples += update.samples
-            self._acknowledged(update, receipt)
+            self._acknowledge(update, receipt)
             if not update.pull:
                 return self.progress
-            with of_the_server("mean over the fleet"):
-                trainer.take_fleet(receipt.moments, receipt.labels)
+            with as_server_fault("mean over the fleet"):
+                trainer.store_fleet(receipt.moments, receipt.labels)
             if receipt.model is None:  # it is others' turn
                 await self._pull(replica)
             else:
-                take(replica, receipt.model)
+                apply_model(replica, receipt.model)
 
     async def _pull(self, replica: Replica) -> bool:
         """Update `replica`; return whether the whole model came. It may take long if devices take turns."""
@@ -204,17 +204,17 @@ class Worker:
             model = await self._server.pull(replica.version, replica.held)
         finally:
             self._pulls = False
-        take(replica, model)
+        apply_model(replica, model)
         return model.base is None
 
-    async def _begin_again(self, welcome: Welcome, layout: Layout) -> int:
+    async def _resend_pending(self, welcome: Welcome, layout: Layout) -> int:
         """Send the pending update of an earlier process again; return the last update number the server has.
 
         It keeps its number, so that it counts once.
         """
         if self._spool is None or welcome.elastic or welcome.tasks:
             return welcome.sequence
-        update = self._spool.find(welcome.run, layout.digest, welcome.frame_bytes)
+        update = self._spool.load(welcome.run, layout.digest, welcome.frame_bytes)
         if update is None:
             return welcome.sequence
         if update.sequence <= welcome.sequence:
@@ -230,7 +230,7 @@ class Worker:
             self.progress.refused += 1
             log.warning("dropped update %d of before this start: %s", update.sequence, refused)
             return welcome.sequence
-        self._acknowledged(again, receipt)
+        self._acknowledge(again, receipt)
         self.progress.samples += update.samples
         log.info("sent update %d of before this start", update.sequence)
         return update.sequence
@@ -239,7 +239,7 @@ class Worker:
         """Push `update` and return the receipt. The spool keeps it until the receipt or a refusal."""
         if self._spool is None:
             return await self._server.push(update)
-        await self._compute(self._spool.keep, run, layout.digest, update)
+        await self._compute(self._spool.save, run, layout.digest, update)
         try:
             receipt = await self._server.push(update)
         except SessionRefused:
@@ -256,7 +256,7 @@ class Worker:
         async def push(update: Update) -> None:
             update = self._with_telemetry(update)
             try:
-                self._acknowledged(update, await self._server.push(update))
+                self._acknowledge(update, await self._server.push(update))
             except Refused:
                 self.progress.refused += 1
                 raise
@@ -278,7 +278,7 @@ class Worker:
         finally:
             await averaging.stop()
 
-    def _acknowledged(self, update: Update, receipt: Receipt) -> None:
+    def _acknowledge(self, update: Update, receipt: Receipt) -> None:
         """Count the update. Raises ServerAtFault if the receipt is for another one."""
         self.progress.updates += 1
         self.progress.loss = update.loss
@@ -287,20 +287,20 @@ class Worker:
                 f"the server answered update {update.sequence} with a receipt for {receipt.sequence}"
             )
 
-    async def keep_telling(self, tell: Callable[[Facts], Awaitable[None]]) -> None:
-        """Send the device's facts with `tell` if no update carried them recently, until cancelled."""
+    async def report_facts(self, send: Callable[[Facts], Awaitable[None]]) -> None:
+        """Send the device's facts with `send` if no update carried them recently, until cancelled."""
         clock = asyncio.get_running_loop().time
         while True:
             await asyncio.sleep(_TELEMETRY_EVERY / 4)
             if clock() >= self._telemetry_due + _TELEMETRY_EVERY / 4 and (facts := self.facts()):
                 every = _RESTING_EVERY if self._pulls or "paused" in facts else _TELEMETRY_EVERY
                 self._telemetry_due = clock() + every
-                await tell(facts)
+                await send(facts)
 
-    async def tell_now(self, tell: Callable[[Facts], Awaitable[None]]) -> None:
-        """Send the device's changed facts with `tell`, and make the next telemetry due at once."""
+    async def report_now(self, send: Callable[[Facts], Awaitable[None]]) -> None:
+        """Send the device's changed facts with `send`, and make the next telemetry due at once."""
         self._telemetry_due = -math.inf
-        await tell(self.facts())
+        await send(self.facts())
 
     def facts(self) -> Facts:
         """Return the device's facts. The duration of a step is only included together with others."""
@@ -309,7 +309,7 @@ class Worker:
             facts["step"] = round(self._step_seconds, 3)
         if self.progress.failed:
             facts["failed"] = self.progress.failed
-        if self._spool is not None and self._spool.fails:
+        if self._spool is not None and self._spool.has_failed:
             facts["spool_fails"] = 1
         return facts
 

@@ -8,7 +8,7 @@
     credentials          a device's credential, certificate and proof of its key
     downloads            downloads of graphs and the first model, over plain HTTP
     retrying             retries requests until there is an answer
-    http, lines          the HTTP client; sockets with a rate limit
+    http, rate_limit          the HTTP client; sockets with a rate limit
 
 Each imports only modules below it in this list. Imports first_model, joining, identity, training's terms,
 protocol.

@@ -37,14 +37,14 @@ class Credentials:
         self,
         identity: ClientIdentity | None,
         tls: ssl.SSLContext | bool,
-        renewed: Callable[[ClientIdentity], None],
+        on_renewed: Callable[[ClientIdentity], None],
     ) -> None:
-        """`renewed` gets a new identity when the server rotates the device's credential."""
-        self._identity, self._tls, self._renewed = identity, tls, renewed
+        """`on_renewed` gets a new identity when the server rotates the device's credential."""
+        self._identity, self._tls, self._renewed = identity, tls, on_renewed
         self.headers: dict[str, str] = {}
         """Headers of every request, including downloads."""
         self._challenge, self._is_to_renew = b"", False
-        self._show()
+        self._apply()
 
     async def read(
         self, session: aiohttp.ClientSession, context: SimpleNamespace, ended: aiohttp.TraceRequestEndParams
@@ -75,9 +75,9 @@ class Credentials:
             return
         self._renewed(identity)
         self._identity = identity
-        self._show()
+        self._apply()
 
-    def _show(self) -> None:
+    def _apply(self) -> None:
         identity = self._identity
         if identity is not None:
             self.headers["Authorization"] = f"Bearer {identity.credential}"

@@ -12,8 +12,8 @@ from yarl import URL
 
 from edgeflock.client.training.terms import layout_of, longest_message
 from edgeflock.client.transport.credentials import Credentials
-from edgeflock.client.transport.downloads import NOT_KNOWN
-from edgeflock.client.transport.home import HOME_SECONDS, Home, ordered
+from edgeflock.client.transport.downloads import NOT_JOINED
+from edgeflock.client.transport.home import HOME_SECONDS, Home, order_servers
 from edgeflock.client.transport.liveness import HANG_SECONDS, Liveness
 from edgeflock.client.transport.session import RecordSession
 from edgeflock.shared.errors import ServerAtFault, Unauthorized, Unavailable
@@ -56,7 +56,7 @@ class Dialer:
 
         A model that needs more than `memory` bytes is refused. Other arguments: Link and RecordSession.
         """
-        self._servers, self._credentials, self._note = ordered(servers, hello.device), credentials, note
+        self._servers, self._credentials, self._note = order_servers(servers, hello.device), credentials, note
         self.liveness = Liveness(self._answers, hang_seconds)
         """Liveness of the session's server. Dialing has its own, `_dialed`."""
         self._dialed = Liveness(self._answers, hang_seconds)
@@ -70,7 +70,7 @@ class Dialer:
         self._memory, self._samples, self._rate = memory, samples, rate
         self._longest = LONGEST_WELCOME
         """Largest message in bytes that the socket accepts."""
-        self._was = ""
+        self._logged_state = ""
         """The logged state of the connection: "", "up", or "lost" since."""
 
     def server(self) -> URL:
@@ -79,22 +79,22 @@ class Dialer:
 
     async def dial(self) -> Welcome:
         """Start a session whose message limit fits the run."""
-        session, welcome = await self._dialed.during(self._greeted())
+        session, welcome = await self._dialed.during(self._greet())
         layout = layout_of(welcome, self._memory)
         session.longest = max(longest_message(layout), self._samples)
         if session.longest > self._longest:
             self._longest = session.longest
             await self.hang_up()
             return await self.dial()
-        if self._was != "up":
-            again = "again " if self._was else ""
+        if self._logged_state != "up":
+            again = "again " if self._logged_state else ""
             log.info("connected %sto %s, run %s", again, self.server().origin(), shown(welcome.run))
-            self._was = "up"
+            self._logged_state = "up"
         return welcome
 
     async def lose(self) -> None:
         """Close the failed session and select the next server."""
-        self._was = "lost" if self._was else ""
+        self._logged_state = "lost" if self._logged_state else ""
         self._servers = [*self._servers[1:], self._servers[0]]
         session, self.session = self.session, None
         if session is not None:
@@ -111,7 +111,7 @@ class Dialer:
 
     def is_called_home(self) -> bool:
         """Return whether the device's own server is ready again, and select it for the next session."""
-        if self.session is None or not self._home.calls(self.server()):
+        if self.session is None or not self._home.should_return(self.server()):
             return False
         first = self._servers.index(self._home.url)
         self._servers = [*self._servers[first:], *self._servers[:first]]
@@ -134,7 +134,7 @@ class Dialer:
                     return response.status
         return None
 
-    async def _greeted(self) -> tuple[RecordSession, Welcome]:
+    async def _greet(self) -> tuple[RecordSession, Welcome]:
         try:
             socket = await self.http.ws_connect(
                 self.server() / "v1/session",
@@ -146,10 +146,10 @@ class Dialer:
             )
         except aiohttp.WSServerHandshakeError as error:
             if error.status == Unauthorized.status:
-                raise Unauthorized(NOT_KNOWN) from error
+                raise Unauthorized(NOT_JOINED) from error
             if error.status == Unavailable.status:
-                where = self.server().origin()
-                raise Unavailable(f"{where} takes no devices now ({where}/readyz says why)") from error
+                origin = self.server().origin()
+                raise Unavailable(f"{origin} takes no devices now ({origin}/readyz says why)") from error
             raise
         session = self.session = RecordSession(socket, self._longest, self._rate, self._note)
         self.connections += 1

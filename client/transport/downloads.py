@@ -20,7 +20,7 @@ from edgeflock.shared.protocol.shown import shown
 
 log = logging.getLogger(__name__)
 
-NOT_KNOWN = (
+NOT_JOINED = (
     "the server does not let this device in: it has not joined, or was revoked; "
     "edgeflock client join URL TOKEN, with a token of who runs the server"
 )
@@ -58,18 +58,18 @@ class Downloads:
         log.info("waiting for the run's %s as a graph, which the server may have to make first", kind)
         return await self._retries.until_answered(lambda: liveness.during(self._get_graph(http, kind)))
 
-    async def load(self, http: aiohttp.ClientSession, kept: CachedFirstModel, liveness: Liveness) -> bool:
+    async def load(self, http: aiohttp.ClientSession, cache: CachedFirstModel, liveness: Liveness) -> bool:
         """Download the rest of a first model. Return False if the server has it no longer, or has another.
 
         It resumes after a lost connection. Raises Malformed if the data differ from the announcement,
-        ConfigError if `kept` cannot be written, Unauthorized if the credential is unknown.
+        ConfigError if `cache` cannot be written, Unauthorized if the credential is unknown.
         """
         found = True
-        while found and kept.missing:
-            before = kept.size
-            found = await self._retries.until_answered(lambda: liveness.during(self._load(http, kept)))
-            if found and kept.missing:
-                log.warning("the line dropped after %d bytes of the first model", kept.size - before)
+        while found and cache.missing:
+            before = cache.size
+            found = await self._retries.until_answered(lambda: liveness.during(self._load(http, cache)))
+            if found and cache.missing:
+                log.warning("the line dropped after %d bytes of the first model", cache.size - before)
                 await self._retries.pause()
         return found
 
@@ -82,7 +82,7 @@ class Downloads:
             if response.status == 304:
                 return graph
             if response.status == Unauthorized.status:
-                raise Unauthorized(NOT_KNOWN)
+                raise Unauthorized(NOT_JOINED)
             if not response.ok and not may_pass(response.status):
                 raise ConfigError(f"{url} gives no graph: {await _detail(response)}")
             response.raise_for_status()
@@ -90,34 +90,34 @@ class Downloads:
             self._graphs[kind] = response.headers.get("ETag", ""), graph
             return graph
 
-    async def _load(self, http: aiohttp.ClientSession, kept: CachedFirstModel) -> bool:
+    async def _load(self, http: aiohttp.ClientSession, cache: CachedFirstModel) -> bool:
         """Download until the connection drops. Connection errors are raised only if no bytes came."""
-        url, before = self._server() / "v1/start" % {"device": self._device}, kept.size
+        url, before = self._server() / "v1/start" % {"device": self._device}, cache.size
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=20, sock_read=SILENT_SECONDS)
         try:
-            async with http.get(url, headers={**self._headers, **kept.asking}, timeout=timeout) as response:
+            async with http.get(url, headers={**self._headers, **cache.headers}, timeout=timeout) as response:
                 if response.status == Unauthorized.status:
-                    raise Unauthorized(NOT_KNOWN)
+                    raise Unauthorized(NOT_JOINED)
                 if response.status == 404:
                     return False
                 response.raise_for_status()
-                if not kept.begin(response.headers):
+                if not cache.begin(response.headers):
                     return False
                 async for octets in response.content.iter_any():
-                    kept.add(octets)
+                    cache.add(octets)
         except (OSError, aiohttp.ClientError, TimeoutError):
-            if kept.size <= before:
+            if cache.size <= before:
                 raise
         return True
 
 
-async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """Return the body. Raises ServerAtFault once it is longer than `most` bytes."""
+async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    """Return the body. Raises ServerAtFault once it is longer than `limit` bytes."""
     body = bytearray()
     async for part in response.content.iter_chunked(1 << 16):
         body += part
-        if len(body) > most:
-            raise ServerAtFault(f"{response.url.path} answered with more than {most} bytes")
+        if len(body) > limit:
+            raise ServerAtFault(f"{response.url.path} answered with more than {limit} bytes")
     return bytes(body)
 
 

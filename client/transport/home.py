@@ -19,7 +19,7 @@ _REFUSALS = 3
 """After this many "not ready" answers the server is a standby: the current one becomes the own one."""
 
 
-def ordered(servers: Iterable[URL], device: str) -> list[URL]:
+def order_servers(servers: Iterable[URL], device: str) -> list[URL]:
     """Return one device's order of servers: rendezvous hashing, after D. Thaler and C. Ravishankar, 1998."""
     return sorted(servers, key=lambda server: sha256(f"{device}\n{server}".encode()).digest())
 
@@ -38,10 +38,10 @@ class Home:
         self.url = first
         self._random, self._ready, self._seconds = random, ready, seconds
         self._due: float | None = None
-        self._looking: asyncio.Task[bool | None] | None = None
+        self._check: asyncio.Task[bool | None] | None = None
         self._refusals = 0
 
-    def calls(self, server: URL) -> bool:
+    def should_return(self, server: URL) -> bool:
         """Return whether a device connected to `server` should go back.
 
         It does not wait: a later call uses the result of a check that begins now.
@@ -49,10 +49,10 @@ class Home:
         now = asyncio.get_running_loop().time()
         if server == self.url:
             self._due, self._refusals = None, 0
-        elif self._looking is not None and self._looking.done():
-            looked, self._looking = self._looking, None
+        elif self._check is not None and self._check.done():
+            check, self._check = self._check, None
             self._due = now + self._random.uniform(0, self._seconds)
-            if (ready := looked.result()) is None:
+            if (ready := check.result()) is None:
                 return False
             self._refusals += not ready
             if self._refusals == _REFUSALS:
@@ -60,14 +60,14 @@ class Home:
             return ready
         elif self._due is None:
             self._due = now + self._random.uniform(0, self._seconds)
-        elif now >= self._due and self._looking is None:
-            self._looking = asyncio.create_task(self._look())
+        elif now >= self._due and self._check is None:
+            self._check = asyncio.create_task(self._request())
         return False
 
     async def close(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait([self._looking])
+        if self._check is not None:
+            self._check.cancel()
+            await asyncio.wait([self._check])
 
-    async def _look(self) -> bool | None:
+    async def _request(self) -> bool | None:
         return await self._ready(self.url)

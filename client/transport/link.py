@@ -22,7 +22,7 @@ from edgeflock.client.transport.credentials import Credentials
 from edgeflock.client.transport.dialing import HEARTBEAT, Dialer
 from edgeflock.client.transport.downloads import Downloads
 from edgeflock.client.transport.home import HOME_SECONDS
-from edgeflock.client.transport.http import opened
+from edgeflock.client.transport.http import open_http
 from edgeflock.client.transport.liveness import HANG_SECONDS
 from edgeflock.client.transport.retrying import Retries
 from edgeflock.client.transport.session import RecordSession
@@ -49,7 +49,7 @@ from edgeflock.shared.protocol.shown import shown
 
 R = TypeVar("R")
 
-_PLENTY = 1 << 40
+_UNLIMITED = 1 << 40
 
 
 class Link:
@@ -63,18 +63,18 @@ class Link:
         random: Random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         *,
-        memory: int = _PLENTY,
+        memory: int = _UNLIMITED,
         samples: int = 0,
         bandwidth: float | None = None,
         insecure: bool = False,
-        renewed: Callable[[ClientIdentity], None] = lambda identity: None,
+        on_renewed: Callable[[ClientIdentity], None] = lambda identity: None,
         hang_seconds: float = HANG_SECONDS,
         home_seconds: float = HOME_SECONDS,
     ) -> None:
         """`server` is an http(s) URL, or several separated by commas. The device's name defines their order.
 
         Raises ConfigError if it is invalid, or plain HTTP to another machine without `insecure`. Without
-        an identity only an open run accepts this device. `renewed` gets each new identity.
+        an identity only an open run accepts this device. `on_renewed` gets each new identity.
         A model that needs more than `memory` bytes is refused, and Samples of more than `samples` bytes.
         `bandwidth` limits the bytes per second of both directions together. A server without a sign of life
         for `hang_seconds` is given up (liveness.py). From another server the device returns to its first
@@ -87,7 +87,7 @@ class Link:
                 url.scheme, url.host or "", pin, insecure=insecure, of_its_own=identity is not None
             )
         self._rate = math.inf if bandwidth is None else bandwidth
-        self._credentials = Credentials(identity, self._tls, renewed)
+        self._credentials = Credentials(identity, self._tls, on_renewed)
         self._dialer = Dialer(
             *(servers, self._credentials, hello, self._note, random),
             memory=memory,
@@ -104,14 +104,14 @@ class Link:
         self._http: aiohttp.ClientSession | None = None
         self._run = ""
         self._injects = self._tasks = False
-        self._over = False
+        self._round_ended = False
         """Whether the server ended the round of the device's model."""
-        self._anew = False
+        self._needs_session = False
         """Whether the next request needs a new session."""
         self._listener: Callable[[Samples], None] = lambda samples: None
 
     async def __aenter__(self) -> "Link":
-        http = opened(self._credentials, self._tls, self._rate)
+        http = open_http(self._credentials, self._tls, self._rate)
         self._http = self._dialer.http = await self._stack.enter_async_context(http)
         self._stack.push_async_callback(self._dialer.close)
         return self
@@ -134,41 +134,41 @@ class Link:
 
     async def push(self, update: Update) -> Receipt:
         """Push `update`; return the receipt: it is then durable. Raises Refused, RunOver or RunReplaced."""
-        return await self._ask(update, Receipt)
+        return await self._request(update, Receipt)
 
     async def pull(self, base: int | None, held: int = 0, start: int = 0, stop: int = 0) -> Model:
         """Return the model, or parameters `start` to `stop` - 1. Raises Refused, RunOver or RunReplaced."""
-        return await self._ask(Pull(base, held, start, stop), Model)
+        return await self._request(Pull(base, held, start, stop), Model)
 
     async def offer(self, update: Update) -> Task:
         """Send `update`; return its result with the next task. Raises Refused, RunOver or RunReplaced."""
-        return await self._ask(update, Task)
+        return await self._request(update, Task)
 
     async def task(self) -> Task | None:
         """Wait for a task; None: the round is over or the connection lost, so pull. Raises RunOver."""
         session = self._dialer.session
-        return None if self._over or session is None else await self._told(session)
+        return None if self._round_ended or session is None else await self._next_task(session)
 
-    async def over(self) -> None:
+    async def round_end(self) -> None:
         """Wait until the round in which the device computes is over. Raises RunOver."""
         session = self._dialer.session
-        if not self._over and session is not None and await self._told(session) is not None:
+        if not self._round_ended and session is not None and await self._next_task(session) is not None:
             raise ServerAtFault("the server sent a Task while the last one was being computed")
-        if not self._over:  # the connection is lost: the next one sends the result
+        if not self._round_ended:  # the connection is lost: the next one sends the result
             await asyncio.get_running_loop().create_future()
 
     async def share(self, samples: Samples) -> None:
         """Send samples to other devices, if the run uses injection. They are lost with the connection."""
         if self._injects:
-            await self._say(samples)
+            await self._send(samples)
 
-    async def tell(self, facts: Facts) -> None:
+    async def send_facts(self, facts: Facts) -> None:
         """Send the device's facts, if there is a connection."""
-        await self._say(Telemetry(facts))
+        await self._send(Telemetry(facts))
 
     async def leave(self, reason: str) -> None:
         """Send the reason why this device leaves, if there is a connection."""
-        await self._say(Goodbye(shown(reason)[:LONGEST_REASON]))
+        await self._send(Goodbye(shown(reason)[:LONGEST_REASON]))
 
     def listen(self, listener: Callable[[Samples], None]) -> None:
         """Pass others' samples, which arrive between answers, to `listener`."""
@@ -176,13 +176,13 @@ class Link:
 
     async def graph(self, kind: str) -> bytes:
         """Return the run's "step" or "evaluation" as an ONNX graph (Downloads.graph)."""
-        return await self._downloads.graph(self._opened, kind, self._liveness)
+        return await self._downloads.graph(self._open_session, kind, self._liveness)
 
-    async def load(self, kept: CachedFirstModel) -> bool:
+    async def load(self, cache: CachedFirstModel) -> bool:
         """Download the rest of a first model; False if the server has it no longer (Downloads.load)."""
-        return await self._downloads.load(self._opened, kept, self._liveness)
+        return await self._downloads.load(self._open_session, cache, self._liveness)
 
-    def speak_as(self, layout: bytes) -> None:
+    def announce_layout(self, layout: bytes) -> None:
         """Name the layout in every Hello from now on, so that a server with another model refuses it."""
         self._dialer.hello = replace(self._dialer.hello, layout=layout)
 
@@ -193,16 +193,16 @@ class Link:
         """
         if facts != self._dialer.hello.facts:
             self._dialer.hello = replace(self._dialer.hello, facts=facts)
-            self._anew = True
+            self._needs_session = True
 
     @property
-    def _opened(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> aiohttp.ClientSession:
         assert self._http is not None, "use Link as an async context manager"
         return self._http
 
-    async def _ask(self, question: Record, expected: type[R]) -> R:
+    async def _request(self, question: Record, expected: type[R]) -> R:
         octets = wire.encode(question)
-        self._fits(len(octets))
+        self._check_fits(len(octets))
 
         async def attempt() -> R:
             session = await self._connected()
@@ -212,27 +212,27 @@ class Link:
                     f"the server answered a {type(question).__name__} with a {type(answer).__name__}"
                 )
             if isinstance(answer, Model):
-                self._over = False
+                self._round_ended = False
             return answer
 
         return await self._retries.until_answered(attempt)
 
-    async def _say(self, record: Record) -> None:
+    async def _send(self, record: Record) -> None:
         """Send a record that needs no answer, if there is a connection."""
         if self._dialer.session is not None:
             await self._dialer.session.send(wire.encode(record))
 
-    def _fits(self, size: int) -> None:
+    def _check_fits(self, size: int) -> None:
         """Raises ConfigError if a message takes longer than the heartbeat allows."""
-        least = size / (HEARTBEAT / 2)
-        if self._rate < least:
+        minimum = size / (HEARTBEAT / 2)
+        if self._rate < minimum:
             raise ConfigError(
                 f"client.bandwidth = {self._rate / 1e3:g}kB/s: a message of this run has {size:,} "
-                f"bytes, which needs {math.ceil(least / 1e3)}kB/s; allow that, or leave client.bandwidth out"
+                f"bytes, which needs {math.ceil(minimum / 1e3)}kB/s: raise or leave out client.bandwidth"
             )
 
     async def _connected(self) -> RecordSession:
-        if self._anew or self._dialer.is_called_home():
+        if self._needs_session or self._dialer.is_called_home():
             await self._dialer.hang_up()
         if self._dialer.session is None:
             welcome = await self._dial()
@@ -243,9 +243,9 @@ class Link:
 
     async def _dial(self) -> Welcome:
         welcome = await self._dialer.dial()
-        self._anew = False
+        self._needs_session = False
         self._injects = welcome.alpha > 0 and welcome.beta > 0
-        self._tasks, self._over = welcome.tasks, False
+        self._tasks, self._round_ended = welcome.tasks, False
         return welcome
 
     def _note(self, record: Record) -> None:
@@ -255,14 +255,14 @@ class Link:
                 raise ServerAtFault("the server sent samples, but this device does not share any")
             self._listener(record)
         elif isinstance(record, Over) and self._tasks:
-            self._over = True
+            self._round_ended = True
         else:
             raise ServerAtFault(f"the server sent a {type(record).__name__} that was not asked for")
 
-    async def _told(self, session: RecordSession) -> Task | None:
+    async def _next_task(self, session: RecordSession) -> Task | None:
         """Return the next Task from the server, or None after the round's Over or a lost connection."""
         try:
-            while not self._over:
+            while not self._round_ended:
                 record = await self._liveness.during(session.next(), lambda: session)
                 if isinstance(record, Task):
                     return record

@@ -20,10 +20,10 @@ HANG_SECONDS = 8.0
 _QUIET, _PONG, _CHECK = 3, 2, 3
 """Wakeups in HANG_SECONDS: of silence until a ping, until the pong is due, and until /livez is due."""
 
-_RARELY = 50
+_MAX_QUIET = 50
 """Most wakeups between two pings. Their interval grows with the wait for an answer."""
 
-_MOST_TIMES = 8
+_MAX_FACTOR = 8
 """Largest factor of HANG_SECONDS, for a request that was never answered in less."""
 
 
@@ -34,7 +34,7 @@ class ServerHangs(ConnectionError):
 class Peer(Protocol):
     """The session, while it is read."""
 
-    def heard(self) -> int:
+    def count_signs(self) -> int:
         """Return a count that grows with each sign of life."""
 
     async def ping(self) -> None: ...
@@ -46,7 +46,7 @@ class Liveness:
     def __init__(self, answers: Callable[[float], Awaitable[bool]], seconds: float = HANG_SECONDS) -> None:
         """`answers` requests `/livez` and returns whether the server answers within the given seconds."""
         self._answers, self._seconds = answers, seconds
-        self._times = 1
+        self._factor = 1
 
     async def during(self, awaited: Awaitable[T], peer: Callable[[], Peer | None] = lambda: None) -> T:
         """Return the result of `awaited`. Raises ServerHangs if the server is given up.
@@ -54,32 +54,32 @@ class Liveness:
         Each repetition of a request waits twice as long, so that a slow connection succeeds in the end.
         """
         task = asyncio.ensure_future(awaited)
-        look = self._seconds / (_QUIET + _PONG + _CHECK) * self._times
+        look = self._seconds / (_QUIET + _PONG + _CHECK) * self._factor
         waited = silent = 0
         quiet, last = _QUIET, -1
         try:
             while not (await asyncio.wait([task], timeout=look))[0]:
                 waited += 1
                 silent += 1
-                if (now := _heard(peer())) != last:
+                if (now := _count_signs(peer())) != last:
                     last, silent = now, int(last < 0)
-                    quiet = max(_QUIET, min(waited // 10, _RARELY))
-                elif silent == quiet and (there := peer()) is not None:
-                    await there.ping()
+                    quiet = max(_QUIET, min(waited // 10, _MAX_QUIET))
+                elif silent == quiet and (session := peer()) is not None:
+                    await session.ping()
                 elif silent >= quiet + _PONG:
                     answers = await self._answers(_CHECK * look)
                     # Check again for an answer: this process may have been suspended.
-                    if not answers and not task.done() and _heard(peer()) == last:
-                        self._times = min(2 * self._times, _MOST_TIMES)
+                    if not answers and not task.done() and _count_signs(peer()) == last:
+                        self._factor = min(2 * self._factor, _MAX_FACTOR)
                         raise ServerHangs(f"the server has said nothing for {(silent + _CHECK) * look:.0f} s")
-                    silent, quiet = 0, max(_QUIET, min(waited // 10, _RARELY))
+                    silent, quiet = 0, max(_QUIET, min(waited // 10, _MAX_QUIET))
             result = task.result()
-            self._times = 1
+            self._factor = 1
             return result
         finally:
             task.cancel()
             await asyncio.wait([task])
 
 
-def _heard(peer: Peer | None) -> int:
-    return 0 if peer is None else peer.heard()
+def _count_signs(peer: Peer | None) -> int:
+    return 0 if peer is None else peer.count_signs()

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 ANSWER_SECONDS = 300.0
 """The longest wait for an answer, e.g. a large model on a slow connection. Heartbeats find dead ones."""
 
-PATIENCE = 300
+MAX_DELAY = 300
 """Longest retry delay in seconds that a server can request, since an operator may change the decision."""
 
 _TRANSIENT = (NoRoom, Quarantined, RunDiverged, TooManyDevices, TooSlow, Unavailable)
@@ -58,7 +58,7 @@ class Retries:
                     raise hopeless from error
                 delay = next(delays)
                 if isinstance(error, Refused):
-                    delay += min(error.seconds, PATIENCE)
+                    delay += min(error.seconds, MAX_DELAY)
                 reason = shown(str(error)) or type(error).__name__
                 log.warning("%s; trying again in %.1f s", reason, delay)
                 await self._sleep(delay)

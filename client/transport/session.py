@@ -30,7 +30,7 @@ _CLOSE_SECONDS = 2.0
 _PING_SECONDS = 1.0
 """Longest wait in seconds to send a ping."""
 
-_LONG = 1024
+_PING_BYTES = 1024
 """Bytes. Pings are shorter, also with TLS."""
 
 
@@ -86,10 +86,10 @@ class RecordSession:
             raise FrameTooLarge("the server takes no update of this size (limits.frame_bytes)")
         raise _refusal_of(code) or ConnectionResetError("the server hung up")
 
-    def heard(self) -> int:
+    def count_signs(self) -> int:
         """Return a count that grows if bytes arrived, or part of a long message was sent."""
         before, self._unsent = self._unsent, _unsent(self._socket.get_extra_info("socket"))
-        self._signs += self._unsent < before and before > _LONG
+        self._signs += self._unsent < before and before > _PING_BYTES
         return self._signs
 
     async def ping(self) -> None:
@@ -142,13 +142,13 @@ def _refusal_of(close_code: int | None) -> SessionRefused | None:
     return None
 
 
-def _unsent(line: Any) -> int:
+def _unsent(socket: Any) -> int:
     """Return the bytes that the other end has not confirmed; 0 if the system does not report them."""
     try:
         import fcntl
         import termios
 
-        (octets,) = struct.unpack("i", fcntl.ioctl(line.fileno(), termios.TIOCOUTQ, bytes(4)))
+        (octets,) = struct.unpack("i", fcntl.ioctl(socket.fileno(), termios.TIOCOUTQ, bytes(4)))
     except (ImportError, OSError, AttributeError):
         return 0
     return int(octets)

@@ -18,7 +18,7 @@ from edgeflock.client.data import Batches, Shuffled
 from edgeflock.client.data.acting import Actor
 from edgeflock.client.data.injection import Injection
 from edgeflock.client.training import LocalSteps, Trainer, Worker
-from edgeflock.client.training.shards import Shards, only
+from edgeflock.client.training.shards import Shards, require_first_shard
 from edgeflock.devices.emulation.config import DeviceClass
 from edgeflock.devices.emulation.link import ClassTotals, Crashed, EmulatedLink
 from edgeflock.devices.emulation.server import EmulatedServer
@@ -70,8 +70,8 @@ class _Resumed:
     def forget(self) -> None:
         self.trainer.forget()
 
-    def take_fleet(self, moments: bytes, labels: bytes) -> None:
-        self.trainer.take_fleet(moments, labels)
+    def store_fleet(self, moments: bytes, labels: bytes) -> None:
+        self.trainer.store_fleet(moments, labels)
 
 
 @dataclass(slots=True)
@@ -149,9 +149,9 @@ class EmulatedDevice:
 
         why = "killed: the line broke without a word"
         try:
-            choose = self.batches.choose if isinstance(self.batches, Shards) else only
+            choose = self.batches.choose if isinstance(self.batches, Shards) else require_first_shard
             worker = Worker(
-                link, trainer, batches, self._compute, self.health, leaving=leaving, choose=choose
+                link, trainer, batches, self._compute, self.health, is_leaving=leaving, choose=choose
             )
             await worker.run()
             if leaving():  # it stays connected until its time to leave

@@ -11,8 +11,8 @@ from contextlib import closing
 from pathlib import Path
 
 from edgeflock.server.ledger import Journal
-from edgeflock.server.ledger.records import Journaled
-from edgeflock.server.ledger.stores.mark import marked
+from edgeflock.server.ledger.records import UpdateReceipt
+from edgeflock.server.ledger.stores.mark import mark_path
 from edgeflock.shared.errors import JournalDamaged
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Update
@@ -32,12 +32,12 @@ class Interrupted:
         if _length(self._fresh) > _length(self._path):
             _remove(self._path)
             self._fresh.rename(self._path)
-            marked(self._fresh).rename(marked(self._path))
+            mark_path(self._fresh).rename(mark_path(self._path))
         _remove(self._fresh)
         if _length(self._path) < 0:
             _remove(self._path)
         self._journal: Journal | None = None
-        self._known: dict[tuple[int, int], Journaled] = {}
+        self._known: dict[tuple[int, int], UpdateReceipt] = {}
         self._evaluations: dict[int, tuple[float, float | None]] = {}
         if self._path.exists():
             self._journal = Journal(self._path, durable=False)

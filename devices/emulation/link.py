@@ -176,7 +176,7 @@ class EmulatedLink:
                 await self._server.turned.wait()
         return None
 
-    async def over(self) -> None:
+    async def round_end(self) -> None:
         while self._base == self._server.engine.published.version:
             await self._server.turned.wait()
         await self._end()
@@ -256,7 +256,7 @@ class EmulatedLink:
     def leave(self, why: str) -> None:
         self._server.leave(self._device, why)
 
-    def speak_as(self, layout: bytes) -> None:
+    def announce_layout(self, layout: bytes) -> None:
         self._hello = replace(self._hello, layout=layout)
 
     async def _up(self, record: Record) -> tuple[Record, bytes]:

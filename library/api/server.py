@@ -14,13 +14,13 @@ from edgeflock.api.model import Model, model_of
 from edgeflock.api.named import named
 from edgeflock.api.opening import in_a_thread
 from edgeflock.api.result import Result
-from edgeflock.server.app import Serving, serving
+from edgeflock.server.app import RunningServer, serve
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.hosting import HostedRun, ServerObjects, open_run
 from edgeflock.server.http.keys import EVALUATOR, HOST, LISTENERS, WRITER
 from edgeflock.server.identity import ADMIN_TOKEN
 from edgeflock.server.monitoring.listeners import Applied, Callbacks
-from edgeflock.server.standby import Standby, standing_by
+from edgeflock.server.standby import Standby, serve_standby
 from edgeflock.shared.errors import ConfigError, Diverged, EdgeflockError
 from edgeflock.shared.protocol.frames import Evaluation, Event, Finding
 from edgeflock.shared.settings import config as settings_of
@@ -93,7 +93,7 @@ class Server:
         self.config = config
         self._given = given
         self._hosted: HostedRun | None = None
-        self._serving: Serving | None = None
+        self._serving: RunningServer | None = None
         self._opened = AsyncExitStack()
         self._token = ""
         self._body: asyncio.Task[Any] | None = None
@@ -112,7 +112,7 @@ class Server:
         async with AsyncExitStack() as opening:
             self._hosted = await self._open(opening)
             kept = None if self._standby is None else self._standby.sockets
-            served = serving(self.config, self._hosted, self._end, kept)
+            served = serve(self.config, self._hosted, self._end, kept)
             self._serving = await opening.enter_async_context(served)
             assert self._hosted.register is not None, "every run that is opened has one"
             self._hosted.register.store_address(self.url, self._hosted.pin)
@@ -127,14 +127,14 @@ class Server:
         """Open the run, after this server has become its leader if there are standbys."""
         standby = self._standby
         if standby is not None and standby.waits:
-            tls = await asyncio.to_thread(standby.line, self.config)
-            async with standing_by(self.config, tls, standby):
+            tls = await asyncio.to_thread(standby.tls, self.config)
+            async with serve_standby(self.config, tls, standby):
                 run = open_run(self.config, self._given, standby.wait, standby.place)
                 return await opening.enter_async_context(in_a_thread(run))
         run = open_run(self.config, self._given, None, None if standby is None else standby.place)
         hosted = await opening.enter_async_context(in_a_thread(run))
         if standby is not None:
-            standby.led(hosted.tls)
+            standby.start_leading(hosted.tls)
         return hosted
 
     def _end(self) -> None:
@@ -207,7 +207,7 @@ class Server:
         served, seen = self._at, 0
         events, evaluator = served.app[HOST].hub.events, served.app[EVALUATOR]
         while self._serving is served:
-            served.look()
+            served.check_ended()
             over = evaluator.state != "training"
             new, _ = events.list_from(seen)
             seen = events.count
@@ -230,7 +230,7 @@ class Server:
         target = run.updates
         if stop is not None and self._run.evaluate is None:
             raise ConfigError("until(stop=...): nothing is evaluated; give the Server evaluate=(x, y)")
-        ends = target or run.accuracy or run.patience or run.seconds or run.bytes or self._run.listening.stop
+        ends = target or run.accuracy or run.patience or run.seconds or run.bytes or self._run.callbacks.stop
         if updates is None and stop is None and not ends:
             raise ConfigError(
                 "until(): the run has no end; set updates of the Server, or say until(updates=N)"
@@ -243,7 +243,7 @@ class Server:
             if stop is not None and any(stop(one) for one in new):
                 await self._at.app[LISTENERS].end("an evaluation was enough (until)")
                 stop = None
-            self._at.look()
+            self._at.check_ended()
             if evaluator.divergence is not None:
                 raise Diverged(evaluator.divergence)
             await asyncio.sleep(_LOOK)
@@ -254,8 +254,8 @@ class Server:
             run=self.run,
             version=version,
             theta=theta,
-            beside=self._run.beside,
-            data=self._run.described,
+            beside=self._run.extras,
+            data=self._run.description,
             evaluations=tuple(evaluator.history),
         )
 
@@ -278,7 +278,7 @@ class Server:
         return self._hosted
 
     @property
-    def _at(self) -> Serving:
+    def _at(self) -> RunningServer:
         if self._serving is None:
             raise EdgeflockError("the server does not run: `async with Server(...) as server`")
         return self._serving

@@ -72,7 +72,7 @@ def _write(path: Path | None, rate: "RangeTest | None", optimizer: str) -> None:
     setting, a rate is SGD's. Raises ConfigError.
     """
     from edgeflock.projects.settings_file import with_setting
-    from edgeflock.server.ledger import write_whole
+    from edgeflock.server.ledger import write_atomically
 
     if path is None:
         raise ConfigError("--write: there is no file of settings; name CONFIG.toml")
@@ -84,7 +84,7 @@ def _write(path: Path | None, rate: "RangeTest | None", optimizer: str) -> None:
     path = path.resolve()  # write the target of a link
     try:
         mode = path.stat().st_mode
-        write_whole(path, text.encode())
+        write_atomically(path, text.encode())
         path.chmod(mode)
     except OSError as error:
         raise ConfigError(f"--write: {path} cannot be written: {error.strerror}") from error

@@ -158,21 +158,21 @@ def join(
     """
     import asyncio
 
-    from edgeflock.client.identity import default_place, keep, kept
+    from edgeflock.client.identity import default_path, load_identity, save_identity
     from edgeflock.client.joining import join as joined
     from edgeflock.client.machine import default_name
 
     if (token is None) == (token_file is None):
         raise ConfigError("give either TOKEN or --token-file PATH (-: standard input)")
-    place = identity or default_place()
+    place = identity or default_path()
     if place.exists():
         raise ConfigError(
-            f"{place}: this device has joined {kept(place).server}; remove that file to leave that "
+            f"{place}: this device has joined {load_identity(place).server}; remove that file to leave that "
             "run, or name another file with --identity PATH"
         )
     text = token_in(token_file) if token_file is not None else token or ""
     joined_as = asyncio.run(joined(url, text, name or default_name(), insecure=insecure))
-    keep(joined_as, place)
+    save_identity(joined_as, place)
     print(f"{joined_as.name} has joined {joined_as.server}; its identity is in {place}", file=sys.stderr)
     chosen = "" if identity is None else f" --identity {place}"
     print(f"Train with: edgeflock client{chosen} --data URI", file=sys.stderr)

@@ -52,7 +52,7 @@ def report(
     set_: Set = None,
 ) -> None:
     """Put what doctor says, settings, versions, and the log's last lines into one file, without secrets."""
-    from edgeflock.client.identity import default_place
+    from edgeflock.client.identity import default_path
     from edgeflock.doctor import bundled
     from edgeflock.doctor.report import of_the_service
 
@@ -68,7 +68,7 @@ def report(
             list(_examined(settings, server)),
             settings,
             os.environ,
-            identity=Path(settings.client.identity) if settings.client.identity else default_place(),
+            identity=Path(settings.client.identity) if settings.client.identity else default_path(),
             directory=directory if directory.is_dir() else None,
             log=lines,
             now=time.time(),

@@ -66,14 +66,14 @@ def gateway(
     """Hold devices' connections for a server, until interrupted; see docs/gateways.md."""
     import asyncio
 
-    from edgeflock.client.identity import kept
+    from edgeflock.client.identity import load_identity
 
     log_to_stderr(log_level, log_format)
     secret = token if token_file is None else token_of(None, token_file)
     shown = name or f"{socket.gethostname()}:{port}"
     with needing("server", "a gateway needs"):
         from edgeflock.server.gateway import ClientCertificate, Gateway, GatewayAddress
-    own = None if identity is None else kept(identity)
+    own = None if identity is None else load_identity(identity)
 
     async def until_stopped() -> None:
         stop = asyncio.Event()

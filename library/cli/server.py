@@ -100,18 +100,18 @@ def server(
 
         def told() -> None:
             stop.set()
-            waiting.leave()
+            waiting.stop()
 
         def doing() -> str:
             if not leading:
-                return f"stands by: {waiting.why}"
+                return f"stands by: {waiting.reason}"
             return f"run {leading[0].run} at version {leading[0].version} on {leading[0].url}"
 
         async with AsyncExitStack() as opened:
             waiting.sockets = []
             opened.callback(waiting.close)
             if not settings.scale.ray:  # a cluster has the memory once: for whoever leads
-                waiting.place = await opened.enter_async_context(in_a_thread(placed(settings.scale)))
+                waiting.place = await opened.enter_async_context(in_a_thread(open_place(settings.scale)))
 
             async def begin() -> None:
                 _on_signals(told)
@@ -131,10 +131,10 @@ def server(
                             await led(server, stop)
                         finally:
                             leading.clear()
-                except StoodDown:
+                except StandbyStopped:
                     return
                 except EdgeflockError as error:
-                    if stop.is_set() or not waiting.waits or not passes(error):
+                    if stop.is_set() or not waiting.waits or not is_transient(error):
                         raise
                     log.warning("%s; this server stands by until it can go on", error)
                     gc.unfreeze()
@@ -147,9 +147,9 @@ def server(
         from edgeflock.api.opening import in_a_thread
         from edgeflock.api.server import Server
         from edgeflock.server.choices import CHOICES
-        from edgeflock.server.ledger import is_shared, passes
-        from edgeflock.server.shards import placed
-        from edgeflock.server.standby import Standby, StoodDown
+        from edgeflock.server.ledger import is_shared, is_transient
+        from edgeflock.server.shards import open_place
+        from edgeflock.server.standby import Standby, StandbyStopped
 
         asked = [*(set_ or []), *(["run.insecure=true"] if insecure else [])]
         if config is None and PROJECT.is_file():

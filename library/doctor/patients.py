@@ -14,7 +14,7 @@ from pathlib import Path
 
 from edgeflock.client.data.open import directory, is_stored
 from edgeflock.client.health import ROOT, DeviceHealth, memory_of
-from edgeflock.client.identity import default_place, kept
+from edgeflock.client.identity import default_path, load_identity
 from edgeflock.doctor import files, machine
 from edgeflock.doctor.finding import CheckResult
 from edgeflock.doctor.line import asked, reached
@@ -82,12 +82,12 @@ def _open_files() -> int | None:
 
 
 def _joined(settings: ClientSettings) -> Iterator[CheckResult]:
-    place = Path(settings.identity) if settings.identity else default_place()
+    place = Path(settings.identity) if settings.identity else default_path()
     identity = None
     if place.exists() or settings.identity:
         yield files.secret(place)
         try:
-            identity = kept(place)
+            identity = load_identity(place)
         except ConfigError as error:
             yield CheckResult("identity", "bad", str(error), "mend the file, or remove it and join anew")
             return

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgpack
 
-from edgeflock.server.ledger.records import evaluation_of
+from edgeflock.server.ledger.records import evaluation_from_row
 from edgeflock.server.ledger.stores.chain import COVERED
 from edgeflock.server.ledger.stores.examination import raise_if_damaged
 from edgeflock.server.ledger.stores.migrations import schema_of
@@ -173,7 +173,7 @@ def _frames(db: sqlite3.Connection, path: Path, most: int) -> Iterator[Frame]:
     columns = COVERED["evaluations"] if schema >= _METRICS_FIRST else _WITHOUT_METRICS
     evaluations = deque(
         one._replace(loss=finite(one.loss), accuracy=finite(one.accuracy))
-        for one in map(evaluation_of, db.execute(f"SELECT {columns} FROM evaluations ORDER BY rowid"))
+        for one in map(evaluation_from_row, db.execute(f"SELECT {columns} FROM evaluations ORDER BY rowid"))
     )
     began = min([first, *(evaluation.time for evaluation in evaluations)])
     every = max(1.0, (max(last, *(e.time for e in evaluations), began) - began) / most)

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 from rich.console import Console
 
-from edgeflock.client.identity import keep
+from edgeflock.client.identity import save_identity
 from edgeflock.client.joining import join
 from edgeflock.operations.requests import fetch
 from edgeflock.quickstart.plan import QuickstartPlan, backend_of, fresh_folder, settings_of
@@ -59,7 +59,7 @@ async def _run(
         separator = "&" if "?" in plan.data else "?"
         for number in range(1, plan.clients + 1):
             place = directory / f"device-{number}.json"
-            keep(await join(url, _token(directory, "device"), f"device-{number}"), place)
+            save_identity(await join(url, _token(directory, "device"), f"device-{number}"), place)
             own = [
                 f"client.identity={place}",
                 f"client.data={plan.data}{separator}part={number}/{plan.clients}",

@@ -21,7 +21,7 @@ LEAVE_SECONDS = 4.0
 _END_OF_HEAD = b"\r\n\r\n"
 _PING = b"\x89\x00"
 
-_TOLD = b"HTTP/1.1 %s\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+_HTTP = b"HTTP/1.1 %s\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
 
 
 class ConnectionObserver(Protocol):
@@ -33,8 +33,8 @@ class ConnectionObserver(Protocol):
     def leave(self, connection: "GuardedConnection") -> None:
         """Unregister a lost or closed connection. Idempotent."""
 
-    def begin(self, connection: "GuardedConnection", *, known: bool) -> None:
-        """A request is being answered; `known`: whether its token is valid."""
+    def begin(self, connection: "GuardedConnection", *, authenticated: bool) -> None:
+        """A request is being answered; `authenticated`: whether its token is valid."""
 
     def watch(self, connection: "GuardedConnection") -> None:
         """The connection's `due` has changed."""
@@ -58,19 +58,19 @@ class GuardedConnection(asyncio.Protocol):
         self._request_seconds = request_seconds
         self._message_seconds = message_seconds
         self._transport: asyncio.Transport | None = None
-        self._shut = self._inside = False
+        self._closing = self._accepted = False
         self._tail = b""
         """The last bytes received of a head."""
-        self._head_is_in = self._early = False
+        self._has_head = self._has_early_data = False
         self._framing: framing.Framing | None = None
         self._before_hello = True
-        self._told: Callable[[Refused], None] = lambda refusal: None
-        self._hearing: asyncio.Future[bool] | None = None
+        self._on_refusal: Callable[[Refused], None] = lambda refusal: None
+        self._answer: asyncio.Future[bool] | None = None
         self.due = math.inf
         """When the current head or message must be complete, by the event loop's clock."""
         self.since = 0.0
         """When a message last began or ended, by the same clock."""
-        self.held = 0
+        self.held_bytes = 0
         """Bytes of received messages that are unfinished or not taken yet."""
         self.address = ""
 
@@ -86,17 +86,17 @@ class GuardedConnection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self.address = str(peer[0]) if isinstance(peer, tuple) else ""
         if (full := self._connection_limits.enter(self)) is not None:
-            self.turn_away(full)
+            self.reject(full)
             return
-        self._inside = True
+        self._accepted = True
         self._expect(self._request_seconds)
         self._inner.connection_made(transport)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._shut = True
+        self._closing = True
         self._connection_limits.leave(self)
-        self._hear(False)
-        if self._inside:
+        self._set_answer(False)
+        if self._accepted:
             self._inner.connection_lost(error)
 
     def pause_writing(self) -> None:
@@ -106,12 +106,12 @@ class GuardedConnection(asyncio.Protocol):
         self._inner.resume_writing()
 
     def eof_received(self) -> bool | None:
-        return self._inner.eof_received() if self._inside else None
+        return self._inner.eof_received() if self._accepted else None
 
     def data_received(self, data: bytes) -> None:
-        if self._shut:
+        if self._closing:
             return
-        self._hear(True)
+        self._set_answer(True)
         if self._framing is None:
             self._follow_head(data)
         elif not self._follow_frames(self._framing, data):
@@ -120,90 +120,88 @@ class GuardedConnection(asyncio.Protocol):
 
     # Calls of the request handlers
 
-    def begin(self, *, known: bool) -> None:
-        """A request's head is complete; `known`: whether its token is valid."""
+    def begin(self, *, authenticated: bool) -> None:
+        """A request's head is complete; `authenticated`: whether its token is valid."""
         self._expect(math.inf)
-        self._connection_limits.begin(self, known=known)
+        self._connection_limits.begin(self, authenticated=authenticated)
 
     def end(self) -> None:
         """The request is answered, and another one may follow. aiohttp limits the idle time."""
-        if self._early:  # a part of the next request has arrived
+        if self._has_early_data:  # a part of the next request has arrived
             self._expect(self._request_seconds)
-        self._head_is_in, self._early, self._tail = False, False, b""
+        self._has_head, self._has_early_data, self._tail = False, False, b""
 
-    def upgrade(self, longest: int, told: Callable[[Refused], None]) -> bool:
-        """Expect frames from now on, with messages of at most `longest` bytes until `welcome`.
+    def upgrade(self, max_bytes: int, on_refusal: Callable[[Refused], None]) -> bool:
+        """Expect frames from now on, with messages of at most `max_bytes` bytes until `admit`.
 
         Return False if data has arrived before the request's head is answered, which is not allowed.
-        `told` is called with the refusal if this connection has to close.
+        `on_refusal` is called with the refusal if this connection has to close.
         """
-        if self._early or not self._head_is_in:
+        if self._has_early_data or not self._has_head:
             return False
-        self._framing = framing.Framing(longest)
-        self._told = told
+        self._framing = framing.Framing(max_bytes)
+        self._on_refusal = on_refusal
         return True
 
-    def welcome(self, longest: int) -> None:
-        """The device is admitted: its messages may have up to `longest` bytes."""
+    def admit(self, max_bytes: int) -> None:
+        """The device is admitted: its messages may have up to `max_bytes` bytes."""
         assert self._framing is not None, "upgraded"
-        self._framing.longest = longest
+        self._framing.max_bytes = max_bytes
         self._before_hello = False
 
-    def taken(self) -> None:
+    def release_message(self) -> None:
         """Record that the next message was taken."""
         assert self._framing is not None, "upgraded"
         self._framing.take()
         self._account(self._framing)
 
-    async def answers(self, seconds: float) -> bool:
+    async def ping(self, seconds: float) -> bool:
         """Send a ping, and return whether any byte arrives within `seconds`."""
-        if self._shut:
+        if self._closing:
             return False
-        if self._hearing is None:
-            self._hearing = asyncio.get_running_loop().create_future()
+        if self._answer is None:
+            self._answer = asyncio.get_running_loop().create_future()
             self.transport.write(_PING)
-        hearing = self._hearing
-        await asyncio.wait([hearing], timeout=seconds)
-        return hearing.done() and hearing.result()
+        answer = self._answer
+        await asyncio.wait([answer], timeout=seconds)
+        return answer.done() and answer.result()
 
     # Closing
 
-    def turn_away(self, why: str) -> None:
+    def reject(self, reason: str) -> None:
         """Refuse this connection because there are too many."""
-        self._refuse("503 Service Unavailable", "too-many-connections", why)
+        self._refuse("503 Service Unavailable", "too-many-connections", reason)
 
-    def overdue(self) -> None:
+    def close_overdue(self) -> None:
         """Close the connection because its head or message is late."""
         seconds = self._message_seconds
         if self._framing is not None:
-            self._end_session(
-                TooSlow(f"a message is whole within {seconds:g} s of its first byte (limits.message_seconds)")
-            )
+            self._end_session(TooSlow(f"a message took longer than {seconds:g} s (limits.message_seconds)"))
         elif self._tail:
-            self._refuse("408 Request Timeout", "too-slow", "the request did not come in time")
+            self._refuse("408 Request Timeout", "too-slow", "the request was late (limits.request_seconds)")
         else:
-            self._leave(b"")
+            self._close(b"")
 
-    def make_room(self) -> None:
+    def evict(self) -> None:
         """Close the session to free memory: this connection weighs the most of those with held bytes."""
         self._end_session(
-            NoRoom("too much is under way to the server at once (limits.inflight_bytes); send it again later")
+            NoRoom("the server receives too much at once (limits.inflight_bytes); send it again later")
         )
 
     def _refuse(self, status: str, code: str, detail: str) -> None:
         """Answer before the request is complete, and close the connection."""
         body = json.dumps({"code": code, "detail": detail}).encode()
-        self._leave(_TOLD % (status.encode(), len(body), body))
+        self._close(_HTTP % (status.encode(), len(body), body))
 
     def _end_session(self, refusal: SessionRefused) -> None:
-        told = framing.binary(wire.encode(Refusal(refusal.code, str(refusal), None)))
-        self._leave(told + framing.close(4000 + refusal.status, refusal.code))
-        self._told(refusal)
+        message = framing.binary(wire.encode(Refusal(refusal.code, str(refusal), None)))
+        self._close(message + framing.close(4000 + refusal.status, refusal.code))
+        self._on_refusal(refusal)
 
-    def _leave(self, words: bytes) -> None:
-        self._shut = True
+    def _close(self, last_bytes: bytes) -> None:
+        self._closing = True
         self._connection_limits.leave(self)
-        self.transport.write(words)
+        self.transport.write(last_bytes)
         self.transport.close()
         asyncio.get_running_loop().call_later(LEAVE_SECONDS, self.transport.abort)
 
@@ -211,8 +209,8 @@ class GuardedConnection(asyncio.Protocol):
 
     def _follow_head(self, data: bytes) -> None:
         """Find the end of a request's head. Data before its answer must not be parsed as frames."""
-        if self._head_is_in:
-            self._early = True
+        if self._has_head:
+            self._has_early_data = True
             return
         if self.due == math.inf:
             self._expect(self._request_seconds)
@@ -220,7 +218,7 @@ class GuardedConnection(asyncio.Protocol):
         end = seen.find(_END_OF_HEAD)
         self._tail = seen[-3:]
         if end >= 0:
-            self._head_is_in, self._early = True, end + len(_END_OF_HEAD) < len(seen)
+            self._has_head, self._has_early_data = True, end + len(_END_OF_HEAD) < len(seen)
 
     def _follow_frames(self, frames: framing.Framing, data: bytes) -> bool:
         """Parse frames. Return whether `data` may be forwarded to aiohttp."""
@@ -236,7 +234,7 @@ class GuardedConnection(asyncio.Protocol):
         elif not frames.unfinished:
             self._expect(math.inf)
         self._account(frames)
-        return not self._shut
+        return not self._closing
 
     def _expect(self, seconds: float) -> None:
         """Set `due` to `seconds` from now."""
@@ -246,16 +244,16 @@ class GuardedConnection(asyncio.Protocol):
             self._connection_limits.watch(self)
 
     def _account(self, frames: framing.Framing) -> None:
-        more, self.held = frames.held - self.held, frames.held
+        more, self.held_bytes = frames.held_bytes - self.held_bytes, frames.held_bytes
         self._connection_limits.hold(self, more)
 
     def _breach(self, frames: framing.Framing, breach: framing.Breach) -> None:
         if breach.code == framing.TOO_BIG and self._before_hello:
-            self._end_session(FrameTooLarge(f"a Hello has at most {frames.longest} bytes"))
+            self._end_session(FrameTooLarge(f"a Hello has at most {frames.max_bytes} bytes"))
         else:
-            self._leave(framing.close(breach.code, str(breach)))
+            self._close(framing.close(breach.code, str(breach)))
 
-    def _hear(self, something: bool) -> None:
-        hearing, self._hearing = self._hearing, None
-        if hearing is not None and not hearing.done():
-            hearing.set_result(something)
+    def _set_answer(self, arrived: bool) -> None:
+        answer, self._answer = self._answer, None
+        if answer is not None and not answer.done():
+            answer.set_result(arrived)

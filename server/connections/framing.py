@@ -11,7 +11,7 @@ PROTOCOL_ERROR, TOO_BIG = 1002, 1009
 _CONTROL = 0x8
 _CLOSE, _BINARY = 0x8, 0x2
 
-_BESIDE = 128
+_OVERHEAD = 128
 """Memory overhead of a message in bytes, even if it is empty."""
 
 
@@ -27,12 +27,12 @@ class Breach(Exception):
 class Framing:
     """The state of the messages that a device sends. Control frames are parsed, but not counted."""
 
-    def __init__(self, longest: int) -> None:
-        """`longest` is the maximum message size in bytes. It may be changed between messages."""
-        self.longest = longest
+    def __init__(self, max_bytes: int) -> None:
+        """`max_bytes` is the maximum message size in bytes. It may be changed between messages."""
+        self.max_bytes = max_bytes
         self.messages = 0
         """How many messages are finished."""
-        self.held = 0
+        self.held_bytes = 0
         """Bytes of the unfinished message, and of finished messages that are not taken yet."""
         self._finished: deque[int] = deque()
         self._size = 0
@@ -40,59 +40,59 @@ class Framing:
         self._open = False
         """Whether a message is unfinished."""
         self._head = b""
-        self._left = 0
+        self._remaining = 0
         """Bytes of the current frame that are still to come."""
         self._is_data = self._is_last = False
 
     @property
     def unfinished(self) -> bool:
         """Whether a frame or a message is incomplete."""
-        return bool(self._left or self._head) or self._open
+        return bool(self._remaining or self._head) or self._open
 
     def feed(self, data: bytes) -> None:
         """Parse received data. Raises Breach."""
-        at, end = 0, len(data)
-        while at < end:
-            if self._left:
-                part = min(self._left, end - at)
-                at += part
+        offset, end = 0, len(data)
+        while offset < end:
+            if self._remaining:
+                part = min(self._remaining, end - offset)
+                offset += part
                 self._take(part)
                 continue
-            head = self._head + data[at : at + 14 - len(self._head)]
+            head = self._head + data[offset : offset + 14 - len(self._head)]
             length = _length_of(head)
             if length > len(head):
                 self._head = head
                 return
-            at += length - len(self._head)
+            offset += length - len(self._head)
             self._head = b""
             self._begin(head[:length])
 
     def take(self) -> None:
         """Record that the next finished message was taken."""
-        self.held -= self._finished.popleft()
+        self.held_bytes -= self._finished.popleft()
 
     def _begin(self, head: bytes) -> None:
         opcode, flag = head[0] & 0x0F, head[1] & 0x7F
         payload = flag if flag < 126 else int.from_bytes(head[2 : len(head) - 4], "big")
         self._is_data, self._is_last = opcode < _CONTROL, bool(head[0] & 0x80)
         if self._is_data:
-            if self._size + payload > self.longest:
-                raise Breach(TOO_BIG, f"a message has at most {self.longest} bytes")
+            if self._size + payload > self.max_bytes:
+                raise Breach(TOO_BIG, f"a message has at most {self.max_bytes} bytes")
             if not self._open:
-                self.held += _BESIDE
+                self.held_bytes += _OVERHEAD
             self._open = True
-        self._left = payload
+        self._remaining = payload
         self._take(0)
 
     def _take(self, part: int) -> None:
         """Count `part` more bytes of the current frame."""
-        self._left -= part
+        self._remaining -= part
         if not self._is_data:
             return
         self._size += part
-        self.held += part
-        if not self._left and self._is_last:
-            self._finished.append(self._size + _BESIDE)
+        self.held_bytes += part
+        if not self._remaining and self._is_last:
+            self._finished.append(self._size + _OVERHEAD)
             self.messages += 1
             self._size, self._open = 0, False
 

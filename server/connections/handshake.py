@@ -14,10 +14,10 @@ from typing import Protocol, cast
 _HANDSHAKE = 22
 """The content type that starts TLS (RFC 8446, section 5.1). No HTTP request starts with it."""
 
-_WHAT = b"this port speaks TLS: write https:// instead of http://"
+_TLS_HINT = b"this port speaks TLS: write https:// instead of http://"
 _SPEAKS_TLS = (
     b"HTTP/1.1 426 Upgrade Required\r\nUpgrade: TLS/1.2, HTTP/1.1\r\nConnection: Upgrade, close\r\n"
-    b"Content-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s" % (len(_WHAT), _WHAT)
+    b"Content-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s" % (len(_TLS_HINT), _TLS_HINT)
 )
 
 _BUFFER = 1 << 14
@@ -25,18 +25,18 @@ _BUFFER = 1 << 14
 5.1). asyncio's default is 256 KiB. A process has one value for all its connections."""
 
 
-def with_small_buffers() -> None:
+def shrink_buffers() -> None:
     """Make each later TLS connection take 230 KiB less memory."""
     asyncio.sslproto.SSLProtocol.max_size = _BUFFER
 
 
-class Porch(Protocol):
+class Handshakes(Protocol):
     """Counts connections; `ConnectionLimits` implements it (limits.py)."""
 
-    def knock(self, stranger: "Handshake") -> bool:
+    def enter_handshake(self, stranger: "Handshake") -> bool:
         """Register a new connection. Return whether it may continue."""
 
-    def go(self, stranger: "Handshake") -> None:
+    def leave_handshake(self, stranger: "Handshake") -> None:
         """Unregister a connection that is lost or has completed its handshake. Idempotent."""
 
 
@@ -44,13 +44,13 @@ class Handshake(asyncio.Protocol):
     """Performs the handshake, then passes the TLS transport and any received data to another protocol."""
 
     def __init__(
-        self, inner: Callable[[], asyncio.Protocol], porch: Porch, tls: ssl.SSLContext, seconds: float
+        self, inner: Callable[[], asyncio.Protocol], limits: Handshakes, tls: ssl.SSLContext, seconds: float
     ) -> None:
-        self._inner, self._porch, self._tls, self._seconds = inner, porch, tls, seconds
+        self._inner, self._limits, self._tls, self._seconds = inner, limits, tls, seconds
         self._transport: asyncio.Transport | None = None
-        self._shaking: asyncio.Task[None] | None = None
-        self._late: asyncio.TimerHandle | None = None
-        self._came = bytearray()
+        self._handshake: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._received = bytearray()
         self._ended = False
         self.address = ""
 
@@ -58,22 +58,20 @@ class Handshake(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.address = str(peer[0]) if isinstance(peer, tuple) else ""
-        if self._porch.knock(self):
+        if self._limits.enter_handshake(self):
             loop = asyncio.get_running_loop()
-            self._late = loop.call_later(self._seconds, self._transport.abort)
+            self._timer = loop.call_later(self._seconds, self._transport.abort)
         else:
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Start the handshake with the first bytes. Bytes that arrive after the handshake, but before
-        `_shake` resumes, are kept for the inner protocol.
-        """
+        """Start the handshake with the first bytes. Keep what arrives before `_shake` resumes."""
         assert self._transport is not None, "connected"
-        if self._shaking is not None:
-            self._came += data
+        if self._handshake is not None:
+            self._received += data
         elif data[0] == _HANDSHAKE:
             self._transport.pause_reading()
-            self._shaking = asyncio.get_running_loop().create_task(self._shake(self._transport, data))
+            self._handshake = asyncio.get_running_loop().create_task(self._shake(self._transport, data))
         else:
             self._transport.write(_SPEAKS_TLS)
             self._transport.close()
@@ -83,40 +81,40 @@ class Handshake(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._ended = True
-        self._in_time()
-        self._porch.go(self)
+        self._stop_timer()
+        self._limits.leave_handshake(self)
 
-    def turn_away(self, why: str) -> None:
+    def reject(self, reason: str) -> None:
         """Refuse the connection. The peer gets no reason, because TLS is not established yet."""
-        self._porch.go(self)
+        self._limits.leave_handshake(self)
         assert self._transport is not None, "counted once it was made"
         self._transport.abort()
 
-    def _in_time(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
     async def _shake(self, transport: asyncio.Transport, first: bytes) -> None:
         loop = asyncio.get_running_loop()
-        shaking = loop.create_task(
+        handshake = loop.create_task(
             loop.start_tls(transport, self, self._tls, server_side=True, ssl_handshake_timeout=self._seconds)
         )
         await asyncio.sleep(0)  # now TLS is the transport's protocol; reading starts after this
         loop.call_soon(_feed, transport.get_protocol(), first)
         try:
-            line = await shaking
+            secure = await handshake
         except OSError:  # any failure of the peer: TLS, timeout or connection
-            line = None
-        self._in_time()
-        self._porch.go(self)
-        if line is None or self._ended:
+            secure = None
+        self._stop_timer()
+        self._limits.leave_handshake(self)
+        if secure is None or self._ended:
             transport.abort()
             return
         inner = self._inner()
-        line.set_protocol(inner)
-        inner.connection_made(line)
-        if self._came:
-            inner.data_received(bytes(self._came))
+        secure.set_protocol(inner)
+        inner.connection_made(secure)
+        if self._received:
+            inner.data_received(bytes(self._received))
 
 
 def _feed(protocol: asyncio.BaseProtocol, data: bytes) -> None:
@@ -124,7 +122,7 @@ def _feed(protocol: asyncio.BaseProtocol, data: bytes) -> None:
     assert isinstance(protocol, asyncio.BufferedProtocol), "what speaks TLS in asyncio"
     while data:
         buffer = memoryview(protocol.get_buffer(len(data)))
-        some = data[: len(buffer)]
-        buffer[: len(some)] = some
-        protocol.buffer_updated(len(some))
-        data = data[len(some) :]
+        part = data[: len(buffer)]
+        buffer[: len(part)] = part
+        protocol.buffer_updated(len(part))
+        data = data[len(part) :]

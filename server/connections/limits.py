@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from edgeflock.server.connections.connection import GuardedConnection
-from edgeflock.server.connections.handshake import Handshake, with_small_buffers
+from edgeflock.server.connections.handshake import Handshake, shrink_buffers
 from edgeflock.shared.settings.limits import LimitSettings
 
-_LOOK = 0.25
+_INTERVAL = 0.25
 """Seconds between two checks for late connections."""
 
 
@@ -32,7 +32,7 @@ class ConnectionTerms:
     """The maximum bytes of unfinished messages and messages not taken yet, over all connections."""
 
     @classmethod
-    def of(cls, limits: LimitSettings) -> "ConnectionTerms":
+    def from_settings(cls, limits: LimitSettings) -> "ConnectionTerms":
         return cls(
             limits.request_seconds,
             limits.message_seconds,
@@ -47,20 +47,20 @@ class ConnectionLimits:
 
     def __init__(self, terms: ConnectionTerms) -> None:
         self.terms = terms
-        self.held = 0
+        self.held_bytes = 0
         """Bytes of messages that are unfinished or not taken yet."""
-        self._connection_limits: dict[object, GuardedConnection] = {}
+        self._connections: dict[object, GuardedConnection] = {}
         """Meter (roster/traffic.py) -> its connection. A request's transport gives the meter."""
         self._strangers: dict[GuardedConnection | Handshake, None] = {}
         """Connections without a token, the oldest first."""
-        self._shaking: dict[Handshake, str] = {}
+        self._handshakes: dict[Handshake, str] = {}
         """Connections in their TLS handshake -> their source address."""
         self._addresses: Counter[str] = Counter()
         self._counted: dict[GuardedConnection, tuple[str, object]] = {}
         self._pending: set[GuardedConnection] = set()
         """Connections with a finite `due`."""
         self._holding: set[GuardedConnection] = set()
-        self._look: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     def protocol(self, inner: Callable[[], asyncio.BaseProtocol]) -> Callable[[], asyncio.Protocol]:
         """Return a protocol factory that wraps each of `inner`'s protocols in a `GuardedConnection`."""
@@ -72,16 +72,16 @@ class ConnectionLimits:
 
         return factory
 
-    def behind_tls(
+    def tls_protocol(
         self, inner: Callable[[], asyncio.Protocol], tls: ssl.SSLContext
     ) -> Callable[[], asyncio.Protocol]:
         """Return a protocol factory that creates `inner`'s protocol after a TLS handshake in time."""
-        with_small_buffers()
+        shrink_buffers()
         return lambda: Handshake(inner, self, tls, self.terms.request_seconds)
 
-    def of(self, transport: asyncio.BaseTransport | None) -> GuardedConnection | None:
+    def find(self, transport: asyncio.BaseTransport | None) -> GuardedConnection | None:
         """Return the guarded connection of a request's transport; None once the connection is lost."""
-        return None if transport is None else self._connection_limits.get(transport.get_extra_info("meter"))
+        return None if transport is None else self._connections.get(transport.get_extra_info("meter"))
 
     # ConnectionObserver
 
@@ -89,11 +89,11 @@ class ConnectionLimits:
         """Register a new connection. Return the reason if it is refused, else None."""
         source = source_of(connection.address)
         if self._addresses[source] >= self.terms.address_connections:
-            most = self.terms.address_connections
-            return f"{connection.address} has {most} connections (limits.address_connections)"
+            limit = self.terms.address_connections
+            return f"{connection.address} has {limit} connections (limits.address_connections)"
         meter = connection.transport.get_extra_info("meter")
         self._addresses[source] += 1
-        self._connection_limits[meter] = connection
+        self._connections[meter] = connection
         self._counted[connection] = source, meter
         self._count_stranger(connection)
         return None
@@ -105,15 +105,15 @@ class ConnectionLimits:
             return
         source, meter = counted
         self._leave_address(source)
-        del self._connection_limits[meter]
+        del self._connections[meter]
         self._strangers.pop(connection, None)
         self._pending.discard(connection)
         self._holding.discard(connection)
-        self.held -= connection.held
+        self.held_bytes -= connection.held_bytes
 
-    def begin(self, connection: GuardedConnection, *, known: bool) -> None:
-        """A request is being answered; `known`: whether its token is valid."""
-        if known:
+    def begin(self, connection: GuardedConnection, *, authenticated: bool) -> None:
+        """A request is being answered; `authenticated`: whether its token is valid."""
+        if authenticated:
             self._strangers.pop(connection, None)
 
     def watch(self, connection: GuardedConnection) -> None:
@@ -122,41 +122,41 @@ class ConnectionLimits:
             self._pending.discard(connection)
         elif connection in self._counted:
             self._pending.add(connection)
-            self._start_looking()
+            self._start_timer()
 
     def hold(self, connection: GuardedConnection, more: int) -> None:
         """Count `more` bytes. Over the limit, close the connections with the largest bytes x holding time."""
         if connection not in self._counted:
             return
-        self.held += more
-        (self._holding.add if connection.held else self._holding.discard)(connection)
-        if self.held > self.terms.inflight_bytes:
+        self.held_bytes += more
+        (self._holding.add if connection.held_bytes else self._holding.discard)(connection)
+        if self.held_bytes > self.terms.inflight_bytes:
             now = asyncio.get_running_loop().time()
-            while self.held > self.terms.inflight_bytes and self._holding:
-                max(self._holding, key=lambda one: one.held * (now - one.since + _LOOK)).make_room()
+            while self.held_bytes > self.terms.inflight_bytes and self._holding:
+                max(self._holding, key=lambda one: one.held_bytes * (now - one.since + _INTERVAL)).evict()
 
-    # Porch
+    # HandshakeObserver
 
-    def knock(self, stranger: Handshake) -> bool:
+    def enter_handshake(self, stranger: Handshake) -> bool:
         """Register a new TLS connection. Return whether it may continue."""
         source = source_of(stranger.address)
         if self._addresses[source] >= self.terms.address_connections:
             return False
         self._addresses[source] += 1
-        self._shaking[stranger] = source
+        self._handshakes[stranger] = source
         self._count_stranger(stranger)
         return True
 
-    def go(self, stranger: Handshake) -> None:
+    def leave_handshake(self, stranger: Handshake) -> None:
         """Unregister a connection that is lost or has completed its handshake. Idempotent."""
-        if (source := self._shaking.pop(stranger, None)) is not None:
+        if (source := self._handshakes.pop(stranger, None)) is not None:
             self._leave_address(source)
             self._strangers.pop(stranger, None)
 
     def close(self) -> None:
         """The server stops: abort all unfinished handshakes."""
-        for stranger in list(self._shaking):
-            stranger.turn_away("the server stops")
+        for stranger in list(self._handshakes):
+            stranger.reject("the server stops")
 
     # Counting and looking
 
@@ -165,24 +165,24 @@ class ConnectionLimits:
         self._strangers[stranger] = None
         if len(self._strangers) > self.terms.strangers:
             oldest = next(iter(self._strangers))
-            oldest.turn_away(f"{self.terms.strangers} connections have shown no token yet (limits.strangers)")
+            oldest.reject(f"{self.terms.strangers} connections have shown no token yet (limits.strangers)")
 
     def _leave_address(self, source: str) -> None:
         self._addresses[source] -= 1
         if not self._addresses[source]:
             del self._addresses[source]
 
-    def _start_looking(self) -> None:
-        if self._look is None:
-            self._look = asyncio.get_running_loop().call_later(_LOOK, self._look_around)
+    def _start_timer(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_INTERVAL, self._close_overdue)
 
-    def _look_around(self) -> None:
-        self._look = None
+    def _close_overdue(self) -> None:
+        self._timer = None
         now = asyncio.get_running_loop().time()
         for connection in [connection for connection in self._pending if connection.due <= now]:
-            connection.overdue()
+            connection.close_overdue()
         if self._pending:
-            self._start_looking()
+            self._start_timer()
 
 
 def source_of(address: str) -> str:

@@ -24,7 +24,7 @@ from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.flower.messages import Keys, Template, read_update, size, training
 from edgeflock.server.flower.nodes import Asked, FlowerNode, Nodes, SentModel
 from edgeflock.server.flower.shares import Shares
-from edgeflock.server.ledger import Claim, claimed
+from edgeflock.server.ledger import Claim, claim_run
 from edgeflock.shared.errors import BaseExpired, Refused
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.frames import Evaluation
@@ -249,5 +249,5 @@ def opened(
     where = Path(checkpoint) if checkpoint else None
     largest = config.limits.model_copy(update={"expansion_bytes": EXPANSION_PER_ENTRY * template.layout.size})
     config = config.model_copy(update={"limits": largest})
-    with claimed(where, "checkpoint", template.layout, template.theta, config) as claim:
+    with claim_run(where, "checkpoint", template.layout, template.theta, config) as claim:
         yield FlowerRun(claim, template, config, keys, durable=where is not None)

@@ -26,7 +26,7 @@ from edgeflock.server.identity import (
     request_certificates,
     server_tls,
 )
-from edgeflock.server.listening import listening_on
+from edgeflock.server.listening import listen_on
 from edgeflock.server.roster import Traffic
 from edgeflock.server.sessions import Session
 from edgeflock.shared.errors import ConfigError, Forbidden, Refused, Unavailable
@@ -87,7 +87,7 @@ class Gateway:
         self.upstream = Upstream(self.leaders, name, self._check_fit)
         self.traffic = Traffic()
         self._context: GatewayContext | None = None
-        self._connection_limits = ConnectionLimits(ConnectionTerms.of(LimitSettings()))
+        self._connection_limits = ConnectionLimits(ConnectionTerms.from_settings(LimitSettings()))
         """The leader's limits apply once they are known."""
         self._following: asyncio.Task[None] | None = None
 
@@ -132,7 +132,7 @@ class Gateway:
             raise Unavailable("this gateway has no leader; try again, or elsewhere")
         if self._context is None or self._context.engine is not mirror:
             self._context = GatewayContext.from_mirror(mirror, self.traffic, relay)
-            self._connection_limits.terms = ConnectionTerms.of(mirror.config.limits)
+            self._connection_limits.terms = ConnectionTerms.from_settings(mirror.config.limits)
         return self._context
 
     @asynccontextmanager
@@ -142,7 +142,7 @@ class Gateway:
         Raises EdgeflockError if it cannot listen.
         """
         address, connection_limits = self.address, self._connection_limits
-        listener = listening_on(
+        listener = listen_on(
             self._app(), connection_limits, lambda: self.traffic, address.host, address.port, self._tls
         )
         async with listener as port:
@@ -190,7 +190,7 @@ class Gateway:
             await asyncio.gather(*(line.leave() for line in lines if line is not None))
 
     def _connection(self, request: web.Request) -> GuardedConnection | None:
-        return self._connection_limits.of(request.transport)
+        return self._connection_limits.find(request.transport)
 
     @web.middleware
     async def _guard(
@@ -199,7 +199,7 @@ class Gateway:
         connection = self._connection(request)
         if connection is None:
             return problem(Unavailable.status, Unavailable.code, "the connection is lost")
-        connection.begin(known=False)
+        connection.begin(authenticated=False)
         try:
             if not self._has_certificate(request):
                 return problem(
@@ -245,7 +245,7 @@ class Gateway:
             gateway.Knock(ticket, _bearer(request), request.path, request.remote or "", certificate)
         )
         if (connection := self._connection(request)) is not None:
-            connection.begin(known=True)
+            connection.begin(authenticated=True)
         return identity
 
     async def _authenticate(self, request: web.Request) -> GatewayContext:

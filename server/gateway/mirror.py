@@ -45,7 +45,7 @@ class Mirror:
         publication = publication_of(self.config, self.layout, terms.version, first, directory)
         self.outlet = Outlet(publication, self.layout, self.theta)
         if terms.weights is not None:
-            self.outlet.offer_again(self._first_model(sync.first, terms.weights), terms.weights)
+            self.outlet.restore_offer(self._first_model(sync.first, terms.weights), terms.weights)
         self.published = Published(terms.version, sync.learning_rate, sync.over, sync.diverged)
 
     def follow(self, change: gateway.Change) -> None:
@@ -65,7 +65,7 @@ class Mirror:
                 touched.extend(np.split(indices, np.cumsum(change.touched)[:-1]))
                 self._put(indices, gateway.numbers(change.values, "<f4"))
         if change.again:
-            self.outlet.begin_again()
+            self.outlet.reset()
             del touched[:1]
         for each in touched:
             self.outlet.add(each)

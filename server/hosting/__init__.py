@@ -2,10 +2,10 @@
 
     run               opens or resumes the run, and has all that the application needs
     model             the model and its evaluation: a torch module, or a file of arrays
-    line              TLS and certificates for devices' connections
+    tls               TLS and certificates for devices' connections
     program_objects   objects of a program that settings cannot name
 
-A standby (standby.py), which has no run yet, also uses `line`. Only model imports torch, when it needs it.
+A standby (standby.py), which has no run yet, also uses `tls`. Only model imports torch, when it needs it.
 """
 
 from edgeflock.server.hosting.program_objects import ServerObjects

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from edgeflock.shared.protocol.frames import Classes
 from edgeflock.shared.settings.model import ModelSettings
 
-LONGEST = 900.0
-"""The most seconds of an evaluation."""
+TIMEOUT = 900.0
+"""The maximum seconds of an evaluation."""
 
 _LENGTH = struct.Struct("<Q")
 
@@ -26,21 +26,19 @@ _LENGTH = struct.Struct("<Q")
 class EpisodeProcess:
     """Judges policies in another process. It starts with the first policy and ends with this process."""
 
-    def __init__(self, model: ModelSettings, longest: float = LONGEST) -> None:
-        """`longest` is the most seconds of an evaluation."""
+    def __init__(self, model: ModelSettings, timeout: float = TIMEOUT) -> None:
+        """`timeout` is the maximum seconds of an evaluation."""
         self._model = model
-        self._longest = longest
+        self._timeout = timeout
         self._process: subprocess.Popen[bytes] | None = None
         self._metrics: Mapping[str, float | None] = {}
 
     def evaluate(self, theta: NDArray[np.float32]) -> tuple[float, float | None]:
-        """Return (the negated mean return, None). Raises RuntimeError if the process fails or hangs. The next
-        evaluation then starts a new process.
-        """
-        process = self._running()
+        """Return (negated mean return, None). Raises RuntimeError if the process fails."""
+        process = self._start()
         assert process.stdin is not None, "it is a pipe"
         assert process.stdout is not None, "it is a pipe"
-        timer = threading.Timer(self._longest, process.kill)
+        timer = threading.Timer(self._timeout, process.kill)
         timer.daemon = True
         timer.start()
         try:
@@ -49,8 +47,8 @@ class EpisodeProcess:
         except (OSError, EOFError) as error:
             killed = not timer.is_alive()
             self._end()
-            why = f"took longer than {self._longest:g} s" if killed else "ended; the log says why"
-            raise RuntimeError(f"the process that plays episodes of {self._model.data} {why}") from error
+            reason = f"took longer than {self._timeout:g} s" if killed else "ended; the log says why"
+            raise RuntimeError(f"the process that plays episodes of {self._model.data} {reason}") from error
         finally:
             timer.cancel()
         if "error" in answer:
@@ -62,7 +60,7 @@ class EpisodeProcess:
         """Return (metrics, no class counts) of the last evaluation."""
         return self._metrics, ()
 
-    def _running(self) -> "subprocess.Popen[bytes]":
+    def _start(self) -> "subprocess.Popen[bytes]":
         if self._process is None or self._process.poll() is not None:
             self._end()
             path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)

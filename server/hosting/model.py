@@ -47,26 +47,27 @@ class HostedModel:
     start: Start | None = None
     input: tuple[int, ...] | None = None
     app: bytes = b""
-    beside: Beside = NOTHING
-    described: Description | None = None
-    tried: Trial | None = None
+    extras: Beside = NOTHING
+    description: Description | None = None
+    trial: Trial | None = None
     """The result of a trial step."""
     details: Details = lambda: ({}, ())
-    look: ComputeTrusted | None = None
+    trusted_gradients: ComputeTrusted | None = None
     held_out: Dataset | Stored | None = None
     """The data that it is evaluated on."""
     targets: Targets | None = None
     """The regression targets, if they are not scaled."""
 
 
-def model_of(config: Config, given: ServerObjects, data: Description | None = None) -> HostedModel:
-    """Build the model. `data` describes the run's samples if the run is resumed. Raises ConfigError if the
-    model cannot be built, or not be judged as the settings require.
+def model_of(config: Config, objects: ServerObjects, data: Description | None = None) -> HostedModel:
+    """Build the model. `data` describes the samples of a resumed run.
+
+    Raises ConfigError if the model cannot be built, or not be evaluated as the settings require.
     """
-    return _of_arrays(config) if config.model.arrays else _of_a_module(config, given, data)
+    return _array_model(config) if config.model.arrays else _module_model(config, objects, data)
 
 
-def _of_arrays(config: Config) -> HostedModel:
+def _array_model(config: Config) -> HostedModel:
     """Build a model of arrays, without torch."""
     from edgeflock.server import arrays as files
 
@@ -74,15 +75,15 @@ def _of_arrays(config: Config) -> HostedModel:
     check_limits(config, arrays.layout)
     if trusting.is_wanted(config.defence.mode):
         raise ConfigError(
-            f"defence.mode = {config.defence.mode!r} needs gradients of the server's own, which a file of "
-            "arrays has not; set defence.mode = 'clip'"
+            f"defence.mode = {config.defence.mode!r} needs gradients that the server computes, which is not "
+            "possible with a file of arrays; set defence.mode = 'clip'"
         )
-    evaluate = files.judge(config.model, arrays)
-    _check_watched(config, evaluated=evaluate is not None)
-    return HostedModel(arrays.layout, theta, evaluate, app=_told(config, arrays))
+    evaluate = files.load_evaluate(config.model, arrays)
+    _check_needed(config, evaluated=evaluate is not None)
+    return HostedModel(arrays.layout, theta, evaluate, app=_encode_app(config, arrays))
 
 
-def _of_a_module(config: Config, given: ServerObjects, data: Description | None) -> HostedModel:
+def _module_model(config: Config, objects: ServerObjects, data: Description | None) -> HostedModel:
     # torch takes seconds to import and only hosting needs it.
     from edgeflock.server.monitoring.scoring import Scores
     from edgeflock.server.weights import first_model
@@ -90,106 +91,110 @@ def _of_a_module(config: Config, given: ServerObjects, data: Description | None)
 
     if config.model.evaluate:
         raise ConfigError(
-            f"model.evaluate = {config.model.evaluate!r} is of arrays, and model.module = "
-            f"{config.model.module!r} is a torch module, which is evaluated on model.data: leave it out"
+            f"model.evaluate = {config.model.evaluate!r} is for arrays, and model.module = "
+            f"{config.model.module!r} is a torch module, which model.data evaluates: leave model.evaluate out"
         )
-    flat = FlatModule(config.model.module, config.model.loss, config.run.seed, given.make)
+    flat = FlatModule(config.model.module, config.model.loss, config.run.seed, objects.make)
     check_limits(config, flat.layout)
     theta, start = first_model(flat, config.model.weights, config.run.seed)
-    beside = flat.beside()
-    acts = given.held_out is None and is_environment(config.model.data)
+    extras = flat.beside()
+    acts = objects.held_out is None and is_environment(config.model.data)
     episodes.check(config, acts=acts)
     if acts:
-        return _of_a_policy(config, given, flat, theta, start)
-    held_out: Dataset | Stored | None = given.held_out
+        return _policy_model(config, objects, flat, theta, start)
+    held_out: Dataset | Stored | None = objects.held_out
     if held_out is None and config.model.data:
         scaled = scales_targets(config.model.loss)
         held_out = datasets.opened(config.model.data, "test", data, scales_targets=scaled)
-    look: ComputeTrusted | None = None
+    gradients: ComputeTrusted | None = None
     if trusting.is_wanted(config.defence.mode):
-        look, held_out = _looking(config, given, held_out)
+        gradients, held_out = _split(config, objects, held_out)
     evaluate: Evaluate | None = None
     tried: Trial | None = None
-    scores = Scores(config.model.metrics, given.metrics)
-    if scores and (given.judge is not None or held_out is None):
+    scores = Scores(config.model.metrics, objects.metrics)
+    if scores and (objects.evaluate is not None or held_out is None):
         raise ConfigError(
-            f"model.metrics = {config.model.metrics or list(given.metrics)} are of held-out data: set "
+            f"model.metrics = {config.model.metrics or list(objects.metrics)} need held-out data: set "
             "model.data, or leave them out"
         )
-    if given.judge is not None:
-        evaluate = partial(_judged, flat, given.judge)
+    if objects.evaluate is not None:
+        evaluate = partial(_evaluate_with, flat, objects.evaluate)
     elif held_out is not None:
         scores.set_scale(held_out.described.target)
         evaluate, tried = _evaluation(config, flat, theta, held_out, scores)
-    _check_watched(config, evaluated=evaluate is not None)
-    shape = _input(config, flat.example, held_out)
-    layout, told = flat.layout, b""
+    _check_needed(config, evaluated=evaluate is not None)
+    shape = _input_shape(config, flat.example, held_out)
+    layout, app = flat.layout, b""
     if config.client_config.model_extra or config.run.evaluate_on_devices:
-        told = _told(config, Arrays.like(layout))
-    described = None if held_out is None else held_out.described.told
+        app = _encode_app(config, Arrays.like(layout))
+    description = None if held_out is None else held_out.described.told
     targets = None
     if held_out is not None and scales_targets(config.model.loss) and not held_out.described.target:
         targets = Targets.from_y(held_out.y)
     return HostedModel(
-        *(layout, theta, evaluate, start, shape, told, beside, described, tried, scores.details, look),
+        *(layout, theta, evaluate, start, shape, app, extras, description, tried, scores.details, gradients),
         held_out=held_out,
         targets=targets,
     )
 
 
-def _of_a_policy(
-    config: Config, given: ServerObjects, flat: "FlatModule", theta: NDArray[np.float32], start: Start | None
+def _policy_model(
+    config: Config,
+    objects: ServerObjects,
+    flat: "FlatModule",
+    theta: NDArray[np.float32],
+    start: Start | None,
 ) -> HostedModel:
     """Build the model of devices that act in an environment."""
-    if given.judge is not None or given.metrics or trusting.is_wanted(config.defence.mode):
+    if objects.evaluate is not None or objects.metrics or trusting.is_wanted(config.defence.mode):
         raise ConfigError(
             f"model.data = {config.model.data!r} is an environment, whose episodes judge the model: leave "
             "out evaluate, metrics, and a defence.mode that needs held-out samples"
         )
     environment = open_environment(config.model.data)
-    here = given.make is not None or LOSSES.is_here_only(config.model.loss)
+    in_process = objects.make is not None or LOSSES.is_here_only(config.model.loss)
     scores = episodes.EpisodeScores(flat, environment)
-    judge = scores if here else EpisodeProcess(config.model)
-    told = _told(config, Arrays.like(flat.layout)) if config.client_config.model_extra else b""
+    judge = scores if in_process else EpisodeProcess(config.model)
+    app = _encode_app(config, Arrays.like(flat.layout)) if config.client_config.model_extra else b""
     return HostedModel(
-        *(flat.layout, theta, judge.evaluate, start, environment.shape, told, flat.beside()),
+        *(flat.layout, theta, judge.evaluate, start, environment.shape, app, flat.beside()),
         details=judge.details,
     )
 
 
-def _looking(
-    config: Config, given: ServerObjects, held_out: Dataset | Stored | None
+def _split(
+    config: Config, objects: ServerObjects, held_out: Dataset | Stored | None
 ) -> tuple[ComputeTrusted, Dataset]:
-    """Return (what computes the gradient that the defence trusts, the remaining samples for evaluation)."""
+    """Return (the trusted gradients of the defence, the remaining samples for evaluation)."""
     from edgeflock.shared.model.torch_module import FlatModule
 
     if held_out is None:
         raise ConfigError(
-            f"defence.mode = {config.defence.mode!r} sets held-out samples apart, and there are none; set "
+            f"defence.mode = {config.defence.mode!r} needs held-out samples, and there are none; set "
             "model.data, or defence.mode = 'clip'"
         )
-    samples, rest = trusting.set_apart(held_out)
+    samples, rest = trusting.split_trusted(held_out)
     # A module of its own: the evaluator is at work at the same time.
-    flat = FlatModule(config.model.module, config.model.loss, config.run.seed, given.make)
-    return trusting.Look(flat, samples), rest
+    flat = FlatModule(config.model.module, config.model.loss, config.run.seed, objects.make)
+    return trusting.TrustedGradients(flat, samples), rest
 
 
-def _told(config: Config, arrays: Arrays) -> bytes:
+def _encode_app(config: Config, arrays: Arrays) -> bytes:
     """Encode the settings for the devices' own apps."""
     return encode(App(dict(config.client_config.model_extra or {}), config.run.evaluate_on_devices, arrays))
 
 
-def _check_watched(config: Config, *, evaluated: bool) -> None:
+def _check_needed(config: Config, *, evaluated: bool) -> None:
     """Raise ConfigError if a setting needs evaluations, and there are none."""
     if evaluated:
         return
-    waiting = {
+    dependent = {
         "run.accuracy": config.run.accuracy,
         "run.patience": config.run.patience,
         "run.on_evaluated": config.run.on_evaluated,
         "optimizer.schedule": config.optimizer.schedule if config.optimizer.schedule == "plateau" else "",
     }
-    for key, value in waiting.items():
+    for key, value in dependent.items():
         if value:
             raise ConfigError(
                 f"{key} = {value!r} needs evaluations, and there are no data for them; set model.data"
@@ -203,8 +208,9 @@ def _evaluation(
     held_out: Dataset | Stored,
     scores: "Scores",
 ) -> tuple[Evaluate, Trial]:
-    """Return (the evaluation on the held-out data, the result of a trial step). Raises ConfigError if the
-    module cannot train on such data, or one of `scores` cannot use them.
+    """Return (the evaluation on the held-out data, the result of a trial step).
+
+    Raises ConfigError if the module cannot train on such data, or one of `scores` cannot use them.
     """
     evaluate = flat.evaluate
     x, y = rows(held_out.x, slice(SAMPLES)), held_out.y[:SAMPLES]
@@ -219,10 +225,10 @@ def _evaluation(
             f"model.module {config.model.module!r} does not fit model.data {config.model.data!r}: {error}"
         ) from error
     scores.check()
-    return partial(_scored, flat, scores, held_out), tried
+    return partial(_evaluate_scored, flat, scores, held_out), tried
 
 
-def _scored(
+def _evaluate_scored(
     flat: "FlatModule", scores: "Scores", held_out: Dataset | Stored, theta: NDArray[np.float32]
 ) -> tuple[float, float | None]:
     """Return (loss, accuracy) at theta. `scores` then cover exactly this evaluation."""
@@ -230,16 +236,16 @@ def _scored(
     return flat.evaluate(theta, held_out.x, held_out.y, seen=scores.update)
 
 
-def _judged(
+def _evaluate_with(
     flat: "FlatModule",
-    judge: "Callable[[nn.Module], tuple[float, float | None]]",
+    evaluate: "Callable[[nn.Module], tuple[float, float | None]]",
     theta: NDArray[np.float32],
 ) -> tuple[float, float | None]:
-    """Return the result of `judge` for the module at theta."""
-    return judge(flat.at(theta))
+    """Return the result of `evaluate` for the module at theta."""
+    return evaluate(flat.at(theta))
 
 
-def _input(
+def _input_shape(
     config: Config, example: Callable[[tuple[int, ...]], object], held_out: Dataset | Stored | None
 ) -> tuple[int, ...] | None:
     """Return the shape of a sample's x; None if unknown. `example` raises if the model cannot take it."""

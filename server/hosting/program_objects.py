@@ -22,12 +22,12 @@ class ServerObjects:
     """Builds the module that model.module names."""
     held_out: Dataset | None = None
     """Replaces model.data."""
-    judge: "Callable[[nn.Module], tuple[float, float | None]] | None" = None
+    evaluate: "Callable[[nn.Module], tuple[float, float | None]] | None" = None
     """Returns (loss, accuracy) of a module; replaces the evaluation on held-out data."""
-    listening: Callbacks = Callbacks()
+    callbacks: Callbacks = Callbacks()
     metrics: "Mapping[str, UserMetric]" = field(default_factory=dict)
     """Added to the metrics of model.metrics."""
 
 
-NOTHING_AT_HAND = ServerObjects()
+NO_OBJECTS = ServerObjects()
 """The settings name everything."""

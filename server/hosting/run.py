@@ -15,26 +15,20 @@ from numpy.typing import NDArray
 from edgeflock.server.descent import Place
 from edgeflock.server.engine import Engine
 from edgeflock.server.findings import REMEDY, Targets
-from edgeflock.server.hosting.line import authority_of, line_of
 from edgeflock.server.hosting.model import HostedModel, model_of
-from edgeflock.server.hosting.program_objects import NOTHING_AT_HAND, ServerObjects
-from edgeflock.server.identity import (
-    ADMIN_TOKEN,
-    URL_FILE,
-    Audit,
-    Authority,
-    Register,
-)
+from edgeflock.server.hosting.program_objects import NO_OBJECTS, ServerObjects
+from edgeflock.server.hosting.tls import authority_of, server_context
+from edgeflock.server.identity import ADMIN_TOKEN, URL_FILE, Audit, Authority, Register
 from edgeflock.server.ledger import (
-    OFFERED,
+    FIRST_MODEL,
     Claim,
     DeviceTotals,
     Waiting,
-    claimed,
+    claim_run,
     is_shared,
-    keep_offered,
     largest_step,
-    write_whole,
+    save_first_model,
+    write_atomically,
 )
 from edgeflock.server.monitoring import trackers
 from edgeflock.server.monitoring.best_model import info_of, save_best
@@ -68,8 +62,8 @@ class HostedRun:
     evaluate: Evaluate | None
     history: list[Evaluation]
     accounts: list[DeviceTotals]
-    suspecting: FindSuspect = lambda after, until: None
-    offered: Path | None = None
+    find_suspect: FindSuspect = lambda after, until: None
+    first_model: Path | None = None
     """The file that devices load the first model from, if they cannot make it."""
     tls: ssl.SSLContext | None = None
     """TLS to listen with; None: plain HTTP."""
@@ -78,7 +72,7 @@ class HostedRun:
     audit: Audit | None = None
     input: tuple[int, ...] | None = None
     """The shape of a sample's x, if it is known."""
-    described: Description | None = None
+    description: Description | None = None
     """The description of samples, if they have names or units."""
     held_out: Sketch | None = None
     """A sketch of the rows that the model is evaluated on."""
@@ -90,26 +84,26 @@ class HostedRun:
     """Signs devices' certificates, over TLS."""
     make: "Make | None" = None
     """Builds the model, if no import string does."""
-    keep: SaveBest = lambda theta, evaluation: None
+    save_best: SaveBest = lambda theta, evaluation: None
     """Called with each model that is better than all before it."""
-    listening: Callbacks = Callbacks()
-    beside: Beside = NOTHING
+    callbacks: Callbacks = Callbacks()
+    extras: Beside = NOTHING
     """The parts of a saved model that are not in theta."""
     app: bytes = b""
     """The settings for devices' own apps (protocol/app.py)."""
     details: Details = lambda: ({}, ())
     """Further results of the last `evaluate`."""
-    look: ComputeTrusted | None = None
+    trusted_gradients: ComputeTrusted | None = None
     """Computes the gradient that the guard trusts, if it needs one."""
-    lost: Callable[[], str] = str
+    loss_reason: Callable[[], str] = str
     """Returns why the run is no longer this server's; empty while it is."""
 
 
-def _optimizer(config: Config, rates: list[float]) -> str:
+def _describe(config: Config, rates: list[float]) -> str:
     """Return a text on the devices' optimizer, for the log. `rates` are the run's learning rates so far."""
     before = f", until now {rates[-2]:g}" if len(rates) > 1 and rates[-2] != rates[-1] else ""
     return (
-        f"devices go by {config.run.local_optimizer} (run.local_optimizer); coordination.learning_rate is "
+        f"devices use {config.run.local_optimizer} (run.local_optimizer); coordination.learning_rate is "
         f"{rates[-1] if rates else config.coordination.learning_rate:g}{before}"
     )
 
@@ -117,54 +111,55 @@ def _optimizer(config: Config, rates: list[float]) -> str:
 @contextmanager
 def open_run(
     config: Config,
-    given: ServerObjects = NOTHING_AT_HAND,
+    objects: ServerObjects = NO_OBJECTS,
     wait: Waiting | None = None,
     place: Place | None = None,
 ) -> Iterator[HostedRun]:
-    """Begin the run that `config` describes, or resume it. While another server hosts it, `wait` is called
-    repeatedly, as `Waiting` says; it raises to give up. Without `wait` this is an error. `place` decides
-    where state of parameters is kept; otherwise config.scale does (ledger/claim.py).
+    """Begin the run that `config` describes, or resume it.
+
+    While another server hosts it, `wait` is called repeatedly, as `Waiting` says; it raises to give up.
+    Without `wait` this is an error. `place` stores the parameters; None: as config.scale says.
 
     The run belongs to this process while the context lasts. Afterwards it may be opened again, also after a
     failure. Raises ConfigError if the model, the data or the directory is unusable.
     """
     trackers.check(config.run.trackers)
-    listening = given.listening.with_settings(config.run)
-    model = model_of(config, given)
-    if listening.stop is not None and model.evaluate is None:
+    callbacks = objects.callbacks.with_settings(config.run)
+    model = model_of(config, objects)
+    if callbacks.stop is not None and model.evaluate is None:
         raise ConfigError("run.stop needs evaluations, and there are no data for them; set model.data")
     theta = model.theta
     directory = Path(config.run.directory)
-    run = claimed(
+    run = claim_run(
         directory,
         "run.directory",
         *(model.layout, theta, config, model.start, wait, place),
-        model.described,
+        model.description,
     )
     with run as claim:
-        if claim.data != model.described and model.described is not None:
+        if claim.data != model.description and model.description is not None:
             log.info("%s is read in the columns and units that the run began with", config.model.data)
-            model = model_of(config, given, claim.data)
+            model = model_of(config, objects, claim.data)
         first = claim.journal.snapshot(first=True).theta
         if config.model.weights and first.tobytes() != theta.tobytes():
             raise ConfigError(
                 f"run.directory = {str(directory)!r} holds a run that began with other weights than "
                 f"model.weights = {config.model.weights!r}; choose another one, or leave model.weights out"
             )
-        offered = _offer(claim, directory, first) if claim.engine.start is None else None
-        if model.targets is not None and (why := model.targets.problem):
-            log.warning("%s; %s", why, REMEDY)
-        log.info("%s", _optimizer(config, [turn.regime.learning_rate for turn in claim.journal.regimes()]))
-        if model.tried is not None:
-            log.info("%s on %s: %s", config.model.module, config.model.data or "data at hand", model.tried)
-        tls, pin = line_of(config, directory)
+        first_model = _offer(claim, directory, first) if claim.engine.start is None else None
+        if model.targets is not None and (warning := model.targets.problem):
+            log.warning("%s; %s", warning, REMEDY)
+        log.info("%s", _describe(config, [turn.regime.learning_rate for turn in claim.journal.regimes()]))
+        if model.trial is not None:
+            log.info("%s on %s: %s", config.model.module, config.model.data or "own data", model.trial)
+        tls, pin = server_context(config, directory)
         authority = authority_of(config, directory, tls)
         if is_shared(config.journal.url):
-            write_whole(directory / URL_FILE, f"{config.journal.url}\n".encode())
+            write_atomically(directory / URL_FILE, f"{config.journal.url}\n".encode())
         with closing(Register(directory)) as register:
-            claim.journal.when_lost(register.db.shut)
+            claim.journal.add_loss_callback(register.db.shut)
             register.store_address(register.url, pin)
-            _operators(register, directory)
+            _write_admin_token(register, directory)
             info = info_of(config.model, claim.run, model.layout, model.input, claim.data)
             yield HostedRun(
                 run=claim.run,
@@ -173,25 +168,25 @@ def open_run(
                 evaluate=model.evaluate,
                 history=claim.journal.evaluations(),
                 accounts=claim.journal.accounts(),
-                suspecting=partial(largest_step, claim.journal, model.layout),
-                offered=offered,
+                find_suspect=partial(largest_step, claim.journal, model.layout),
+                first_model=first_model,
                 tls=tls,
                 pin=pin,
                 audit=Audit(directory),
                 input=model.input,
-                described=claim.data,
+                description=claim.data,
                 held_out=_sketch(model, claim.run),
                 targets=model.targets,
                 authority=authority,
-                make=given.make,
-                keep=partial(save_best, directory, info, model.beside),
+                make=objects.make,
+                save_best=partial(save_best, directory, info, model.extras),
                 evaluated=model.held_out,
-                listening=listening,
-                beside=model.beside,
+                callbacks=callbacks,
+                extras=model.extras,
                 app=model.app,
                 details=model.details,
-                look=model.look,
-                lost=claim.journal.lost,
+                trusted_gradients=model.trusted_gradients,
+                loss_reason=claim.journal.loss_reason,
             )
 
 
@@ -203,23 +198,21 @@ def _sketch(model: HostedModel, run: str) -> Sketch | None:
 def _offer(claim: Claim, directory: Path, first: NDArray[np.float32]) -> Path:
     """Return the file that devices may load `first` from, the model at version 0."""
     try:
-        claim.engine.outlet.offer(first, partial(keep_offered, directory))
+        claim.engine.outlet.offer(first, partial(save_first_model, directory))
     except OSError as error:
         raise ConfigError(
-            f"run.directory = {str(directory)!r} has no room for the first model: {error}"
+            f"run.directory = {str(directory)!r} cannot store the first model: {error}; free some disk space"
         ) from error
-    return directory / OFFERED
+    return directory / FIRST_MODEL
 
 
-def _operators(register: Register, directory: Path) -> None:
-    """Write a token for the run's operator into a file that only its owner can read. It is made anew if it is
-    lost or if the server has another key.
-    """
+def _write_admin_token(register: Register, directory: Path) -> None:
+    """Write a token for the run's operator into a private file, unless it holds a valid one."""
     path = directory / ADMIN_TOKEN
-    kept = path.read_text().strip() if path.exists() else ""
+    token = path.read_text().strip() if path.exists() else ""
     try:
-        if register.identify(kept).role == "admin" and Token.parse(kept).pin == register.pin:
+        if register.identify(token).role == "admin" and Token.parse(token).pin == register.pin:
             return
     except (Unauthorized, ConfigError):
         pass
-    write_whole(path, f"{register.create('admin', reusable=True).text}\n".encode())
+    write_atomically(path, f"{register.create('admin', reusable=True).text}\n".encode())

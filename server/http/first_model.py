@@ -21,7 +21,7 @@ routes = web.RouteTableDef()
 @allows(DEVICE)
 async def get_start(request: web.Request) -> web.StreamResponse:
     """The first model, packed. It counts as traffic of the device that ?device=NAME says, if there is one."""
-    path, weights = request.app.get(MODEL_FILE), request.app[HOST].engine.outlet.offered
+    path, weights = request.app.get(MODEL_FILE), request.app[HOST].engine.outlet.first_model
     if path is None or weights is None:
         return problem(404, "no-start", "devices make the first model of this run: the Welcome says how")
     headers = {"Content-Type": "application/octet-stream"}

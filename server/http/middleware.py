@@ -36,10 +36,10 @@ async def identify(request: web.Request, handler: Handler) -> web.StreamResponse
 @web.middleware
 async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Count the request at its connection, which has longer time limits once its caller is known."""
-    connection = request.app[CONNECTION_LIMITS].of(request.transport)
+    connection = request.app[CONNECTION_LIMITS].find(request.transport)
     if connection is None:
         return _lost_response()
-    connection.begin(known=has_caller(request))
+    connection.begin(authenticated=has_caller(request))
     try:
         return await handler(request)
     except Unavailable as error:
@@ -112,7 +112,7 @@ async def limit_rate(request: web.Request, handler: Handler) -> web.StreamRespon
 @web.middleware
 async def audit(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Note each admin action in the audit log. joining.py and page.py note joins and logins, with names."""
-    connection = request.app[CONNECTION_LIMITS].of(request.transport)
+    connection = request.app[CONNECTION_LIMITS].find(request.transport)
     response = await handler(request)
     if access_of(request) is ADMIN and connection is not None and response.status < 400:
         note(request, caller_of(request).name, f"POST {request.path}", connection.address)

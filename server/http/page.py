@@ -53,7 +53,7 @@ async def get_login(request: web.Request) -> web.Response:
 @allows(EVERYBODY)
 async def log_in(request: web.Request) -> web.Response:
     """{"token": text}: a cookie that stands for it, for SECONDS at most."""
-    connection = request.app[CONNECTION_LIMITS].of(request.transport)
+    connection = request.app[CONNECTION_LIMITS].find(request.transport)
     address = "" if connection is None else source_of(connection.address)
     try:
         token = _token(await request.read())

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from edgeflock.server.ledger import PATIENCE, connected, in_postgres, kept, named, shown, shut
+from edgeflock.server.ledger import TIMEOUT, connect, interrupt, map_errors, normalize, redact, to_postgres
 
 IDENTITIES = "identities.sqlite"
 """The file's name in the run's directory."""
@@ -77,21 +77,21 @@ class _SharedDatabase:
     """Tables in the journal's database, with a prefix of their own. `meta` counts what is written."""
 
     def __init__(self, url: str, tables: str) -> None:
-        self._path = shown(url)
-        self._connection = connected(url, "edgeflock register")
+        self._path = redact(url)
+        self._connection = connect(url, "edgeflock register")
         self._own_changes = 0
-        with named(self._path):  # a process that stops in the middle blocks no other
-            self._connection.execute(f"SET idle_in_transaction_session_timeout = {1000 * PATIENCE}")
+        with map_errors(self._path):  # a process that stops in the middle blocks no other
+            self._connection.execute(f"SET idle_in_transaction_session_timeout = {1000 * TIMEOUT}")
         for statement in (f"BEGIN; SELECT {_LOCK}", tables, "COMMIT"):
-            with named(self._path):
-                self._connection.execute(in_postgres(statement, _PREFIX).encode())
+            with map_errors(self._path):
+                self._connection.execute(to_postgres(statement, _PREFIX).encode())
         self.execute("INSERT INTO meta VALUES ('changes', ?) ON CONFLICT DO NOTHING", (b"0",))
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> Any:
-        with named(self._path):
+        with map_errors(self._path):
             return self._connection.execute(
-                in_postgres(statement, _PREFIX).encode(),
-                [kept(value) for value in values] or None,
+                to_postgres(statement, _PREFIX).encode(),
+                [normalize(value) for value in values] or None,
                 binary=True,
             )
 
@@ -108,7 +108,7 @@ class _SharedDatabase:
         return int(count) - self._own_changes
 
     def shut(self) -> None:
-        shut(self._connection)
+        interrupt(self._connection)
 
     def close(self) -> None:
         self._connection.close()
@@ -116,10 +116,10 @@ class _SharedDatabase:
 
 def shared_file(url: str, name: str, octets: bytes) -> bytes:
     """The content of a file that the servers of a database share: `octets`, unless one is stored already."""
-    path = shown(url)
-    connection = connected(url, "edgeflock keys")
+    path = redact(url)
+    connection = connect(url, "edgeflock keys")
     try:
-        with named(path):
+        with map_errors(path):
             connection.execute(
                 f"BEGIN; SELECT {_LOCK}; CREATE TABLE IF NOT EXISTS {_PREFIX}files "
                 "(name TEXT PRIMARY KEY, octets BYTEA NOT NULL); COMMIT"

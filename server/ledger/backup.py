@@ -24,7 +24,7 @@ from pathlib import Path
 from edgeflock.server.ledger.damage import repair, verify
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.stores import mark
-from edgeflock.server.ledger.stores.examination import reading
+from edgeflock.server.ledger.stores.examination import open_file
 from edgeflock.server.ledger.stores.migrations import SCHEMA, schema_of
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 
@@ -34,7 +34,7 @@ _ENDS = ("-wal", "-shm", "-journal")
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class BackupReport:
     """The content of a backup, or of a restored run."""
 
     run: str
@@ -44,7 +44,7 @@ class Copied:
     """Folders that were not copied."""
 
 
-def back_up(directory: Path, file: Path) -> Copied:
+def back_up(directory: Path, file: Path) -> BackupReport:
     """Write the run in `directory` to the new file `file`. Its server may keep running.
 
     Raises ConfigError if there is no run, or if `file` exists already or cannot be written. Raises
@@ -78,15 +78,16 @@ def back_up(directory: Path, file: Path) -> Copied:
             os.link(packed, file)  # unlike a rename it never replaces what came there meanwhile
     except (OSError, sqlite3.Error) as error:
         raise ConfigError(f"{file}: the backup cannot be written: {error}") from error
-    return Copied(known.run, known.version, names, left)
+    return BackupReport(known.run, known.version, names, left)
 
 
-def restore(file: Path, directory: Path, *, same_run: bool = False) -> Copied:
+def restore(file: Path, directory: Path, *, same_run: bool = False) -> BackupReport:
     """Unpack a backup into `directory`, which must be empty or absent.
 
     With `same_run` devices continue as before; otherwise the run gets a new name. An older schema is
     migrated. Raises ConfigError if `file` is no backup or the directory is not empty, JournalDamaged if the
-    backup's journal is damaged. After an error nothing is left behind."""
+    backup's journal is damaged. After an error nothing is left behind.
+    """
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise ConfigError(f"{directory} is not empty; restore into a new directory")
     made = not directory.exists()
@@ -112,12 +113,12 @@ def restore(file: Path, directory: Path, *, same_run: bool = False) -> Copied:
             raise
     except (OSError, sqlite3.Error) as error:
         raise ConfigError(f"{file} cannot be restored into {directory}: {error}") from error
-    return Copied(run, known.version, names)
+    return BackupReport(run, known.version, names)
 
 
 def _migrate(path: Path) -> None:
     """Migrate a journal of an earlier version's schema."""
-    with reading(path) as db:
+    with open_file(path) as db:
         older = 0 < schema_of(db, path) < SCHEMA
     if older:
         Journal(path).close()
@@ -125,7 +126,7 @@ def _migrate(path: Path) -> None:
 
 def _copy(directory: Path, copies: Path) -> tuple[str, ...]:
     """Copy the directory's files to `copies`. Return its folders, which are not copied."""
-    noted = mark.marked(directory / _JOURNAL)
+    noted = mark.mark_path(directory / _JOURNAL)
     left = tuple(sorted(path.name for path in directory.iterdir() if path.is_dir()))
     files = [path for path in directory.iterdir() if path.is_file() and path.name != "lock"]
     for path in sorted(files, key=lambda path: path != noted):
@@ -133,7 +134,7 @@ def _copy(directory: Path, copies: Path) -> tuple[str, ...]:
             continue
         copy = copies / path.name
         if path.suffix == ".sqlite":
-            with reading(path) as source, closing(sqlite3.connect(copy)) as target:
+            with open_file(path) as source, closing(sqlite3.connect(copy)) as target:
                 source.backup(target)
         else:
             shutil.copyfile(path, copy)

@@ -21,7 +21,7 @@ from edgeflock.server.ledger.following import Follower
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.place import default_place, file_of, open_journal
 from edgeflock.server.ledger.recovery import open_engine
-from edgeflock.server.shards import placed
+from edgeflock.server.shards import open_place
 from edgeflock.shared.errors import ConfigError, EdgeflockError, JournalDamaged
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Layout
@@ -44,7 +44,7 @@ class Claim:
 
 
 @contextmanager
-def claimed(
+def claim_run(
     directory: Path | None,
     setting: str,
     layout: Layout,
@@ -78,12 +78,12 @@ def claimed(
             holder = f"{socket.gethostname()}:{config.run.port}"
             follows = wait is not None and path is None
             follower = Follower(url, layout, place) if follows and place is not None else None
-            waiting = None if wait is None else _following(follower, wait)
-            with _saying_what_to_run(url):
+            waiting = None if wait is None else _wait_and_follow(follower, wait)
+            with _suggest_verify(url):
                 journal = open_journal(url, config.journal.lease, waiting, holder)
             closing = opened.enter_context(ExitStack())
             closing.callback(journal.abandon)
-            with _saying_what_to_run(url):
+            with _suggest_verify(url):
                 known = journal.run()
         except (OSError, sqlite3.Error) as error:
             where = (
@@ -103,9 +103,9 @@ def claimed(
                     f"{journal.path} holds a run of {known.model}, whose layout differs from that of "
                     f"{config.model.module}; choose another {setting}"
                 )
-        kept = opened.enter_context(placed(config.scale)) if place is None else place
-        with _saying_what_to_run(url):
-            followed = None if follower is None else follower.known
+        kept = opened.enter_context(open_place(config.scale)) if place is None else place
+        with _suggest_verify(url):
+            followed = None if follower is None else follower.followed
             engine = open_engine(journal, layout, config, directory, followed, kept)
         yield Claim(run, journal, engine, data)
         try:
@@ -118,12 +118,12 @@ def claimed(
         closing.pop_all()
 
 
-def _following(follower: Follower | None, wait: Waiting) -> Callable[[str], None]:
-    return lambda why: wait(why, None if follower is None else follower.look())
+def _wait_and_follow(follower: Follower | None, wait: Waiting) -> Callable[[str], None]:
+    return lambda why: wait(why, None if follower is None else follower.poll())
 
 
 @contextmanager
-def _saying_what_to_run(url: str) -> Iterator[None]:
+def _suggest_verify(url: str) -> Iterator[None]:
     try:
         yield
     except JournalDamaged as damage:

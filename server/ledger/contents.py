@@ -12,17 +12,17 @@ from edgeflock.server.defence import DefenceDecision
 from edgeflock.server.engine.log import LastReceipt
 from edgeflock.server.ledger.records import (
     Adjustment,
-    BegunRun,
     DeviceTotals,
-    Journaled,
     JournaledUpdate,
     ModelSnapshot,
     RegimeStart,
-    evaluation_of,
+    RunRecord,
+    UpdateReceipt,
+    evaluation_from_row,
 )
-from edgeflock.server.ledger.stores.chain import COVERED, missing, of_vectors, walk
+from edgeflock.server.ledger.stores.chain import COVERED, missing_update, vector_sum, walk
 from edgeflock.server.ledger.stores.mark import Heads
-from edgeflock.server.ledger.stores.store import JournalSource, whole_row
+from edgeflock.server.ledger.stores.store import JournalSource, all_columns
 from edgeflock.shared.errors import ConfigError, JournalDamaged, Malformed
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Layout
@@ -39,7 +39,7 @@ class Contents:
     _updates: list[tuple[Any, ...]]
     """The rows that wait for the next commit."""
     _heads: Heads
-    _turns: dict[int, int]
+    _chains: dict[int, int]
     """Version at which a regime began -> the chain of the rows up to it."""
 
     @property
@@ -52,11 +52,11 @@ class Contents:
         """The end of each table after the next commit."""
         return dict(self._heads)
 
-    def run(self) -> BegunRun | None:
+    def run(self) -> RunRecord | None:
         """The run of this journal, or None if it is new."""
         if not self._heads:
             return None
-        return begun(self.path, *self._one("SELECT run, model, layout, start, data FROM meta", "run"))
+        return decode_run(self.path, *self._row("SELECT run, model, layout, start, data FROM meta", "run"))
 
     def receipt(self, device: int, sequence: int) -> int | None:
         """The version that this update made, or None if it is not in the journal. It scans all updates.
@@ -72,13 +72,13 @@ class Contents:
         )
         return next((int(version) for (version,) in rows), None)
 
-    def frames(self) -> dict[tuple[int, int], Journaled]:
+    def frames(self) -> dict[tuple[int, int], UpdateReceipt]:
         """(device, sequence) -> version and time, for every update whose record is still in the journal."""
         rows = self._store.rows("SELECT device, sequence, version, time FROM updates WHERE length(frame) > 0")
-        return {(device, sequence): Journaled(version, time) for device, sequence, version, time in rows}
+        return {(device, sequence): UpdateReceipt(version, time) for device, sequence, version, time in rows}
 
     def last_receipts(self) -> dict[int, LastReceipt]:
-        """device -> the receipt of its latest update."""
+        """Map each device to the receipt of its latest update."""
         rows = self._store.rows(
             "SELECT device, sequence, version FROM updates JOIN (SELECT device AS whose, max(sequence) AS "
             "latest FROM updates GROUP BY device) AS last ON device = whose AND sequence = latest"
@@ -91,7 +91,7 @@ class Contents:
         Raises JournalDamaged if its checksum does not match.
         """
         order = "ASC" if first else "DESC"
-        version, theta, average, memory, record, chain = self._one(
+        version, theta, average, memory, record, chain = self._row(
             "SELECT version, theta, average, memory, sum, chain FROM snapshots WHERE version <= ? "
             f"ORDER BY version {order} LIMIT 1",
             "snapshot",
@@ -99,7 +99,7 @@ class Contents:
         )
         if first and version:
             raise JournalDamaged(f"{self.path} is damaged: it holds no snapshot of version 0")
-        if of_vectors(version, chain, theta, average, memory) != record or chain != self._chain(version):
+        if vector_sum(version, chain, theta, average, memory) != record or chain != self._chain(version):
             raise JournalDamaged(
                 f"{self.path}: the snapshot of version {version} is not as it was written, or of another run"
             )
@@ -127,19 +127,19 @@ class Contents:
             (1 << 62) if until is None else until,
         )
         version = after
-        for facts, frame, _ in walk(rows, self._chain(after), self._turns, after, self.path):
+        for facts, frame, _ in walk(rows, self._chain(after), self._chains, after, self.path):
             version = facts[0]
             if frame is None or (not frame and facts[1]):  # emulated fleets journal facts alone
                 raise ConfigError(f"{self.path}: update {version} was dropped (run.keep_updates = false)")
             yield JournaledUpdate(version, frame, facts[3], facts[6])
         if until is not None and version < until:
-            raise missing(self.path, version + 1)
+            raise missing_update(self.path, version + 1)
 
-    def decided(self) -> Iterator[DefenceDecision]:
+    def defence_decisions(self) -> Iterator[DefenceDecision]:
         """The defence decisions on devices' updates, in order."""
         rows = self._store.stream(f"SELECT {COVERED['updates']}, chain, NULL FROM updates ORDER BY version")
         for (version, device, *_, share, judged, _), _, _ in walk(
-            rows, self._chain(0), self._turns, 0, self.path
+            rows, self._chain(0), self._chains, 0, self.path
         ):
             if device:
                 yield DefenceDecision(version, device, share, judged)
@@ -150,9 +150,9 @@ class Contents:
             return self._heads["meta"].chain
         for (chain,) in self._store.rows("SELECT chain FROM updates WHERE version = ?", version):
             return int(chain)
-        raise missing(self.path, version)
+        raise missing_update(self.path, version)
 
-    def first_kept(self) -> int | None:
+    def first_stored(self) -> int | None:
         """The oldest version whose update record is still in the journal."""
         rows = self._store.rows(
             "SELECT version FROM updates WHERE frame IS NOT NULL ORDER BY version LIMIT 1"
@@ -163,22 +163,22 @@ class Contents:
         """The regimes under which updates counted, in order."""
         rows = self._store.rows(f"SELECT {COVERED['regimes']} FROM regimes ORDER BY rowid")
         try:
-            return [RegimeStart.of(row) for row in rows]
+            return [RegimeStart.from_row(row) for row in rows]
         except ConfigError as error:
             raise JournalDamaged(f"{self.path}: {error}") from error
 
     def last_rollback(self) -> int:
         """The version that the last rollback made; 0 if there was none."""
-        return max((turn.version for turn in self.regimes() if turn.back_to is not None), default=0)
+        return max((turn.version for turn in self.regimes() if turn.rollback_target is not None), default=0)
 
-    def began(self) -> float | None:
+    def first_update_time(self) -> float | None:
         """When a device's first update came; None if none has come."""
         first = "SELECT time FROM updates WHERE device > 0 ORDER BY version LIMIT 1"
         return next((float(time) for (time,) in self._store.rows(first)), None)
 
-    def maker(self, version: int) -> tuple[str, int]:
+    def update_origin(self, version: int) -> tuple[str, int]:
         """(The name of the device whose update made a version, its sequence number)."""
-        name, sequence = self._one(
+        name, sequence = self._row(
             "SELECT name, sequence FROM updates JOIN devices ON id = device WHERE version = ?",
             f"device that made version {version}",
             version,
@@ -206,25 +206,27 @@ class Contents:
 
     def evaluations(self) -> list[Evaluation]:
         rows = self._store.rows(f"SELECT {COVERED['evaluations']} FROM evaluations ORDER BY rowid")
-        return [evaluation_of(row) for row in rows]
+        return [evaluation_from_row(row) for row in rows]
 
     def table(self, name: str) -> Iterator[tuple[Any, ...]]:
         """All rows of a table, in order. They begin with the row number where SQLite assigns it."""
-        return self._store.stream(f"SELECT {', '.join(whole_row(name))} FROM {name} ORDER BY 1")
+        return self._store.stream(f"SELECT {', '.join(all_columns(name))} FROM {name} ORDER BY 1")
 
-    def _one(self, statement: str, what: str, *values: object) -> tuple[Any, ...]:
+    def _row(self, statement: str, name: str, *values: object) -> tuple[Any, ...]:
         """The first row of a query that has one in every journal. Raises JournalDamaged without one."""
         for row in self._store.rows(statement, *values):
             return row
-        raise JournalDamaged(f"{self.path} is damaged: it holds no {what}")
+        raise JournalDamaged(f"{self.path} is damaged: it holds no {name}")
 
 
-def begun(path: object, run: str, model: str, shapes: bytes, made: bytes | None, data: str = "") -> BegunRun:
+def decode_run(
+    path: object, run: str, model: str, shapes: bytes, first_model: bytes | None, data: str = ""
+) -> RunRecord:
     """Decode a row of meta. Raises JournalDamaged if it is invalid."""
     try:
         layout = Layout.of(msgpack.unpackb(shapes))
-        start = None if made is None else Start.of(msgpack.unpackb(made))
-        return BegunRun(run, model, layout, start, Description.of(json.loads(data)) if data else None)
+        start = None if first_model is None else Start.of(msgpack.unpackb(first_model))
+        return RunRecord(run, model, layout, start, Description.of(json.loads(data)) if data else None)
     except (ValueError, TypeError, msgpack.exceptions.UnpackException, ConfigError, Malformed) as error:
         raise JournalDamaged(f"{path}: layout, start or data of its model cannot be read: {error}") from error
 

@@ -18,7 +18,7 @@ _LEASE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class CopyReport:
     """The result of a copy."""
 
     run: str
@@ -28,7 +28,7 @@ class Moved:
     """SHA-256 of the model, replayed from the newest snapshot of the copy."""
 
 
-def copy(source: str, target: str) -> Moved:
+def copy(source: str, target: str) -> CopyReport:
     """Copy a run to a place that holds none. Compare all rows, and the models that both journals replay to.
 
     Raises ConfigError if a server hosts one of them, the source has no run, or the target has one. Raises
@@ -51,14 +51,14 @@ def copy(source: str, target: str) -> Moved:
         opened.callback(new.abandon)
         if (there := new.run()) is not None:
             raise ConfigError(f"{new.path} holds a run already, {there.run}; name another place")
-        new.begin_as(old)
+        new.copy_from(old)
         rows, digest = _digest(old)
         if _digest(new) != (rows, digest):
             raise JournalDamaged(f"{new.path}: what was read back is not what was copied of {old.path}")
-        theta, again = _theta(old), _theta(new)
+        theta, again = _model_digest(old), _model_digest(new)
         if theta != again:
             raise JournalDamaged(f"{new.path} replays to the model {again}, {old.path} to {theta}")
-        return Moved(begun.run, new.version, rows, theta)
+        return CopyReport(begun.run, new.version, rows, theta)
 
 
 def _digest(journal: Journal) -> tuple[int, str]:
@@ -71,7 +71,7 @@ def _digest(journal: Journal) -> tuple[int, str]:
     return count, total.hexdigest()
 
 
-def _theta(journal: Journal) -> str:
+def _model_digest(journal: Journal) -> str:
     run = journal.run()
     assert run is not None, "it was looked at before"
     made = replay(journal, run.layout, newest=True) if journal.regimes() else journal.snapshot()

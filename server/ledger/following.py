@@ -10,15 +10,15 @@ from contextlib import closing
 
 from edgeflock.server.descent import Part, Place
 from edgeflock.server.ledger.contents import Contents
-from edgeflock.server.ledger.recovery import Followed, follow
-from edgeflock.server.ledger.stores.examination import look
+from edgeflock.server.ledger.recovery import Replay, follow
+from edgeflock.server.ledger.stores.examination import scan
 from edgeflock.server.ledger.stores.postgres import PostgresReader
 from edgeflock.shared.errors import EdgeflockError, JournalDamaged
 from edgeflock.shared.model.layout import Layout
 
 log = logging.getLogger(__name__)
 
-_EVERY = 2.0
+_POLL_SECONDS = 2.0
 """Seconds between two reads. Each reads all devices and evaluations, and the rows that are new."""
 
 
@@ -27,11 +27,11 @@ class FollowedJournal(Contents):
 
     def __init__(self, database: PostgresReader) -> None:
         """Raises JournalDamaged."""
-        found = look(database, database.path)
+        found = scan(database, database.path)
         if found.damage:
             raise JournalDamaged(f"{database.path}: {found.damage[0]}")
         self.path, self._store, self._updates = database.path, database, []
-        self._heads, self._turns = found.heads, found.turns
+        self._heads, self._chains = found.heads, found.chains
 
 
 class Follower:
@@ -42,24 +42,24 @@ class Follower:
         self._url = url
         self._layout = layout
         self._place = place
-        self._next = 0.0
-        self.known: Followed | None = None
+        self._next_read = 0.0
+        self.followed: Replay | None = None
         """None: there is nothing to follow yet, or it could not be read."""
 
-    def look(self) -> int | None:
+    def poll(self) -> int | None:
         """Catch up, if it is time. Return the version after that; None if none is known.
 
         An error is only logged: the server that takes over reports it.
         """
-        if time.monotonic() >= self._next:
-            self._next = time.monotonic() + _EVERY
+        if time.monotonic() >= self._next_read:
+            self._next_read = time.monotonic() + _POLL_SECONDS
             try:
                 with closing(PostgresReader(self._url)) as database:
                     self._catch_up(database)
             except (OSError, sqlite3.Error, EdgeflockError) as error:
-                self.known = None
+                self.followed = None
                 log.debug("the run cannot be followed: %s", error)
-        return None if self.known is None else self.known.parameters.version
+        return None if self.followed is None else self.followed.parameters.version
 
     def _catch_up(self, database: PostgresReader) -> None:
         if not database.schema():
@@ -68,8 +68,8 @@ class Follower:
         begun = seen.run()
         if begun is None or begun.layout.digest != self._layout.digest:
             return
-        before, began = self.known, time.monotonic()
-        self.known = follow(seen, self._layout, before, self._place)
-        if before is not self.known:
-            version = self.known.parameters.version
+        before, began = self.followed, time.monotonic()
+        self.followed = follow(seen, self._layout, before, self._place)
+        if before is not self.followed:
+            version = self.followed.parameters.version
             log.info("following the run at version %d, after %.1f s", version, time.monotonic() - began)

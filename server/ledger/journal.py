@@ -28,26 +28,26 @@ from numpy.typing import NDArray
 
 from edgeflock.server.descent import Regime
 from edgeflock.server.ledger.contents import Contents
-from edgeflock.server.ledger.records import RegimeStart, rolled_back, row_of
+from edgeflock.server.ledger.records import RegimeStart, evaluation_row, rollback_kind
 from edgeflock.server.ledger.stores.chain import (
     COVERED,
     Facts,
-    kept,
+    frame_sum,
     key_of,
-    of_frame,
-    of_row,
-    of_update,
-    of_vectors,
+    normalize,
+    row_sum,
+    update_sum,
+    vector_sum,
 )
 from edgeflock.server.ledger.stores.mark import Head, Heads
 from edgeflock.server.ledger.stores.sqlite import SqliteStore
-from edgeflock.server.ledger.stores.store import JournalStore, columns, inserting, whole_row
+from edgeflock.server.ledger.stores.store import JournalStore, all_columns, columns, insert
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.protocol.frames import Evaluation
 
-_AT_ONCE = 64
+_BATCH = 64
 """Updates that are copied at a time."""
 
 SERVER = 0
@@ -69,9 +69,9 @@ class Journal(Contents):
         self._store: JournalStore = SqliteStore(place, durable=durable) if isinstance(place, Path) else place
         self.path = self._store.path
         self._updates: list[tuple[Any, ...]] = []
-        found = self._store.found
+        found = self._store.examination
         self._heads: Heads = found.heads if found else {}
-        self._turns: dict[int, int] = found.turns if found else {}
+        self._chains: dict[int, int] = found.chains if found else {}
 
     # The run
 
@@ -87,9 +87,10 @@ class Journal(Contents):
     ) -> None:
         """Set up an empty journal with theta as version 0.
 
-        `start` says how devices make theta, if they do. `data` describes the run's samples for good."""
+        `start` says how devices make theta, if they do. `data` describes the run's samples for good.
+        """
         # In one transaction: a journal is set up completely, or not at all.
-        self._store.lay_out()
+        self._store.create_tables()
         made = None if start is None else msgpack.packb(start)
         shapes = msgpack.packb(layout.shapes())
         samples = "" if data is None else json.dumps(data.fields)
@@ -97,23 +98,23 @@ class Journal(Contents):
         self._store.write(
             f"INSERT INTO meta ({columns}) VALUES (?, ?, ?, ?, ?, ?)", run, model, shapes, now, made, samples
         )
-        genesis = of_row(0, self._one(f"SELECT {columns} FROM meta", "run"))
+        genesis = row_sum(0, self._row(f"SELECT {columns} FROM meta", "run"))
         self._store.write("UPDATE meta SET chain = ?", genesis)
         self._heads = {table: Head(int(table == "meta"), genesis) for table in COVERED}
         self.add_snapshot(0, theta)
         self.commit()
 
-    def begin_as(self, other: "Journal") -> None:
+    def copy_from(self, other: "Journal") -> None:
         """Copy the rows of another journal, which nobody writes, into this empty one in one transaction."""
-        self._store.lay_out()
+        self._store.create_tables()
         for table in columns():
             rows = other.table(table)
             if table == "updates":
-                while group := list(islice(rows, _AT_ONCE)):
+                while group := list(islice(rows, _BATCH)):
                     self._store.add_updates(group)
             for row in rows:
-                self._store.write(inserting(table, whole_row(table)), *row)
-        self._heads, self._turns = other.heads, dict(other._turns)
+                self._store.write(insert(table, all_columns(table)), *row)
+        self._heads, self._chains = other.heads, dict(other._chains)
         self.commit()
 
     # Writing
@@ -131,12 +132,12 @@ class Journal(Contents):
         judged: bytes | None = None,
     ) -> None:
         """Add one update to the next commit. It does not touch the disk."""
-        self.add_kept((version, device, sequence, time, loss, samples, share, judged, of_frame(frame)), frame)
+        self.add_row((version, device, sequence, time, loss, samples, share, judged, frame_sum(frame)), frame)
 
-    def add_kept(self, facts: Facts, frame: bytes | None) -> None:
+    def add_row(self, facts: Facts, frame: bytes | None) -> None:
         """Add an update of another journal, whose record may have been dropped."""
         head = self._heads["updates"]
-        chain = of_update(self._turns.get(head.row, head.chain), facts)
+        chain = update_sum(self._chains.get(head.row, head.chain), facts)
         self._heads["updates"] = Head(facts[0], chain)
         *told, share, judged, record = facts
         self._updates.append((*told, frame, record, chain, share, judged))
@@ -148,13 +149,11 @@ class Journal(Contents):
         average: NDArray[np.float32] | None = None,
         memory: bytes | None = None,
     ) -> None:
-        """Store theta, its average and the optimizer's memory.
-
-        Drop all snapshots but the first and the newest two."""
+        """Store theta, its average and its memory. Keep only the first and the newest two snapshots."""
         octets = theta.astype("<f4").tobytes()
         more = None if average is None else average.astype("<f4").tobytes()
         chain = self._heads["updates"].chain
-        record = of_vectors(version, chain, octets, more, memory)
+        record = vector_sum(version, chain, octets, more, memory)
         self._store.write(
             "INSERT INTO snapshots (version, theta, average, sum, chain, memory) VALUES (?, ?, ?, ?, ?, ?) "
             "ON CONFLICT (version) DO UPDATE SET theta = excluded.theta, average = excluded.average, "
@@ -169,37 +168,37 @@ class Journal(Contents):
     def add_rollback(
         self,
         version: int,
-        to: int,
+        target: int,
         regime: Regime,
         theta: NDArray[np.float32],
         average: NDArray[np.float32] | None,
         memory: bytes | None,
         now: float,
     ) -> None:
-        """Make `version`, the next one, the model of version `to` again."""
+        """Make `version`, the next one, the model of version `target` again."""
         self.add_update(version, SERVER, version, now, math.nan, 0, b"")
         self.add_snapshot(version, theta, average, memory)
-        self.add_regime(version, regime, rolled_back(to))
+        self.add_regime(version, regime, rollback_kind(target))
 
     def add_regime(self, version: int, regime: Regime, kind: str = "settings") -> None:
         """Begin a regime at `version`, the current one. `kind` says why."""
-        before = self._turns.get(version, self._heads["updates"].chain)
-        self._turns[version] = self._append("regimes", before, *RegimeStart(version, regime, kind).row())
+        before = self._chains.get(version, self._heads["updates"].chain)
+        self._chains[version] = self._append("regimes", before, *RegimeStart(version, regime, kind).row())
 
     def add_adjustment(self, version: int, configured: float, chosen: float) -> None:
         """Record that from `version` on the learning rate is `chosen`, with `configured` in the settings."""
         self._append("adjustments", None, version, configured, chosen)
 
     def add_evaluation(self, evaluation: Evaluation) -> None:
-        self._append("evaluations", None, *row_of(evaluation))
+        self._append("evaluations", None, *evaluation_row(evaluation))
 
-    def add_repair(self, version: int, given_up: int, run: str, now: float) -> None:
-        """Record a repair of the run `run`: the versions after `version` up to `given_up` are lost."""
-        self._append("repairs", None, version, given_up, run, now)
+    def add_repair(self, version: int, last_dropped: int, run: str, now: float) -> None:
+        """Record a repair of the run `run`: the versions after `version` up to `last_dropped` are lost."""
+        self._append("repairs", None, version, last_dropped, run, now)
 
-    def forget_frames(self, before: int) -> None:
-        """Drop the records, but not the facts, of updates that made the versions up to `before`."""
-        self._store.write("UPDATE updates SET frame = NULL WHERE version <= ? AND frame IS NOT NULL", before)
+    def drop_frames(self, version: int) -> None:
+        """Drop the records, but not the facts, of updates that made the versions up to `version`."""
+        self._store.write("UPDATE updates SET frame = NULL WHERE version <= ? AND frame IS NOT NULL", version)
 
     def add_account(self, device: int, ingress: int, egress: int) -> None:
         """Record a device's traffic until now, in bytes."""
@@ -221,13 +220,13 @@ class Journal(Contents):
             self._updates.clear()
         self._store.commit(self._heads)
 
-    def lost(self) -> str:
+    def loss_reason(self) -> str:
         """Why this process may not write any more, without a failed write. Empty: it may."""
-        return self._store.lost()
+        return self._store.loss_reason()
 
-    def when_lost(self, call: Callable[[], None]) -> None:
+    def add_loss_callback(self, callback: Callable[[], None]) -> None:
         """Register a callback for that moment. Another thread calls it."""
-        self._store.when_lost(call)
+        self._store.add_loss_callback(callback)
 
     def close(self) -> None:
         self.commit()
@@ -237,15 +236,15 @@ class Journal(Contents):
         """Close without writing. Uncommitted writes are rolled back."""
         self._store.close()
 
-    def _append(self, table: str, before: int | None, *values: object) -> int:
+    def _append(self, table: str, previous_chain: int | None, *values: object) -> int:
         """Append a row to a table that only grows, linked to the row before it. Returns the chain."""
         names, head, key = COVERED[table].split(", "), self._heads[table], key_of(table)
         number = head.row + 1
         numbered = {} if key in names else {key: number}
-        self._store.write(inserting(table, [*numbered, *names]), *numbered.values(), *map(kept, values))
+        self._store.write(insert(table, [*numbered, *names]), *numbered.values(), *map(normalize, values))
         # Read the row back as stored: a database turns integers in REAL columns into real numbers.
-        row = self._one(f"SELECT {COVERED[table]} FROM {table} WHERE {key} = {number}", table)
-        chain = of_row(head.chain if before is None else before, row)
+        row = self._row(f"SELECT {COVERED[table]} FROM {table} WHERE {key} = {number}", table)
+        chain = row_sum(head.chain if previous_chain is None else previous_chain, row)
         self._store.write(f"UPDATE {table} SET chain = ? WHERE {key} = ?", chain, number)
         self._heads[table] = Head(number, chain)
         return chain

@@ -9,24 +9,24 @@ from edgeflock.shared.errors import WrongDtype
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import Model
 
-OFFERED = "first-model"
+FIRST_MODEL = "first-model"
 """The file's name."""
 
 
-def keep_offered(directory: Path, model: Model) -> Weights:
+def save_first_model(directory: Path, model: Model) -> Weights:
     """Describe the file in `directory`. It is written if it is absent or does not hold all of `model`.
 
     An intact file is not rewritten, since devices may have loaded a part of it. Raises OSError.
     """
-    path, mode = directory / OFFERED, model.value_mode
+    path, mode = directory / FIRST_MODEL, model.value_mode
     octets = path.read_bytes() if path.exists() else b""
     if not _holds(octets, model):
         octets = packed.pack(model.values, mode)
-        write_whole(path, octets)
+        write_atomically(path, octets)
     return Weights(hashlib.sha256(octets).digest(), len(octets), mode, load=True)
 
 
-def write_whole(path: Path, octets: bytes) -> None:
+def write_atomically(path: Path, octets: bytes) -> None:
     """Write the file atomically. Only its owner may read it."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:

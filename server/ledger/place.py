@@ -18,9 +18,9 @@ FILE = "journal.sqlite"
 
 _SQLITE = "sqlite:"
 
-_PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
+_TRANSIENT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 
-_ROOM = 1 << 20
+_PROBE_BYTES = 1 << 20
 """Bytes that a full disk must accept before the journal is opened again."""
 
 
@@ -50,31 +50,31 @@ def open_journal(
     path = file_of(place)
     if path is not None:
         if wait is not None:
-            _until_written(path.parent, wait)
+            _wait_for_disk(path.parent, wait)
         return Journal(path)
     return Journal(PostgresStore(place, lease_of(place, lease, wait, holder)))
 
 
-def passes(error: BaseException | None) -> bool:
+def is_transient(error: BaseException | None) -> bool:
     """Whether a journal's error may pass by itself: the database does not answer, or the disk is full."""
     while error is not None:
         if isinstance(error, JournalLost | Unreachable):
             return True
         if isinstance(error, sqlite3.OperationalError) and not is_damage(error):
             return True
-        if isinstance(error, OSError) and error.errno in _PASSING:
+        if isinstance(error, OSError) and error.errno in _TRANSIENT:
             return True
         error = error.__cause__
     return False
 
 
-def _until_written(folder: Path, wait: Callable[[str], None]) -> None:
+def _wait_for_disk(folder: Path, wait: Callable[[str], None]) -> None:
     """Return once the folder's disk takes _ROOM bytes. Until then call `wait` with the reason."""
     probe = folder / ".edgeflock-room"
     while True:
         try:
             with probe.open("wb") as file:
-                file.write(bytes(_ROOM))
+                file.write(bytes(_PROBE_BYTES))
                 file.flush()
                 os.fsync(file.fileno())
             return

@@ -17,7 +17,7 @@ from edgeflock.shared.protocol.frames import Evaluation
 
 
 @dataclass(frozen=True, slots=True)
-class BegunRun:
+class RunRecord:
     """The run that a journal belongs to."""
 
     run: str
@@ -52,14 +52,14 @@ class JournaledUpdate:
     """The share of it that counts."""
 
 
-def row_of(evaluation: Evaluation) -> tuple[object, ...]:
+def evaluation_row(evaluation: Evaluation) -> tuple[object, ...]:
     """An evaluation as a row: metrics as JSON, "" without any. Classes are not stored."""
     *told, metrics, _ = evaluation
     return *told, json.dumps(dict(metrics)) if metrics else ""
 
 
-def evaluation_of(row: Sequence[Any]) -> Evaluation:
-    """The evaluation of a row of `row_of`. Raises JournalDamaged if it is invalid."""
+def evaluation_from_row(row: Sequence[Any]) -> Evaluation:
+    """The evaluation of a row of `evaluation_row`. Raises JournalDamaged if it is invalid."""
     *told, metrics = row
     try:
         return Evaluation._make([*told, json.loads(metrics) if metrics else {}, ()])
@@ -68,7 +68,7 @@ def evaluation_of(row: Sequence[Any]) -> Evaluation:
 
 
 @dataclass(frozen=True, slots=True)
-class Journaled:
+class UpdateReceipt:
     """The version that an update made, and when (Unix seconds; virtual seconds in an emulated fleet)."""
 
     version: int
@@ -82,7 +82,7 @@ class RegimeStart:
     version: int
     regime: Regime
     kind: str = "settings"
-    """The reason: settings, an `operator`, another number of `nodes`, or a rollback (`rolled_back`)."""
+    """The reason: settings, an `operator`, another number of `nodes`, or a rollback (`rollback_kind`)."""
 
     def row(self) -> tuple[object, ...]:
         """The row in the journal."""
@@ -93,13 +93,13 @@ class RegimeStart:
         )  # fmt: skip
 
     @classmethod
-    def of(cls, row: Sequence[Any]) -> "RegimeStart":
+    def from_row(cls, row: Sequence[Any]) -> "RegimeStart":
         """Decode a row. Raises ConfigError if it is invalid."""
         version, *counts, kind, how = row
         return cls(version, replace(Regime(*counts), method=StepMethod.from_text(how)), kind)
 
     @property
-    def back_to(self) -> int | None:
+    def rollback_target(self) -> int | None:
         """The version that a rollback restored. None without a rollback."""
         return int(self.kind.removeprefix(_ROLLBACK)) if self.kind.startswith(_ROLLBACK) else None
 
@@ -107,9 +107,9 @@ class RegimeStart:
 _ROLLBACK = "rollback to "
 
 
-def rolled_back(to: int) -> str:
-    """The kind of a regime that begins with the model of version `to`."""
-    return f"{_ROLLBACK}{to}"
+def rollback_kind(target: int) -> str:
+    """The kind of a regime that begins with the model of version `target`."""
+    return f"{_ROLLBACK}{target}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,11 +41,11 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class Replay:
     """The state of a run that was replayed while another server led it."""
 
     run: str
-    turns: int
+    regimes: int
     """The number of regimes. A new regime restarts the replay from the regime's own snapshot."""
     parameters: Parameters
 
@@ -55,7 +55,7 @@ def open_engine(
     layout: Layout,
     config: Config,
     directory: Path | None = None,
-    followed: Followed | None = None,
+    followed: Replay | None = None,
     place: Place = Part,
 ) -> Engine:
     """The engine of the run in `journal`, as it was left, with the settings that hold from here on.
@@ -66,14 +66,14 @@ def open_engine(
     Raises JournalDamaged, and VectorsLost if the store is lost at once.
     """
     parameters = recover(journal, layout, Regime.from_config(config, bool(layout.norms)), followed, place)
-    parameters.store.restore = lambda lost: restored(journal, layout, place, parameters.version, lost)
+    parameters.store.restore = lambda lost: restore(journal, layout, place, parameters.version, lost)
     coordinator = coordinator_of(config.coordination, layout)
     run = journal.run()
     start = run.start if run else None
     first = journal.snapshot(first=True).theta
     publication = publication_of(config, layout, parameters.version, first if start else None, directory)
     bounds = EngineLimits.of(config).from_first(first[: layout.parameters.size])
-    past = partial(model_at, journal, layout)
+    past = partial(rebuild_model, journal, layout)
     gate = gate_of(config.coordination)
     adjusted = journal.adjustment()
     judge = EvaluationJudge(Criteria.of(config), journal.evaluations(), adjusted.version if adjusted else 0)
@@ -81,7 +81,7 @@ def open_engine(
     if config.defence.mode != "none":
         held = 0 if parameters.regime.rounds else HELD  # devices may not get beyond one round
         try:
-            guard = DefenceGuard(config.defence.mode, journal.decided(), held)
+            guard = DefenceGuard(config.defence.mode, journal.defence_decisions(), held)
         except struct.error as error:
             raise JournalDamaged(f"{journal.path}: what a defence decided cannot be read: {error}") from error
     return Engine(
@@ -89,7 +89,7 @@ def open_engine(
     )
 
 
-def restored(journal: Journal, layout: Layout, place: Place, version: int, lost: VectorsLost) -> Vectors:
+def restore(journal: Journal, layout: Layout, place: Place, version: int, lost: VectorsLost) -> Vectors:
     """The parameters' vectors at a version, restored from the newest snapshot and the updates after it.
 
     The journal is committed first. Raises VectorsLost if `place` loses them again.
@@ -97,17 +97,13 @@ def restored(journal: Journal, layout: Layout, place: Place, version: int, lost:
     log.warning("%s; version %d is made again from the journal", lost, version)
     journal.commit()
     regimes = [turn for turn in journal.regimes() if turn.version <= version]
-    made = _made(journal, layout, regimes, version, newest=True, place=place).store.vectors
+    made = _rebuild(journal, layout, regimes, version, newest=True, place=place).store.vectors
     made.flush()
     return made
 
 
 def recover(
-    journal: Journal,
-    layout: Layout,
-    regime: Regime,
-    followed: Followed | None = None,
-    place: Place = Part,
+    journal: Journal, layout: Layout, regime: Regime, followed: Replay | None = None, place: Place = Part
 ) -> Parameters:
     """The parameters after the last journaled update, counting by `regime` from here on.
 
@@ -115,7 +111,7 @@ def recover(
     The updates after the newest snapshot are replayed under their own regime. A new regime begins with a
     snapshot, so a replay from the newest snapshot stays within one regime. Raises JournalDamaged.
     """
-    snapshot, regimes, regime = journal.snapshot(), journal.regimes(), _adjusted(regime, journal)
+    snapshot, regimes, regime = journal.snapshot(), journal.regimes(), _adjust_regime(regime, journal)
     if regimes:
         if snapshot.version < regimes[-1].version:
             raise JournalDamaged(
@@ -132,11 +128,11 @@ def recover(
     journal.add_snapshot(snapshot.version, snapshot.theta, snapshot.average, snapshot.memory)
     journal.add_regime(snapshot.version, regime)
     journal.commit()
-    return _under(journal.regimes(), snapshot, journal, layout, place)
+    return _load_snapshot(journal.regimes(), snapshot, journal, layout, place)
 
 
-def follow(journal: Contents, layout: Layout, known: Followed | None = None, place: Place = Part) -> Followed:
-    """The parameters as of the last journaled update. `known` ones are updated in place.
+def follow(journal: Contents, layout: Layout, followed: Replay | None = None, place: Place = Part) -> Replay:
+    """The parameters as of the last journaled update. `followed` ones are updated in place.
 
     They begin anew at the newest snapshot, in `place`, if the run or regime has changed or they are lost.
     Raises JournalDamaged, also of a run without a regime, and VectorsLost if `place` loses them at once.
@@ -144,17 +140,17 @@ def follow(journal: Contents, layout: Layout, known: Followed | None = None, pla
     begun, regimes = journal.run(), journal.regimes()
     if begun is None or not regimes:
         raise JournalDamaged(f"{journal.path}: it does not say how its updates count")
-    if known is not None and (known.run, known.turns) == (begun.run, len(regimes)):
+    if followed is not None and (followed.run, followed.regimes) == (begun.run, len(regimes)):
         try:
-            _replay(known.parameters, journal, layout)
-            known.parameters.store.flush()
-            return known
+            _replay(followed.parameters, journal, layout)
+            followed.parameters.store.flush()
+            return followed
         except VectorsLost as lost:
             log.warning("%s; the run is followed from the newest snapshot on", lost)
-    parameters = _under(regimes, journal.snapshot(), journal, layout, place)
+    parameters = _load_snapshot(regimes, journal.snapshot(), journal, layout, place)
     _replay(parameters, journal, layout)
     parameters.store.flush()
-    return Followed(begun.run, len(regimes), parameters)
+    return Replay(begun.run, len(regimes), parameters)
 
 
 def replay(journal: Journal, layout: Layout, *, newest: bool = False) -> Parameters:
@@ -165,10 +161,10 @@ def replay(journal: Journal, layout: Layout, *, newest: bool = False) -> Paramet
     regimes = journal.regimes()
     if not regimes:
         raise JournalDamaged(f"{journal.path}: it does not say how its updates count")
-    return _made(journal, layout, regimes, journal.version, newest=newest)
+    return _rebuild(journal, layout, regimes, journal.version, newest=newest)
 
 
-def model_at(journal: Journal, layout: Layout, version: int) -> Parameters:
+def rebuild_model(journal: Journal, layout: Layout, version: int) -> Parameters:
     """The parameters at a version, from the newest snapshot that leads there.
 
     Inside a round, those that it started from. Raises ConfigError for an unknown or dropped version.
@@ -177,19 +173,19 @@ def model_at(journal: Journal, layout: Layout, version: int) -> Parameters:
         raise ConfigError(f"version {version}: the run has versions 0 to {journal.version}")
     regimes = [turn for turn in journal.regimes() if turn.version <= version]
     if regimes[-1].regime.rounds and version > regimes[-1].version:
-        version = _whole_rounds(journal, layout, version)
-    return _made(journal, layout, regimes, version, newest=True)
+        version = _last_whole_round(journal, layout, version)
+    return _rebuild(journal, layout, regimes, version, newest=True)
 
 
-def _whole_rounds(journal: Journal, layout: Layout, version: int) -> int:
+def _last_whole_round(journal: Journal, layout: Layout, version: int) -> int:
     """The last version up to this one that has a model: in a round, only its last version has one."""
     for following in journal.updates(version, version + 1) if version < journal.version else ():
         if following.frame:
-            return min(version, decoded(following, layout)[1].base)
+            return min(version, decode_update(following, layout)[1].base)
     return version
 
 
-def _made(
+def _rebuild(
     journal: Journal,
     layout: Layout,
     regimes: Sequence[RegimeStart],
@@ -210,26 +206,27 @@ def _made(
         ahead.append((regimes, version))
         if snapshot.version >= last.version:
             break
-        version = last.version if last.back_to is None else last.back_to
+        version = last.version if last.rollback_target is None else last.rollback_target
         regimes = [turn for turn in regimes[:-1] if turn.version <= version]
         if not regimes:
             raise JournalDamaged(f"{journal.path}: it does not say how its first updates count")
     while True:
         regimes, version = ahead.pop()
         last = regimes[-1]
-        if last.back_to is not None and snapshot.version < last.version:
+        if last.rollback_target is not None and snapshot.version < last.version:
             snapshot = replace(snapshot, version=last.version)
-        parameters = _under(regimes, snapshot, journal, layout, place)
+        parameters = _load_snapshot(regimes, snapshot, journal, layout, place)
         _replay(parameters, journal, layout, version)
         if not ahead:
             return parameters
         snapshot = _snapshot(parameters)
 
 
-def _adjusted(regime: Regime, journal: Journal) -> Regime:
+def _adjust_regime(regime: Regime, journal: Journal) -> Regime:
     """`regime` with the same number of working nodes as before.
 
-    An operator's learning rate replaces its own if the settings have not changed since."""
+    An operator's learning rate replaces its own if the settings have not changed since.
+    """
     if regimes := journal.regimes():
         regime = replace(regime, method=replace(regime.method, nodes=regimes[-1].regime.method.nodes))
     adjustment = journal.adjustment()
@@ -258,7 +255,7 @@ def _replay(parameters: Parameters, journal: Contents, layout: Layout, until: in
             try:
                 parameters.apply(parameters.limit_statistics(step))
             except ValueError as error:  # a base that admission would have refused: see descent/staleness.py
-                raise _damaged(journal, parameters.version + 1, error) from error
+                raise _invalid_entry(journal, parameters.version + 1, error) from error
             continue
         if gathered is not None and step.base != parameters.version:
             parameters.apply(gathered)
@@ -269,7 +266,7 @@ def _replay(parameters: Parameters, journal: Contents, layout: Layout, until: in
         parameters.apply(gathered)
 
 
-def _under(
+def _load_snapshot(
     regimes: Sequence[RegimeStart],
     snapshot: ModelSnapshot,
     journal: Contents,
@@ -287,8 +284,8 @@ def _under(
             f"{journal.path}: the rule {regime.rule!r} is unknown; known are {', '.join(RULES)}; "
             "install the plug-in that it is of"
         )
-    version, first = snapshot.version, journal.first_kept()
-    began = max((turn.version for turn in regimes if turn.back_to is not None), default=0)
+    version, first = snapshot.version, journal.first_stored()
+    began = max((turn.version for turn in regimes if turn.rollback_target is not None), default=0)
     start = max(began, version - regime.window, version if first is None else min(version, first - 1))
     try:
         return Parameters(
@@ -301,7 +298,7 @@ def _under(
             regime=regime,
             start=start,
             recent=steps(journal, layout, start, version),
-            start_time=journal.began() if version else None,
+            start_time=journal.first_update_time() if version else None,
             place=place,
         )
     except ValueError as error:
@@ -310,29 +307,27 @@ def _under(
 
 def steps(journal: Contents, layout: Layout, after: int, until: int | None = None) -> Iterator[Step]:
     """The counting shares of the journaled updates after a version, decoded again."""
-    for _, step in _decoded(journal, layout, after, until):
+    for _, step in _decode_updates(journal, layout, after, until):
         yield step
 
 
-def _decoded(
+def _decode_updates(
     journal: Contents, layout: Layout, after: int, until: int | None
 ) -> Iterator[tuple[JournaledUpdate, Step]]:
     for journaled in journal.updates(after, until):
         try:
-            _, step = decoded(journaled, layout)
+            _, step = decode_update(journaled, layout)
         except Refused as refusal:
-            raise _damaged(journal, journaled.version, refusal) from refusal
+            raise _invalid_entry(journal, journaled.version, refusal) from refusal
         yield journaled, step
 
 
-def _damaged(journal: Contents, version: int, why: Exception) -> JournalDamaged:
-    return JournalDamaged(f"{journal.path}: the entry of version {version} is no update of the model: {why}")
+def _invalid_entry(journal: Contents, version: int, cause: Exception) -> JournalDamaged:
+    return JournalDamaged(f"{journal.path}: version {version} is not a valid update of the model: {cause}")
 
 
-def decoded(journaled: JournaledUpdate, layout: Layout) -> tuple[Update, Step]:
-    """Decode an admitted update again, as the record and its step.
-
-    Raises the Refused that says what is wrong with it now."""
+def decode_update(journaled: JournaledUpdate, layout: Layout) -> tuple[Update, Step]:
+    """Decode an admitted update again: its record and its step. Raises Refused if it is invalid now."""
     update = wire.decode(journaled.frame)
     if not isinstance(update, Update):
         raise UnexpectedRecord(f"it is a {type(update).__name__}")

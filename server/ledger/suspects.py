@@ -18,13 +18,13 @@ class Suspect:
     """The version that it made."""
     device: str
     sequence: int
-    stands_out: bool = True
+    is_large: bool = True
     """Whether it is much larger than the others' steps at that time, as far as there are enough."""
     is_outlier: bool = True
     """Whether it is certainly much larger."""
 
 
-_OTHERS, _TIMES = 3, 30.0
+_MIN_OTHERS, _FACTOR = 3, 30.0
 """The least number of other devices, and the factor over the median of their last steps. If the learning rate
 is too high, all steps grow, each by less than that, and no device is to blame."""
 
@@ -35,7 +35,7 @@ def largest_step(journal: Journal, layout: Layout, after: int, until: int) -> Su
     A step's size is its largest entry, times its samples if the run counts them. None without kept records.
     Steps of two learning rates or stalenesses are not quite comparable: the result is a hint, not a proof.
     """
-    kept = journal.first_kept()
+    kept = journal.first_stored()
     begin = max(after, journal.last_rollback(), (kept or until + 1) - 1)
     regime = journal.regimes()[-1].regime
     counts = regime.rounds or regime.base_batch > 0
@@ -43,11 +43,11 @@ def largest_step(journal: Journal, layout: Layout, after: int, until: int) -> Su
     last: dict[str, float] = {}
     for version, step in enumerate(steps(journal, layout, begin, until) if begin < until else (), begin + 1):
         size = float(np.abs(step.delta).max(initial=0)) * (step.samples if counts else 1)
-        device, sequence = journal.maker(version)
+        device, sequence = journal.update_origin(version)
         others = [other for name, other in last.items() if name != device]
-        if len(others) >= _OTHERS and size > _TIMES * median(others):
+        if len(others) >= _MIN_OTHERS and size > _FACTOR * median(others):
             return Suspect(version, device, sequence)
         last[device] = size
         if size > largest:
             largest, found = size, version
-    return Suspect(found, *journal.maker(found), len(last) <= _OTHERS, False) if found else None
+    return Suspect(found, *journal.update_origin(found), len(last) <= _MIN_OTHERS, False) if found else None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.ledger import write_whole
+from edgeflock.server.ledger import write_atomically
 from edgeflock.shared.artifacts import ModelInfo, safetensors_file
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Beside, Layout
@@ -44,7 +44,7 @@ def save_best(
     """
     known = replace(info, version=evaluation.version, evaluation=summary(evaluation))
     try:
-        write_whole(directory / BEST, safetensors_file.encode(known, theta, extra))
+        write_atomically(directory / BEST, safetensors_file.encode(known, theta, extra))
     except OSError as error:
         log.warning("the best model so far, of version %d, is not kept: %s", evaluation.version, error)
 

@@ -38,7 +38,7 @@ def blame(suspect: Suspect | None) -> str:
     """Return a text for operators only, since devices get no news of each other."""
     if suspect is None:
         return ""
-    if not suspect.stands_out:
+    if not suspect.is_large:
         return "; no device's steps stand out: the learning rate may be too high (coordination.learning_rate)"
     return (
         f"; the largest step between is update {suspect.sequence} of {suspect.device!r}, which made "

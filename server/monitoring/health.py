@@ -116,7 +116,7 @@ class RunHealth:
             since = self._listening_since
             statuses += (self._statuses.status(one, now, clock, until, since) for one in batch)
         reason, suspect = evaluator.divergence, evaluator.suspect
-        blamed = None if suspect is None or not suspect.stands_out else suspect.device
+        blamed = None if suspect is None or not suspect.is_large else suspect.device
         return RunStatus(
             time=time.time() + delay,
             version=host.published.version,

@@ -1,9 +1,8 @@
 """The downlink: devices are sent all that has changed of theta (exact.py), or most of it (lossy.py).
 
 A `Publication` receives every version, and returns what a device needs to update its replica. It is only a
-cache: if it loses a replica, the device is sent a whole model. `Touches` records changes for gateways. An
-`Outlet` uses both.
-Imports descent and shared; the engine uses it.
+cache: if it loses a replica, the device is sent a whole model. `ChangeRecorder` records changes for
+gateways. An `Outlet` uses both. Imports descent and shared; the engine uses it.
 """
 
 from edgeflock.server.publication.exact import Exact
@@ -11,6 +10,6 @@ from edgeflock.server.publication.lossy import Lossy
 from edgeflock.server.publication.modes import MODES, publication_of
 from edgeflock.server.publication.outlet import Outlet
 from edgeflock.server.publication.publication import Publication
-from edgeflock.server.publication.touches import Touched, Touches
+from edgeflock.server.publication.touches import ChangeRecorder, Changes
 
-__all__ = ["MODES", "Exact", "Lossy", "Outlet", "Publication", "Touched", "Touches", "publication_of"]
+__all__ = ["MODES", "Exact", "Lossy", "Outlet", "Publication", "Changes", "ChangeRecorder", "publication_of"]

@@ -44,15 +44,15 @@ class CopyStep:
     """A step from a copy to the next one."""
 
     model: Model
-    coded: entries.Coded
+    difference: entries.Coded
     """The difference: `model` without the running statistics at its end."""
-    before: int
+    old_chain: int
     """The chain of the copy before the step."""
     chain: int
     """The chain of the copy after the step."""
     decoded: tuple[Index, Vector] | None
-    """(where, difference) of a usual step. None: a long step, which is decoded again once it is confirmed."""
-    after: Copy | None = None
+    """(indices, change) of a usual step. None: a long step, which is decoded again once it is confirmed."""
+    new_copy: Copy | None = None
     """The copy after the step, once a device has confirmed it."""
     devices: int = 0
     """The number of devices that have not confirmed it yet."""
@@ -70,50 +70,50 @@ class _Device:
     version: int
 
 
-_NOWHERE: Vector = np.zeros(0, np.float32)
+_NO_VALUES: Vector = np.zeros(0, np.float32)
 
 
 class Copies:
     """Tracks the copy that each device holds."""
 
-    def __init__(self, layout: Layout, first: Vector | None, most: int, spill: Spill) -> None:
-        """`layout` is that of the P trained parameters. `first` is the model of version 0 that every device
-        holds (float32 [P]); None if it is unknown.
+    def __init__(self, layout: Layout, first: Vector | None, limit: int, spill: Spill) -> None:
+        """`layout` is that of the P trained parameters.
 
-        Up to `most` copies, at least three, are in memory. The least recently used ones go to `spill`. If
+        `first` is the model of version 0 that every device holds (float32 [P]); None if it is unknown.
+        Up to `limit` copies, at least three, are in memory. The least recently used ones go to `spill`. If
         `spill` is full, copies are lost.
         """
         self._layout = layout
         self.first = None if first is None else Copy(first, chain.FIRST, activity.none(layout), holders=1)
         """The copy that any device may hold at version 0."""
-        self._most = max(3, most)
+        self._limit = max(3, limit)
         self._spill = spill
         self._devices: dict[int, _Device] = {}
-        self._here: OrderedDict[Copy, None] = OrderedDict()
+        self._in_memory: OrderedDict[Copy, None] = OrderedDict()
         """Copies in memory except the first one, the most recently used last."""
-        self._away: OrderedDict[Copy, None] = OrderedDict()
+        self._on_disk: OrderedDict[Copy, None] = OrderedDict()
         """Copies in the file, the latest last."""
-        self._begun: Copy | None = None
+        self._latest: Copy | None = None
         """The latest copy made for a whole model. After a restart, all devices of a round share it."""
-        self._under_way: OrderedDict[int, CopyStep] = OrderedDict()
+        self._unconfirmed: OrderedDict[int, CopyStep] = OrderedDict()
         """device -> the sent step that it has not confirmed, the latest last."""
-        self._bytes_under_way = 0
+        self._unconfirmed_bytes = 0
 
-    def offer(self, first: Vector, held: int) -> None:
-        """Any device may hold `first` (float32 [P]) at version 0 from now on; `held` is its chain."""
-        self.first = Copy(first, held, activity.none(self._layout), holders=1)
+    def offer(self, first: Vector, chain_id: int) -> None:
+        """Any device may hold `first` (float32 [P]) at version 0 from now on; `chain_id` is its chain."""
+        self.first = Copy(first, chain_id, activity.none(self._layout), holders=1)
 
-    def of(self, device: int, base: int | None, held: int) -> Copy | None:
-        """Return the copy of `device` in memory, at version `base` with the chain `held`; None if unknown."""
+    def find(self, device: int, base: int | None, chain_id: int) -> Copy | None:
+        """Return the copy of `device` in memory, at `base` with the chain `chain_id`; None if unknown."""
         known, sent = self._devices.get(device), self._settle(device)
         if known is not None and self._fetch(known.copy):
-            if sent is not None and (sent.model.version, chain.said(sent.chain)) == (base, held):
+            if sent is not None and (sent.model.version, chain.said(sent.chain)) == (base, chain_id):
                 self._advance(known, sent)
-            if (known.version, chain.said(known.copy.chain)) == (base, held):
+            if (known.version, chain.said(known.copy.chain)) == (base, chain_id):
                 return known.copy
         self.forget(device)
         first = self.first
-        if first is not None and (base, held) == (0, chain.said(first.chain)):
+        if first is not None and (base, chain_id) == (0, chain.said(first.chain)):
             self._hold(device, first, 0)
             return first
         return None
@@ -125,25 +125,25 @@ class Copies:
         limit, the largest step is kept only in encoded form. If it already is, its device is forgotten.
         """
         if not sent.devices:
-            self._bytes_under_way += sent.nbytes
+            self._unconfirmed_bytes += sent.nbytes
         sent.devices += 1
-        self._under_way[device] = sent
-        while self._bytes_under_way > self._most * self._layout.size:
-            largest = max(self._under_way, key=lambda one: self._under_way[one].nbytes)
-            step = self._under_way[largest]
+        self._unconfirmed[device] = sent
+        while self._unconfirmed_bytes > self._limit * self._layout.size:
+            largest = max(self._unconfirmed, key=lambda one: self._unconfirmed[one].nbytes)
+            step = self._unconfirmed[largest]
             if step.decoded is None:
                 self.forget(largest)
             else:
-                self._bytes_under_way -= step.nbytes
+                self._unconfirmed_bytes -= step.nbytes
                 step.decoded = None
-                self._bytes_under_way += step.nbytes
+                self._unconfirmed_bytes += step.nbytes
 
     def begin(self, device: int, values: Vector, model: Model) -> None:
         """Record that `device` is sent the whole `model`, which gives `values` (float32 [P]). Copies them."""
         self.forget(device)
-        now, copy = chain.follow(chain.FIRST, model), self._begun
+        now, copy = chain.follow(chain.FIRST, model), self._latest
         if copy is None or not copy.holders or copy.chain != now or not self._fetch(copy):
-            copy = self._begun = self._new(values.copy(), now, activity.none(self._layout))
+            copy = self._latest = self._new(values.copy(), now, activity.none(self._layout))
         self._hold(device, copy, model.version)
 
     def forget(self, device: int) -> None:
@@ -167,11 +167,11 @@ class Copies:
 
     def _settle(self, device: int) -> CopyStep | None:
         """Remove and return the step that was sent to the device; None if there is none."""
-        sent = self._under_way.pop(device, None)
+        sent = self._unconfirmed.pop(device, None)
         if sent is not None:
             sent.devices -= 1
             if not sent.devices:
-                self._bytes_under_way -= sent.nbytes
+                self._unconfirmed_bytes -= sent.nbytes
         return sent
 
     def _advance(self, known: _Device, sent: CopyStep) -> None:
@@ -179,18 +179,18 @@ class Copies:
         copy, known.version = known.copy, sent.model.version
         if sent.model.count == 0:
             return
-        after = sent.after
+        after = sent.new_copy
         if after is None or not after.holders or after.chain != sent.chain or not self._fetch(after):
-            where, change = sent.decoded or entries.decode(
-                *sent.coded[:2], sent.model.count, *sent.coded[2:], self._layout, copy.activity
+            indices, change = sent.decoded or entries.decode(
+                *sent.difference[:2], sent.model.count, *sent.difference[2:], self._layout, copy.activity
             )
             after = copy
             if copy.holders > 1:
                 after = self._new(copy.values.copy(), 0, copy.activity, copy.steps)
-            after.values[where] += change
-            after.activity = activity.follow(copy.activity, where, self._layout)
+            after.values[indices] += change
+            after.activity = activity.follow(copy.activity, indices, self._layout)
             after.chain, after.steps = sent.chain, after.steps + 1
-            sent.after = after
+            sent.new_copy = after
         if after is not copy:
             after.holders += 1
             self._release(copy)
@@ -204,18 +204,18 @@ class Copies:
     def _release(self, copy: Copy) -> None:
         copy.holders -= 1
         if not copy.holders:
-            copy.values = _NOWHERE  # an unconfirmed step may still refer to this copy
-            self._here.pop(copy, None)
-            self._away.pop(copy, None)
+            copy.values = _NO_VALUES  # an unconfirmed step may still refer to this copy
+            self._in_memory.pop(copy, None)
+            self._on_disk.pop(copy, None)
             if copy.slot is not None:
                 self._spill.drop(copy.slot)
 
     def _fetch(self, copy: Copy) -> bool:
         """Load the copy from the file if needed. Return whether it is in memory; if not, it is lost."""
-        if copy in self._here:
-            self._here.move_to_end(copy)
+        if copy in self._in_memory:
+            self._in_memory.move_to_end(copy)
         elif copy.slot is not None:
-            del self._away[copy]
+            del self._on_disk[copy]
             values, copy.slot = self._spill.take(copy.slot), None
             if values is not None:
                 copy.values = values
@@ -224,15 +224,15 @@ class Copies:
 
     def _keep(self, copy: Copy) -> None:
         """Keep the copy in memory. If there are too many, move the least recently used one to the file."""
-        self._here[copy] = None
-        while len(self._here) > self._most:
-            oldest, _ = self._here.popitem(last=False)
+        self._in_memory[copy] = None
+        while len(self._in_memory) > self._limit:
+            oldest, _ = self._in_memory.popitem(last=False)
             slot = self._spill.put(oldest.values)
-            if slot is None and self._away:
-                lost, _ = self._away.popitem(last=False)
+            if slot is None and self._on_disk:
+                lost, _ = self._on_disk.popitem(last=False)
                 assert lost.slot is not None, "it is in the file"
                 self._spill.drop(lost.slot)
                 lost.slot, slot = None, self._spill.put(oldest.values)
-            oldest.values, oldest.slot = _NOWHERE, slot
+            oldest.values, oldest.slot = _NO_VALUES, slot
             if slot is not None:
-                self._away[oldest] = None
+                self._on_disk[oldest] = None

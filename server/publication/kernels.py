@@ -21,30 +21,31 @@ _FLOATS = nb.types.Array(float32, 1, "C", readonly=True)
     # The sum of squares may be added in any order, because no durable data depend on it.
     fastmath={"reassoc", "contract", "nsz"},
 )
-def lacking(theta, held, bounds, thresholds, where, lacks, counts):
-    """Find the entries with |theta - held| above their tensor's threshold. Fills where, lacks and counts.
+def select(theta, replica, bounds, thresholds, indices, changes, counts):
+    """Find the entries with |theta - replica| above their tensor's threshold.
 
-    Returns the number of such entries, and |theta - held|^2. `where` gets as many as it has room for.
+    Fills indices, changes and counts. Returns the number of such entries, and |theta - replica|^2.
+    `indices` gets as many as it has room for.
     """
     found, squared = 0, 0.0
     for tensor in range(thresholds.size):
         threshold, counts[tensor] = thresholds[tensor], 0
         for start in range(bounds[tensor], bounds[tensor + 1], _BLOCK):
             stop = min(start + _BLOCK, bounds[tensor + 1])
-            now, then = theta[start:stop], held[start:stop]
+            now, then = theta[start:stop], replica[start:stop]
             sum_of_squares, beyond = float32(0), int32(0)
             for i in range(now.size):
-                lack = now[i] - then[i]
-                sum_of_squares += lack * lack
-                beyond += int32(1) if abs(lack) > threshold else int32(0)
+                change = now[i] - then[i]
+                sum_of_squares += change * change
+                beyond += int32(1) if abs(change) > threshold else int32(0)
             squared += sum_of_squares
             counts[tensor] += beyond
-            if beyond == 0 or found + beyond > where.size:
+            if beyond == 0 or found + beyond > indices.size:
                 continue
             for i in range(now.size):
-                lack = now[i] - then[i]
-                if abs(lack) > threshold:
-                    where[found] = start + i
-                    lacks[found] = lack
+                change = now[i] - then[i]
+                if abs(change) > threshold:
+                    indices[found] = start + i
+                    changes[found] = change
                     found += 1
     return counts.sum(), squared

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.descent import Entries, Index
 from edgeflock.server.publication.copies import Copies, Copy, CopyStep
-from edgeflock.server.publication.kernels import lacking
+from edgeflock.server.publication.kernels import select
 from edgeflock.server.publication.thresholds import Thresholds
 from edgeflock.shared.codecs import entries, sparse, values
 from edgeflock.shared.model.layout import Layout
@@ -26,20 +26,20 @@ from edgeflock.shared.protocol.messages import Model
 from edgeflock.shared.selection.largest import fraction_of
 from edgeflock.shared.settings.traffic import DownlinkSettings
 
-_FAR = 8
+_LONG_FACTOR = 8
 """A device that lacks more than eight times the usual entries gets several magnitude levels."""
 
-_STATISTICS = 16
+_STATISTICS_EVERY = 16
 """The running statistics are sent once in this many steps, because no gradient depends on them."""
 
 _LEVELS = sparse.GOLOMB, values.CODINGS["codebook4"].mode
 _SHORTEST = sparse.GRID, values.CODINGS["scale"].mode
 """The coding of an empty difference: it takes no bytes."""
 
-_LEAST_LAG = 0.3
+_MIN_LAG = 0.3
 """The fraction of the lag that copies may have if devices have no labels in common."""
 
-_FINE = 1e-3
+_MAX_ERROR = 1e-3
 """The largest error of a whole model in eight bits, as a part of its squared norm; else it has sixteen."""
 
 
@@ -63,6 +63,7 @@ class Lossy:
         lag: int = 0,
     ) -> None:
         """Whole models may be up to `patience` versions old. A copy may lag by `lag` versions on average.
+
         0: only `terms.share` determines how much of the difference a step sends.
         """
         self._layout = layout
@@ -71,83 +72,83 @@ class Lossy:
         self._version = version
         self._copies = copies
         self._modes = sparse.CODINGS[terms.indices].mode, values.CODINGS[terms.values].mode
-        self._signs = values.CODINGS[terms.values].means_only
+        self._has_means_only = values.CODINGS[terms.values].means_only
         fraction = fraction_of(terms.select, layout)
         self._thresholds = Thresholds(layout.parameters, fraction, terms.balance, terms.share, lag)
         room = layout.parameters.size // 2 + 1
-        self._where, self._lacks = np.empty(room, np.int64), np.empty(room, np.float32)
+        self._indices, self._changes = np.empty(room, np.int64), np.empty(room, np.float32)
         self._whole: tuple[Model, Vector] | None = None
-        self._since_offered: Model | None = None
+        self._offer_changes: Model | None = None
         """The step from the first model to the current version. Its size decides whether devices load."""
-        self._sent: dict[Copy, CopyStep] = {}
+        self._steps: dict[Copy, CopyStep] = {}
         """Steps to the current version, and long steps from copies without steps to recent versions."""
-        self._met: set[int] = set()
+        self._counted: set[int] = set()
         """Devices that have changed the thresholds. A step from a copy without steps counts once a device.
         Otherwise one device could raise the thresholds for all by repeated requests."""
 
-    def add(self, touched: Index) -> None:
+    def add(self, indices: Index) -> None:
         self._version += 1
-        if self._whole is not None and not self._will_do(self._whole[0]):
+        if self._whole is not None and not self._is_recent(self._whole[0]):
             self._whole = None
-        self._since_offered = None
-        self._sent = {
+        self._offer_changes = None
+        self._steps = {
             copy: sent
-            for copy, sent in self._sent.items()
-            if not copy.steps and sent.decoded is None and self._will_do(sent.model)
+            for copy, sent in self._steps.items()
+            if not copy.steps and sent.decoded is None and self._is_recent(sent.model)
         }
 
     def set_overlap(self, overlap: float) -> None:
-        self._thresholds.lag = round(self._lag * max(_LEAST_LAG, overlap))
+        self._thresholds.lag = round(self._lag * max(_MIN_LAG, overlap))
 
-    def begin_again(self) -> None:
+    def reset(self) -> None:
         self.add(slice(None))
         self._copies.forget_all()
-        self._thresholds.begin_again()
-        self._met.clear()
+        self._thresholds.reset()
+        self._counted.clear()
 
     def model(
-        self, theta: Entries, base: int | None, held: int = 0, device: int = 0, part: slice | None = None
+        self, theta: Entries, base: int | None, chain_id: int = 0, device: int = 0, part: slice | None = None
     ) -> Model:
         """Encode the largest differences for a device. `part` is ignored."""
-        copy = self._copies.of(device, base, held) if device else None
+        copy = self._copies.find(device, base, chain_id) if device else None
         if copy is None or base is None:
-            model, parameters = self._entire(theta[:])
+            model, parameters = self._whole_model(theta[:])
             if device:
                 self._copies.begin(device, parameters, model)
             return model
-        sent = self._sent.get(copy)
+        sent = self._steps.get(copy)
         # A copy with one holder changes in place, so a step sent earlier may start from its former values.
-        if sent is None or (sent.model.base, sent.before) != (base, copy.chain):
-            follow = copy.steps > 0 or device not in self._met
+        if sent is None or (sent.model.base, sent.old_chain) != (base, copy.chain):
+            follow = copy.steps > 0 or device not in self._counted
             sent = self._step(theta[:], copy, base, follow=follow)
             if sent is None:
                 self._whole = None
-                return self._entire(theta[:])[0]
-            self._sent[copy] = sent
-            self._met.add(device)
+                return self._whole_model(theta[:])[0]
+            self._steps[copy] = sent
+            self._counted.add(device)
         self._copies.send(device, sent)
         return sent.model
 
     def offer(self, theta: Vector) -> Model:
-        model, parameters = self._coded(theta, 0)
+        model, parameters = self._encode(theta, 0)
         self._copies.offer(parameters, chain.follow(chain.FIRST, model))
         return model
 
-    def offered(self, model: Model) -> None:
-        held = values.decode(model.values, self._layout.counts(None), model.value_mode)
-        self._copies.offer(held[: self._parameters.size], chain.follow(chain.FIRST, model))
+    def restore_offer(self, model: Model) -> None:
+        replica = values.decode(model.values, self._layout.counts(None), model.value_mode)
+        self._copies.offer(replica[: self._parameters.size], chain.follow(chain.FIRST, model))
 
-    def since_offered(self, theta: Entries) -> Model | None:
-        if self._since_offered is None and self._copies.first is not None:
+    def changes_since_offer(self, theta: Entries) -> Model | None:
+        if self._offer_changes is None and self._copies.first is not None:
             # A separate step, because thresholds must follow only the steps that are sent to devices.
             sent = self._step(theta[:], self._copies.first, 0, follow=False)
-            self._since_offered = None if sent is None else sent.model
-        return self._since_offered
+            self._offer_changes = None if sent is None else sent.model
+        return self._offer_changes
 
     def close(self) -> None:
         self._copies.close()
 
-    def _will_do(self, model: Model) -> bool:
+    def _is_recent(self, model: Model) -> bool:
         """Whether a model is recent enough for a device to begin with."""
         return self._version - model.version <= self._patience
 
@@ -157,64 +158,67 @@ class Lossy:
         None if theta has diverged: no difference can express that.
         """
         if base == self._version:
-            return self._sent_of(theta, copy, base, _NOTHING, _NO_INDICES, long=False)
+            return self._encode_step(theta, copy, base, _NOTHING, _NO_INDICES, long=False)
         parameters, thresholds = theta[: self._parameters.size], self._thresholds
         counts = np.zeros(thresholds.values.size, np.int64)
-        bounds, where, lacks = self._parameters.bounds, self._where, self._lacks
-        found, lacked = lacking(parameters, copy.values, bounds, thresholds.values, where, lacks, counts)
+        bounds, indices, changes = self._parameters.bounds, self._indices, self._changes
+        found, error = select(parameters, copy.values, bounds, thresholds.values, indices, changes, counts)
         if thresholds.begin(counts, parameters, copy.values):
-            found, lacked = lacking(parameters, copy.values, bounds, thresholds.values, where, lacks, counts)
-        if not math.isfinite(lacked) and not np.isfinite(parameters).all():
+            found, error = select(
+                parameters, copy.values, bounds, thresholds.values, indices, changes, counts
+            )
+        if not math.isfinite(error) and not np.isfinite(parameters).all():
             return None
-        if found > where.size:
-            sent = self._sent_of(theta, copy, base, parameters - copy.values, None, long=True)
+        if found > indices.size:
+            sent = self._encode_step(theta, copy, base, parameters - copy.values, None, long=True)
         else:
-            where, lacks = where[:found].copy(), lacks[:found].copy()
-            sent = self._sent_of(theta, copy, base, lacks, where, long=found > _FAR * thresholds.quota)
+            indices, changes = indices[:found].copy(), changes[:found].copy()
+            long = found > _LONG_FACTOR * thresholds.quota
+            sent = self._encode_step(theta, copy, base, changes, indices, long=long)
         if follow and sent.decoded is not None:
-            change = sent.decoded[1].astype(np.float64)  # squares may leave float32
-            left = lacked - float(change @ (2 * lacks - change))
-            thresholds.follow(counts, lacked, left, self._version - base)
+            received = sent.decoded[1].astype(np.float64)  # squares may leave float32
+            remaining = error - float(received @ (2 * changes - received))
+            thresholds.adapt(counts, error, remaining, self._version - base)
         elif follow:
             thresholds.rise()
         return sent
 
-    def _sent_of(
-        self, theta: Vector, copy: Copy, base: int, lacks: Vector, where: Indices | None, *, long: bool
+    def _encode_step(
+        self, theta: Vector, copy: Copy, base: int, changes: Vector, indices: Indices | None, *, long: bool
     ) -> CopyStep:
-        """Return the encoded step that adds `lacks` at `where` (None: everywhere) to `copy`."""
-        modes = (_LEVELS if long and self._signs else self._modes) if lacks.size else _SHORTEST
-        coded = entries.encode(lacks, where, self._parameters, *modes, copy.activity)
+        """Return the coded step that adds `changes` at `indices` (None: everywhere) to `copy`."""
+        modes = (_LEVELS if long and self._has_means_only else self._modes) if changes.size else _SHORTEST
+        coded = entries.encode(changes, indices, self._parameters, *modes, copy.activity)
         octets = coded.values
-        if copy.steps % _STATISTICS == _STATISTICS - 1:
+        if copy.steps % _STATISTICS_EVERY == _STATISTICS_EVERY - 1:
             octets += values.encode_statistics(theta[self._parameters.size :])
         model = Model(
-            self._version, base, coded.index_mode, coded.value_mode, lacks.size, coded.indices, octets, True
+            self._version, base, coded.index_mode, coded.value_mode, changes.size, coded.indices, octets, True
         )
         decoded = None
         if not long:
-            everywhere = slice(None) if where is None else where
-            decoded = everywhere, entries.received(coded, lacks, where, self._parameters)
+            everywhere = slice(None) if indices is None else indices
+            decoded = everywhere, entries.received(coded, changes, indices, self._parameters)
         return CopyStep(model, coded, copy.chain, chain.follow(copy.chain, model), decoded)
 
-    def _entire(self, theta: Vector) -> tuple[Model, Vector]:
-        """Return the whole model, encoded once for all requests, and the parameters that a device decodes."""
+    def _whole_model(self, theta: Vector) -> tuple[Model, Vector]:
+        """Return the whole model, coded once for all requests, and the parameters that a device decodes."""
         if self._whole is None:
-            self._whole = self._coded(theta, self._version)
+            self._whole = self._encode(theta, self._version)
         return self._whole
 
-    def _coded(self, theta: Vector, version: int) -> tuple[Model, Vector]:
+    def _encode(self, theta: Vector, version: int) -> tuple[Model, Vector]:
         counts, diverged = self._layout.counts(None), not np.isfinite(theta).all()
         for coding in ("f32",) if diverged else ("int8", "f16"):
             octets, mode = values.encode(theta, counts, coding), values.CODINGS[coding].mode
-            held = values.decode(octets, counts, mode)
-            if coding != "int8" or _is_fine(theta, held):
+            replica = values.decode(octets, counts, mode)
+            if coding != "int8" or _is_accurate(theta, replica):
                 break
         model = Model(version, None, sparse.DENSE, mode, theta.size, b"", octets, not diverged)
-        return model, held[: self._parameters.size]
+        return model, replica[: self._parameters.size]
 
 
-def _is_fine(theta: Vector, held: Vector) -> bool:
+def _is_accurate(theta: Vector, replica: Vector) -> bool:
     """Whether the coding error of theta is small."""
     with np.errstate(over="ignore"):  # another coding does not help values too large to be squared
-        return bool(np.square(theta - held).sum() <= _FINE * np.square(theta).sum())
+        return bool(np.square(theta - replica).sum() <= _MAX_ERROR * np.square(theta).sum())

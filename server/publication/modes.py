@@ -14,14 +14,14 @@ from edgeflock.server.publication.spill import Spill
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.settings.config import Config
 
-_ENCODED = 1 << 18
+_PARAMETERS_PER_VERSION = 1 << 18
 """The most parameters a version to encode for whole models, however many requests arrive. It takes about
 12 ns a parameter while the engine waits: 3 ms a version."""
 
 _LAG = 100
 """Versions that a device's replica may lag behind the model on average, beyond its staleness, where a version
 is of _BATCH samples. Versions of larger batches change the model more."""
-_BATCH, _FALL, _LEAST_LAG = 10, 0.6, 25
+_BATCH, _EXPONENT, _MIN_LAG = 10, 0.6, 25
 
 First = NDArray[np.float32] | None
 """The model of version 0 (float32 [P + B]) if every device can make it, else None."""
@@ -34,19 +34,20 @@ def _exact(config: Config, layout: Layout, version: int, first: First, directory
 def _lossy(config: Config, layout: Layout, version: int, first: First, directory: Path | None) -> Publication:
     size, limits = layout.parameters.size, config.limits
     spill = Spill(directory, size, limits.downlink_disk_bytes)
-    known = None if first is None else first[:size]
-    copies = Copies(layout.parameters, known, limits.downlink_bytes // (4 * size), spill)
+    parameters = None if first is None else first[:size]
+    copies = Copies(layout.parameters, parameters, limits.downlink_bytes // (4 * size), spill)
     return Lossy(layout, version, copies, config.downlink, _patience(config, size), lag_of(config))
 
 
 def lag_of(config: Config) -> int:
-    """Return the versions that a replica may lag: 100 with batches of 10, 50 with 32, 25 at least. 0: there
-    is no bound, because devices of a round begin at one version.
+    """Return the versions that a replica may lag: 100 with batches of 10, 50 with 32, at least 25.
+
+    0: there is no bound, because devices of a round begin at one version.
     """
     if config.coordination.mode == "rounds":
         return 0
-    part: float = min(1.0, _BATCH / config.run.batch) ** _FALL
-    return max(_LEAST_LAG, round(_LAG * part))
+    part: float = min(1.0, _BATCH / config.run.batch) ** _EXPONENT
+    return max(_MIN_LAG, round(_LAG * part))
 
 
 def _patience(config: Config, size: int) -> int:
@@ -55,7 +56,7 @@ def _patience(config: Config, size: int) -> int:
     The device's first update must be admitted.
     """
     window = 1 if config.coordination.mode == "rounds" else config.coordination.window
-    return min(size // _ENCODED, window // 2)
+    return min(size // _PARAMETERS_PER_VERSION, window // 2)
 
 
 MODES: dict[str, Callable[[Config, Layout, int, First, Path | None], Publication]] = {

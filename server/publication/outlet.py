@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from edgeflock.server.descent import Entries, Index
 from edgeflock.server.publication.publication import Publication
-from edgeflock.server.publication.touches import Touched, Touches
+from edgeflock.server.publication.touches import ChangeRecorder, Changes
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import Model
 
-_WORTH = 65 / 64
+_MAX_RATIO = 65 / 64
 """A load, which can resume after a break, may cost this much more than a whole model in one message."""
 
 
@@ -27,62 +27,60 @@ class Outlet:
         self._publication = publication
         self._layout = layout
         self._theta = theta
-        self.offered: Weights | None = None
-        """Index devices may load the model of version 0; None: nowhere."""
-        self._whole = 0
+        self.first_model: Weights | None = None
+        """The weights of version 0 that devices may load; None: there are none."""
+        self._whole_bytes = 0
         """The bytes of the offered whole model."""
-        self._touches: Touches | None = None
+        self._recorder: ChangeRecorder | None = None
         """The recorded changes; None: no gateway follows the model."""
 
-    def model(self, base: int | None, held: int = 0, device: int = 0, part: slice | None = None) -> Model:
-        """Return what `device` needs of the current model, or of a `part` of its parameters.
-        The device holds version `base` with the chain `held`.
-        """
-        return self._publication.model(self._theta, base, held, device, part)
+    def model(self, base: int | None, chain_id: int = 0, device: int = 0, part: slice | None = None) -> Model:
+        """Return what `device` needs of the model, or of a `part`. It holds `base` with `chain_id`."""
+        return self._publication.model(self._theta, base, chain_id, device, part)
 
-    def follow(self, *, on: bool = True) -> None:
-        """Start recording changes for `changes`, or stop if not `on`."""
-        self._touches = Touches(self._layout.parameters.size) if on else None
+    def record_changes(self, *, enabled: bool = True) -> None:
+        """Start recording changes for `changes`, or stop if not `enabled`."""
+        self._recorder = ChangeRecorder(self._layout.parameters.size) if enabled else None
 
-    def changes(self) -> Touched | None:
+    def changes(self) -> Changes | None:
         """Return the changes of theta since the last call; None: nothing changed, or nothing is recorded."""
-        return None if self._touches is None else self._touches.take(self._theta)
+        return None if self._recorder is None else self._recorder.take(self._theta)
 
-    def offer(self, theta: NDArray[np.float32], keep: Callable[[Model], Weights]) -> None:
-        """Offer `theta`, the model of version 0, for loading. `keep` stores its record and returns where."""
+    def offer(self, theta: NDArray[np.float32], save: Callable[[Model], Weights]) -> None:
+        """Offer `theta`, the model of version 0, for loading. `save` stores its record."""
         model = self._publication.offer(theta)
-        self.offered, self._whole = keep(model), len(model.values)
+        self.first_model, self._whole_bytes = save(model), len(model.values)
 
-    def offer_again(self, model: Model, offered: Weights) -> None:
-        """Offer a record that was stored at `offered` before."""
-        self._publication.offered(model)
-        self.offered, self._whole = offered, len(model.values)
+    def restore_offer(self, model: Model, weights: Weights) -> None:
+        """Offer a record that was stored at `first_model` before."""
+        self._publication.restore_offer(model)
+        self.first_model, self._whole_bytes = weights, len(model.values)
 
     def weights(self) -> Weights | None:
         """Return what a joining device may load. `load`: whether this is about as short as a whole model."""
-        if self.offered is None:
+        if self.first_model is None:
             return None
-        model = self._publication.since_offered(self._theta)
+        model = self._publication.changes_since_offer(self._theta)
         if model is None:
-            return self.offered._replace(load=False)
-        size = self.offered.size + len(model.indices) + len(model.values)
-        return self.offered._replace(load=size <= _WORTH * self._whole)
+            return self.first_model._replace(load=False)
+        size = self.first_model.size + len(model.indices) + len(model.values)
+        return self.first_model._replace(load=size <= _MAX_RATIO * self._whole_bytes)
 
-    def add(self, touched: Index) -> None:
-        """The next version was made by an update that changed the parameters at `touched`."""
-        self._publication.add(touched)
-        if self._touches is not None:
-            self._touches.add(touched)
+    def add(self, indices: Index) -> None:
+        """The next version was made by an update that changed the parameters at `indices`."""
+        self._publication.add(indices)
+        if self._recorder is not None:
+            self._recorder.add(indices)
 
     def set_overlap(self, overlap: float) -> None:
         """Set how much the labels of devices overlap, from 0 to 1; 1: all hold the same."""
         self._publication.set_overlap(overlap)
 
-    def begin_again(self) -> None:
+    def reset(self) -> None:
         """The next version is another model. A device at any earlier version needs a whole model."""
-        self._publication.begin_again()
-        if self._touches is not None:
-            self._touches.begin_again()
+        self._publication.reset()
+        if self._recorder is not None:
+            self._recorder.reset()
 
     def close(self) -> None:
         """Release resources. There are no requests afterwards."""

@@ -12,38 +12,30 @@ from edgeflock.shared.protocol.messages import Model
 class Publication(Protocol):
     """Decides what devices are sent. Not thread-safe: the engine is the only caller."""
 
-    def add(self, touched: Index) -> None:
-        """The next version was made by an update that changed the parameters at `touched`."""
+    def add(self, indices: Index) -> None:
+        """The next version was made by an update that changed the parameters at `indices`."""
 
     def set_overlap(self, overlap: float) -> None:
-        """Set how much the labels of devices overlap, from 0 to 1. With less overlap, each device needs more
-        of the others' changes.
-        """
+        """Set how much the labels of devices overlap, from 0 to 1: the less, the more changes each needs."""
 
-    def begin_again(self) -> None:
+    def reset(self) -> None:
         """The next version is another model. A device at any earlier version needs a whole model."""
 
     def model(
-        self,
-        theta: Entries,
-        base: int | None,
-        held: int = 0,
-        device: int = 0,
-        part: slice | None = None,
+        self, theta: Entries, base: int | None, chain_id: int = 0, device: int = 0, part: slice | None = None
     ) -> Model:
-        """Encode theta (float32 [P + B]) at the current version for a device that holds `base` (None:
-        nothing) with the chain `held` (protocol/chain.py). With `part`, only these parameters, if supported.
+        """Encode theta (float32 [P + B]) for a device that holds version `base` (None: nothing).
+
+        `chain_id` is its chain (protocol/chain.py). With `part`, encode only these parameters, if supported.
         """
 
     def offer(self, theta: NDArray[np.float32]) -> Model:
-        """Encode theta (float32 [P + B]) at version 0 as a whole model. From now on, a device may hold it as
-        this record encodes it.
-        """
+        """Encode theta (float32 [P + B]) at version 0 as a whole model that devices may hold."""
 
-    def offered(self, model: Model) -> None:
+    def restore_offer(self, model: Model) -> None:
         """Accept a record of version 0 that was offered before."""
 
-    def since_offered(self, theta: Entries) -> Model | None:
+    def changes_since_offer(self, theta: Entries) -> Model | None:
         """Return what is sent to a device that holds the offered model; None: it is sent all of theta."""
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-_SPARED = 1 << 30
+_RESERVED = 1 << 30
 """Bytes of the disk that are reserved for the journal."""
 
 
@@ -17,11 +17,11 @@ class Spill:
     It is read and written, not mapped, so that its content does not count as memory of the process.
     """
 
-    def __init__(self, directory: Path | None, size: int, most_bytes: int) -> None:
+    def __init__(self, directory: Path | None, size: int, max_bytes: int) -> None:
         """The file is in `directory`, or in the directory of temporary files."""
         self._directory = directory
         self._size = size
-        self._most = most_bytes // (4 * size)
+        self._max_slots = max_bytes // (4 * size)
         self._file: int | None = None
         self._slots = 0
         self._free: list[int] = []
@@ -36,7 +36,7 @@ class Spill:
                 if os.pwrite(self._file, values.data, 4 * self._size * slot) == values.nbytes:
                     return slot
         except OSError:  # a full disk, a quota, no folder: it is only a cache
-            self._most = self._slots
+            self._max_slots = self._slots
         if slot is not None:
             self._free.append(slot)
         return None
@@ -64,14 +64,14 @@ class Spill:
     def _slot(self) -> int | None:
         if self._free:
             return self._free.pop()
-        if self._slots >= self._most:
+        if self._slots >= self._max_slots:
             return None
         if self._file is None:
             # Not all file systems support O_TMPFILE. An unlinked file disappears with the process.
             self._file, name = tempfile.mkstemp(".edgeflock", dir=self._directory)
             os.unlink(name)
         disk = os.fstatvfs(self._file)
-        if disk.f_bavail * disk.f_frsize < _SPARED + 4 * self._size:
+        if disk.f_bavail * disk.f_frsize < _RESERVED + 4 * self._size:
             return None
         self._slots += 1
         return self._slots - 1

@@ -4,9 +4,9 @@ The tensors share a step by the root of their sizes (or another power). On avera
 fraction of the parameters. It has more if that removes less than a target share of |theta - B|^2.
 
 The target follows from a bound on the age of a device's copy B. A step that removes the share s leaves 1 - s.
-So B lags (1 - s) / s steps behind, of `behind` versions each. It lags no more than `lag` versions for
+So B lags (1 - s) / s steps behind, of `interval` versions each. It lags no more than `lag` versions for
 
-    s = behind / (behind + lag)
+    s = interval / (interval + lag)
 
 With few devices, steps are short and need a small share; with many, a large one. A given share bounds s.
 """
@@ -21,13 +21,13 @@ from edgeflock.shared.model.layout import Layout
 _GAIN = 0.1
 """A threshold changes by at most a tenth a step."""
 
-_SLOW = 0.02
+_FRACTION_GAIN = 0.02
 """The fraction changes by at most a fiftieth a step: its effect takes several steps of every device."""
 
-_MOST = 0.25
+_MAX_FRACTION = 0.25
 """The largest fraction that is reached by adaptation."""
 
-_LONGEST = 1024
+_MAX_INTERVAL = 1024
 """The most versions between two steps of a device that are counted."""
 
 
@@ -35,66 +35,69 @@ class Thresholds:
     """The thresholds of one run, the same for all devices."""
 
     def __init__(self, layout: Layout, fraction: float, balance: float, share: float, lag: int = 0) -> None:
-        """`layout` is that of the P trained parameters. A step has a `fraction` of them, and more if needed
-        to keep the lag within `lag` versions. The target share is at most `share`.
+        """`layout` is that of the P trained parameters. The target share is at most `share`.
+
+        A step has a `fraction` of them, and more if needed to keep the lag within `lag` versions.
         """
         self._bounds = layout.bounds
         self._share, self.lag = share, lag
-        self._behind = 0.0
+        self._interval = 0.0
         """The average number of versions between two steps of a device."""
-        self._fraction = self._least = fraction
+        self._fraction = self._minimum = fraction
         sizes = np.diff(layout.bounds).astype(np.float64)
         weights = np.where(sizes > 0, sizes**balance, 0.0)
         self._shares = layout.size * weights / weights.sum()
         self.values: NDArray[np.float32] = np.zeros(sizes.size, np.float32)
         """float32 [T]; 0: the tensor has no threshold yet."""
 
-    def begin_again(self) -> None:
+    def reset(self) -> None:
         """Reset, as if nothing had been sent yet."""
-        self._fraction = self._least
-        self._behind = 0.0
+        self._fraction = self._minimum
+        self._interval = 0.0
         self.values[:] = 0
 
     @property
     def target(self) -> float:
         """The share of |theta - B|^2 that a step should remove."""
-        return min(self._share, self._behind / (self._behind + self.lag)) if self.lag else self._share
+        return min(self._share, self._interval / (self._interval + self.lag)) if self.lag else self._share
 
     @property
     def quota(self) -> float:
         """The number of entries of a usual step."""
         return float(self._fraction * self._shares.sum())
 
-    def begin(self, counts: NDArray[np.int64], theta: NDArray[np.float32], held: NDArray[np.float32]) -> bool:
-        """Set missing thresholds. Return whether any was set. counts[t] entries of tensor t differ; up to its
-        share of a step, it needs no threshold. A new threshold passes this share of the largest entries of
-        |theta - held| (both float32 [P]).
+    def begin(self, counts: NDArray[np.int64], theta: NDArray[np.float32], copy: NDArray[np.float32]) -> bool:
+        """Set missing thresholds. Return whether any was set.
+
+        counts[t] entries of tensor t differ; up to its share of a step, it needs no threshold. A new one
+        passes this share of the largest entries of |theta - replica| (both float32 [P]).
         """
         if self.values.all():
             return False
         wanted = np.ceil(self._fraction * self._shares).astype(np.int64)
         beginning = np.flatnonzero((self.values == 0) & (counts > wanted)).tolist()
         for tensor in beginning:
-            place = slice(self._bounds[tensor], self._bounds[tensor + 1])
-            lacks = np.abs(theta[place] - held[place])
-            last = lacks.size - 1 - int(wanted[tensor])
-            self.values[tensor] = np.partition(lacks, last)[last]
+            part = slice(self._bounds[tensor], self._bounds[tensor + 1])
+            differences = np.abs(theta[part] - copy[part])
+            last = differences.size - 1 - int(wanted[tensor])
+            self.values[tensor] = np.partition(differences, last)[last]
         return bool(beginning)
 
     def rise(self) -> None:
         """Raise the thresholds after a step with many times the usual entries."""
         self.values *= np.float32(np.exp(_GAIN))
 
-    def follow(self, counts: NDArray[np.int64], lacking: float, left: float, behind: int = 0) -> None:
-        """Adapt to a step with counts[t] entries of tensor t. It left `left` of |theta - B|^2 = `lacking`.
-        The step before was `behind` versions ago.
+    def adapt(self, counts: NDArray[np.int64], error: float, remaining: float, interval: int = 0) -> None:
+        """Adapt to a step with counts[t] entries of tensor t, `interval` versions after the one before.
+
+        It reduced |theta - B|^2 from `error` to `remaining`.
         """
-        self._behind += _SLOW * (min(behind, _LONGEST) - self._behind)
+        self._interval += _FRACTION_GAIN * (min(interval, _MAX_INTERVAL) - self._interval)
         target = self.target
         wanted = self._fraction * self._shares
-        error = np.minimum(np.maximum((counts - wanted) / np.maximum(wanted, 1), -1), 1)
-        self.values *= np.exp(_GAIN * error).astype(np.float32)
-        if target and 0 < lacking < math.inf and math.isfinite(left):
-            short = min(max((target - (1 - left / lacking)) / target, -1), 1)
-            fraction = self._fraction * math.exp(_SLOW * short)
-            self._fraction = min(max(fraction, self._least), max(self._least, _MOST))
+        excess = np.minimum(np.maximum((counts - wanted) / np.maximum(wanted, 1), -1), 1)
+        self.values *= np.exp(_GAIN * excess).astype(np.float32)
+        if target and 0 < error < math.inf and math.isfinite(remaining):
+            short = min(max((target - (1 - remaining / error)) / target, -1), 1)
+            fraction = self._fraction * math.exp(_FRACTION_GAIN * short)
+            self._fraction = min(max(fraction, self._minimum), max(self._minimum, _MAX_FRACTION))

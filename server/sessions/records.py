@@ -99,7 +99,7 @@ class RecordSocket:
 
     def admit(self, limiter: RateLimiter) -> None:
         """Allow records of the run's size, and charge them to the rate limit from now on."""
-        self._connection.welcome(self._longest)
+        self._connection.admit(self._longest)
         self._limiter = limiter
 
     async def receive(self) -> tuple[Record, bytes]:
@@ -134,7 +134,7 @@ class RecordSocket:
 
         Most devices answer the ping at once. Those that do not read while they train ping by themselves.
         """
-        return await self._connection.answers(ANSWER_SECONDS)
+        return await self._connection.ping(ANSWER_SECONDS)
 
     async def close(self, code: int, refusal: Refused | None = None, reason: str = "") -> None:
         """Send the reason and close. A device that does not read is disconnected after CLOSE_SECONDS."""
@@ -163,7 +163,7 @@ class RecordSocket:
     def _decode(self, kind: WSMsgType, data: object, kinds: Collection[type[Record]]) -> tuple[Record, bytes]:
         if kind in (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgType.ERROR):
             raise ConnectionError("closed by the device")
-        self._connection.taken()
+        self._connection.release_message()
         if kind is not WSMsgType.BINARY or not isinstance(data, bytes):
             raise Malformed("records travel in binary messages")
         record = wire.decode(data, kinds)

@@ -1,13 +1,13 @@
 """The model in slices, each in a process of its own: theta, staleness and optimizer of some parameters.
 
-`placed` places a run's parameters as the `scale` settings say. slices.py cuts the model. sharded.py sends
+`open_place` places a run's parameters as the `scale` settings say. slices.py cuts the model. sharded.py sends
 each step's slices in the order of versions and gathers the answers. placement.py is the interface to whatever
 runs shards: this process, or Ray (rays.py, which alone imports it). A shard does what descent/part.py does
 without shards. Imports descent and shared.
 """
 
-from edgeflock.server.shards.placement import Here, Placement
-from edgeflock.server.shards.placing import placed
+from edgeflock.server.shards.placement import InProcess, Placement
+from edgeflock.server.shards.placing import open_place
 from edgeflock.server.shards.sharded import Sharded
 
-__all__ = ["Here", "Placement", "Sharded", "placed"]
+__all__ = ["InProcess", "Placement", "Sharded", "open_place"]

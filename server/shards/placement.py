@@ -20,7 +20,7 @@ class Placement(Protocol):
     """Runs shards. After one is lost, `ask` and `check` raise VectorsLost until the next `begin`."""
 
     @property
-    def standing(self) -> Sequence[ShardStatus]: ...
+    def status(self) -> Sequence[ShardStatus]: ...
 
     def begin(self, states: Sequence[VectorState]) -> None:
         """Replace the shards by new ones, one for each state. Raises VectorsLost."""
@@ -43,35 +43,33 @@ class Shard:
     def __init__(self, state: VectorState) -> None:
         """Copies the state, since received arrays may be read-only."""
         memory = replace(
-            state.memory,
-            numbers=_own(state.memory.numbers),
-            gathered=_own(state.memory.gathered),
+            state.memory, numbers=_copy(state.memory.numbers), gathered=_copy(state.memory.gathered)
         )
         self.part = Part(
-            state._replace(theta=np.array(state.theta), average=_own(state.average), memory=memory)
+            state._replace(theta=np.array(state.theta), average=_copy(state.average), memory=memory)
         )
 
-    def take(self, orders: Sequence[Order]) -> Any:
+    def execute(self, orders: Sequence[Order]) -> Any:
         """Execute orders; return the result of the last one."""
         answer = None
-        for name, told in orders:
-            found = getattr(self.part, name)
-            answer = found(*told) if callable(found) else found
+        for name, arguments in orders:
+            member = getattr(self.part, name)
+            answer = member(*arguments) if callable(member) else member
         return answer
 
 
-def _own(vector: Any) -> Any:
+def _copy(vector: Any) -> Any:
     return None if vector is None else np.array(vector)
 
 
-class Here:
+class InProcess:
     """Shards in this process. They show, without Ray, what does not depend on how shards run."""
 
     def __init__(self) -> None:
         self.shards: list[Shard] = []
 
     @property
-    def standing(self) -> list[ShardStatus]:
+    def status(self) -> list[ShardStatus]:
         return [
             ShardStatus(shard.part.theta.size, shard.part.nbytes, "", os.getpid()) for shard in self.shards
         ]
@@ -83,7 +81,7 @@ class Here:
         self.ask(orders)
 
     def ask(self, orders: Mapping[int, Sequence[Order]]) -> dict[int, Any]:
-        return {shard: self.shards[shard].take(those) for shard, those in orders.items()}
+        return {shard: self.shards[shard].execute(queue) for shard, queue in orders.items()}
 
     def check(self) -> None:
         """Do nothing: shards in this process are never lost."""

@@ -15,7 +15,7 @@ from edgeflock.shared.settings.run import ScaleSettings
 
 
 @contextmanager
-def placed(scale: ScaleSettings) -> Iterator[Place]:
+def open_place(scale: ScaleSettings) -> Iterator[Place]:
     """The place that the settings ask for, while the context lasts. Raises ConfigError."""
     if not scale.shards:
         yield Part

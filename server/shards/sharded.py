@@ -19,9 +19,9 @@ from edgeflock.shared.errors import ConfigError
 
 Vector = NDArray[np.float32]
 
-_FULL = 1 << 20
+_QUEUE_LIMIT = 1 << 20
 """Entries that are queued before they are sent. Each order counts as a thousand."""
-_ORDER = 1000
+_ORDER_COST = 1000
 
 
 class Sharded:
@@ -30,9 +30,7 @@ class Sharded:
     def __init__(
         self, placement: Placement, count: int, state: VectorState, recent: Iterable[Step] = ()
     ) -> None:
-        """`recent` are the steps that made the versions after `state.start`.
-
-        Raises VectorsLost, and ConfigError if there are fewer parameters than shards."""
+        """`recent` are the steps after `state.start`. Raises VectorsLost; ConfigError for too many."""
         if count > state.trained:
             raise ConfigError(
                 f"scale.shards = {count}: the model has {state.trained} trained parameters; lower it"
@@ -43,15 +41,15 @@ class Sharded:
         self._averages = state.regime.average > 0
         self._size = state.theta.size
         self._outbox: list[list[Order]] = [[] for _ in range(count)]
-        self._waiting = 0
+        self._queued = 0
         """The number of queued entries."""
         placement.begin(self._slices.states(state))
         for step in recent:
-            self._tell_entries("touch", step.indices, step.delta)
+            self._queue_entries("touch", step.indices, step.delta)
 
     @property
     def shard_statuses(self) -> Sequence[ShardStatus]:
-        return self._placement.standing
+        return self._placement.status
 
     # Reading
 
@@ -68,7 +66,7 @@ class Sharded:
         return self._size
 
     def __getitem__(self, indices: Index, /) -> Vector:
-        """theta at indices in any order, which may repeat, or at [:]."""
+        """The entries of theta at indices in any order, which may repeat, or at [:]."""
         if isinstance(indices, slice):
             return self.theta
         order = np.argsort(indices, kind="stable")
@@ -98,16 +96,16 @@ class Sharded:
     # Changing
 
     def set_node_count(self, nodes: int) -> None:
-        self._tell("set_node_count", nodes)
+        self._queue("set_node_count", nodes)
 
     def descend(self, indices: Index, delta: Vector, base: int, rate: np.float32) -> None:
-        self._tell_entries("descend", indices, delta, base, rate)
+        self._queue_entries("descend", indices, delta, base, rate)
 
     def gather(self, indices: Index, delta: Vector, base: int, weight: np.float32) -> None:
-        self._tell_entries("gather", indices, delta, base, weight)
+        self._queue_entries("gather", indices, delta, base, weight)
 
     def prepare(self, indices: Index, delta: Vector, base: int, weight: np.float32, waiting: int) -> None:
-        self._tell_entries("prepare", indices, delta, base, weight, waiting)
+        self._queue_entries("prepare", indices, delta, base, weight, waiting)
 
     def squares(self, total: float) -> float:
         for shard in range(self._count):
@@ -115,16 +113,16 @@ class Sharded:
         return total
 
     def step(self, rate: np.float32, clip_factor: np.float32 | None) -> None:
-        self._tell("step", rate, clip_factor)
+        self._queue("step", rate, clip_factor)
 
     def stop_gathering(self) -> None:
-        self._tell("stop_gathering")
+        self._queue("stop_gathering")
 
     def follow(self, statistics: Vector, lag: int) -> None:
         self._outbox[-1].append(("follow", (statistics, lag)))
 
     def update_average(self, weight: np.float32) -> None:
-        self._tell("update_average", weight)
+        self._queue("update_average", weight)
 
     # Asking
 
@@ -148,35 +146,35 @@ class Sharded:
         self._placement.check()
 
     def _send(self) -> None:
-        waiting = {shard: orders for shard, orders in enumerate(self._outbox) if orders}
-        self._outbox, self._waiting = [[] for _ in range(self._count)], 0
-        if waiting:
-            self._placement.send(waiting)
+        queued = {shard: orders for shard, orders in enumerate(self._outbox) if orders}
+        self._outbox, self._queued = [[] for _ in range(self._count)], 0
+        if queued:
+            self._placement.send(queued)
 
-    def _tell(self, name: str, *told: Any) -> None:
+    def _queue(self, name: str, *arguments: Any) -> None:
         for orders in self._outbox:
-            orders.append((name, told))
-        self._waits(_ORDER)
+            orders.append((name, arguments))
+        self._add_cost(_ORDER_COST)
 
-    def _tell_entries(self, name: str, indices: Index, values: Vector, *told: Any) -> None:
+    def _queue_entries(self, name: str, indices: Index, values: Vector, *arguments: Any) -> None:
         """Queue an order to all shards: each counts versions, even without entries of this one."""
         for orders, entries in zip(self._outbox, self._slices.entries(indices, values), strict=True):
-            orders.append((name, (*entries, *told)))
-        self._waits(_ORDER + values.size)
+            orders.append((name, (*entries, *arguments)))
+        self._add_cost(_ORDER_COST + values.size)
 
-    def _waits(self, much: int) -> None:
-        self._waiting += much
-        if self._waiting > _FULL:
+    def _add_cost(self, cost: int) -> None:
+        self._queued += cost
+        if self._queued > _QUEUE_LIMIT:
             self._send()
 
-    def _ask(self, name: str, *told: Any) -> list[Any]:
+    def _ask(self, name: str, *arguments: Any) -> list[Any]:
         """The answers of all shards, in order."""
-        answers = self._ask_some({shard: (name, told) for shard in range(self._count)})
+        answers = self._ask_some({shard: (name, arguments) for shard in range(self._count)})
         return [answers[shard] for shard in range(self._count)]
 
     def _ask_some(self, orders: dict[int, Order]) -> dict[int, Any]:
         """The answers of these shards, after their earlier orders. Raises VectorsLost."""
-        asked = {shard: [*self._outbox[shard], order] for shard, order in orders.items()}
+        queued = {shard: [*self._outbox[shard], order] for shard, order in orders.items()}
         for shard in orders:
             self._outbox[shard] = []
-        return self._placement.ask(asked)
+        return self._placement.ask(queued)

@@ -10,7 +10,7 @@ from edgeflock.server.descent.memory import OptimizerMemory
 
 Vector = NDArray[np.float32]
 Entries = tuple[Index, Vector]
-"""(where, values), by the indices of a slice."""
+"""(indices, values), by the indices of a slice."""
 
 
 class Slices:
@@ -54,10 +54,10 @@ class Slices:
         """The initial states of the parts that together equal `state`."""
         theta, average, memory, buffers, regime, start = state
         count = len(self.bounds) - 1
-        nothing: list[Vector | None] = [None] * count
-        averages = nothing if average is None else self.whole(average)
-        numbers = nothing if memory.numbers is None else self.trained(memory.numbers)
-        gathered = nothing if memory.gathered is None else self.trained(memory.gathered)
+        absent: list[Vector | None] = [None] * count
+        averages = absent if average is None else self.whole(average)
+        numbers = absent if memory.numbers is None else self.trained(memory.numbers)
+        gathered = absent if memory.gathered is None else self.trained(memory.gathered)
         return [
             VectorState(
                 theta,

@@ -34,7 +34,7 @@ pytestmark = [
 
 EDGEFLOCK = "/usr/local/bin/edgeflock"
 SETTINGS = "/etc/edgeflock/client.toml"
-PATIENCE = 900.0
+MAX_DELAY = 900.0
 """Seconds: qemu takes a hundred times as long as the processor."""
 
 
@@ -95,7 +95,7 @@ class Server:
 
 def until(true: Callable[[], bool], said: Callable[[], str]) -> None:
     """Look until it is true; `said` tells why it may not be."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + MAX_DELAY
     while not true():
         assert time.monotonic() < end, said()[-4000:]
         time.sleep(1.0)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgeflock.client.first_model import CachedFirstModel, first_model
+from edgeflock.client.first_model import CachedFirstModel, load_first_model
 from edgeflock.client.training.replica import Replica
 from edgeflock.shared.codecs import packed, values
 from edgeflock.shared.errors import ConfigError, Malformed, WrongDtype
@@ -49,7 +49,7 @@ class Server:
         return True
 
     async def bring(self, directory: Path, weights: Weights = WEIGHTS, layout: Layout = LAYOUT) -> Any:
-        return await first_model(
+        return await load_first_model(
             self.load, CachedFirstModel(directory, weights, "pi"), weights, layout, compute=at_once
         )
 
@@ -130,7 +130,7 @@ async def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     kept = CachedFirstModel(tmp_path, weights, "pi")
     kept.add(file)
     with pytest.raises(WrongDtype, match="the packed model does not hold"):
-        await first_model(Server(file).load, kept, weights, LAYOUT, at_once)
+        await load_first_model(Server(file).load, kept, weights, LAYOUT, at_once)
 
 
 LIES: list[tuple[dict[str, str], str]] = [
@@ -158,7 +158,7 @@ def test_more_than_was_announced_is_refused(tmp_path: Path) -> None:
 def test_an_answer_from_the_start_replaces_the_part(tmp_path: Path) -> None:
     kept = CachedFirstModel(tmp_path, WEIGHTS, "pi")
     kept.add(b"wrong")
-    assert kept.asking["Range"] == "bytes=5-"
+    assert kept.headers["Range"] == "bytes=5-"
     assert kept.begin({"ETag": ETAG, "Content-Length": str(len(FILE))})
     kept.add(FILE)
     assert kept.complete() == FILE

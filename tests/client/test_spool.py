@@ -21,12 +21,12 @@ SERVER = "https://192.0.2.1:8470"
 def kept(tmp_path: Path) -> Update:
     facts: Facts = {"cpu": 3.0}
     one = replace(update(8, 3, pull=True), facts=facts, held=77)
-    Spool(tmp_path, SERVER, "pi").keep(RUN, LAYOUT, one)
+    Spool(tmp_path, SERVER, "pi").save(RUN, LAYOUT, one)
     return one
 
 
 def found(directory: Path, device: str = "pi", run: str = RUN, layout: bytes = LAYOUT) -> Update | None:
-    return Spool(directory, SERVER, device).find(run, layout, MOST)
+    return Spool(directory, SERVER, device).load(run, layout, MOST)
 
 
 def the_file(directory: Path) -> Path:
@@ -43,13 +43,13 @@ def test_it_is_there_after_a_restart_until_it_is_settled(tmp_path: Path, kept: U
 
 
 def test_the_next_one_takes_its_place(tmp_path: Path, kept: Update) -> None:
-    Spool(tmp_path, SERVER, "pi").keep(RUN, LAYOUT, update(9, 4))
+    Spool(tmp_path, SERVER, "pi").save(RUN, LAYOUT, update(9, 4))
     assert found(tmp_path) == update(9, 4)
 
 
 def test_devices_and_servers_have_their_own(tmp_path: Path, kept: Update) -> None:
     assert found(tmp_path, device="other") is None
-    assert Spool(tmp_path, "https://192.0.2.2:8470", "pi").find(RUN, LAYOUT, MOST) is None
+    assert Spool(tmp_path, "https://192.0.2.2:8470", "pi").load(RUN, LAYOUT, MOST) is None
     assert found(tmp_path) == kept
 
 
@@ -102,9 +102,9 @@ def test_a_folder_that_cannot_keep_it_is_told_of_once(
     (tmp_path / "file").write_text("")
     spool = Spool(tmp_path / "file", SERVER, "pi")
     with caplog.at_level(logging.WARNING):
-        spool.keep(RUN, LAYOUT, update(8, 3))
-        spool.keep(RUN, LAYOUT, update(9, 3))
-    assert spool.fails
+        spool.save(RUN, LAYOUT, update(8, 3))
+        spool.save(RUN, LAYOUT, update(9, 3))
+    assert spool.has_failed
     spool.drop()
     (record,) = caplog.records
     assert "cannot be written" in record.getMessage()
@@ -118,6 +118,6 @@ def test_what_was_there_stays_whole_if_the_disk_is_full(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "open", full)
-    Spool(tmp_path, SERVER, "pi").keep(RUN, LAYOUT, update(9, 4))
+    Spool(tmp_path, SERVER, "pi").save(RUN, LAYOUT, update(9, 4))
     monkeypatch.undo()
     assert found(tmp_path) == kept

@@ -29,21 +29,22 @@ def test_an_app_is_loaded_from_its_folder(tmp_path: Path) -> None:
 
 def test_what_an_app_answers_is_known_before_it_is_asked() -> None:
     bare = ClientApp()
-    assert not inside.can(bare, MessageType.TRAIN)
+    assert not inside.handles(bare, MessageType.TRAIN)
     bare.train()(lambda message, context: message)
-    assert (inside.can(bare, MessageType.TRAIN), inside.can(bare, MessageType.EVALUATE)) == (True, False)
+    assert inside.handles(bare, MessageType.TRAIN)
+    assert not inside.handles(bare, MessageType.EVALUATE)
 
 
 def test_node_config_is_written_as_for_a_supernode() -> None:
-    said = inside.pairs('partition-id=0 lr=0.5 name="a b" on=true')
+    said = inside.parse_pairs('partition-id=0 lr=0.5 name="a b" on=true')
     assert said == {"partition-id": 0, "lr": 0.5, "name": "a b", "on": True}
-    assert inside.pairs("") == {}
+    assert inside.parse_pairs("") == {}
     with pytest.raises(ConfigError):
-        inside.pairs("name=unquoted")
+        inside.parse_pairs("name=unquoted")
 
 
 def test_a_run_config_is_flat() -> None:
-    assert inside.flat({"lr": 0.1, "model": {"depth": 2}}) == {"lr": 0.1, "model.depth": 2}
+    assert inside.flatten({"lr": 0.1, "model": {"depth": 2}}) == {"lr": 0.1, "model.depth": 2}
 
 
 def test_a_message_is_answered_as_one_of_a_superlink() -> None:
@@ -63,9 +64,9 @@ def test_records_come_back_from_bytes() -> None:
             "config": ConfigRecord({"secret": b"\x00\x01", "on": True}),
         }
     )
-    again = inside.read(inside.written(records))
+    again = inside.decode(inside.encode(records))
     assert again.array_records["arrays"]["w"].numpy().tolist() == [0, 1, 2]
     assert dict(again.metric_records["metrics"]) == {"n": 3, "x": [0.5, 1.5]}
     assert dict(again.config_records["config"]) == {"secret": b"\x00\x01", "on": True}
     with pytest.raises(ValueError, match="no records"):
-        inside.read(b"\xff\xff\xff")
+        inside.decode(b"\xff\xff\xff")

@@ -15,7 +15,7 @@ def believed(engine: Engine | Mirror, device: int, base: int | None, held: int) 
     """float32 [P] of `device`, which says that it holds this; None if the server does not know."""
     publication = engine.outlet._publication
     assert isinstance(publication, Lossy)
-    copy = publication._copies.of(device, base, held)
+    copy = publication._copies.find(device, base, held)
     return None if copy is None else copy.values
 
 

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from edgeflock.client import joining
-from edgeflock.client.identity import ClientIdentity, keep, kept
+from edgeflock.client.identity import ClientIdentity, load_identity, save_identity
 from edgeflock.client.transport import Link
 from edgeflock.server.gateway import Gateway
 from edgeflock.server.hosting import open_run
@@ -149,8 +149,8 @@ async def answer(port: int, shown: Path | None = None) -> bytes:
 async def test_a_device_shows_what_it_got_when_it_joined(tmp_path: Path) -> None:
     async with demanding(tmp_path, "devices") as hosted:
         pi, jetson = await joined(hosted, "pi"), await joined(hosted, "jetson")
-        keep(pi, tmp_path / "identity.json")
-        assert kept(tmp_path / "identity.json") == pi
+        save_identity(pi, tmp_path / "identity.json")
+        assert load_identity(tmp_path / "identity.json") == pi
         async with of(hosted, pi) as device:
             await device.join()
             assert (await device.push(update(1, 0))).version == 1
@@ -186,7 +186,9 @@ async def test_another_key_comes_with_another_certificate(tmp_path: Path) -> Non
     async with demanding(tmp_path, "devices") as hosted:
         told: list[ClientIdentity] = []
         first = await joined(hosted, "pi")
-        async with Link(hosted.url, first, link(0)._dialer.hello, Random(0), renewed=told.append) as device:
+        async with Link(
+            hosted.url, first, link(0)._dialer.hello, Random(0), on_renewed=told.append
+        ) as device:
             await device.join()
             with closing(Register(tmp_path)) as command:
                 command.rotate("pi")

@@ -15,7 +15,7 @@ from numpy.random import default_rng
 from numpy.typing import NDArray
 
 from edgeflock.operations.rollback import roll_back
-from edgeflock.server.app import create_app, listening
+from edgeflock.server.app import create_app, listen
 from edgeflock.server.coordination.coordinator import Push
 from edgeflock.server.hosting import HostedRun, open_run
 from edgeflock.shared.codecs import sparse, values
@@ -75,7 +75,7 @@ def dense(sequence: int, base: int, gradient: NDArray[np.float32]) -> Update:
 
 @asynccontextmanager
 async def served(config: Config, hosted: HostedRun) -> AsyncIterator[int]:
-    async with listening(create_app(config, hosted), "127.0.0.1", 0) as port:
+    async with listen(create_app(config, hosted), "127.0.0.1", 0) as port:
         assert hosted.register is not None
         hosted.register.store(ADMIN, "admin", reusable=True)
         yield port

@@ -13,7 +13,7 @@ import pytest
 
 from edgeflock.client.identity import ClientIdentity
 from edgeflock.client.transport import Link
-from edgeflock.server.ledger import claimed, verify
+from edgeflock.server.ledger import claim_run, verify
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello
 from edgeflock.shared.settings.config import parse
@@ -106,7 +106,7 @@ async def test_a_full_disk_ends_the_server_and_loses_nothing(small_disk: Path) -
 async def test_a_disk_that_is_full_from_the_start_is_said_to_be(small_disk: Path) -> None:
     (small_disk / "filler").write_bytes(bytes(_free(small_disk)))
     theta, config = initial_theta(LAYOUT.size), parse(overrides=["model.data="])
-    claim = claimed(small_disk / "run", "run.directory", LAYOUT, theta, config)
+    claim = claim_run(small_disk / "run", "run.directory", LAYOUT, theta, config)
     with pytest.raises(ConfigError, match=r"run.directory = .* cannot hold a run: .*(full|space)"):
         claim.__enter__()
 

@@ -11,7 +11,7 @@ import aiohttp
 import numpy as np
 import pytest
 
-from edgeflock.client.first_model import CachedFirstModel, first_model
+from edgeflock.client.first_model import CachedFirstModel, load_first_model
 from edgeflock.client.identity import ClientIdentity
 from edgeflock.client.run import run_client
 from edgeflock.client.training.replica import Replica
@@ -39,7 +39,7 @@ async def begun(device: Link, directory: Path) -> Replica:
     replica = Replica(LARGE, welcome.start)
     if welcome.weights is not None:
         kept = CachedFirstModel(directory, welcome.weights, "pi")
-        model = await first_model(device.load, kept, welcome.weights, LARGE, asyncio.to_thread)
+        model = await load_first_model(device.load, kept, welcome.weights, LARGE, asyncio.to_thread)
         if model is not None:
             replica.take(model)
     replica.take(await device.pull(replica.version, replica.held))
@@ -48,7 +48,7 @@ async def begun(device: Link, directory: Path) -> Replica:
 
 def joining(port: int, name: str = "pi", identity: ClientIdentity | None = None) -> Link:
     device = link(port, name, identity)
-    device.speak_as(LARGE.digest)
+    device.announce_layout(LARGE.digest)
     return device
 
 
@@ -74,7 +74,7 @@ async def test_a_line_that_drops_again_and_again_costs_little_more_than_one_that
     mode: str, tmp_path: Path
 ) -> None:
     async with hosting(tmp_path, mode, layout=LARGE, offered=True) as hosted, proxying(hosted.port) as proxy:
-        offered = hosted.engine.outlet.offered
+        offered = hosted.engine.outlet.first_model
         assert offered is not None
         async with joining(proxy.port) as device:
             await device.join()
@@ -99,11 +99,10 @@ async def test_its_bytes_are_counted_as_those_of_the_device(tmp_path: Path) -> N
     async with hosting(tmp_path, layout=LARGE, offered=True) as hosted, proxying(hosted.port) as proxy:
         async with joining(proxy.port) as device:
             await begun(device, tmp_path / "kept")
-            assert hosted.engine.outlet.offered is not None
+            assert hosted.engine.outlet.first_model is not None
             counted = hosted.registry.devices["pi"].connection.traffic[1]
-            assert (
-                hosted.engine.outlet.offered.size < counted == proxy.downstream == hosted.traffic.total.egress
-            )
+            size = hosted.engine.outlet.first_model.size
+            assert size < counted == proxy.downstream == hosted.traffic.total.egress
 
 
 async def test_without_a_token_there_is_nothing(tmp_path: Path) -> None:
@@ -111,7 +110,7 @@ async def test_without_a_token_there_is_nothing(tmp_path: Path) -> None:
         url = f"http://127.0.0.1:{hosted.port}/v1/start"
         async with aiohttp.ClientSession() as http, http.get(url) as response:
             assert response.status == 401
-        offered = hosted.engine.outlet.offered
+        offered = hosted.engine.outlet.first_model
         assert offered is not None
         async with joining(
             hosted.port, identity=replace(hosted.enrol("pi"), credential="efd1.wrong")
@@ -133,7 +132,7 @@ async def ask(port: int, method: str = "GET", **headers: str) -> tuple[int, Any,
 
 async def test_parts_of_it(tmp_path: Path) -> None:
     async with hosting(tmp_path, offered=True) as hosted:
-        offered = hosted.engine.outlet.offered
+        offered = hosted.engine.outlet.first_model
         assert offered is not None
         status, headers, whole = await ask(hosted.port)
         assert (status, len(whole)) == (200, offered.size)
@@ -163,29 +162,29 @@ async def test_where_devices_make_it_there_is_none(tmp_path: Path) -> None:
 async def test_a_server_that_has_another_one_by_now_is_pulled_from(tmp_path: Path) -> None:
     """Its settings changed between the Welcome and the load."""
     async with hosting(tmp_path, layout=LARGE, offered=True) as hosted:
-        offered = hosted.engine.outlet.offered
+        offered = hosted.engine.outlet.first_model
         assert offered is not None
         async with joining(hosted.port) as device:
-            hosted.engine.outlet.offered = offered._replace(digest=bytes(32))
+            hosted.engine.outlet.first_model = offered._replace(digest=bytes(32))
             kept = CachedFirstModel(tmp_path / "kept", offered, "pi")
-            assert await first_model(device.load, kept, offered, LARGE, asyncio.to_thread) is None
+            assert await load_first_model(device.load, kept, offered, LARGE, asyncio.to_thread) is None
 
 
 async def test_a_server_that_lies_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with hosting(tmp_path, layout=LARGE, offered=True) as hosted, proxying(hosted.port) as proxy:
-        offered = hosted.engine.outlet.offered
+        offered = hosted.engine.outlet.first_model
         assert offered is not None
         octets = (tmp_path / "first-model").read_bytes()
         async with joining(proxy.port) as device:
-            hosted.engine.outlet.offered = offered._replace(size=offered.size + 1)
+            hosted.engine.outlet.first_model = offered._replace(size=offered.size + 1)
             with pytest.raises(
                 Malformed, match=f"announced a first model of {offered.size} bytes, and sends"
             ):
                 await device.load(CachedFirstModel(tmp_path / "kept", offered, "pi"))
-            hosted.engine.outlet.offered = offered._replace(size=5 * LARGE.size)
+            hosted.engine.outlet.first_model = offered._replace(size=5 * LARGE.size)
             with pytest.raises(Malformed, match="takes at most"):
                 await begun(device, tmp_path / "kept")
-            hosted.engine.outlet.offered = offered
+            hosted.engine.outlet.first_model = offered
             (tmp_path / "first-model").write_bytes(octets[:-1] + b"!")
             before = proxy.downstream
             with caplog.at_level(logging.WARNING), pytest.raises(Malformed, match=r"twice.*\(SHA-256\)"):
@@ -230,8 +229,8 @@ async def test_who_joins_late_takes_the_shorter_way(tmp_path: Path) -> None:
             whole = hosted.traffic.sent[Model] - before - difference
             assert late.theta.tobytes() == theta.tobytes()
             assert not list((tmp_path / "empty").iterdir()), "nothing was loaded"
-            assert hosted.engine.outlet.offered is not None
-            assert difference < whole < hosted.engine.outlet.offered.size + difference
+            assert hosted.engine.outlet.first_model is not None
+            assert difference < whole < hosted.engine.outlet.first_model.size + difference
 
 
 async def test_in_a_lossy_run_too(tmp_path: Path) -> None:
@@ -255,12 +254,12 @@ async def test_after_a_restart_of_the_server_too(tmp_path: Path) -> None:
     """An exact one knows no longer what has changed since version 0, a lossy one does."""
     for mode, load in (("downlink.mode=exact", False), (LOSSY, True)):
         async with hosting(tmp_path / mode, mode, layout=LARGE, offered=True) as hosted:
-            offered = hosted.engine.outlet.offered
+            offered = hosted.engine.outlet.first_model
             async with joining(hosted.port) as device:
                 await begun(device, tmp_path / mode / "kept")
                 await device.push(moving(1, 0, 1e-6))
         async with hosting(tmp_path / mode, mode, layout=LARGE, offered=True) as hosted:
-            assert hosted.engine.outlet.offered == offered, "the same file"
+            assert hosted.engine.outlet.first_model == offered, "the same file"
             weights = hosted.engine.outlet.weights()
             assert weights is not None
             assert weights.load == load
@@ -308,7 +307,7 @@ async def test_a_client_loads_it_and_trains(backend: Literal["torch", "onnx"], t
             directory=str(tmp_path / "kept"),
         )
         progress = await run_client(client)
-        offered = hosted.engine.outlet.offered
+        offered = hosted.engine.outlet.first_model
         assert offered is not None
         assert progress.updates == 2
         (file,) = (tmp_path / "kept").iterdir()

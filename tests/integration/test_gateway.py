@@ -282,7 +282,7 @@ async def test_what_an_operator_wants_holds_behind_a_gateway(tmp_path: Path) -> 
         assert await gone(leader, "pi") == "refused: dropped"
 
 
-async def ordered(one: Gateway, name: str) -> str:
+async def order_servers(one: Gateway, name: str) -> str:
     """Why a device waits, once its gateway knows."""
     while (order := one.context.devices[name].connection.order) is None:
         await asyncio.sleep(0.01)
@@ -299,7 +299,7 @@ async def test_a_device_that_is_paused_gets_no_answer(tmp_path: Path) -> None:
     ):
         async with joined(url, "pi") as pi:
             await operator.post("/v1/devices/pi/pause", {"because": "hot"})
-            assert await ordered(one, "pi") == "hot"
+            assert await order_servers(one, "pi") == "hot"
             pulling = asyncio.create_task(pi.pull())
             for _ in range(5):
                 await other.step()
@@ -316,7 +316,7 @@ async def test_a_device_that_is_paused_gets_no_answer(tmp_path: Path) -> None:
             for _ in range(5):
                 await other.step()
             assert not first.done()
-            assert await ordered(one, "pi") == "still hot"
+            assert await order_servers(one, "pi") == "still hot"
             await operator.post("/v1/devices/pi/resume")
             assert (await first).version == 10
 
@@ -551,7 +551,7 @@ async def test_the_first_model_is_loaded_from_a_gateway(tmp_path: Path, mode: st
                     assert of(one, held, number) == replica.theta.tobytes()
                 else:
                     assert replica.theta.tobytes() == initial_theta(LARGE.size).tobytes()
-            offered = leader.engine.outlet.offered
+            offered = leader.engine.outlet.first_model
             assert offered is not None
             await gone(leader, "pi")
             egress = leader.registry.devices["pi"].connection.traffic[1]

@@ -13,7 +13,7 @@ from edgeflock.shared.protocol.messages import Task
 from tests.hosting import Hosted, gateway, hosting
 from tests.integration import test_task_devices, test_tasks
 from tests.integration.operator import ADMIN, operating
-from tests.integration.test_gateway import ordered
+from tests.integration.test_gateway import order_servers
 from tests.integration.test_task_devices import stored as stored
 from tests.integration.test_tasks import TASKS, begun, link, settled, update
 
@@ -77,7 +77,7 @@ async def test_shards_are_shared_out_over_all_gateways(tmp_path: Path) -> None:
             assert await a.offer(update(0, 1, 0)) == Task(1)
             assert await b.offer(update(0, 1, 0)) == Task(1)
             assert await a.offer(update(0, 2, 1)) == Task(None, counted=False)
-            over = [asyncio.create_task(device.over()) for device in (a, b)]
+            over = [asyncio.create_task(device.round_end()) for device in (a, b)]
             await c.offer(update(0, 1, 0))
             await asyncio.gather(*over)
             assert leader.engine.published.version == 3
@@ -87,7 +87,7 @@ async def test_shards_are_shared_out_over_all_gateways(tmp_path: Path) -> None:
             assert (await a.pull(None)).version == (await b.pull(None)).version == 3
             assert [await a.task(), await b.task()] == [Task(0), Task(0)]
             await operator.post("/v1/devices/1/pause", {"because": "hot"})
-            assert await ordered(one, "1") == "hot"
+            assert await order_servers(one, "1") == "hot"
             offered = asyncio.create_task(a.offer(update(3, 3, 0)))
             while leader.registry.devices["1"].id not in leader.engine.held:
                 await asyncio.sleep(0.01)

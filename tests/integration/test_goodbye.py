@@ -68,7 +68,7 @@ async def test_reasons_that_are_none_are_malformed(tmp_path: Path) -> None:
 async def test_what_ends_a_client_is_told_without_its_data(
     tmp_path: Path, ends: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "LAST_WORDS", 300.0)
+    monkeypatch.setattr(process, "CLOSING_SECONDS", 300.0)
     np.savez(
         tmp_path / "d.npz", x_train=np.full((4, 3), 123456, np.float32), y_train=np.array(["secret"] * 4)
     )
@@ -165,12 +165,12 @@ async def test_a_device_gives_way_once_it_has_joined(tmp_path: Path, monkeypatch
     async with hosting(tmp_path / "run", f"model.module={module}", layout=layout) as hosted:
         device = hosted.registry.devices.get
 
-        def give_way() -> None:
+        def lower_priority() -> None:
             seen.append(device("pi") is not None)
 
-        monkeypatch.setattr(process, "give_way", give_way)
+        monkeypatch.setattr(process, "lower_priority", lower_priority)
         settings = ClientSettings(server=hosted.url, name="pi", backend="torch", health=False)
-        client = asyncio.create_task(run_client(settings, given=ClientObjects(gentle=True)))
+        client = asyncio.create_task(run_client(settings, objects=ClientObjects(gentle=True)))
         while not hosted.engine.parameters.version:
             await asyncio.sleep(0.01)
         client.cancel()

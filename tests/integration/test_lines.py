@@ -90,5 +90,5 @@ async def test_a_rate_that_no_update_fits_through_is_said(tmp_path: Path) -> Non
         await device.join()
         device._rate = 1e3
         large = replace(update(1, 0), values=bytes(100_000))
-        with pytest.raises(ConfigError, match="client.bandwidth = 1kB/s: .* needs 5kB/s; allow that"):
+        with pytest.raises(ConfigError, match="client.bandwidth = 1kB/s: .* needs 5kB/s: raise or leave out"):
             await device.push(large)

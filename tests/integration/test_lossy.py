@@ -14,7 +14,7 @@ import pytest
 from benchmarks import audit, kill, updates
 from edgeflock.client.training.replica import Replica
 from edgeflock.client.transport import Link
-from edgeflock.server.ledger.claim import claimed
+from edgeflock.server.ledger.claim import claim_run
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import BaseExpired, Superseded
@@ -343,7 +343,7 @@ def test_a_run_that_ends_leaves_no_file_open(tmp_path: Path) -> None:
     layout = Layout.of([("w", (1000, 100))])
     config = parse(overrides=[LOSSY, "limits.downlink_bytes=1048576"])
     before = set(os.listdir("/proc/self/fd"))
-    with claimed(tmp_path, "run.directory", layout, np.ones(layout.size, np.float32), config) as claim:
+    with claim_run(tmp_path, "run.directory", layout, np.ones(layout.size, np.float32), config) as claim:
         for device in range(1, 8):
             claim.engine.outlet.model(None, 0, device)
     assert set(os.listdir("/proc/self/fd")) <= before

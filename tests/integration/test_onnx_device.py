@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from edgeflock.client.data.batcher import Shuffled
-from edgeflock.client.identity import ClientIdentity, keep
+from edgeflock.client.identity import ClientIdentity, save_identity
 from edgeflock.client.run import choosing, run_client
 from edgeflock.client.transport import Link
 from edgeflock.server.training_graph.served import ServedGraph
@@ -81,7 +81,7 @@ async def test_a_device_trains_a_model_that_it_has_no_code_of(
     monkeypatch.setattr("edgeflock.server.app.GraphStore", HandMade)
     caplog.set_level(logging.INFO, "edgeflock.client")
     async with hosting(tmp_path, *RUN, layout=LAYOUT, closed=True) as hosted:
-        keep(hosted.enrol("pi"), tmp_path / "identity.json")
+        save_identity(hosted.enrol("pi"), tmp_path / "identity.json")
         settings = ClientSettings.model_validate(
             {
                 "identity": str(tmp_path / "identity.json"),

@@ -27,18 +27,18 @@ async def test_operators_see_why_a_device_pauses(tmp_path: Path, monkeypatch: py
         async with viewer.feed() as frames:
             await frames.next()
             assert hosted.hub.mark(0.0).up == 1
-            await device.tell({"cpu": 3.0, "paused": "hot: 83 C"})
+            await device.send_facts({"cpu": 3.0, "paused": "hot: 83 C"})
             await until_told(frames, "pi", state="paused", paused_because=WHY, cpu=3.0)
             assert hosted.hub.mark(0.0).up == 0, "it is connected, and does not train"
             _, text = await viewer.get("/v1/status")
             (told,) = json.loads(text)["devices"]
             assert (told["connected"], told["paused_because"]) == (True, WHY)
-            await device.tell({"cpu": 3.0, "paused": "hot: 81 C"})
+            await device.send_facts({"cpu": 3.0, "paused": "hot: 81 C"})
             await until_told(frames, "pi", paused_because=WHY.replace("83", "81"))
-            await device.tell({})
+            await device.send_facts({})
             await until_told(frames, "pi", state="training", paused_because=None)
-            await device.tell({"paused": 7})
-            await device.tell({"paused": "battery"})
+            await device.send_facts({"paused": 7})
+            await device.send_facts({"paused": "battery"})
             await until_told(frames, "pi", state="paused")
         events, _ = hosted.hub.events.list_from(0)
         of_it = [(event.kind, event.text) for event in events if event.kind in ("paused", "resumed")]
@@ -49,7 +49,7 @@ async def test_one_that_left_while_it_paused_is_away(tmp_path: Path) -> None:
     async with hosting(tmp_path) as hosted:
         async with link(hosted.port) as device:
             await device.join()
-            await device.tell({"paused": "hot: 83 C"})
+            await device.send_facts({"paused": "hot: 83 C"})
             while hosted.registry.devices["pi"].owner_pause is None:
                 await asyncio.sleep(0.01)
         while hosted.registry.devices["pi"].connection.is_connected:
@@ -64,10 +64,10 @@ async def test_a_round_does_not_wait_for_one_that_pauses(tmp_path: Path) -> None
             await b.join()
             waiting = asyncio.create_task(a.push(update(0)))
             await gathered(hosted, 1)
-            await b.tell({"paused": "hot: 83 C"})
+            await b.send_facts({"paused": "hot: 83 C"})
             assert (await waiting).version == 1
             # Once it goes on, it is waited for again.
-            await b.tell({})
+            await b.send_facts({})
             while hosted.registry.devices["b"].owner_pause is not None:
                 await asyncio.sleep(0.01)
             waiting = asyncio.create_task(a.push(update(1, 2)))

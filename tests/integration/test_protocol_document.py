@@ -965,8 +965,8 @@ async def test_the_foreign_client_joins_and_proves_its_key(tmp_path: Path) -> No
             async with proved(server.port, name, proving, credential, realm) as (device, answer):
                 assert answer[:2] == [REFUSAL, "unauthorized"]
                 assert await device.closed() == (4401, "unauthorized")
-        renewed, _ = await join(server.port, credential, "pi-7", other, before=key)
-        async with proved(server.port, "pi-7", other, renewed, realm) as (_, answer):
+        on_renewed, _ = await join(server.port, credential, "pi-7", other, before=key)
+        async with proved(server.port, "pi-7", other, on_renewed, realm) as (_, answer):
             assert answer[0] == WELCOME
         async with connected(server.port) as device:
             assert (await device.upgrade(credential))[0] == 401

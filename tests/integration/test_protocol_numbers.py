@@ -70,9 +70,9 @@ SENTENCES = [
     f"a device's name | {names.LONGEST} characters, of one script",
     f"A name has 1 to {names.LONGEST} printable characters",
     f"chunks of a model | {chunks.MOST_CHUNKS:,} |",
-    f"a later one | 8 bytes * (P + B), and {terms._AROUND}; Samples to a device that shares: "
-    f"{mebibytes(process._samples())} |",
-    f"P + B | 1/{2 * terms._HELD} of the machine's memory in bytes",
+    f"a later one | 8 bytes * (P + B), and {terms._OVERHEAD}; Samples to a device that shares: "
+    f"{mebibytes(process._longest_samples())} |",
+    f"P + B | 1/{2 * terms._ENTRY_BYTES} of the machine's memory in bytes",
     f"Each record costs its bytes and {rate_limiter.RECORD_COST:,},",
     f"costs {rate_limiter.NUMBER_COST} bytes for each number of the model more",
     f"Up to {mebibytes(relay.WAITING_BYTES)} wait for a device",
@@ -89,5 +89,5 @@ def test_numbers_in_words() -> None:
     assert "and four seconds of these at once" in DOCUMENT
     assert rate_limiter.BURST_SECONDS == 4
     assert "or five minutes if that is less" in DOCUMENT
-    assert retrying.PATIENCE == 5 * 60
+    assert retrying.MAX_DELAY == 5 * 60
     assert downloads.LONGEST_GRAPH == reading.LARGEST_GRAPH

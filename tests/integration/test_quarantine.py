@@ -13,7 +13,7 @@ import pytest
 
 from edgeflock.client.identity import ClientIdentity
 from edgeflock.client.transport import Link
-from edgeflock.client.transport.retrying import PATIENCE
+from edgeflock.client.transport.retrying import MAX_DELAY
 from edgeflock.server.identity import Register
 from edgeflock.server.identity.quarantine import FIRST_SECONDS
 from edgeflock.shared.errors import BaseExpired, NonFinite, Quarantined
@@ -157,4 +157,4 @@ async def test_a_server_cannot_send_a_device_away_for_ever() -> None:
     device = link(1)
     device._retries._sleep = sleep
     await device._retries.until_answered(attempt)
-    assert PATIENCE <= waits[0] <= PATIENCE + 1
+    assert MAX_DELAY <= waits[0] <= MAX_DELAY + 1

@@ -193,7 +193,7 @@ async def test_what_no_retry_can_mend_is_raised_at_once(tmp_path: Path) -> None:
             with pytest.raises(Unauthorized):
                 await device.join()
         async with link(hosted.port, identity=identity) as device:
-            device.speak_as(bytes(16))
+            device.announce_layout(bytes(16))
             with pytest.raises(LayoutMismatch):
                 await device.join()
 

@@ -39,7 +39,7 @@ async def test_killed_before_and_after_its_update_arrives_it_counts_once(tmp_pat
             while not is_there():
                 await asyncio.sleep(0.01)
         assert hosted.engine.published.version == 0
-        lost = Spool(kept, url, "pi").find(RUN, layout.digest, 1 << 20)
+        lost = Spool(kept, url, "pi").load(RUN, layout.digest, 1 << 20)
         assert lost is not None
         assert (lost.sequence, lost.base) == (1, 0)
 

@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 
 from edgeflock.client import joining
-from edgeflock.client.identity import ClientIdentity, keep, kept
+from edgeflock.client.identity import ClientIdentity, load_identity, save_identity
 from edgeflock.client.transport import Link
 from edgeflock.server.hosting import open_run
 from edgeflock.server.identity import Register, Role, own_certificate, server_tls
@@ -82,7 +82,7 @@ async def test_nobody_speaks_under_anothers_name(tmp_path: Path) -> None:
             url = hosted.url
             async with link(hosted.port, name) as device:
                 device._credentials._identity = identity  # the pin is not looked at on plain HTTP
-                device._credentials._show()
+                device._credentials._apply()
                 with pytest.raises(Unauthorized):
                     await device.join()
             assert "pi" not in hosted.registry.devices, (what, url)
@@ -138,7 +138,7 @@ async def test_a_device_rotates_its_key_when_it_is_asked_to(tmp_path: Path) -> N
         first = hosted.enrol("pi")
         told: list[ClientIdentity] = []
         hello = link(hosted.port, "pi")._dialer.hello
-        async with Link(hosted.url, first, hello, Random(0), renewed=told.append) as device:
+        async with Link(hosted.url, first, hello, Random(0), on_renewed=told.append) as device:
             await device.join()
             await device.push(update(1, 0))
             command = Register(tmp_path)
@@ -164,8 +164,8 @@ async def test_a_device_joins_over_tls_and_trains(tmp_path: Path) -> None:
     async with hosting(tmp_path, closed=True, with_tls=True) as hosted:
         token = hosted.register.create("device", graph=bytes(32)).text
         identity = await joining.join(hosted.url, token, "pi")
-        keep(identity, tmp_path / "kept" / "identity.json")
-        assert kept(tmp_path / "kept" / "identity.json") == identity
+        save_identity(identity, tmp_path / "kept" / "identity.json")
+        assert load_identity(tmp_path / "kept" / "identity.json") == identity
         assert identity.graph == bytes(32)
         async with Link(hosted.url, identity, link(0, "pi")._dialer.hello, Random(0)) as device:
             await device.join()
@@ -268,11 +268,11 @@ async def test_five_hundred_devices_join_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660])
 def test_an_identity_that_others_can_read_is_refused(mode: int, tmp_path: Path) -> None:
     path = tmp_path / "identity.json"
-    keep(ClientIdentity("https://a", "pi", "efd1.x", new_key(), bytes(16)), path)
+    save_identity(ClientIdentity("https://a", "pi", "efd1.x", new_key(), bytes(16)), path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     path.chmod(mode)
     with pytest.raises(ConfigError, match=f"chmod 600 {path}"):
-        kept(path)
+        load_identity(path)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"server": 1}', '{"key": "*"}'])
@@ -281,7 +281,7 @@ def test_a_file_that_holds_no_identity_is_told(text: str, tmp_path: Path) -> Non
     path.write_text(text)
     path.chmod(0o600)
     with pytest.raises(ConfigError, match="holds no identity"):
-        kept(path)
+        load_identity(path)
 
 
 def test_a_run_has_a_token_for_its_operator(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ def test_a_node_that_goes_takes_nothing_along(cluster: Any, tmp_path: Path) -> N
             engines.append(open_engine(journal, LAYOUT, config, place=place))
         devices = {engine.device_id("one") for engine in engines}
         assert devices == {1}
-        assert len({shard.node for shard in placement.standing}) == 2
+        assert len({shard.node for shard in placement.status}) == 2
         for sequence in range(1, 121):
             if sequence == 70:
                 cluster.remove_node(second, allow_graceful=False)
@@ -162,7 +162,7 @@ def test_a_node_that_goes_takes_nothing_along(cluster: Any, tmp_path: Path) -> N
         assert one.theta.tobytes() == other.theta.tobytes()
         assert one.packed_memory() == other.packed_memory()
         assert one.store.restorations >= 1
-        assert len({shard.node for shard in placement.standing}) == 1
+        assert len({shard.node for shard in placement.status}) == 1
         for engine in engines:
             engine.close()
 
@@ -179,10 +179,10 @@ def test_a_shard_in_the_place_of_a_lost_one_is_where_the_fewest_are(cluster: Any
         engine = open_engine(journal, LAYOUT, config, place=partial(Sharded, placement, 2))
         kept = engine.parameters.store
         for kill in range(3):
-            os.kill(placement.standing[0].process, signal.SIGKILL)
+            os.kill(placement.status[0].process, signal.SIGKILL)
             while kept.restorations == kill:
                 assert engine.parameters.theta.tobytes() == initial_theta(LAYOUT.size).tobytes()
-            assert len({shard.node for shard in placement.standing}) == 2
+            assert len({shard.node for shard in placement.status}) == 2
         engine.close()
 
 
@@ -203,6 +203,6 @@ def test_a_ray_that_does_not_come_up_in_time_is_told_in_one_line(monkeypatch: py
         raise Exception("The current node timed out during startup. This could happen because\nof much.")
 
     monkeypatch.setattr(ray, "init", late)
-    with pytest.raises(EdgeflockError, match="Ray does not come up: The current node timed out"):
+    with pytest.raises(EdgeflockError, match="Ray does not start: The current node timed out"):
         with ray_placement(""):
             pass

@@ -11,7 +11,7 @@ from edgeflock.client.servers import urls_of
 from edgeflock.client.transport import Link
 from edgeflock.operations.rollback import roll_back
 from edgeflock.operations.status import status
-from edgeflock.server.standby import Standby, StoodDown, standing_by
+from edgeflock.server.standby import Standby, StandbyStopped, serve_standby
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello
 from edgeflock.shared.settings.config import Config, parse
@@ -30,8 +30,8 @@ async def at_once(seconds: float) -> None:
 
 async def test_a_standby_says_so_to_everybody() -> None:
     config, standby = waiting(), Standby()
-    standby.why = "other:8470 hosts the run"
-    async with standing_by(config, None, standby), aiohttp.ClientSession() as http:
+    standby.reason = "other:8470 hosts the run"
+    async with serve_standby(config, None, standby), aiohttp.ClientSession() as http:
         for path in ("readyz", "v1/status", "v1/session"):
             async with http.get(f"http://127.0.0.1:{config.run.port}/{path}") as answer:
                 assert answer.status == 503
@@ -46,9 +46,9 @@ async def test_a_standby_says_so_to_everybody() -> None:
 
 async def test_commands_say_why_a_standby_does_not_answer() -> None:
     config, standby = waiting(), Standby()
-    standby.why = "other:8470 hosts the run"
+    standby.reason = "other:8470 hosts the run"
     url = f"http://127.0.0.1:{config.run.port}"
-    async with standing_by(config, None, standby):
+    async with serve_standby(config, None, standby):
         with pytest.raises(EdgeflockError, match="^this server stands by: other:8470 hosts the run$"):
             await status(url)
         with pytest.raises(EdgeflockError, match="^this server stands by: other:8470 hosts the run$"):
@@ -57,7 +57,7 @@ async def test_commands_say_why_a_standby_does_not_answer() -> None:
 
 async def test_prometheus_learns_how_far_a_standby_follows() -> None:
     config, standby = waiting(), Standby()
-    async with standing_by(config, None, standby), aiohttp.ClientSession() as http:
+    async with serve_standby(config, None, standby), aiohttp.ClientSession() as http:
         told = []
         for version in (None, 41):
             standby.version = version
@@ -69,16 +69,16 @@ async def test_prometheus_learns_how_far_a_standby_follows() -> None:
 
 async def test_a_monitor_of_a_standby_says_how_far_it_follows() -> None:
     config, standby = waiting(), Standby()
-    standby.why, standby.version = "other:8470 hosts the run", 12_345
+    standby.reason, standby.version = "other:8470 hosts the run", 12_345
     client = FeedClient(f"http://127.0.0.1:{config.run.port}", "")
-    async with standing_by(config, None, standby):
+    async with serve_standby(config, None, standby):
         with pytest.raises(EdgeflockError, match="hosts the run; it follows up to version 12,345"):
             await anext(client.frames())
 
 
 async def test_a_device_finds_the_server_that_leads(tmp_path: Path) -> None:
     config = waiting()
-    async with hosting(tmp_path) as leader, standing_by(config, None, Standby()):
+    async with hosting(tmp_path) as leader, serve_standby(config, None, Standby()):
         servers = f"http://127.0.0.1:1, http://127.0.0.1:{config.run.port},{leader.url}"
         hello = Hello(PROTOCOL, "device", LAYOUT.digest, {})
         async with Link(servers, None, hello, Random(0), at_once) as link:
@@ -88,7 +88,7 @@ async def test_a_device_finds_the_server_that_leads(tmp_path: Path) -> None:
 
 async def test_a_device_joins_at_the_server_that_leads(tmp_path: Path) -> None:
     config = waiting()
-    async with hosting(tmp_path, closed=True) as leader, standing_by(config, None, Standby()):
+    async with hosting(tmp_path, closed=True) as leader, serve_standby(config, None, Standby()):
         token = leader.register.create("device").text
         servers = f"http://127.0.0.1:{config.run.port},{leader.url}"
         identity = await join(servers, token, "device")
@@ -112,6 +112,6 @@ def test_several_servers_are_all_behind_tls_or_none() -> None:
 
 def test_who_stands_by_can_be_told_to_go() -> None:
     standby = Standby()
-    standby.leave()
-    with pytest.raises(StoodDown):
+    standby.stop()
+    with pytest.raises(StandbyStopped):
         standby.wait("other:8470 hosts the run")

@@ -79,7 +79,7 @@ async def test_a_round_has_one_update_of_each_shard(tmp_path: Path) -> None:
             assert await b.offer(update(0, 1, 0)) == Task(1)  # z
             assert hosted.engine.published.version == 0
             assert await a.offer(update(0, 2, 1)) == Task(2, counted=False)  # of y b's counts, now z
-            over = asyncio.create_task(a.over())
+            over = asyncio.create_task(a.round_end())
             await b.offer(update(0, 2, 1))
             await over
             assert hosted.engine.published.version == 3
@@ -99,7 +99,7 @@ async def test_a_round_ends_at_k_distinct_results(tmp_path: Path) -> None:
                     assert await begun(device) == Task(0)
                 await a.offer(update(0, 1, 0))
                 await b.offer(update(0, 1, 0))
-                await late.over()
+                await late.round_end()
                 with pytest.raises(BaseExpired):
                     await late.offer(update(0, 1, 0))
                 assert (await late.pull(None)).version == 2
@@ -205,7 +205,7 @@ async def test_a_run_that_has_all_it_needs_says_so(tmp_path: Path) -> None:
             await begun(a)
             await begun(b)
             await a.offer(update(0, 1, 0))
-            waiting = asyncio.create_task(a.over())
+            waiting = asyncio.create_task(a.round_end())
             with pytest.raises(RunOver):
                 await b.offer(update(0, 1, 0))
             with pytest.raises(RunOver):

@@ -27,9 +27,9 @@ async def test_a_device_that_waits_for_samples_shows_as_such(
         await device.push(update(1, 0))
         async with viewer.feed() as frames:
             await frames.next()
-            await device.tell({"waiting": 7.5, "depth": 2})
+            await device.send_facts({"waiting": 7.5, "depth": 2})
             await until_told(frames, "pi", state="starved", depth=2)
-            await device.tell({"waiting": 0.0, "depth": 2})
+            await device.send_facts({"waiting": 0.0, "depth": 2})
             await until_told(frames, "pi", state="idle")
         assert hosted.registry.devices["pi"].statistics.updates == 1
 
@@ -42,7 +42,7 @@ async def test_a_device_may_tell_while_its_round_is_open(tmp_path: Path) -> None
             held = asyncio.create_task(one.push(update(1, 0)))
             told = hosted.registry.devices["one"].statistics
             while not told.telemetry:
-                await one.tell({"depth": 4})
+                await one.send_facts({"depth": 4})
                 await asyncio.sleep(0.01)
             assert not held.done()
             await two.push(update(1, 0))
@@ -58,7 +58,7 @@ async def test_what_became_of_every_sample_is_in_the_server_s_log(
         async with hosting(tmp_path) as hosted:
             async with link(hosted.port) as device:
                 await device.join()
-                await device.tell(ACCOUNT)
+                await device.send_facts(ACCOUNT)
             while said not in caplog.text:
                 await asyncio.sleep(0.01)
             events, _ = hosted.hub.events.list_from(0)

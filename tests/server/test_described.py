@@ -9,7 +9,7 @@ import pytest
 from torch import nn
 
 from edgeflock.server.hosting import open_run
-from edgeflock.server.ledger import claimed
+from edgeflock.server.ledger import claim_run
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.settings.config import Config, parse
 
@@ -35,8 +35,8 @@ def settings(tmp_path: Path, *more: str) -> Config:
 def test_targets_are_scaled_and_metrics_are_not(tmp_path: Path) -> None:
     (tmp_path / "held_out.csv").write_text(TABLE)
     with open_run(settings(tmp_path)) as hosted:
-        assert hosted.described is not None
-        mean, deviation = hosted.described.target
+        assert hosted.description is not None
+        mean, deviation = hosted.description.target
         assert mean == pytest.approx(90.5 / 3)
         assert hosted.evaluate is not None
         theta = hosted.engine.theta()[1] * 0
@@ -53,10 +53,10 @@ def test_targets_are_scaled_and_metrics_are_not(tmp_path: Path) -> None:
 def test_the_units_of_a_run_are_those_it_began_with(tmp_path: Path) -> None:
     (tmp_path / "held_out.csv").write_text(TABLE)
     with open_run(settings(tmp_path)) as hosted:
-        began = hosted.described
+        began = hosted.description
     (tmp_path / "held_out.csv").write_text(TABLE + "9000,9000\n")
     with open_run(settings(tmp_path)) as hosted:
-        assert hosted.described == began
+        assert hosted.description == began
         assert hosted.held_out is not None
         assert hosted.held_out.rows == 4
 
@@ -64,7 +64,7 @@ def test_the_units_of_a_run_are_those_it_began_with(tmp_path: Path) -> None:
 def test_a_run_of_an_older_journal_goes_on_with_targets_as_they_were(tmp_path: Path) -> None:
     (tmp_path / "held_out.csv").write_text(TABLE)
     with open_run(settings(tmp_path)) as hosted:
-        began = hosted.described
+        began = hosted.description
     assert began is not None
     with closing(sqlite3.connect(tmp_path / "run" / "journal.sqlite")) as db, db:
         ((kept,),) = db.execute("SELECT data FROM meta").fetchall()
@@ -73,10 +73,10 @@ def test_a_run_of_an_older_journal_goes_on_with_targets_as_they_were(tmp_path: P
     older.mkdir()
     flat = FlatModule(MODULE, "mse")
     config = settings(tmp_path, f"run.directory={older}")
-    with claimed(older, "run.directory", flat.layout, flat.theta(), config):
+    with claim_run(older, "run.directory", flat.layout, flat.theta(), config):
         pass  # as a version did that knew nothing of it
     with open_run(config) as hosted:
-        assert hosted.described == began._replace(target=())
+        assert hosted.description == began._replace(target=())
         assert hosted.targets is not None
         assert hosted.targets.problem
 
@@ -85,8 +85,8 @@ def test_a_run_of_an_older_journal_goes_on_with_targets_as_they_were(tmp_path: P
 def test_which_losses_have_scaled_targets(tmp_path: Path, loss: str) -> None:
     (tmp_path / "held_out.csv").write_text(TABLE)
     with open_run(settings(tmp_path, f"model.loss={loss}")) as hosted:
-        assert hosted.described is not None
-        assert hosted.described.target
+        assert hosted.description is not None
+        assert hosted.description.target
 
 
 def test_truths_are_no_numbers_to_scale(tmp_path: Path) -> None:
@@ -94,8 +94,8 @@ def test_truths_are_no_numbers_to_scale(tmp_path: Path) -> None:
     data = f"csv:{tmp_path}/held_out.csv?label=watts&targets=numbers"
     more = (f"model.data={data}", "model.loss=bce", "model.metrics=[]")
     with open_run(settings(tmp_path, *more)) as hosted:
-        assert hosted.described is not None
-        assert hosted.described.target == ()
+        assert hosted.description is not None
+        assert hosted.description.target == ()
         assert hosted.targets is None
 
 
@@ -107,9 +107,9 @@ def arrays(tmp_path: Path, times: float) -> str:
 
 def test_targets_of_arrays_that_are_far_are_scaled_and_metrics_are_not(tmp_path: Path) -> None:
     with open_run(settings(tmp_path, arrays(tmp_path, 100))) as hosted:
-        assert hosted.described is not None
-        assert hosted.described.target == pytest.approx((300, np.sqrt(80000 / 3)))
-        assert hosted.described.means == ()
+        assert hosted.description is not None
+        assert hosted.description.target == pytest.approx((300, np.sqrt(80000 / 3)))
+        assert hosted.description.means == ()
         assert hosted.targets is None
         assert hosted.evaluate is not None
         loss, _ = hosted.evaluate(hosted.engine.theta()[1] * 0)
@@ -120,7 +120,7 @@ def test_targets_of_arrays_that_are_far_are_scaled_and_metrics_are_not(tmp_path:
 
 def test_targets_of_arrays_that_are_near_stay(tmp_path: Path) -> None:
     with open_run(settings(tmp_path, arrays(tmp_path, 0.2))) as hosted:
-        assert hosted.described is None
+        assert hosted.description is None
         assert hosted.targets is not None
         assert not hosted.targets.problem
 
@@ -129,10 +129,10 @@ def test_an_older_run_on_arrays_goes_on_with_targets_as_they_were(tmp_path: Path
     config = settings(tmp_path, arrays(tmp_path, 100))
     flat = FlatModule(MODULE, "mse")
     (tmp_path / "run").mkdir()
-    with claimed(tmp_path / "run", "run.directory", flat.layout, flat.theta(), config):
+    with claim_run(tmp_path / "run", "run.directory", flat.layout, flat.theta(), config):
         pass  # as a version did that scaled none
     for _ in range(2):
         with open_run(config) as hosted:
-            assert hosted.described is None or hosted.described.target == ()
+            assert hosted.description is None or hosted.description.target == ()
             assert hosted.targets is not None
             assert hosted.targets.problem

@@ -9,7 +9,7 @@ import torch
 
 from edgeflock.server.hosting import open_run
 from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.offered import OFFERED
+from edgeflock.server.ledger.offered import FIRST_MODEL
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.server.weights import first_model
 from edgeflock.shared.errors import ConfigError
@@ -87,12 +87,13 @@ def test_a_run_begins_with_them_and_its_journal_has_them(tmp_path: Path) -> None
     with open_run(settings(directory, f"model.weights={file}")) as hosted:
         assert hosted.engine.start is None
         assert hosted.engine.theta()[1].tobytes() == theta
-        assert hosted.offered == directory / OFFERED
-        assert hosted.offered.stat().st_mode & 0o777 == 0o600
-        offered, octets = hosted.engine.outlet.offered, hosted.offered.read_bytes()
+        assert hosted.first_model == directory / FIRST_MODEL
+        assert hosted.first_model.stat().st_mode & 0o777 == 0o600
+        offered, octets = hosted.engine.outlet.first_model, hosted.first_model.read_bytes()
     with open_run(settings(directory)) as again:
         assert again.engine.theta()[1].tobytes() == theta, "the run's, not the settings'"
-        assert (again.engine.outlet.offered, (directory / OFFERED).read_bytes()) == (offered, octets)
+        first = again.engine.outlet.first_model, (directory / FIRST_MODEL).read_bytes()
+        assert first == (offered, octets)
     journal = Journal(directory / "journal.sqlite")
     run = journal.run()
     assert run is not None
@@ -103,10 +104,10 @@ def test_a_run_begins_with_them_and_its_journal_has_them(tmp_path: Path) -> None
 def test_a_file_that_was_damaged_is_written_again(tmp_path: Path) -> None:
     file = saved(tmp_path, state())
     with open_run(settings(tmp_path, f"model.weights={file}")):
-        octets = (tmp_path / OFFERED).read_bytes()
-    (tmp_path / OFFERED).write_bytes(octets[:-9] + b"damaged..")
+        octets = (tmp_path / FIRST_MODEL).read_bytes()
+    (tmp_path / FIRST_MODEL).write_bytes(octets[:-9] + b"damaged..")
     with open_run(settings(tmp_path, f"model.weights={file}")):
-        assert (tmp_path / OFFERED).read_bytes() == octets
+        assert (tmp_path / FIRST_MODEL).read_bytes() == octets
 
 
 def test_a_run_that_began_with_others_is_left_alone(tmp_path: Path) -> None:
@@ -122,5 +123,5 @@ def test_a_run_that_began_with_others_is_left_alone(tmp_path: Path) -> None:
 def test_where_devices_make_the_first_model_none_is_kept(tmp_path: Path) -> None:
     with open_run(settings(tmp_path, module=DIGITS)) as hosted:
         outlet = hosted.engine.outlet
-        assert (hosted.offered, outlet.offered, outlet.weights()) == (None, None, None)
-    assert not (tmp_path / OFFERED).exists()
+        assert (hosted.first_model, outlet.first_model, outlet.weights()) == (None, None, None)
+    assert not (tmp_path / FIRST_MODEL).exists()

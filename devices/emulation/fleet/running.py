@@ -172,10 +172,10 @@ class _FleetRun:
         self._evaluation_s = 0.0
         self._test = prepared.test
         self._episodes = None if prepared.environment is None else EpisodeScores(flat, prepared.environment)
-        self._look: trusting.Look | None = None
+        self._look: trusting.TrustedGradients | None = None
         if trusting.is_wanted(file.defence.mode):
-            samples, self._test = trusting.set_apart(prepared.test)
-            self._look = trusting.Look(flat, samples)
+            samples, self._test = trusting.split_trusted(prepared.test)
+            self._look = trusting.TrustedGradients(flat, samples)
         theta, start = first_model(flat, file.model.weights, seed)
         journal.begin_run("fleet", file.model.module, flat.layout, theta, 0.0, start)
         held = journal.path.parent if earlier is not None and isinstance(journal.path, Path) else None

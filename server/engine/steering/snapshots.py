@@ -29,4 +29,4 @@ class Snapshots:
         self.begin_again()
         self._log.add_snapshot(version, parameters.theta, parameters.average, parameters.packed_memory())
         if not self._keep_updates:
-            self._log.forget_frames(version - parameters.regime.window)
+            self._log.drop_frames(version - parameters.regime.window)

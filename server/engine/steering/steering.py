@@ -215,7 +215,7 @@ class Steering:
             past.packed_memory(), now,
         )  # fmt: skip
         parameters.go_back(past.theta, past.average, past.packed_memory())
-        self._outlet.begin_again()
+        self._outlet.reset()
         self._log.commit()
         self._snapshots.begin_again()
         self._course.go_on()

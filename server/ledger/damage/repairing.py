@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.ledger.claim import lock
-from edgeflock.server.ledger.contents import begun
-from edgeflock.server.ledger.damage.verifying import Verified, verified
+from edgeflock.server.ledger.contents import decode_run
+from edgeflock.server.ledger.damage.verifying import VerifyReport, check
 from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.records import RegimeStart, evaluation_of
+from edgeflock.server.ledger.records import RegimeStart, evaluation_from_row
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.server.ledger.stores import mark
 from edgeflock.server.ledger.stores.chain import COVERED, Facts
-from edgeflock.server.ledger.stores.examination import Examined, examine, raise_if_damaged, reading
+from edgeflock.server.ledger.stores.examination import Examination, examine, open_file, raise_if_damaged
 from edgeflock.server.ledger.stores.migrations import SCHEMA, schema_of
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 
@@ -35,7 +35,7 @@ _FILES = ("", "-wal", "-shm", "-mark")
 
 
 @dataclass(frozen=True, slots=True)
-class Repaired:
+class RepairReport:
     """The result of a repair."""
 
     run: str
@@ -52,8 +52,8 @@ class Repaired:
     """The old journal. Its other files are in the same directory."""
 
 
-def repair(path: Path, to: int, now: float) -> Repaired:
-    """Keep the versions of the journal at `path` up to `to`, and the old journal under another name.
+def repair(path: Path, version: int, now: float) -> RepairReport:
+    """Keep the versions of the journal at `path` up to `version`, and the old journal under another name.
 
     Raises ConfigError if a server hosts it or it is not whole up to that version, JournalDamaged if no part
     of it can be read.
@@ -65,15 +65,15 @@ def repair(path: Path, to: int, now: float) -> Repaired:
         _remove(fresh)
         noted = mark.read(path)
         try:
-            with reading(path) as db:
+            with open_file(path) as db:
                 if schema_of(db, path) != SCHEMA:
                     raise ConfigError(f"{path} holds no run of schema {SCHEMA}, so nothing can be repaired")
                 found = examine(db, path, noted)
-                known = verified(db, path, noted, found)
-                _check_reach(path, known, to)
-                run = _copied(db, found, known, to, fresh, now)
+                known = check(db, path, noted, found)
+                _check_version(path, known, version)
+                run = _copy(db, found, known, version, fresh, now)
                 lost = "SELECT count(*), count(DISTINCT device) FROM updates WHERE version > ? AND device > 0"
-                updates, devices = db.execute(lost, (to,)).fetchone()
+                updates, devices = db.execute(lost, (version,)).fetchone()
         except sqlite3.Error as error:
             raise_if_damaged(path, error)
             raise
@@ -85,7 +85,7 @@ def repair(path: Path, to: int, now: float) -> Repaired:
             if (new := fresh.with_name(fresh.name + suffix)).exists():
                 new.rename(path.with_name(path.name + suffix))
     given_up = max(known.acknowledged, known.version)
-    return Repaired(run, known.run, to, given_up, updates, devices, backup)
+    return RepairReport(run, known.run, version, given_up, updates, devices, backup)
 
 
 def _backup(path: Path) -> Path:
@@ -101,21 +101,21 @@ def _remove(path: Path) -> None:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
-def _check_reach(path: Path, known: Verified, to: int) -> None:
-    """Raises ConfigError if the model of version `to` cannot be rebuilt."""
-    if not 0 <= to <= known.whole:
-        raise ConfigError(f"--to {to}: the versions of {path} are whole from 0 to {known.whole}")
-    since = max((version for version in known.snapshots if version <= to), default=-1)
-    if 0 not in known.snapshots or since < min(known.dropped, to):
-        possible = max(known.snapshots) if 0 in known.snapshots else None
+def _check_version(path: Path, report: VerifyReport, version: int) -> None:
+    """Raises ConfigError if the model of version `version` cannot be rebuilt."""
+    if not 0 <= version <= report.whole:
+        raise ConfigError(f"--to {version}: the versions of {path} are whole from 0 to {report.whole}")
+    since = max((one for one in report.snapshots if one <= version), default=-1)
+    if 0 not in report.snapshots or since < min(report.dropped, version):
+        possible = max(report.snapshots) if 0 in report.snapshots else None
         raise ConfigError(
-            f"--to {to}: no whole snapshot of {path} leads there by updates that are kept; "
+            f"--to {version}: no whole snapshot of {path} leads there by updates that are kept; "
             + ("restore a copy of it" if possible is None else f"--to {possible} would do")
         )
 
 
-def _copied(
-    db: sqlite3.Connection, found: Examined, known: Verified, to: int, fresh: Path, now: float
+def _copy(
+    db: sqlite3.Connection, found: Examination, report: VerifyReport, version: int, fresh: Path, now: float
 ) -> str:
     """Write the kept rows to the journal `fresh`; return the name of its run."""
     run, model, packed, made, data, created = db.execute(
@@ -123,26 +123,26 @@ def _copied(
     ).fetchone()
     if found.unsound.get("meta"):
         raise JournalDamaged("the run, model and layout of the journal are not whole: restore a copy of it")
-    was = begun(fresh, run, model, packed, made, data)
+    was = decode_run(fresh, run, model, packed, made, data)
     name = secrets.token_hex(8)
     journal = Journal(fresh)
     try:
         journal.begin_run(name, model, was.layout, _snapshot(db, 0)[0], created, was.start, was.data)
-        for device in _names(db, found, to):
+        for device in _names(db, found, version):
             journal.device_id(device)
-        _copy_versions(db, journal, known, to)
-        for row in _sound(db, found, "evaluations", to):
-            journal.add_evaluation(evaluation_of(row))
-        for row in _sound(db, found, "adjustments", to):
+        _copy_versions(db, journal, report, version)
+        for row in _rows(db, found, "evaluations", version):
+            journal.add_evaluation(evaluation_from_row(row))
+        for row in _rows(db, found, "adjustments", version):
             journal.add_adjustment(*row)
-        for row in _sound(db, found, "repairs", to):
+        for row in _rows(db, found, "repairs", version):
             journal.add_repair(*row)
         for account in db.execute("SELECT id, ingress, egress FROM devices"):
             journal.add_account(*account)
-        journal.add_repair(to, max(known.acknowledged, known.version), run, now)
+        journal.add_repair(version, max(report.acknowledged, report.version), run, now)
         journal.commit()
         parameters = replay(journal, was.layout, newest=True)
-        journal.add_snapshot(to, parameters.theta, parameters.average, parameters.packed_memory())
+        journal.add_snapshot(version, parameters.theta, parameters.average, parameters.packed_memory())
     except BaseException:
         journal.abandon()
         raise
@@ -150,24 +150,22 @@ def _copied(
     return name
 
 
-def _names(db: sqlite3.Connection, found: Examined, to: int) -> Iterator[str]:
-    """The names of the devices, in the order of their numbers. A device whose name is lost gets another name.
-
-    Updates refer to it by number. The real device joins as a new one."""
+def _names(db: sqlite3.Connection, found: Examination, version: int) -> Iterator[str]:
+    """The devices' names in the order of their numbers. A lost name is replaced: updates refer to numbers."""
     names = dict(db.execute("SELECT id, name FROM devices"))
-    (last,) = db.execute("SELECT max(device) FROM updates WHERE version <= ?", (to,)).fetchone()
+    (last,) = db.execute("SELECT max(device) FROM updates WHERE version <= ?", (version,)).fetchone()
     for number in range(1, max(last or 0, *names, 0) + 1):
         lost = number not in names or number in found.unsound.get("devices", ())
         yield f"unknown device {number}" if lost else names[number]
 
 
-def _copy_versions(db: sqlite3.Connection, journal: Journal, known: Verified, to: int) -> None:
+def _copy_versions(db: sqlite3.Connection, journal: Journal, report: VerifyReport, last: int) -> None:
     """Copy updates, regimes and snapshots in order, since each depends on those before it."""
-    kept = [version for version in known.snapshots if 0 < version <= to]
-    regimes = db.execute(f"SELECT {COVERED['regimes']} FROM regimes WHERE version <= ? ORDER BY rowid", (to,))
+    kept = [version for version in report.snapshots if 0 < version <= last]
+    rows = db.execute(f"SELECT {COVERED['regimes']} FROM regimes WHERE version <= ? ORDER BY rowid", (last,))
     turns = {
-        version: [RegimeStart.of(row) for row in rows]
-        for version, rows in groupby(regimes.fetchall(), key=lambda row: int(row[0]))
+        version: [RegimeStart.from_row(row) for row in group]
+        for version, group in groupby(rows.fetchall(), key=lambda row: int(row[0]))
     }
 
     def arrive(version: int) -> None:
@@ -177,16 +175,16 @@ def _copy_versions(db: sqlite3.Connection, journal: Journal, known: Verified, to
             journal.add_regime(version, turn.regime, turn.kind)
 
     arrive(0)
-    for facts, frame in _updates(db, to):
-        journal.add_kept(facts, frame)
+    for facts, frame in _updates(db, last):
+        journal.add_row(facts, frame)
         if facts[0] in kept or facts[0] in turns or facts[0] % _AT_ONCE == 0:
             arrive(facts[0])
             journal.commit()
 
 
-def _updates(db: sqlite3.Connection, to: int) -> Iterator[tuple[Facts, bytes | None]]:
+def _updates(db: sqlite3.Connection, last: int) -> Iterator[tuple[Facts, bytes | None]]:
     for *facts, frame in db.execute(
-        f"SELECT {COVERED['updates']}, frame FROM updates WHERE version <= ? ORDER BY version", (to,)
+        f"SELECT {COVERED['updates']}, frame FROM updates WHERE version <= ? ORDER BY version", (last,)
     ):
         yield tuple(facts), frame
 
@@ -200,12 +198,12 @@ def _snapshot(
     return np.frombuffer(theta, "<f4"), None if average is None else np.frombuffer(average, "<f4"), memory
 
 
-def _sound(db: sqlite3.Connection, found: Examined, table: str, to: int) -> Iterator[tuple[Any, ...]]:
+def _rows(db: sqlite3.Connection, found: Examination, table: str, last: int) -> Iterator[tuple[Any, ...]]:
     """The rows of a table up to a version whose checksums match."""
     if table in found.unreadable:
         return
     unsound = found.unsound.get(table, [])
     rows = f"SELECT rowid, {COVERED[table]} FROM {table} WHERE version <= ? ORDER BY rowid"
-    for rowid, *row in db.execute(rows, (to,)):
+    for rowid, *row in db.execute(rows, (last,)):
         if rowid not in unsound:
             yield tuple(row)

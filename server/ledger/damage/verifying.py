@@ -1,20 +1,18 @@
-"""Check a whole journal against its checksums, and decode its updates, without changing it.
-It reports which part is whole.
-"""
+"""Check a whole journal against its checksums, and decode its updates. Report which part is whole."""
 
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from edgeflock.server.ledger.contents import begun
+from edgeflock.server.ledger.contents import decode_run
 from edgeflock.server.ledger.place import file_of
 from edgeflock.server.ledger.records import JournaledUpdate
-from edgeflock.server.ledger.recovery import decoded
+from edgeflock.server.ledger.recovery import decode_update
 from edgeflock.server.ledger.stores import mark
-from edgeflock.server.ledger.stores.chain import COVERED, Facts, of_vectors, walk
+from edgeflock.server.ledger.stores.chain import COVERED, Facts, vector_sum, walk
 from edgeflock.server.ledger.stores.database import JournalDatabase
-from edgeflock.server.ledger.stores.examination import Examined, File, examine, is_damage, look, reading
+from edgeflock.server.ledger.stores.examination import Examination, File, examine, is_damage, open_file, scan
 from edgeflock.server.ledger.stores.links import JournalLost
 from edgeflock.server.ledger.stores.migrations import SCHEMA, schema_of
 from edgeflock.server.ledger.stores.postgres import PostgresReader
@@ -23,7 +21,7 @@ from edgeflock.shared.model.layout import Layout
 
 
 @dataclass(slots=True)
-class Verified:
+class VerifyReport:
     """The result of a check. A server can start from the journal if there is no `damage`."""
 
     run: str
@@ -42,28 +40,29 @@ class Verified:
     damage: list[str] = field(default_factory=list)
 
 
-def verify(place: Path | str) -> Verified:
+def verify(place: Path | str) -> VerifyReport:
     """Check the journal in a file or at a place (place.py). Its server may be running.
 
-    Raises ConfigError without a journal of this schema, JournalDamaged if no part of it can be read."""
+    Raises ConfigError without a journal of this schema, JournalDamaged if no part of it can be read.
+    """
     path = place if isinstance(place, Path) else file_of(place)
-    return _of_database(str(place)) if path is None else _of_file(path)
+    return _verify_database(str(place)) if path is None else _verify_file(path)
 
 
-def _of_database(url: str) -> Verified:
+def _verify_database(url: str) -> VerifyReport:
     try:
         with closing(PostgresReader(url)) as db:
             if not db.schema():
                 raise ConfigError(f"{db.path} holds no run")
-            return verified(db, db.path, None, look(db, db.path))
+            return check(db, db.path, None, scan(db, db.path))
     except JournalLost as error:
         raise ConfigError(f"it cannot be read: {error}") from error
 
 
-def _of_file(path: Path) -> Verified:
+def _verify_file(path: Path) -> VerifyReport:
     noted = mark.read(path)  # read before the journal, which may grow in the meantime
     try:
-        with reading(path) as db:
+        with open_file(path) as db:
             if (schema := schema_of(db, path)) != SCHEMA:
                 raise ConfigError(
                     f"{path} is of schema {schema}, and only {SCHEMA} is verified; its server migrates it"
@@ -71,7 +70,7 @@ def _of_file(path: Path) -> Verified:
                     else f"{path} holds no run"
                 )
             db.execute("BEGIN")  # one state of it
-            return verified(db, path, noted, examine(db, path, noted))
+            return check(db, path, noted, examine(db, path, noted))
     except sqlite3.Error as error:
         if is_damage(error):
             raise JournalDamaged(
@@ -80,20 +79,20 @@ def _of_file(path: Path) -> Verified:
         raise ConfigError(f"{path} cannot be read: {error}") from error
 
 
-def verified(db: JournalDatabase, path: object, noted: mark.Heads | None, found: Examined) -> Verified:
+def check(db: JournalDatabase, path: object, marked: mark.Heads | None, found: Examination) -> VerifyReport:
     """Check an open journal, of which `found` is known already."""
     run, *model = db.execute("SELECT run, model, layout, start, data FROM meta").fetchone()
-    layout = None if found.unsound.get("meta") else begun(path, run, *model).layout
-    acknowledged = -1 if noted is None else noted["updates"].row
-    result = Verified(run, found.version, acknowledged, damage=found.damage)
+    layout = None if found.unsound.get("meta") else decode_run(path, run, *model).layout
+    acknowledged = -1 if marked is None else marked["updates"].row
+    result = VerifyReport(run, found.version, acknowledged, damage=found.damage)
     last = _unsound_regime(db, found)
     rows = db.stream(f"SELECT {COVERED['updates']}, chain, frame FROM updates ORDER BY version")
     try:
-        for facts, frame, _ in walk(rows, found.heads["meta"].chain, found.turns, 0, path):
+        for facts, frame, _ in walk(rows, found.heads["meta"].chain, found.chains, 0, path):
             if last is not None and facts[0] > last:
                 break
-            if frame and layout is not None and (why := _unlike(facts, frame, layout)):
-                result.damage.append(f"the update that made version {facts[0]} is none of the model: {why}")
+            if frame and layout is not None and (why := _mismatch(facts, frame, layout)):
+                result.damage.append(f"version {facts[0]} is not a valid update of the model: {why}")
                 break
             result.whole = facts[0]
             if frame is None:
@@ -101,10 +100,10 @@ def verified(db: JournalDatabase, path: object, noted: mark.Heads | None, found:
     except JournalDamaged as damage:
         result.damage.append(str(damage).removeprefix(f"{path}: "))
     except sqlite3.Error as error:
-        _note(result, f"what follows version {result.whole} cannot be read: {error}", error)
-    _look_at_snapshots(db, found, result)
+        _add_damage(result, f"what follows version {result.whole} cannot be read: {error}", error)
+    _check_snapshots(db, found, result)
     if isinstance(db, File):  # PostgreSQL checks its pages by itself, and has pg_amcheck
-        _look_at_pages(db, result)
+        _check_pages(db, result)
     if not found.heads["regimes"].row and result.version:
         result.damage.append("it does not say how its updates count")
     try:
@@ -113,15 +112,15 @@ def verified(db: JournalDatabase, path: object, noted: mark.Heads | None, found:
             result.damage.append(f"{count} updates are of devices that it does not know")
         result.repairs = db.execute("SELECT version, given_up, run FROM repairs ORDER BY rowid").fetchall()
     except sqlite3.Error as error:
-        _note(result, f"its devices or repairs cannot be read: {error}", error)
+        _add_damage(result, f"its devices or repairs cannot be read: {error}", error)
     return result
 
 
-def _unlike(facts: Facts, frame: bytes, layout: Layout) -> str:
+def _mismatch(facts: Facts, frame: bytes, layout: Layout) -> str:
     """Why an update cannot be replayed, or differs from its row. Empty: neither."""
     version, _, sequence, time, _, samples, share, *_ = facts
     try:
-        update, _ = decoded(JournaledUpdate(version, frame, time, share), layout)
+        update, _ = decode_update(JournaledUpdate(version, frame, time, share), layout)
     except Refused as refusal:
         return str(refusal)
     if (update.sequence, update.samples) == (sequence, samples):
@@ -132,14 +131,14 @@ def _unlike(facts: Facts, frame: bytes, layout: Layout) -> str:
     )
 
 
-def _unsound_regime(db: JournalDatabase, found: Examined) -> int | None:
+def _unsound_regime(db: JournalDatabase, found: Examination) -> int | None:
     """The version at which the first damaged regime begins. Later updates cannot be interpreted."""
     begins = "SELECT version FROM regimes WHERE rowid >= ? ORDER BY rowid LIMIT 1"
     versions = [db.execute(begins, (number,)).fetchone() for number in found.unsound.get("regimes", ())]
     return min((int(row[0]) for row in versions if row is not None), default=None)
 
 
-def _look_at_snapshots(db: JournalDatabase, found: Examined, result: Verified) -> None:
+def _check_snapshots(db: JournalDatabase, found: Examination, result: VerifyReport) -> None:
     try:
         chains = dict(
             db.execute("SELECT version, chain FROM updates WHERE version IN (SELECT version FROM snapshots)")
@@ -150,13 +149,13 @@ def _look_at_snapshots(db: JournalDatabase, found: Examined, result: Verified) -
         ):
             if version > result.whole:
                 result.damage.append(f"the snapshot of version {version} is of an update that is not whole")
-            elif of_vectors(version, chain, theta, average, memory) != record or chain != chains.get(version):
+            elif vector_sum(version, chain, theta, average, memory) != record or chain != chains.get(version):
                 result.damage.append(f"the snapshot of version {version} is not as it was written")
             else:
                 result.snapshots.append(version)
     except sqlite3.Error as error:
-        _note(result, f"its snapshots cannot be read: {error}", error)
-    turned = max(found.turns, default=0)
+        _add_damage(result, f"its snapshots cannot be read: {error}", error)
+    turned = max(found.chains, default=0)
     if max(result.snapshots, default=0) < turned:
         result.damage.append(
             f"no snapshot is whole since version {turned}, from which on updates count otherwise"
@@ -165,18 +164,18 @@ def _look_at_snapshots(db: JournalDatabase, found: Examined, result: Verified) -
         result.damage.append("it holds no whole snapshot of version 0")
 
 
-def _look_at_pages(db: sqlite3.Connection, result: Verified) -> None:
+def _check_pages(db: sqlite3.Connection, result: VerifyReport) -> None:
     """Check the pages that hold no rows, too, since damage there does harm later."""
     try:
         (answer,) = db.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.Error as error:
-        _note(result, f"its pages cannot be read: {error}", error)
+        _add_damage(result, f"its pages cannot be read: {error}", error)
         return
     if answer != "ok":
         result.damage.append(f"SQLite finds its pages damaged: {answer}")
 
 
-def _note(result: Verified, text: str, error: sqlite3.Error) -> None:
+def _add_damage(result: VerifyReport, text: str, error: sqlite3.Error) -> None:
     if not is_damage(error):
         raise error
     result.damage.append(text)

@@ -1,5 +1,4 @@
-"""Stores of a journal: the same rows in SQLite or PostgreSQL, their schema, their checksums, and the lease
-to write them.
+"""Stores of a journal: rows in SQLite or PostgreSQL, their schema, their checksums, and the lease.
 
 `store.JournalStore` is what a journal needs of either (sqlite.py, postgres.py). chain.py defines a row's
 checksum, mark.py notes how far the journal got, examination.py checks what is read. migrations.py has the

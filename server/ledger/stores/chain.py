@@ -16,7 +16,7 @@ _FACTS = struct.Struct("<qqqddqI")
 _SHARE = struct.Struct("<d")
 _NO_LOSS = float("nan")
 _VECTORS = struct.Struct("<qIqq")
-_UNLIKE = -1
+_INVALID = -1
 """A value that no checksum has."""
 
 COVERED = {
@@ -39,7 +39,7 @@ def key_of(table: str) -> str:
     return _KEYS.get(table, "rowid")
 
 
-def kept(value: object) -> object:
+def normalize(value: object) -> object:
     """A value as every database stores it: SQLite has no NaN and no negative zero, and stores true as 1."""
     if isinstance(value, float):
         return None if value != value else value + 0.0
@@ -48,41 +48,43 @@ def kept(value: object) -> object:
 
 Facts = tuple[int, int, int, float, float | None, int, float, bytes | None, int]
 """An update's facts: version, device, sequence, time, loss (None: no number), samples, share, reason (None:
-no defence), `of_frame`."""
+no defence), `frame_sum`."""
 
-of_frame = crc32
+frame_sum = crc32
 """The checksum of an Update record. It is apart from the chain, which holds if the record is dropped."""
 
 
-def of_update(before: int, facts: Facts) -> int:
-    """The chain at the version that an update made, from the chain `before` it.
+def update_sum(previous: int, facts: Facts) -> int:
+    """The chain at the version that an update made, from the chain `previous` it.
 
-    A share of 1 and a missing reason are left out, since older schemas have neither."""
+    A share of 1 and a missing reason are left out, since older schemas have neither.
+    """
     version, device, sequence, time, loss, samples, share, judged, frame = facts
     try:
         # SQLite stores neither NaN nor the sign of a zero.
         known = _NO_LOSS if loss is None or loss != loss else loss + 0.0
-        total = crc32(_FACTS.pack(version, device, sequence, time + 0.0, known, samples, frame), before)
+        total = crc32(_FACTS.pack(version, device, sequence, time + 0.0, known, samples, frame), previous)
         total = total if share == 1 else crc32(_SHARE.pack(share), total)
         return total if judged is None else crc32(judged, total)
     except (struct.error, TypeError):  # damage may have made anything of a column
-        return _UNLIKE
+        return _INVALID
 
 
-def of_row(before: int, row: Iterable[object]) -> int:
+def row_sum(previous: int, row: Iterable[object]) -> int:
     """The chain of a table after a row, as the database returns it.
 
-    An empty text at its end is left out: older schemas lack the last column of meta, regimes, evaluations."""
+    An empty text at its end is left out: older schemas lack the last column of meta, regimes, evaluations.
+    """
     try:
         values = list(row)
         if values[-1] == "":
             values.pop()
-        return crc32(msgpack.packb(values), before)
+        return crc32(msgpack.packb(values), previous)
     except TypeError:
-        return _UNLIKE
+        return _INVALID
 
 
-def of_vectors(
+def vector_sum(
     version: int, chain: int, theta: bytes, average: bytes | None, memory: bytes | None = None
 ) -> int:
     """The checksum of a snapshot: its version, chain and lengths, and all its bytes."""
@@ -92,31 +94,31 @@ def of_vectors(
 
 
 def walk(
-    rows: Iterable[tuple[object, ...]], before: int, turns: Mapping[int, int], after: int, path: object
+    rows: Iterable[tuple[object, ...]], previous: int, chains: Mapping[int, int], after: int, path: object
 ) -> Iterator[tuple[Facts, bytes | None, int]]:
-    """Yield (facts, record, chain) of the updates after version `after`, whose chain is `before`.
+    """Yield (facts, record, chain) of the updates after version `after`, whose chain is `previous`.
 
     `rows` have the columns facts, chain, frame.
-    `turns` maps each version at which a regime began to the chain after it. Raises JournalDamaged at the
+    `chains` maps each version at which a regime began to the chain after it. Raises JournalDamaged at the
     first update that is missing or whose checksum does not match.
     """
-    expected, chain = after + 1, before
-    for *columns, kept, frame in rows:
+    expected, chain = after + 1, previous
+    for *columns, stored, frame in rows:
         facts: Facts = tuple(columns)  # type: ignore[assignment]  # of_update checks the types
         if facts[0] != expected:
-            raise missing(path, expected)
-        if frame is not None and not (isinstance(frame, bytes) and of_frame(frame) == facts[-1]):
-            raise _changed(path, expected, "the record of the update that made")
-        chain = of_update(turns.get(expected - 1, chain), facts)
-        if chain != kept:
-            raise _changed(path, expected, "the update that made")
+            raise missing_update(path, expected)
+        if frame is not None and not (isinstance(frame, bytes) and frame_sum(frame) == facts[-1]):
+            raise _changed_row(path, expected, "the record of the update that made")
+        chain = update_sum(chains.get(expected - 1, chain), facts)
+        if chain != stored:
+            raise _changed_row(path, expected, "the update that made")
         yield facts, frame, chain
         expected += 1
 
 
-def missing(path: object, version: int) -> JournalDamaged:
+def missing_update(path: object, version: int) -> JournalDamaged:
     return JournalDamaged(f"{path}: the update that made version {version} is missing")
 
 
-def _changed(path: object, version: int, what: str) -> JournalDamaged:
-    return JournalDamaged(f"{path}: {what} version {version} is not as it was written")
+def _changed_row(path: object, version: int, name: str) -> JournalDamaged:
+    return JournalDamaged(f"{path}: {name} version {version} is not as it was written")

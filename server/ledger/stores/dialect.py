@@ -8,7 +8,7 @@ TYPES = {"INTEGER": "BIGINT", "REAL": "DOUBLE PRECISION", "TEXT": "TEXT", "BLOB"
 
 
 @cache
-def in_postgres(statement: str, prefix: str = "") -> str:
+def to_postgres(statement: str, prefix: str = "") -> str:
     """`statement` in PostgreSQL's syntax. `prefix` goes before the names of its tables."""
     if prefix:
         statement = re.sub(

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgeflock.server.ledger.stores.chain import COVERED, key_of, of_frame, of_row, of_update, of_vectors
+from edgeflock.server.ledger.stores.chain import COVERED, frame_sum, key_of, row_sum, update_sum, vector_sum
 from edgeflock.server.ledger.stores.database import JournalDatabase
-from edgeflock.server.ledger.stores.mark import Head, Heads, marked
+from edgeflock.server.ledger.stores.mark import Head, Heads, mark_path
 from edgeflock.shared.errors import JournalDamaged
 
 _LISTS = ("devices", "adjustments", "evaluations", "repairs")
@@ -24,12 +24,12 @@ _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
 
 
 @dataclass(slots=True)
-class Examined:
+class Examination:
     """The result of an examination."""
 
     heads: Heads = field(default_factory=dict)
     """The end of each table."""
-    turns: dict[int, int] = field(default_factory=dict)
+    chains: dict[int, int] = field(default_factory=dict)
     """Version at which a regime began -> the chain after the regime."""
     damage: list[str] = field(default_factory=list)
     unsound: dict[str, list[int]] = field(default_factory=dict)
@@ -44,11 +44,11 @@ class Examined:
     @property
     def chain(self) -> int:
         """The chain that the next update follows."""
-        return self.turns.get(self.version, self.heads["updates"].chain)
+        return self.chains.get(self.version, self.heads["updates"].chain)
 
-    def blame(self, table: str, number: int, why: str) -> None:
+    def add_damage(self, table: str, number: int, reason: str) -> None:
         self.unsound.setdefault(table, []).append(number)
-        self.damage.append(f"row {number} of its {table} {why}")
+        self.damage.append(f"row {number} of its {table} {reason}")
 
 
 class File(sqlite3.Connection):
@@ -59,36 +59,37 @@ class File(sqlite3.Connection):
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[File]:
+def open_file(path: Path) -> Iterator[File]:
     """A connection that changes nothing. It leaves the write-ahead log as it is."""
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, factory=File)) as db:
-        set_up(db)
+        replace_bad_text(db)
         yield db
 
 
-def set_up(db: sqlite3.Connection) -> None:
+def replace_bad_text(db: sqlite3.Connection) -> None:
     """Decode damaged text, too. Its checksum does not match."""
     db.text_factory = lambda octets: octets.decode("utf-8", "replace")
 
 
-def examine(db: File, path: Path, noted: Heads | None) -> Examined:
-    """Examine a file, except updates and snapshots, and compare it with its mark `noted`.
+def examine(db: File, path: Path, marked: Heads | None) -> Examination:
+    """Examine a file, except updates and snapshots, and compare it with its mark `marked`.
 
-    Raises JournalDamaged if no part of it can be read."""
-    with _described(path):
-        found = _look(db, path)
-        _compare(db, path, found, noted)
+    Raises JournalDamaged if no part of it can be read.
+    """
+    with _map_errors(path):
+        found = _examine(db, path)
+        _compare(db, path, found, marked)
         return found
 
 
-def look(db: JournalDatabase, path: object) -> Examined:
+def scan(db: JournalDatabase, path: object) -> Examination:
     """Examine any database in the same way, without a mark."""
-    with _described(path):
-        return _look(db, path)
+    with _map_errors(path):
+        return _examine(db, path)
 
 
 @contextmanager
-def _described(path: object) -> Iterator[None]:
+def _map_errors(path: object) -> Iterator[None]:
     """Raise JournalDamaged for type and value errors, which damaged table definitions cause."""
     try:
         yield
@@ -96,8 +97,8 @@ def _described(path: object) -> Iterator[None]:
         raise JournalDamaged(f"{path} is damaged: it holds what no journal does: {error}") from error
 
 
-def _look(db: JournalDatabase, path: object) -> Examined:
-    found = Examined()
+def _examine(db: JournalDatabase, path: object) -> Examination:
+    found = Examination()
     try:
         rows = db.execute(f"SELECT {COVERED['meta']}, chain FROM meta").fetchall()
     except sqlite3.Error as error:
@@ -106,12 +107,12 @@ def _look(db: JournalDatabase, path: object) -> Examined:
     if len(rows) != 1:
         raise JournalDamaged(f"{path} is damaged: it holds no run")
     *row, genesis = rows[0]
-    if of_row(0, row) != genesis:
-        found.blame("meta", 1, "is not as it was written")
+    if row_sum(0, row) != genesis:
+        found.add_damage("meta", 1, "is not as it was written")
     found.heads["meta"] = Head(1, genesis)
     for table in _LISTS:
         found.heads[table] = _examine_list(db, table, genesis, found)
-    with _blaming(found, "updates"):
+    with _record_errors(found, "updates"):
         found.heads["updates"] = Head(0, genesis)
         for last in db.execute("SELECT version, chain FROM updates ORDER BY version DESC LIMIT 1"):
             found.heads["updates"] = Head(*last)
@@ -119,51 +120,51 @@ def _look(db: JournalDatabase, path: object) -> Examined:
     return found
 
 
-def _examine_list(db: JournalDatabase, table: str, genesis: int, found: Examined) -> Head:
+def _examine_list(db: JournalDatabase, table: str, genesis: int, found: Examination) -> Head:
     number, chain, key = 0, genesis, key_of(table)
-    with _blaming(found, table):
+    with _record_errors(found, table):
         for rowid, *row, kept in db.execute(
             f"SELECT {key}, {COVERED[table]}, chain FROM {table} ORDER BY {key}"
         ):
             number += 1
             if rowid != number:
-                found.blame(table, number, "is missing")
+                found.add_damage(table, number, "is missing")
                 number = rowid
-            elif of_row(chain, row) != kept:
-                found.blame(table, number, "is not as it was written")
+            elif row_sum(chain, row) != kept:
+                found.add_damage(table, number, "is not as it was written")
             chain = kept
     return Head(number, chain)
 
 
-def _examine_regimes(db: JournalDatabase, genesis: int, found: Examined) -> Head:
+def _examine_regimes(db: JournalDatabase, genesis: int, found: Examination) -> Head:
     """Check the regimes. Each is a link in the chain of versions, after the update of its version."""
     number, chain, before = 0, genesis, -1
-    with _blaming(found, "regimes"):
+    with _record_errors(found, "regimes"):
         rows = db.execute(f"SELECT rowid, {COVERED['regimes']}, chain FROM regimes ORDER BY rowid").fetchall()
         for rowid, *row, kept in rows:
             number += 1
             version = row[0]
             if rowid != number:
-                found.blame("regimes", number, "is missing")
+                found.add_damage("regimes", number, "is missing")
                 number = rowid
             if version != before:
                 made = "SELECT chain FROM updates WHERE version = ?"
                 chain = genesis if version == 0 else next((c for (c,) in db.execute(made, (version,))), -1)
-            if version < before or chain < 0 or of_row(chain, row) != kept:
-                found.blame("regimes", number, "is not as it was written")
-            found.turns[version] = chain = kept
+            if version < before or chain < 0 or row_sum(chain, row) != kept:
+                found.add_damage("regimes", number, "is not as it was written")
+            found.chains[version] = chain = kept
             before = version
     return Head(number, chain)
 
 
-def _compare(db: sqlite3.Connection, path: Path, found: Examined, noted: Heads | None) -> None:
+def _compare(db: sqlite3.Connection, path: Path, found: Examination, marked: Heads | None) -> None:
     """Compare with the mark. The process may have been killed before its last notes."""
-    if noted is None:
+    if marked is None:
         found.damage.append(
-            f"{marked(path).name}, which belongs beside it and says how far it got, is missing or damaged"
+            f"{mark_path(path).name}, which belongs beside it and says how far it got, is missing or damaged"
         )
         return
-    for table, (count, chain) in sorted(noted.items(), key=lambda part: part[0] == "updates"):
+    for table, (count, chain) in sorted(marked.items(), key=lambda part: part[0] == "updates"):
         head = found.heads[table]
         if count > head.row:
             lost = f"it ends at version {head.row}, and version {count} was acknowledged"
@@ -171,17 +172,17 @@ def _compare(db: sqlite3.Connection, path: Path, found: Examined, noted: Heads |
                 lost = f"of its {table} {head.row} are left, and {count} were written"
             found.damage.insert(0, lost)
             continue
-        with _blaming(found, table):
+        with _record_errors(found, table):
             kept = found.heads["meta"].chain
             if count:
                 rows = db.execute(f"SELECT chain FROM {table} WHERE rowid = ?", (count,))
                 kept = next((c for (c,) in rows), -1)
             if kept != chain and (count or table != "regimes"):
-                found.damage.append(f"its {table} are not those that {marked(path).name} tells of")
+                found.damage.append(f"its {table} are not those that {mark_path(path).name} tells of")
 
 
 @contextmanager
-def _blaming(found: Examined, table: str) -> Iterator[None]:
+def _record_errors(found: Examination, table: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
@@ -208,7 +209,7 @@ def raise_if_damaged(path: object, error: sqlite3.Error) -> None:
 def seal(db: sqlite3.Connection) -> None:
     """Add the checksums to a journal of schema 8 that has none yet."""
     (*meta,) = db.execute(f"SELECT {COVERED['meta']} FROM meta").fetchone()
-    genesis = of_row(0, meta)
+    genesis = row_sum(0, meta)
     db.execute("UPDATE meta SET chain = ?", (genesis,))
     for table in _LISTS:
         _seal_rows(db, table, genesis)
@@ -219,26 +220,26 @@ def seal(db: sqlite3.Connection) -> None:
     facts = COVERED["updates"].removesuffix(", sum")
     chains = {0: genesis}
     for version, *rest, frame in db.execute(f"SELECT {facts}, frame FROM updates ORDER BY version"):
-        record = of_frame(frame or b"")
-        chains[version] = chain = of_update(chain, (version, *rest, record))
+        record = frame_sum(frame or b"")
+        chains[version] = chain = update_sum(chain, (version, *rest, record))
         db.execute("UPDATE updates SET sum = ?, chain = ? WHERE version = ?", (record, chain, version))
         chain = _seal_regimes(db, regimes.get(version, ()), chain)
     held = "SELECT version, theta, average, memory FROM snapshots"
     for version, theta, average, memory in db.execute(held).fetchall():
         chain = chains[version]
-        sums = of_vectors(version, chain, theta, average, memory), chain, version
+        sums = vector_sum(version, chain, theta, average, memory), chain, version
         db.execute("UPDATE snapshots SET sum = ?, chain = ? WHERE version = ?", sums)
 
 
 def _seal_rows(db: sqlite3.Connection, table: str, chain: int) -> None:
     rows = db.execute(f"SELECT rowid, {COVERED[table]} FROM {table} ORDER BY rowid").fetchall()
     for rowid, *row in rows:
-        chain = of_row(chain, row)
+        chain = row_sum(chain, row)
         db.execute(f"UPDATE {table} SET chain = ? WHERE rowid = ?", (chain, rowid))
 
 
-def _seal_regimes(db: sqlite3.Connection, begun: Iterable[tuple[int, list[object]]], chain: int) -> int:
-    for rowid, row in begun:
-        chain = of_row(chain, row)
+def _seal_regimes(db: sqlite3.Connection, regimes: Iterable[tuple[int, list[object]]], chain: int) -> int:
+    for rowid, row in regimes:
+        chain = row_sum(chain, row)
         db.execute("UPDATE regimes SET chain = ? WHERE rowid = ?", (chain, rowid))
     return chain

@@ -10,11 +10,11 @@ from edgeflock.shared.protocol.levels import level
 
 def reorder(db: sqlite3.Connection) -> None:
     """Rewrite all frames that the updates still have."""
-    db.create_function("reordered", 1, _reordered, deterministic=True)
+    db.create_function("reordered", 1, _reorder_frame, deterministic=True)
     db.execute("UPDATE updates SET frame = reordered(frame) WHERE length(frame) > 0")
 
 
-def _reordered(frame: bytes) -> bytes:
+def _reorder_frame(frame: bytes) -> bytes:
     """A frame in the new order. An invalid frame stays as it is, since the replay reports it."""
     try:
         fields: list[Any] = msgpack.unpackb(frame)

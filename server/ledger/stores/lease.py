@@ -22,10 +22,10 @@ from edgeflock.server.ledger.stores.links import (
     JournalLost,
     Outage,
     Unreachable,
-    connected,
-    named,
+    connect,
+    map_errors,
     psycopg,
-    shown,
+    redact,
 )
 from edgeflock.shared.errors import ConfigError
 
@@ -35,31 +35,29 @@ if TYPE_CHECKING:
 _LOCK = "hashtextextended('edgeflock ' || current_schema(), 0)"
 """A lock for each schema: locks belong to the database, and a run to a schema."""
 
-_PATIENCE = 1.0
+_RELEASE_SECONDS = 1.0
 """Seconds that a process waits at its end for the database to release the lock."""
 
 
 class Lease:
-    """`take` asks for it. It lasts until `close`, or until the database or this process stops answering."""
+    """`acquire` asks for it. It ends with `close`, or when the database or this process stops answering."""
 
     def __init__(self, url: str, seconds: float, holder: str = "") -> None:
-        """`holder` is the name that other processes see as the holder's.
-
-        Raises ConfigError if the database cannot be reached."""
+        """`holder` is shown to other processes. Raises ConfigError if the database cannot be reached."""
         self.seconds = seconds
         self.epoch = 0
-        self._path = shown(url)
+        self._path = redact(url)
         self._holder = holder or socket.gethostname()
-        self._why = ""
-        self._tell: list[Callable[[], None]] = []
-        self._over = threading.Event()
-        self._beating: threading.Thread | None = None
-        self._connection: Connection[Any] = connected(url, "edgeflock lease")
+        self._loss_reason = ""
+        self._callbacks: list[Callable[[], None]] = []
+        self._closing = threading.Event()
+        self._heartbeat: threading.Thread | None = None
+        self._connection: Connection[Any] = connect(url, "edgeflock lease")
 
-    def take(self) -> bool:
+    def acquire(self) -> bool:
         """Try to get the lease. Returns whether this process has it from now on. Raises JournalLost."""
-        with named(self._path):
-            self._beat()  # it waits no longer than the lease lasts
+        with map_errors(self._path):
+            self._ping()  # it waits no longer than the lease lasts
             (taken,) = self._connection.execute(f"SELECT pg_try_advisory_lock({_LOCK})").fetchone() or (
                 False,
             )
@@ -78,57 +76,57 @@ class Lease:
                 "UPDATE lease SET epoch = epoch + 1, holder = %s RETURNING epoch", (self._holder,)
             )
             (self.epoch,) = raised.fetchone() or (0,)
-        self._beating = threading.Thread(target=self._beat_on, name="edgeflock-lease", daemon=True)
-        self._beating.start()
+        self._heartbeat = threading.Thread(target=self._run_heartbeat, name="edgeflock-lease", daemon=True)
+        self._heartbeat.start()
         return True
 
     def holder(self) -> str:
         """The present or last holder; empty if there was none. Raises JournalLost."""
-        with named(self._path):
+        with map_errors(self._path):
             if self._connection.execute("SELECT to_regclass('lease')").fetchone() == (None,):
                 return ""
             (holder,) = self._connection.execute("SELECT holder FROM lease").fetchone() or ("",)
         return str(holder)
 
-    def keep(self, lost: Callable[[], None]) -> None:
-        """Call `lost`, from another thread, if the lease ends before `close`. Call it now if it has ended."""
-        self._tell.append(lost)
-        if self._why:
-            lost()
+    def add_loss_callback(self, callback: Callable[[], None]) -> None:
+        """Call `callback` from another thread if the lease ends before `close`; at once if it has ended."""
+        self._callbacks.append(callback)
+        if self._loss_reason:
+            callback()
 
-    def why(self) -> str:
+    def loss_reason(self) -> str:
         """Why the lease has ended. Empty: it has not."""
-        return self._why
+        return self._loss_reason
 
-    def taken(self) -> str:
+    def takeover_message(self) -> str:
         """The message once another epoch has begun."""
         return f"another server hosts the run since ({self._holder} had epoch {self.epoch})"
 
     def close(self) -> None:
         """Release the lease at once: PostgreSQL takes a moment to notice a closed connection."""
-        self._over.set()
-        if self._beating is not None:
-            self._beating.join()
+        self._closing.set()
+        if self._heartbeat is not None:
+            self._heartbeat.join()
             with suppress(OSError, psycopg().Error):  # without an answer, it ends by itself
-                self._say(f"SELECT pg_advisory_unlock({_LOCK})", min(_PATIENCE, self.seconds))
+                self._query(f"SELECT pg_advisory_unlock({_LOCK})", min(_RELEASE_SECONDS, self.seconds))
         self._connection.close()
 
-    def _beat_on(self) -> None:
-        while not self._over.wait(self.seconds / 3):
+    def _run_heartbeat(self) -> None:
+        while not self._closing.wait(self.seconds / 3):
             try:
-                self._beat()
+                self._ping()
             except (OSError, psycopg().Error) as error:
-                if not self._over.is_set():
-                    self._why = f"the lease of the run is lost: {' '.join(str(error).split())}"
-                    for lost in self._tell:
+                if not self._closing.is_set():
+                    self._loss_reason = f"the lease of the run is lost: {' '.join(str(error).split())}"
+                    for lost in self._callbacks:
                         lost()
                 return
 
-    def _beat(self) -> None:
+    def _ping(self) -> None:
         """Send a query, and wait for the answer no longer than the lease lasts. Raises OSError."""
-        self._say("SELECT 1", self.seconds)
+        self._query("SELECT 1", self.seconds)
 
-    def _say(self, query: str, seconds: float) -> None:
+    def _query(self, query: str, seconds: float) -> None:
         line = self._connection.pgconn
         line.send_query(query.encode())
         line.flush()
@@ -155,12 +153,12 @@ def lease_of(url: str, seconds: float, wait: Callable[[str], None] | None = None
     while True:
         try:
             lease = lease or Lease(url, seconds, holder)
-            if lease.take():
+            if lease.acquire():
                 return lease
             why = f"{lease.holder()} hosts the run"
             if wait is None:
                 raise ConfigError(
-                    f"journal.url = {shown(url)!r}: another server hosts it, on {lease.holder()}; stop that "
+                    f"journal.url = {redact(url)!r}: another server hosts it, on {lease.holder()}; stop that "
                     "one, choose another database, or start this one with --standby"
                 )
         except (Unreachable, JournalLost) as error:
@@ -169,7 +167,7 @@ def lease_of(url: str, seconds: float, wait: Callable[[str], None] | None = None
                 lease = None
             if wait is None:
                 raise
-            outage.tell(error)
+            outage.report(error)
             why = UNREACHABLE
         except BaseException:
             if lease is not None:

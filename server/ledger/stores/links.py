@@ -17,20 +17,21 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 5
+TIMEOUT = 5
 """Seconds to wait for a database to accept a connection."""
 
 
 class JournalLost(EdgeflockError, OSError):
     """The database does not answer, or refuses writes of this process.
 
-    Updates without a receipt may be in it or not. The next server of the run finds out."""
+    Updates without a receipt may be in it or not. The next server of the run finds out.
+    """
 
 
-class CutReason(Protocol):
+class LossReason(Protocol):
     """Knows why a connection may have been cut."""
 
-    def why(self) -> str: ...
+    def loss_reason(self) -> str: ...
 
 
 def psycopg() -> ModuleType:
@@ -44,35 +45,36 @@ def psycopg() -> ModuleType:
     return psycopg
 
 
-def shown(url: str) -> str:
+def redact(url: str) -> str:
     """The URL without its password."""
     return re.sub(r"(://[^:/@]*):[^@]*@", r"\1@", re.sub(r"([?&]password=)[^&]*", r"\1...", url))
 
 
-def connected(url: str, what: str) -> "Connection[Any]":
+def connect(url: str, application: str) -> "Connection[Any]":
     """A connection that commits each statement by itself by default.
 
-    `what` is its name in the database's lists. Raises ConfigError, Unreachable if waiting may help."""
+    `application` is its name in the database's lists. Raises ConfigError, Unreachable if waiting may help.
+    """
     driver = psycopg()
     try:
         given = driver.conninfo.conninfo_to_dict(url)
         # Of several hosts choose the one that takes writes, which a standby of the database does not.
         defaults = {
-            "application_name": what,
-            "connect_timeout": PATIENCE,
+            "application_name": application,
+            "connect_timeout": TIMEOUT,
             "target_session_attrs": "read-write",
-            "keepalives_idle": PATIENCE,
+            "keepalives_idle": TIMEOUT,
             "keepalives_interval": 2,
             "keepalives_count": 3,
-            "tcp_user_timeout": 3000 * PATIENCE,
+            "tcp_user_timeout": 3000 * TIMEOUT,
         }
         connection: Connection[Any] = driver.connect(**{**defaults, **given}, autocommit=True)
     except driver.Error as error:
         raise Unreachable(
-            f"journal.url: {shown(url)} cannot be reached: {' '.join(str(error).split())}"
+            f"journal.url: {redact(url)} cannot be reached: {' '.join(str(error).split())}"
         ) from error
     try:
-        with named(shown(url)):
+        with map_errors(redact(url)):
             _check_schema(connection, url)
     except BaseException:
         connection.close()
@@ -86,7 +88,7 @@ def _check_schema(connection: "Connection[Any]", url: str) -> None:
     schema, searched = connection.execute(asked).fetchone() or (None, "")
     if schema is None:
         raise ConfigError(
-            f"journal.url: {shown(url)} has no schema that its user may use: search_path names {searched}; "
+            f"journal.url: {redact(url)} has no schema that its user may use: search_path names {searched}; "
             f"make it in that database (CREATE SCHEMA {searched}), or name one that is there"
         )
 
@@ -103,25 +105,23 @@ class Outage:
     """Logs why a database does not answer, once for each reason."""
 
     def __init__(self) -> None:
-        self._told = ""
+        self._logged = ""
 
-    def tell(self, error: Exception) -> None:
-        if str(error) != self._told:
-            self._told = str(error)
+    def report(self, error: Exception) -> None:
+        if str(error) != self._logged:
+            self._logged = str(error)
             log.warning("%s", error)
 
 
-def shut(connection: "Connection[Any]") -> None:
+def interrupt(connection: "Connection[Any]") -> None:
     """End all waits for an answer on this connection, in other threads, too."""
     with suppress(OSError, psycopg().Error), socket.socket(fileno=os.dup(connection.fileno())) as line:
         line.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
-def named(path: str, lost: CutReason | None = None) -> Iterator[None]:
-    """Convert psycopg's errors of the database `path`: raises JournalLost or JournalDamaged.
-
-    Raises ConfigError where the database's user lacks a privilege."""
+def map_errors(path: str, lease: LossReason | None = None) -> Iterator[None]:
+    """Convert psycopg's errors of the database `path` to JournalLost, JournalDamaged or ConfigError."""
     driver = psycopg()
     try:
         yield
@@ -133,5 +133,5 @@ def named(path: str, lost: CutReason | None = None) -> Iterator[None]:
             "allow it to write there (GRANT USAGE, CREATE ON SCHEMA ... TO ...)"
         ) from error
     except driver.Error as error:
-        why = lost.why() if lost is not None else ""
+        why = lease.loss_reason() if lease is not None else ""
         raise JournalLost(f"{path}: {why or ' '.join(str(error).split())}") from error

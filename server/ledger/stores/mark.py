@@ -23,7 +23,7 @@ _SLOT = 4096
 _PACKED = struct.Struct("<8sQ" + "qI" * len(COVERED))
 _MAGIC = b"edgemark"
 _SUM = struct.Struct("<I")
-_IN_ORDER = itemgetter(*COVERED)
+_heads_in_order = itemgetter(*COVERED)
 _FLUSH_EVERY = 64
 
 
@@ -38,7 +38,7 @@ Heads = dict[str, Head]
 """Table of `COVERED` -> its end."""
 
 
-def marked(journal: Path) -> Path:
+def mark_path(journal: Path) -> Path:
     """The mark's path for a journal."""
     return journal.with_name(journal.name + "-mark")
 
@@ -54,7 +54,7 @@ class ProgressFile:
 
     def __init__(self, journal: Path, *, durable: bool) -> None:
         """Open or create the file. Raises OSError. Without `durable` nothing waits for the disk."""
-        path = marked(journal)
+        path = mark_path(journal)
         self._durable = durable
         latest = _latest(journal)
         self._number = 0 if latest is None else latest[0]
@@ -65,7 +65,7 @@ class ProgressFile:
     def note(self, heads: Heads, *, flush: bool = False) -> None:
         """Note the heads after their commit. Raises OSError."""
         self._number += 1
-        octets = _PACKED.pack(_MAGIC, self._number, *chain.from_iterable(_IN_ORDER(heads)))
+        octets = _PACKED.pack(_MAGIC, self._number, *chain.from_iterable(_heads_in_order(heads)))
         os.pwrite(self._file, octets + _SUM.pack(crc32(octets)), self._number % 2 * _SLOT)
         if self._durable and (flush or self._number % _FLUSH_EVERY == 0):
             os.fdatasync(self._file)
@@ -77,14 +77,14 @@ class ProgressFile:
 def _latest(journal: Path) -> tuple[int, Heads] | None:
     """(number, heads) of the newest whole slot."""
     try:
-        octets = marked(journal).read_bytes()
+        octets = mark_path(journal).read_bytes()
     except FileNotFoundError:
         return None
-    slots = (_unpacked(octets[start : start + _PACKED.size + _SUM.size]) for start in (0, _SLOT))
+    slots = (_unpack(octets[start : start + _PACKED.size + _SUM.size]) for start in (0, _SLOT))
     return max((slot for slot in slots if slot is not None), key=lambda slot: slot[0], default=None)
 
 
-def _unpacked(slot: bytes) -> tuple[int, Heads] | None:
+def _unpack(slot: bytes) -> tuple[int, Heads] | None:
     if len(slot) < _PACKED.size + _SUM.size:
         return None
     magic, number, *heads = _PACKED.unpack(slot[: _PACKED.size])

@@ -75,7 +75,7 @@ _COLUMNS = (
 )
 
 
-def _room(db: sqlite3.Connection) -> None:
+def _add_columns(db: sqlite3.Connection) -> None:
     """Add the columns of schemas 9 to 13, which checksums cover, if they are absent."""
     for table, column in _COLUMNS:
         known = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
@@ -142,19 +142,19 @@ STEPS: Steps = {
     version INTEGER NOT NULL, given_up INTEGER NOT NULL, run TEXT NOT NULL, time REAL NOT NULL,
     chain INTEGER NOT NULL DEFAULT 0
 )""",
-        _room,
+        _add_columns,
         seal,
     ),
     # Optimizers and their memory. Checksums of snapshots without memory do not change.
-    8: (_room,),
+    8: (_add_columns,),
     # The share of an update that counts. Checksums of updates that count in full do not change.
-    9: (_room,),
+    9: (_add_columns,),
     # Metrics of evaluations. Checksums of evaluations without metrics do not change.
-    10: (_room,),
+    10: (_add_columns,),
     # What samples are. A run that began without a description has none.
-    11: (_room,),
+    11: (_add_columns,),
     # The reason of a defence. Checksums of updates without one do not change.
-    12: (_room,),
+    12: (_add_columns,),
 }
 """The schema that a step starts from -> its statements."""
 
@@ -176,11 +176,11 @@ def schema_of(db: sqlite3.Connection, path: Path) -> int:
 
 
 def migrate(
-    db: sqlite3.Connection, path: Path, steps: Steps = STEPS, last: Callable[[], None] = lambda: None
+    db: sqlite3.Connection, path: Path, steps: Steps = STEPS, before_commit: Callable[[], None] = lambda: None
 ) -> None:
     """Migrate an older journal to SCHEMA in one transaction. Raises as `schema_of`.
 
-    `last` is called before the commit, if there is anything to commit. The migration is logged.
+    `before_commit` is called before the commit, if there is anything to commit. The migration is logged.
     """
     older = schema_of(db, path)
     if older in (0, SCHEMA):
@@ -196,7 +196,7 @@ def migrate(
                 else:
                     db.execute(step)
         db.execute(f"PRAGMA user_version = {SCHEMA}")
-        last()
+        before_commit()
         db.execute("COMMIT")
     except BaseException:
         # On a full disk SQLite has rolled back already.

@@ -15,36 +15,36 @@ from functools import cache
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from edgeflock.server.ledger.stores.chain import kept
-from edgeflock.server.ledger.stores.dialect import TYPES, in_postgres
-from edgeflock.server.ledger.stores.examination import Examined, look
+from edgeflock.server.ledger.stores.chain import normalize
+from edgeflock.server.ledger.stores.dialect import TYPES, to_postgres
+from edgeflock.server.ledger.stores.examination import Examination, scan
 from edgeflock.server.ledger.stores.lease import Lease
-from edgeflock.server.ledger.stores.links import JournalLost, connected, named, psycopg, shown, shut
+from edgeflock.server.ledger.stores.links import JournalLost, connect, interrupt, map_errors, psycopg, redact
 from edgeflock.server.ledger.stores.mark import Heads
 from edgeflock.server.ledger.stores.migrations import SCHEMA, TABLES
-from edgeflock.server.ledger.stores.store import columns, whole_row
+from edgeflock.server.ledger.stores.store import all_columns, columns
 from edgeflock.shared.errors import ConfigError, JournalDamaged, JournalTooNew
 
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor
 
-_AT_ONCE = 16
+_FETCH_ROWS = 16
 """Rows that are fetched at a time. Each may hold a large model."""
 
 
 class _Database:
     """The common part of reader and store."""
 
-    def __init__(self, url: str, what: str) -> None:
+    def __init__(self, url: str, application: str) -> None:
         """Raises ConfigError if there is no such database, or no psycopg."""
-        self.path = shown(url)
+        self.path = redact(url)
         self._url = url
-        self._connection: Connection[Any] = connected(url, what)
+        self._connection: Connection[Any] = connect(url, application)
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> "Cursor[Any]":
         """Raises JournalLost if the database does not answer, JournalDamaged if a table is missing."""
-        with named(self.path):
-            return self._connection.execute(in_postgres(statement), values or None, binary=True)
+        with map_errors(self.path):
+            return self._connection.execute(to_postgres(statement), values or None, binary=True)
 
     def rows(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
         return iter(self.execute(statement, values))
@@ -80,9 +80,9 @@ class PostgresReader(_Database):
         self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
     def stream(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
-        with named(self.path), self._connection.cursor(f"stream {next(self._streams)}") as cursor:
-            cursor.itersize = _AT_ONCE
-            yield from cursor.execute(in_postgres(statement), values or None, binary=True)
+        with map_errors(self.path), self._connection.cursor(f"stream {next(self._streams)}") as cursor:
+            cursor.itersize = _FETCH_ROWS
+            yield from cursor.execute(to_postgres(statement), values or None, binary=True)
 
 
 class PostgresStore(_Database):
@@ -94,17 +94,17 @@ class PostgresStore(_Database):
         Raises ConfigError if the database cannot store durably, JournalDamaged, JournalTooNew.
         """
         super().__init__(url, "edgeflock journal")
-        self.found: Examined | None = None
+        self.examination: Examination | None = None
         self._lease = lease
-        self._warned = ""
-        self._connection.add_notice_handler(self._notice)
+        self._warning = ""
+        self._connection.add_notice_handler(self._record_warning)
         try:
             self._set_up(durable)
             if self.schema():
-                self.found = look(self, self.path)
-                if self.found.damage:
-                    raise JournalDamaged(f"{self.path}: {self.found.damage[0]}")
-            self.when_lost(lambda: shut(self._connection))
+                self.examination = scan(self, self.path)
+                if self.examination.damage:
+                    raise JournalDamaged(f"{self.path}: {self.examination.damage[0]}")
+            self.add_loss_callback(lambda: interrupt(self._connection))
         except BaseException:
             self.close()
             raise
@@ -129,9 +129,9 @@ class PostgresStore(_Database):
         # A process that stops in the middle of a transaction must not block the next one.
         self.execute(f"SET idle_in_transaction_session_timeout = {round(1000 * self._lease.seconds)}")
 
-    def _notice(self, said: Any) -> None:
-        if said.severity_nonlocalized == "WARNING":
-            self._warned = said.message_primary or "it warns"
+    def _record_warning(self, notice: Any) -> None:
+        if notice.severity_nonlocalized == "WARNING":
+            self._warning = notice.message_primary or "it warns"
 
     def stream(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
         # It uses a connection of its own, since others write while it lasts.
@@ -147,44 +147,44 @@ class PostgresStore(_Database):
             return
         # In one message: in a psycopg pipeline PostgreSQL 15 forgets the timeout of _set_up.
         begun = f"BEGIN; SELECT FROM lease WHERE epoch = {self._lease.epoch} FOR SHARE"
-        with named(self.path, self._lease):
+        with map_errors(self.path, self._lease):
             mine = self._connection.execute(begun.encode())
             mine.nextset()
             if mine.rowcount != 1:
                 self._connection.execute("ROLLBACK")
-                raise JournalLost(f"{self.path}: {self._lease.taken()}")
+                raise JournalLost(f"{self.path}: {self._lease.takeover_message()}")
 
-    def lay_out(self) -> None:
+    def create_tables(self) -> None:
         self.begin()
-        with named(self.path, self._lease):
+        with map_errors(self.path, self._lease):
             self._connection.execute(tables())
             self._connection.execute("UPDATE lease SET schema = %s", (SCHEMA,))
 
     def write(self, statement: str, *values: object) -> None:
         self.begin()
-        with named(self.path, self._lease):
-            self._connection.execute(in_postgres(statement), values, binary=True)
+        with map_errors(self.path, self._lease):
+            self._connection.execute(to_postgres(statement), values, binary=True)
 
     def add_updates(self, rows: Sequence[tuple[Any, ...]]) -> None:
         self.begin()
-        with named(self.path, self._lease):
-            self._connection.execute(_all_updates(), _columnwise(rows))
+        with map_errors(self.path, self._lease):
+            self._connection.execute(_insert_updates(), _columns_of(rows))
 
     def commit(self, heads: Heads) -> None:
         if not self._in_transaction:
             return
-        with named(self.path, self._lease):
-            self._warned = ""
+        with map_errors(self.path, self._lease):
+            self._warning = ""
             done = self._connection.execute("COMMIT").statusmessage
-        if done != "COMMIT" or self._warned:
+        if done != "COMMIT" or self._warning:
             # A commit that warns that it did not wait for its standby counts as failed, too.
-            raise JournalLost(f"{self.path}: what was to be committed is not: {self._warned or done}")
+            raise JournalLost(f"{self.path}: what was to be committed is not: {self._warning or done}")
 
-    def lost(self) -> str:
-        return self._lease.why()
+    def loss_reason(self) -> str:
+        return self._lease.loss_reason()
 
-    def when_lost(self, call: Callable[[], None]) -> None:
-        self._lease.keep(call)
+    def add_loss_callback(self, callback: Callable[[], None]) -> None:
+        self._lease.add_loss_callback(callback)
 
     def close(self) -> None:
         self._lease.close()
@@ -194,9 +194,9 @@ class PostgresStore(_Database):
 @cache
 def tables() -> str:
     """The tables of a new journal in PostgreSQL's syntax. The server itself, 0, is not among the devices."""
-    text = in_postgres(TABLES.replace("REFERENCES devices", ""))
+    text = to_postgres(TABLES.replace("REFERENCES devices", ""))
     for table in columns():
-        if whole_row(table)[0] == "rowid":
+        if all_columns(table)[0] == "rowid":
             text = text.replace(
                 f"CREATE TABLE {table} (", f"CREATE TABLE {table} (rowid BIGINT PRIMARY KEY, "
             )
@@ -211,16 +211,16 @@ def tables() -> str:
 
 
 @cache
-def _all_updates() -> str:
+def _insert_updates() -> str:
     kinds = columns()["updates"]
     arrays = ", ".join(f"%b::{TYPES[kind]}[]" for kind in kinds.values())
     return f"INSERT INTO updates ({', '.join(kinds)}) SELECT * FROM unnest({arrays})"
 
 
-def _columnwise(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+def _columns_of(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
     """The rows' values by column, as every database stores them."""
     kinds = columns()["updates"].values()
     return [
-        [*map(kept, values)] if kind == "REAL" else [*values]
+        [*map(normalize, values)] if kind == "REAL" else [*values]
         for kind, values in zip(kinds, zip(*rows, strict=True), strict=True)
     ]

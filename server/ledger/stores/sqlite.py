@@ -9,12 +9,12 @@ from typing import Any
 
 from edgeflock.server.ledger.stores import mark
 from edgeflock.server.ledger.stores.examination import (
-    Examined,
+    Examination,
     File,
     examine,
+    open_file,
     raise_if_damaged,
-    reading,
-    set_up,
+    replace_bad_text,
 )
 from edgeflock.server.ledger.stores.mark import Heads
 from edgeflock.server.ledger.stores.migrations import SCHEMA, TABLES, migrate, schema_of
@@ -35,18 +35,18 @@ class SqliteStore:
         self.path = path
         self._durable = durable
         self._mark: mark.ProgressFile | None = None
-        self.found = self._checked() if self._on_disk else None
+        self.examination = self._examine_private() if self._is_on_disk else None
         self.db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=File)
         # Pages of 16 KiB hold several updates, which saves a quarter of a commit's time.
         synchronous = "FULL" if durable else "OFF"
         try:
-            set_up(self.db)
+            replace_bad_text(self.db)
             schema_of(self.db, path)  # before any write, since the file may be no journal
             for pragma in ("page_size = 16384", "journal_mode = WAL", f"synchronous = {synchronous}"):
                 self.db.execute(f"PRAGMA {pragma}")
-            migrate(self.db, path, last=self._migrated)
-            if self.found is not None:
-                self._open_mark(self.found.heads)
+            migrate(self.db, path, before_commit=self._finish_migration)
+            if self.examination is not None:
+                self._open_mark(self.examination.heads)
         except BaseException as error:
             self.db.close()
             if isinstance(error, sqlite3.Error):
@@ -54,23 +54,21 @@ class SqliteStore:
             raise
 
     @property
-    def _on_disk(self) -> bool:
+    def _is_on_disk(self) -> bool:
         return str(self.path) != ":memory:"
 
-    def _checked(self) -> Examined | None:
-        """Examine the small tables without a change, if the file has this schema. Make it private.
-
-        Raises JournalDamaged."""
+    def _examine_private(self) -> Examination | None:
+        """Examine the small tables if the file has this schema. Make it private. Raises JournalDamaged."""
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite's other files follow its mode
-        found = self._look()
+        found = self._examine()
         _keep_private(self.path)
         return found
 
-    def _look(self) -> Examined | None:
+    def _examine(self) -> Examination | None:
         noted = mark.read(self.path)
         known = noted is not None and noted["updates"].row
         try:
-            with reading(self.path) as db:
+            with open_file(self.path) as db:
                 schema = schema_of(db, self.path)
                 if schema == SCHEMA:
                     found = examine(db, self.path, noted)
@@ -85,13 +83,13 @@ class SqliteStore:
             raise JournalDamaged(f"{self.path}: {found.damage[0]}")
         return found
 
-    def _migrated(self) -> None:
-        self.found = examine(self.db, self.path, None)
-        self._open_mark(self.found.heads)
+    def _finish_migration(self) -> None:
+        self.examination = examine(self.db, self.path, None)
+        self._open_mark(self.examination.heads)
 
     def _open_mark(self, heads: Heads) -> None:
         """Open the mark before the commit that it has to note."""
-        if self._on_disk and self._mark is None:
+        if self._is_on_disk and self._mark is None:
             self._mark = mark.ProgressFile(self.path, durable=self._durable)
             self._mark.note(heads, flush=True)
 
@@ -112,7 +110,7 @@ class SqliteStore:
         if not self.db.in_transaction:
             self.db.execute("BEGIN")
 
-    def lay_out(self) -> None:
+    def create_tables(self) -> None:
         self.db.executescript(f"BEGIN; {TABLES} PRAGMA user_version = {SCHEMA};")
 
     def write(self, statement: str, *values: object) -> None:
@@ -131,10 +129,10 @@ class SqliteStore:
             if self._mark is not None:
                 self._mark.note(heads)
 
-    def lost(self) -> str:
+    def loss_reason(self) -> str:
         return ""  # the folder's lock ends with the process
 
-    def when_lost(self, call: Callable[[], None]) -> None:
+    def add_loss_callback(self, callback: Callable[[], None]) -> None:
         """Do nothing, since a file is never lost."""
 
     def close(self) -> None:

@@ -10,23 +10,19 @@ from functools import cache
 from typing import Any, Protocol
 
 from edgeflock.server.ledger.stores.chain import key_of
-from edgeflock.server.ledger.stores.examination import Examined
+from edgeflock.server.ledger.stores.examination import Examination
 from edgeflock.server.ledger.stores.mark import Heads
 from edgeflock.server.ledger.stores.migrations import TABLES
 
 
 class JournalSource(Protocol):
-    """The source that a journal is read from. Methods raise JournalDamaged where it is damaged.
-
-    They raise OSError or sqlite3.Error if it cannot be reached or written."""
+    """The source of a journal. Methods raise JournalDamaged; OSError or sqlite3.Error if it fails."""
 
     def rows(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
         """The rows of a statement that reads."""
 
     def stream(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
-        """The rows one at a time, for results that do not fit in memory.
-
-        Uncommitted rows may be missing."""
+        """The rows one at a time, for large results. Uncommitted rows may be missing."""
 
 
 class JournalStore(JournalSource, Protocol):
@@ -34,13 +30,13 @@ class JournalStore(JournalSource, Protocol):
 
     path: Any
     """The store's location, for messages."""
-    found: Examined | None
+    examination: Examination | None
     """The examination of the journal in it. None: it holds no run."""
 
     def begin(self) -> None:
         """Begin a transaction, unless one is open."""
 
-    def lay_out(self) -> None:
+    def create_tables(self) -> None:
         """Create the tables of a new journal, in a transaction that stays open."""
 
     def write(self, statement: str, *values: object) -> None:
@@ -52,10 +48,10 @@ class JournalStore(JournalSource, Protocol):
     def commit(self, heads: Heads) -> None:
         """Return when the open transaction, if any, is durable. `heads` is each table's end after it."""
 
-    def lost(self) -> str:
+    def loss_reason(self) -> str:
         """Why this process may not write any more, without a failed write. Empty: it may."""
 
-    def when_lost(self, call: Callable[[], None]) -> None:
+    def add_loss_callback(self, callback: Callable[[], None]) -> None:
         """Register a callback for that moment. Another thread calls it."""
 
     def close(self) -> None:
@@ -76,13 +72,13 @@ def columns() -> dict[str, dict[str, str]]:
         db.close()
 
 
-def whole_row(table: str) -> list[str]:
+def all_columns(table: str) -> list[str]:
     """All columns of a table. They begin with the row number where SQLite assigns it."""
     names, key = list(columns()[table]), key_of(table)
     return names if table == "meta" or key in names else [key, *names]
 
 
-def inserting(table: str, names: Iterable[str]) -> str:
+def insert(table: str, names: Iterable[str]) -> str:
     """The statement that inserts a row of these columns."""
     listed = list(names)
     return f"INSERT INTO {table} ({', '.join(listed)}) VALUES ({', '.join('?' * len(listed))})"

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from edgeflock.server.engine import Published
 from edgeflock.server.engine.welcome import welcome
-from edgeflock.server.publication import Touched
+from edgeflock.server.publication import Changes
 from edgeflock.server.sessions.context import RunHost
 from edgeflock.server.sessions.gateways.changes import ChangeLog
 from edgeflock.server.sessions.gateways.line import GatewayConnection
@@ -53,7 +53,7 @@ class Gateways:
         if self._changes is None:
             return
         if not self.connections and not self._changes.has(self._last_mark):
-            engine.outlet.follow(on=False)
+            engine.outlet.record_changes(enabled=False)
             self._published = self._changes = None
             return
         touched, now = engine.outlet.changes(), engine.published
@@ -61,13 +61,13 @@ class Gateways:
             return
         self._published = now
         if touched is None:
-            touched = Touched([], np.zeros(0, np.int64), np.zeros(0, np.float32))
+            touched = Changes([], np.zeros(0, np.int64), np.zeros(0, np.float32))
         change = gateway.Change(
             now.version,
             touched.counts,
-            touched.where.astype("<i4").tobytes(),
+            touched.indices.astype("<i4").tobytes(),
             touched.values.astype("<f4").tobytes(),
-            touched.again,
+            touched.is_reset,
             now.learning_rate,
             now.over,
             now.diverged,
@@ -93,7 +93,7 @@ class Gateways:
 
         def begin() -> None:
             if self._changes is None:
-                engine.outlet.follow()
+                engine.outlet.record_changes()
                 self._changes = ChangeLog(max(_RETAINED_BYTES, 4 * host.layout.size))
             elif (missed := self._changes.list_after(connection.mark)) is not None:
                 digest = sha256(engine.theta()[1].astype("<f4").data).digest()

@@ -18,14 +18,7 @@ from edgeflock.server.sessions.gateways.relayed_device import RelayedDevice
 from edgeflock.server.sessions.gateways.updates import GatewayUpdates
 from edgeflock.server.sessions.records import LONGEST_HELLO
 from edgeflock.server.sessions.writer import Writer
-from edgeflock.shared.errors import (
-    REFUSALS,
-    Malformed,
-    Quarantined,
-    Refused,
-    SessionRefused,
-    TooManyDevices,
-)
+from edgeflock.shared.errors import REFUSALS, Malformed, Quarantined, Refused, SessionRefused, TooManyDevices
 from edgeflock.shared.identity import CHALLENGE, ROTATE
 from edgeflock.shared.protocol import gateway, wire
 from edgeflock.shared.protocol.messages import Hello, Samples, Telemetry
@@ -116,7 +109,7 @@ class GatewayConnection:
             return web.Response(status=400, text="nothing follows the request until it is answered\n")
         self.meter.internal = True  # the gateway counts its devices' bytes at its own sockets
         await self._socket.prepare(request)
-        self._connection.welcome(self._longest)
+        self._connection.admit(self._longest)
         tasks = [
             asyncio.create_task(self._outbox.send_through(self._socket)),
             asyncio.create_task(send_pings(self._socket)),
@@ -126,7 +119,7 @@ class GatewayConnection:
             await join()
             hub.note("joined", None, f"gateway {self.name} from {self.address}")
             while (message := await self._socket.receive()).type is WSMsgType.BINARY:
-                self._connection.taken()
+                self._connection.release_message()
                 for item in gateway.items(message.data, gateway.OF_GATEWAYS):
                     self._handlers[type(item)](item)
                 await asyncio.sleep(0)  # let others run, even if it sends much

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from edgeflock.client.backends import onnx as onnx_backend
-from edgeflock.client.backends.onnx import OnnxBackend, fastest
+from edgeflock.client.backends.onnx import OnnxBackend, select_fastest
 from edgeflock.client.backends.onnx import Step as Steps
 from edgeflock.shared.errors import BadGraph, ConfigError
 from edgeflock.shared.graphs.protobuf import field, varint
@@ -448,7 +448,7 @@ def test_the_fastest_right_provider_is_chosen(
     candidates: Candidates, name: str, warned: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = Clock()
-    chosen, _ = fastest(candidates(clock), (EMPTY, EMPTY, EMPTY), WANTED, clock)
+    chosen, _ = select_fastest(candidates(clock), (EMPTY, EMPTY, EMPTY), WANTED, clock)
     assert chosen == name
     assert [record.message.removeprefix("execution provider ") for record in caplog.records] == warned
 
@@ -528,7 +528,7 @@ def test_the_first_good_batch_decides(claimed: list[str], monkeypatch: pytest.Mo
 
     clock = Clock()
     monkeypatch.setattr(onnx_backend, "open_session", open_session)
-    monkeypatch.setattr(onnx_backend, "fastest", partial(fastest, clock=clock))
+    monkeypatch.setattr(onnx_backend, "fastest", partial(select_fastest, clock=clock))
     backend = OnnxBackend(model(), LAYOUT)
     _, gradient, _, _, _ = backend.gradient(THETA * np.float32(np.nan), X, Y)
     assert np.isnan(gradient).any()

@@ -24,12 +24,12 @@ async def test_it_waits_while_there_is_a_reason_and_goes_on_by_itself(
     async def tell() -> None:
         told.append(pausing.facts())
 
-    assert not await pausing.permitted()
+    assert not await pausing.wait_permission()
     now[0] = HOT
-    await pausing.look()
+    await pausing.check()
     with caplog.at_level(logging.INFO, "edgeflock.client"):
         watching = asyncio.create_task(pausing.watch(tell))
-        waiting = asyncio.create_task(pausing.permitted())
+        waiting = asyncio.create_task(pausing.wait_permission())
         while not told:
             await asyncio.sleep(0)
         assert not waiting.done()
@@ -46,18 +46,18 @@ async def test_it_waits_while_there_is_a_reason_and_goes_on_by_itself(
 
 
 async def test_the_reason_is_its_owner_s_business_if_nothing_is_to_be_told() -> None:
-    pausing = Pausing(Rules(), lambda time: HOT, says_why=False)
-    await pausing.look()
+    pausing = Pausing(Rules(), lambda time: HOT, shows_reason=False)
+    await pausing.check()
     assert pausing.facts() == {"paused": "for a reason of its own"}
 
 
 async def test_a_file_of_the_owner_s_pauses_it(tmp_path: Path) -> None:
     pausing = Pausing(Rules(hot=None, undervoltage=False, file=tmp_path / "stop"))
-    await pausing.look()
+    await pausing.check()
     assert pausing.facts() == {}
     (tmp_path / "stop").write_text("the sun is down\n")
-    await pausing.look()
+    await pausing.check()
     assert pausing.facts() == {"paused": "the sun is down"}
     (tmp_path / "stop").unlink()
-    await pausing.look()
-    assert not await pausing.permitted()
+    await pausing.check()
+    assert not await pausing.wait_permission()

@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from edgeflock.client.neighbour import give_way
+from edgeflock.client.neighbour import lower_priority
 
 SCRIPT = """
 import os
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Thread
-from edgeflock.client.neighbour.priority import give_way
+from edgeflock.client.neighbour.priority import lower_priority
 
 def priority():
     return os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0) == os.SCHED_BATCH
@@ -24,7 +24,7 @@ def wait():
 over = Event()
 earlier = Thread(target=wait)
 earlier.start()
-with ThreadPoolExecutor(1, initializer=give_way) as computing:
+with ThreadPoolExecutor(1, initializer=lower_priority) as computing:
     print(*computing.submit(priority).result())
 over.set()
 earlier.join()
@@ -48,4 +48,4 @@ def test_a_system_that_will_not_have_it_is_left_alone(
 
     monkeypatch.setattr(os, "nice", refuse)
     monkeypatch.setattr(os, "setpriority", refuse)
-    give_way()
+    lower_priority()

@@ -27,7 +27,7 @@ def machine() -> Machine:
 
 def resting(share: float | None, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Resting:
     made = Resting(share, lambda: machine.used, lambda: machine.now)
-    monkeypatch.setattr(made._over, "wait", machine.rests)
+    monkeypatch.setattr(made._closed, "wait", machine.rests)
     return made
 
 

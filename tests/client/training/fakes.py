@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from edgeflock.client.backends.backend import Backend
 from edgeflock.client.data.batcher import Batches, Shuffled
-from edgeflock.client.training.seams import Compute
+from edgeflock.client.training.interfaces import Compute
 from edgeflock.client.training.trainer import Trainer
 from edgeflock.client.training.worker import Worker
 from edgeflock.shared.codecs import sparse, values
@@ -120,10 +120,10 @@ class FakeServer:
             raise RunOver("the run has its updates")
         return self.handed.pop(0)
 
-    async def over(self) -> None:
+    async def round_end(self) -> None:
         await self.ended.wait()
 
-    def speak_as(self, layout: bytes) -> None:
+    def announce_layout(self, layout: bytes) -> None:
         self.asked.append(("speak as", layout))
 
 
@@ -171,7 +171,7 @@ def worker(
 ) -> Worker:
     data = Dataset(np.zeros((samples, 1), np.float32), np.arange(samples))
     batches = Shuffled(data, np.random.default_rng(0))
-    return Worker(server, training(backend, batches), batches, compute, leaving=leaving)
+    return Worker(server, training(backend, batches), batches, compute, is_leaving=leaving)
 
 
 def sent(update: Update) -> dict[int, float]:

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgeflock.client.data.batcher import Shuffled
-from edgeflock.client.training.adafactor import LEAST_SCALE, Adafactor
+from edgeflock.client.training.adafactor import MIN_SCALE, Adafactor
 from edgeflock.client.training.terms import layout_of
 from edgeflock.client.training.trainer import Trainer
 from edgeflock.shared.codecs import moments
@@ -37,7 +37,7 @@ def by_hand(theta: NDArray[np.float32], gradient: NDArray[np.float32], squares: 
         usual = squares[tensor].reshape(shape)
         rows, columns = usual.mean(1), usual.mean(0)
         u = gradient[tensor] / np.sqrt(np.outer(rows, columns) / rows.mean()).ravel()
-        scale = max(LEAST_SCALE, np.sqrt(np.mean(np.square(theta[tensor], dtype=np.float64))))
+        scale = max(MIN_SCALE, np.sqrt(np.mean(np.square(theta[tensor], dtype=np.float64))))
         direction[tensor] = scale * u / max(1, np.sqrt(np.mean(u**2)) / 1.5)
     return direction
 
@@ -74,7 +74,7 @@ def test_the_size_of_a_tensor_counts_as_at_most_half_as_much_again_as_in_the_fir
     told, seen = Adafactor(LAYOUT, DECAY, start), Adafactor(LAYOUT, DECAY)
     seen.direction(np.full(LAYOUT.size, 0.25, np.float32), gradient)
     large = 4 * gradient
-    expected = np.repeat([1.5 * 0.6 / 3**0.5, 1.5 * LEAST_SCALE], [10, 4])
+    expected = np.repeat([1.5 * 0.6 / 3**0.5, 1.5 * MIN_SCALE], [10, 4])
     np.testing.assert_allclose(told.direction(large, gradient), expected, rtol=1e-5)
     np.testing.assert_allclose(seen.direction(large, gradient), 0.375, rtol=1e-5)
     np.testing.assert_allclose(seen.direction(large / np.float32(16), gradient), 0.25, rtol=1e-5)
@@ -187,7 +187,7 @@ def test_a_trainer_sends_its_moments_and_goes_by_the_fleet_s() -> None:
     expected.direction(THETA, first)
     assert update.moments == expected.report(7)
     fleet = moments.encode(np.full(LAYOUT.lines[-1], 4.0, np.float32))
-    made.take_fleet(fleet, b"")
+    made.store_fleet(fleet, b"")
     expected.take(fleet)
     sent = made.step(THETA, 8, 2)
     assert np.frombuffer(sent.values, "<f4").tobytes() == expected.direction(THETA, second).tobytes()

@@ -34,7 +34,7 @@ def gradient(y: NDArray[Any], logits: NDArray[Any]) -> NDArray[Any]:
 def taught(y: list[int], batches: int = 2) -> Calibration:
     calibration, of = Calibration(LAYOUT), np.array(y)
     for _ in range(batches):
-        calibration.see(gradient(of, np.array([0.1, 0.0, -0.2])), of)
+        calibration.observe(gradient(of, np.array([0.1, 0.0, -0.2])), of)
     return calibration
 
 
@@ -59,7 +59,7 @@ def test_gradients_tell_which_tensor_is_the_output_bias() -> None:
     assert labels.decode(calibration.report(0))[0] == pytest.approx([0.5, 0.25, 0.25], abs=1e-3)
     calibration.take(receipt([1 / 3] * 3, [1 / 3] * 3))
     theta = np.zeros(LAYOUT.size, np.float32)
-    moved = np.flatnonzero(calibration.shifted(theta))
+    moved = np.flatnonzero(calibration.shift(theta))
     assert set(moved) <= set(range(BIAS.start, BIAS.stop))
     assert moved.size
     assert not theta.any()
@@ -70,22 +70,22 @@ def test_nothing_is_reported_or_moved_before_the_bias_is_known() -> None:
     calibration.take(receipt([0.5, 0.3, 0.2], [0.5, 0.3, 0.2]))
     theta = np.zeros(LAYOUT.size, np.float32)
     assert calibration.report(0) == b""
-    assert calibration.shifted(theta) is theta
+    assert calibration.shift(theta) is theta
 
 
 def test_a_loss_that_is_no_cross_entropy_is_left_alone() -> None:
     calibration, y = Calibration(LAYOUT), np.array([0, 1, 2])
     for seed in range(20):
-        calibration.see(np.random.default_rng(seed).standard_normal(LAYOUT.size).astype(np.float32), y)
+        calibration.observe(np.random.default_rng(seed).standard_normal(LAYOUT.size).astype(np.float32), y)
     for _ in range(20):
-        calibration.see(np.zeros(LAYOUT.size, np.float32), y)
+        calibration.observe(np.zeros(LAYOUT.size, np.float32), y)
     assert all(calibration.report(0) == b"" for _ in range(32))
 
 
 def test_targets_that_are_numbers_are_left_alone() -> None:
     calibration = Calibration(LAYOUT)
     for _ in range(5):
-        calibration.see(gradient(np.array([0, 1]), np.zeros(3)), np.array([0.5, 1.5], np.float32))
+        calibration.observe(gradient(np.array([0, 1]), np.zeros(3)), np.array([0.5, 1.5], np.float32))
     assert calibration.report(0) == b""
 
 
@@ -93,7 +93,7 @@ def test_a_device_like_the_fleet_trains_as_it_is() -> None:
     calibration = taught([0, 0, 1, 2], batches=400)
     calibration.take(receipt([0.5, 0.25, 0.25], [0.5, 0.25, 0.25]))
     theta = np.ones(LAYOUT.size, np.float32)
-    assert calibration.shifted(theta) == pytest.approx(theta, abs=2e-3)
+    assert calibration.shift(theta) == pytest.approx(theta, abs=2e-3)
     assert calibration.importance == pytest.approx(1, abs=2e-3)
 
 
@@ -101,7 +101,7 @@ def test_a_class_that_a_device_lacks_is_not_pushed_down() -> None:
     """Logits are adjusted by log p / q, so a class without samples counts as one that is not likely."""
     calibration = taught([0, 1], batches=1000)
     calibration.take(receipt([0.45, 0.45, 0.1], [0.45, 0.45, 0.1]))
-    shift = calibration.shifted(np.zeros(LAYOUT.size, np.float32))[BIAS]
+    shift = calibration.shift(np.zeros(LAYOUT.size, np.float32))[BIAS]
     assert shift[2] == pytest.approx(np.log(0.01), abs=0.4)
     assert shift[0] == pytest.approx(np.log(1 / 0.9), abs=0.02)
 
@@ -117,7 +117,7 @@ def test_what_a_server_says_of_other_classes_changes_nothing() -> None:
     calibration = taught([0, 1, 2])
     calibration.take(receipt([0.25] * 4, [0.25] * 4))
     theta = np.zeros(LAYOUT.size, np.float32)
-    assert calibration.shifted(theta) is theta
+    assert calibration.shift(theta) is theta
     assert calibration.importance == 1
 
 
@@ -128,7 +128,7 @@ def test_gradients_of_a_network_tell_its_output_bias(loss: str) -> None:
     random, labelled = np.random.default_rng(0), np.repeat(np.arange(10), 3)
     for _ in range(2):
         x = random.random((30, 1, 8, 8), np.float32)
-        calibration.see(backend.gradient(theta, x, labelled).gradient, labelled)
+        calibration.observe(backend.gradient(theta, x, labelled).gradient, labelled)
     (shares,) = labels.decode(calibration.report(0))
     assert shares == pytest.approx([0.1] * 10, abs=1e-3)
 
@@ -139,7 +139,7 @@ def test_a_trainer_s_update_counts_as_many_times_as_its_classes_are_rare() -> No
         update = made.step(THETA, 7, sequence)
         alike.step(THETA, 7, sequence)
     assert labels.decode(update.labels)[0].tolist() == [0, 0, 1]
-    made.take_fleet(b"", receipt([0.4, 0.4, 0.2], [0.48, 0.48, 0.04]))
+    made.store_fleet(b"", receipt([0.4, 0.4, 0.2], [0.48, 0.48, 0.04]))
     once, more = (np.frombuffer(one.step(THETA, 8, 3).values, "<f4") for one in (alike, made))
     ratios = more[once != 0] / once[once != 0]
     assert ratios == pytest.approx(ratios[0])

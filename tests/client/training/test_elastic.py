@@ -76,7 +76,7 @@ def test_both_ends_move_towards_each_other_by_alpha_of_their_difference() -> Non
     assert device.x.tolist() == numbered().tolist()
     theta = numbered(3)
     device.take(WHOLE, centre(WHOLE, theta, 5))
-    update, _ = device.give(WHOLE, 9)
+    update, _ = device.make_update(WHOLE, 9)
     assert (update.sequence, update.base, update.samples, update.loss) == (9, 5, 6, 0.5)
     assert device.x.tolist() == (numbered() - ALPHA * (numbered() - theta)).tolist()
     assert (theta - ALPHA * arrived(update)).tolist() == (theta + ALPHA * (numbered() - theta)).tolist()
@@ -88,22 +88,22 @@ def test_a_sample_counts_once_however_many_chunks_follow_its_step() -> None:
     for chunk in (one, other):
         device.take(chunk, centre(chunk, numbered(), 5))
     device.descend(step(1))
-    update, moved = device.give(one, 1)
-    assert (update.samples, device.give(other, 2)[0].samples) == (6, 0)
+    update, moved = device.make_update(one, 1)
+    assert (update.samples, device.make_update(other, 2)[0].samples) == (6, 0)
     device.take_back(moved)
-    assert device.give(other, 2)[0].samples == 6
+    assert device.make_update(other, 2)[0].samples == 6
     for _ in range(5):  # an exchange took longer than a period of four
         device.descend(step(1))
-    assert [device.give(chunk, 3)[0].samples for chunk in (one, other)] == [24, 6]
+    assert [device.make_update(chunk, 3)[0].samples for chunk in (one, other)] == [24, 6]
 
 
 def test_momentum_is_nesterov_s() -> None:
     """EAMSGD: v <- delta v - eta g(x + delta v), x <- x + v."""
     device = Elastic(np.zeros(LAYOUT.size, np.float32), 0, LAYOUT, replace(ELASTIC, momentum=0.5))
-    assert device.ahead()[0] == 0
+    assert device.gradient_point()[0] == 0
     device.descend(step(4.0))
     assert device.x[0] == -2
-    assert device.ahead()[0] == -2 + 0.5 * -2
+    assert device.gradient_point()[0] == -2 + 0.5 * -2
     device.descend(step(4.0))
     assert device.x[0] == -2 + (0.5 * -2 - 2)
 
@@ -146,7 +146,7 @@ def test_what_a_coding_loses_stays_on_the_device(
     before = device.x + theta
     for chunk in chunks(LAYOUT, size):
         device.take(chunk, centre(chunk, theta, 1))
-        update, _ = device.give(chunk, 1)
+        update, _ = device.make_update(chunk, 1)
         delta = arrived(update)
         assert not delta[: chunk.start].any()
         assert not delta[chunk.stop :].any()
@@ -158,10 +158,10 @@ def test_what_was_refused_is_taken_back() -> None:
     device = Elastic(np.zeros(LAYOUT.size, np.float32), 0, LAYOUT, ELASTIC)
     device.descend(step(*numbered(-2)))
     device.take(WHOLE, centre(WHOLE, numbered(3), 5))
-    _, given_ = device.give(WHOLE, 1)
+    _, given_ = device.make_update(WHOLE, 1)
     device.take_back(given_)
     assert device.x.tolist() == numbered().tolist()
-    device.begin_again(WHOLE)
+    device.reset(WHOLE)
     assert device.x.tolist() == numbered(3).tolist()
 
 
@@ -175,7 +175,7 @@ def test_a_centre_may_come_as_a_difference() -> None:
     assert device.base(chunk) == 7
     assert device.base(chunks(LAYOUT, 5)[0]) == 4
     device.descend(step())
-    assert arrived(device.give(chunk, 1)[0])[[5, 6, 8]].tolist() == [0, 54, 72]
+    assert arrived(device.make_update(chunk, 1)[0])[[5, 6, 8]].tolist() == [0, 54, 72]
 
 
 def raw(where: list[int], numbers: list[float], base: int | None, *, changes: bool = False) -> Model:
@@ -209,7 +209,7 @@ def test_a_centre_that_is_none_changes_nothing(model: Model, error: type[Refused
     assert device.base(chunk) == 4
     device.take(chunk, raw([], [], 4))
     device.descend(step())
-    assert not arrived(device.give(chunk, 1)[0]).any()
+    assert not arrived(device.make_update(chunk, 1)[0]).any()
 
 
 def test_a_part_of_a_chunk_is_no_beginning() -> None:
@@ -223,7 +223,7 @@ def test_parameters_that_are_no_numbers_are_not_sent() -> None:
     device.descend(step(np.inf))
     device.take(WHOLE, centre(WHOLE, numbered(), 4))
     with pytest.raises(Diverged):
-        device.give(WHOLE, 1)
+        device.make_update(WHOLE, 1)
 
 
 @pytest.mark.parametrize(
@@ -278,10 +278,10 @@ class Centre:
     async def task(self) -> Task | None:
         raise AssertionError("there are no tasks")
 
-    async def over(self) -> None:
+    async def round_end(self) -> None:
         raise AssertionError("there are no rounds")
 
-    def speak_as(self, layout: bytes) -> None:
+    def announce_layout(self, layout: bytes) -> None:
         pass
 
 

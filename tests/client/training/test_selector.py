@@ -49,8 +49,8 @@ def counts(welcome: Welcome, bases: list[int]) -> list[int]:
     for sequence, base in enumerate(bases, 1):
         gradient = np.arange(1, LAYOUT.size + 1, dtype=np.float32)
         selection, memory = select(memory, gradient, LAYOUT, welcome, ORIGIN, sequence, base)
-        assert selection.where is not None
-        found.append(len(selection.where))
+        assert selection.positions is not None
+        found.append(len(selection.positions))
     return found
 
 
@@ -91,7 +91,7 @@ def test_a_sent_entry_leaves_the_memory_whatever_its_coding() -> None:
     memory = SelectionMemory()
     for version, gradient in enumerate((falling(1), falling(0))):
         _, memory = select(memory, gradient, LAYOUT, welcome, ORIGIN, 1, version)
-    left_out = memory.left_out(0.5)
+    left_out = memory.remainder(0.5)
     assert left_out is not None
     assert left_out[[0, 1, 10]].tolist() == [0, 0, 0]
     # Two updates later: entries 2, 3 and 11 were sent, and the others have been halved twice.
@@ -276,9 +276,9 @@ def test_without_damping_nothing_is_lost(
         if data.draw(st.booleans(), label="refused"):
             memory = take_back(memory)
         else:
-            where = slice(None) if selection.where is None else selection.where
+            where = slice(None) if selection.positions is None else selection.positions
             arrived[where] += selection.gradient[where]
-    left_out = memory.left_out(1.0)
+    left_out = memory.remainder(1.0)
     assert left_out is not None
     assert (arrived + left_out).tolist() == np.sum(gradients, axis=0).tolist()
 
@@ -289,7 +289,7 @@ def test_selecting_changes_nothing(threshold: float) -> None:
     welcome = replace(DAMPED, threshold=threshold)
     gradient = falling(1)
     _, memory = select(SelectionMemory(), gradient, LAYOUT, welcome, ORIGIN, 1, 1)
-    expected = memory.left_out(0.5)
+    expected = memory.remainder(0.5)
     assert expected is not None
     gradient[:] = 100  # a backend uses its buffer again
     for _ in range(2):
@@ -305,7 +305,7 @@ def test_the_memory_fades_with_the_versions_between_two_updates() -> None:
 
 
 def test_nothing_can_be_taken_back_before_the_first_selection() -> None:
-    assert take_back(SelectionMemory()).left_out(0.5) is None
+    assert take_back(SelectionMemory()).remainder(0.5) is None
 
 
 # Significance
@@ -321,13 +321,15 @@ def test_what_is_not_significant_gathers_until_it_is() -> None:
     memory, went = SelectionMemory(), []
     for sequence in range(1, 4):
         selection, memory = select(memory, falling(0.5), LAYOUT, SIGNIFICANT, PARAMETERS, sequence, sequence)
-        assert selection.where is not None
-        went.append(dict(zip(selection.where.tolist(), selection.gradient[selection.where], strict=True)))
+        assert selection.positions is not None
+        went.append(
+            dict(zip(selection.positions.tolist(), selection.gradient[selection.positions], strict=True))
+        )
     assert went[0] == {0: 7.0, 1: 6.5}
     # 6 to 3.5 once again, twice as large; 3 is not beyond 6 by then.
     assert went[1] == {0: 7.0, 1: 6.5} | {k: float(14 - k) for k in range(2, 8)}
     assert went[2] == {0: 7.0, 1: 6.5, 8: 9.0, 9: 7.5}
-    left_out = memory.left_out(1.0)
+    left_out = memory.remainder(1.0)
     assert left_out is not None
     assert left_out[10:].tolist() == [6.0, 4.5, 3.0, 1.5]
 
@@ -338,10 +340,10 @@ def test_the_threshold_decays_with_the_number_of_the_update() -> None:
         select(SelectionMemory(), falling(0.5), LAYOUT, welcome, PARAMETERS, sequence, sequence)[0]
         for sequence in (1, 4)
     )
-    assert first.where is not None
-    assert fourth.where is not None
-    assert first.where.tolist() == [0, 1]
-    assert fourth.where.tolist() == list(range(8))  # beyond 6 / sqrt(4)
+    assert first.positions is not None
+    assert fourth.positions is not None
+    assert first.positions.tolist() == [0, 1]
+    assert fourth.positions.tolist() == list(range(8))  # beyond 6 / sqrt(4)
 
 
 async def test_a_step_without_anything_significant_is_an_empty_update() -> None:

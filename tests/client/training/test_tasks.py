@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edgeflock.client.data.batcher import Shuffled
-from edgeflock.client.training.shards import Shards, only
+from edgeflock.client.training.shards import Shards, require_first_shard
 from edgeflock.client.training.trainer import Stopped, Trainer
 from edgeflock.client.training.worker import Worker
 from edgeflock.shared.data.datasets import Dataset
@@ -82,9 +82,9 @@ async def test_told_that_there_is_nothing_for_now_it_waits_and_asks_for_no_model
 async def test_what_is_no_shard_of_it_is_the_servers_fault() -> None:
     with pytest.raises(ServerAtFault, match="shard 3, from 0 on; this device holds 3"):
         await device(FakeServer([], TASKS, handed=[Task(3)]), FakeBackend(), shards()).run()
-    only(0)
+    require_first_shard(0)
     with pytest.raises(ServerAtFault, match="this device holds 1"):
-        only(1)
+        require_first_shard(1)
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -153,10 +153,10 @@ async def test_after_a_pause_a_task_is_left_to_others_and_the_model_pulled_anew(
     waits = iter([False, True, False])
     server, held = FakeServer([], TASKS, handed=[Task(2), Task(0)]), shards()
 
-    async def permitted() -> bool:
+    async def wait() -> bool:
         return next(waits)
 
-    await Worker(server, training(FakeBackend(), held), held, choose=held.choose, permitted=permitted).run()
+    await Worker(server, training(FakeBackend(), held), held, choose=held.choose, wait_permission=wait).run()
     asked = [question for question in server.asked[2:] if not isinstance(question, Update)]
     assert asked == [("pull", None), "task", ("pull", 3), "task"]
     assert [(update.task, update.sequence) for update in server.updates] == [(0, 41)]

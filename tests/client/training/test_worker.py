@@ -385,7 +385,7 @@ def test_it_tells_how_long_a_step_takes_and_that_its_disk_is_full() -> None:
         return step(*arguments)
 
     server, batches, spool = FakeServer([None]), Instrumented(), Kept()
-    spool.fails = True
+    spool.has_failed = True
     run_virtually(Worker(server, training(FakeBackend(), batches), batches, slowly, spool=spool).run())
     facts = server.updates[0].facts
     assert facts == {"asked": 1, "step": 1.5, "spool_fails": 1}
@@ -412,17 +412,17 @@ def test_stored_data_have_nothing_to_tell() -> None:
 class Kept:
     """A spool in memory."""
 
-    fails = False
+    has_failed = False
 
     def __init__(self, update: Update | None = None) -> None:
         self.update = update
         self.at_push: list[Update | None] = []
 
-    def keep(self, run: str, layout: bytes, update: Update) -> None:
+    def save(self, run: str, layout: bytes, update: Update) -> None:
         assert (run, layout) == (WELCOME.run, LAYOUT.digest)
         self.update = update
 
-    def find(self, run: str, layout: bytes, most: int) -> Update | None:
+    def load(self, run: str, layout: bytes, limit: int) -> Update | None:
         return self.update
 
     def drop(self) -> None:
@@ -515,12 +515,12 @@ async def test_after_a_pause_the_model_is_pulled_anew() -> None:
     waits = iter([False, False, True, False, False, False])
     server = FakeServer([None, None])
 
-    async def permitted() -> bool:
+    async def wait_permission() -> bool:
         return next(waits)
 
     data = Dataset(np.zeros((50, 1), np.float32), np.arange(50))
     batches = Shuffled(data, np.random.default_rng(0))
-    await Worker(server, training(FakeBackend(), batches), batches, permitted=permitted).run()
+    await Worker(server, training(FakeBackend(), batches), batches, wait_permission=wait_permission).run()
     kinds = ["update" if isinstance(asked, Update) else asked for asked in server.asked[2:]]
     assert kinds == [("pull", None), "update", ("pull", 4), "update", "update"]
 
@@ -550,7 +550,7 @@ def test_who_waits_for_its_turn_tells_once_a_minute() -> None:
         loop, batches = asyncio.get_running_loop(), Instrumented()
         began = loop.time()
         device = Worker(InTurn([None] * 5), training(FakeBackend(), batches), batches, at_once)
-        telling = asyncio.create_task(device.keep_telling(tell))
+        telling = asyncio.create_task(device.report_facts(tell))
         await device.run()
         telling.cancel()
         return began

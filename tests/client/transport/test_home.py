@@ -6,7 +6,7 @@ from random import Random
 
 from yarl import URL
 
-from edgeflock.client.transport.home import HOME_SECONDS, Home, ordered
+from edgeflock.client.transport.home import HOME_SECONDS, Home, order_servers
 from edgeflock.devices.emulation.clock import run_virtually
 
 SERVERS = [URL(f"https://gateway-{number}:8470") for number in range(4)]
@@ -14,21 +14,21 @@ NAMES = [f"device-{number}" for number in range(2000)]
 
 
 def test_each_server_is_the_first_of_an_equal_part() -> None:
-    first = Counter(ordered(SERVERS, name)[0] for name in NAMES)
+    first = Counter(order_servers(SERVERS, name)[0] for name in NAMES)
     assert all(abs(first[server] - 500) < 80 for server in SERVERS)
 
 
 def test_those_of_one_that_fails_spread_over_all_others() -> None:
-    orders = [ordered(SERVERS, name) for name in NAMES]
+    orders = [order_servers(SERVERS, name) for name in NAMES]
     second = Counter(order[1] for order in orders if order[0] == SERVERS[0])
     assert len(second) == 3
     assert min(second.values()) > 100
 
 
 def test_the_order_is_the_name_s_alone() -> None:
-    assert ordered(SERVERS, "pi") == ordered(reversed(SERVERS), "pi")
-    left = [server for server in ordered(SERVERS, "pi") if server != SERVERS[1]]
-    assert ordered([SERVERS[0], *SERVERS[2:]], "pi") == left
+    assert order_servers(SERVERS, "pi") == order_servers(reversed(SERVERS), "pi")
+    left = [server for server in order_servers(SERVERS, "pi") if server != SERVERS[1]]
+    assert order_servers([SERVERS[0], *SERVERS[2:]], "pi") == left
 
 
 class Away:
@@ -53,7 +53,7 @@ class Away:
             try:
                 while now() < until:
                     await asyncio.sleep(1)
-                    if home.calls(SERVERS[1]):
+                    if home.should_return(SERVERS[1]):
                         return now()
                 return None
             finally:
@@ -92,7 +92,7 @@ def test_at_its_first_one_nothing_is_asked() -> None:
         home = Home(SERVERS[0], Random(0), away.look)
         for _ in range(100):
             await asyncio.sleep(1)
-            assert not home.calls(SERVERS[0])
+            assert not home.should_return(SERVERS[0])
         await home.close()
 
     run_virtually(ask())

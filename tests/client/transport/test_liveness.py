@@ -22,7 +22,7 @@ class Server:
         self.pings: list[float] = []
         self.asked: list[float] = []
 
-    def heard(self) -> int:
+    def count_signs(self) -> int:
         return self.signs
 
     async def ping(self) -> None:
@@ -157,14 +157,14 @@ def test_a_long_message_that_leaves_over_a_slow_line_is_a_sign_of_life() -> None
     own, other = socket.socketpair()
     with own, other:
         session = RecordSession(Line(own), 1 << 20, math.inf, lambda record: None)  # type: ignore[arg-type]
-        before = session.heard()
+        before = session.count_signs()
         for _ in range(8):
             own.send(bytes(4096))
-        assert session.heard() == before  # it is on its way, and nothing has left
-        assert session.heard() == before
+        assert session.count_signs() == before  # it is on its way, and nothing has left
+        assert session.count_signs() == before
         other.recv(4096)
-        assert session.heard() == before + 1
-        assert session.heard() == before + 1
+        assert session.count_signs() == before + 1
+        assert session.count_signs() == before + 1
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system does not say what has not left")
@@ -174,6 +174,6 @@ def test_a_ping_that_leaves_is_none() -> None:
     with own, other:
         session = RecordSession(Line(own), 1 << 20, math.inf, lambda record: None)  # type: ignore[arg-type]
         own.send(bytes(28))
-        before = session.heard()
+        before = session.count_signs()
         other.recv(28)
-        assert session.heard() == before
+        assert session.count_signs() == before

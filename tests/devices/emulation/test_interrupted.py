@@ -9,7 +9,7 @@ import pytest
 
 from edgeflock.devices.emulation.interrupted import JOURNAL, Interrupted
 from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.records import Journaled
+from edgeflock.server.ledger.records import UpdateReceipt
 from edgeflock.server.ledger.stores.sqlite import SqliteStore
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.frames import Evaluation
@@ -151,12 +151,12 @@ def test_frames_name_the_updates_whose_records_are_there(tmp_path: Path) -> None
         assert journal.frames() == {}, "nothing is there before the commit"
         journal.commit()
         assert journal.frames() == {
-            (device, 4): Journaled(1, 0.125),
-            (device, 7): Journaled(2, 0.25),
-            (device, 12): Journaled(4, 0.5),
+            (device, 4): UpdateReceipt(1, 0.125),
+            (device, 7): UpdateReceipt(2, 0.25),
+            (device, 12): UpdateReceipt(4, 0.5),
         }
-        journal.forget_frames(1)
-        assert journal.frames() == {(device, 7): Journaled(2, 0.25), (device, 12): Journaled(4, 0.5)}
+        journal.drop_frames(1)
+        assert journal.frames() == {(device, 7): UpdateReceipt(2, 0.25), (device, 12): UpdateReceipt(4, 0.5)}
 
 
 def test_a_journal_need_not_wait_for_the_disk(tmp_path: Path) -> None:

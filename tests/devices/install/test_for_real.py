@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.client.identity import kept
+from edgeflock.client.identity import load_identity
 from tests.hosting import hosting
 from tests.wheel import built
 
@@ -58,14 +58,14 @@ async def test_from_a_wheel_to_a_device_and_away(wheel: Path, tmp_path: Path) ->
         token = hosted.register.create("device").text
         joining = {"EDGEFLOCK_URL": hosted.url, "EDGEFLOCK_TOKEN": token}
         await install("--from", str(wheel), "--data", f"csv:{data}?label=state", **joining)
-        name = kept(place).name
+        name = load_identity(place).name
         doctor = [str(edgeflock), "doctor", str(settings)]
         done = await asyncio.to_thread(subprocess.run, doctor, env=environ, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
         for line in ("ok    server", "ok    data      2 samples", "ok    package   onnxruntime"):
             assert line in done.stdout
     assert "upgraded to" in await install("--from", str(wheel))
-    assert kept(place).name == name
+    assert load_identity(place).name == name
     await install("--uninstall", "--purge")
     assert not edgeflock.exists()
     assert not place.exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from edgeflock.cli.options import labels_of, seconds_of
-from edgeflock.client.identity import identity_of, kept
+from edgeflock.client.identity import identity_of, load_identity
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.identity import Token
 from edgeflock.shared.settings.config import parse
@@ -30,7 +30,7 @@ async def test_from_a_token_to_a_revoked_device(tmp_path: Path) -> None:
         assert line.startswith(f"edgeflock client join {hosted.url} ef1.")
         words = line.split()[1:]
         await say(*words, "--name", "pi-7", "--identity", str(place))
-        assert kept(place).name == "pi-7"
+        assert load_identity(place).name == "pi-7"
         assert "has joined" in await say(*words, "--identity", str(place), code=2)
         assert "was for one device" in await say(*words, "--identity", f"{place}.2", code=3)
         await say("device", "label", "pi-7", "owner=me", "--directory", run)
@@ -93,7 +93,7 @@ async def test_what_was_joined_is_not_mistaken(tmp_path: Path, monkeypatch: pyte
         token, url = hosted.register.create("device", graph=bytes(32)).text, hosted.url
         await say("client", "join", url, token, "--name", "pi")
     identity, place = identity_of(parse().client)
-    assert identity == kept(place)
+    assert identity == load_identity(place)
     assert identity is not None
     assert Token.parse(token).graph == identity.graph
     assert identity_of(parse(overrides=[f"client.server={url}/"]).client)[0] == identity

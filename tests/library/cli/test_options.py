@@ -113,7 +113,7 @@ def test_what_a_client_may_take_is_looked_at_first(
 def test_a_client_gives_way_unless_it_need_not(gentle: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[bool] = []
 
-    async def run(settings: ClientSettings, at_end: object, given: ClientObjects) -> WorkerProgress:
+    async def run(settings: ClientSettings, on_end: object, given: ClientObjects) -> WorkerProgress:
         seen.append(given.gentle)
         return WorkerProgress()
 

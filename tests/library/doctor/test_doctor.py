@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from edgeflock.cli.app import main
-from edgeflock.client.identity import keep
+from edgeflock.client.identity import save_identity
 from edgeflock.doctor import CheckResult
 from edgeflock.doctor.report import audited, lines_of, of_the_service
 from edgeflock.doctor.secrets import HIDDEN, scrubbed, told
@@ -60,7 +60,7 @@ async def test_a_device_from_well_to_revoked(command: Callable[..., Any], data: 
     words = ["--set", f"client.identity={place}", "--set", f"client.data={data}"]
     words += ["--set", f"client.directory={tmp_path}"]
     async with hosting(tmp_path / "run", closed=True, with_tls=True) as hosted:
-        keep(hosted.enrol("pi-7"), place)
+        save_identity(hosted.enrol("pi-7"), place)
         _, said = await command("doctor", *words, "--json")
         found = states(said)
         assert {found[check] for check in ("python", "package", "modes", "server", "data")} == {"ok"}, found
@@ -114,7 +114,7 @@ async def test_a_report_holds_no_secret(
     run, place, log = tmp_path / "run", tmp_path / "identity.json", tmp_path / "log"
     async with hosting(run, closed=True) as hosted:
         identity = hosted.enrol("pi-7")
-    keep(identity, place)
+    save_identity(identity, place)
     planted = {**PLANTED, "key": text_of(identity.key), "own": identity.credential, "new": Token.new().text}
     (run / "admin-token").write_text(Token.new().text + "\n")
     planted["admin"] = (run / "admin-token").read_text().strip()

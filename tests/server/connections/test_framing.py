@@ -36,21 +36,21 @@ def test_it_knows_what_is_whole_however_it_is_cut(
         assert framing.messages == sum(end <= stop for end in ends)
     assert not framing.unfinished
     for payload, _, _ in messages:
-        before = framing.held
+        before = framing.held_bytes
         framing.take()
-        assert before - framing.held >= len(payload)
-    assert framing.held == 0
+        assert before - framing.held_bytes >= len(payload)
+    assert framing.held_bytes == 0
 
 
 def test_what_is_begun_is_held() -> None:
     framing = Framing(1000)
     whole = frame(bytes(900))
     framing.feed(whole[:1])
-    assert (framing.unfinished, framing.held) == (True, 0)
+    assert (framing.unfinished, framing.held_bytes) == (True, 0)
     framing.feed(whole[1:500])
-    assert 400 < framing.held < 700
+    assert 400 < framing.held_bytes < 700
     framing.feed(whole[500:])
-    assert (framing.unfinished, framing.held > 900) == (False, True), "until it is taken"
+    assert (framing.unfinished, framing.held_bytes > 900) == (False, True), "until it is taken"
 
 
 @pytest.mark.parametrize("parts", [1, 2])

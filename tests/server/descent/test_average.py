@@ -15,7 +15,7 @@ from safetensors.numpy import load
 
 from edgeflock.client.training.replica import Replica
 from edgeflock.client.transport import Link
-from edgeflock.server.app import create_app, listening
+from edgeflock.server.app import create_app, listen
 from edgeflock.server.descent.parameters import Parameters
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.step import Step
@@ -331,7 +331,7 @@ async def the_average_is_what_is_used(config: Config, opened: HostedRun, evaluat
         octets = sparse.encode(where, layout.size)
         return Update(sequence, sequence - 1, sparse.GOLOMB, mode, 50, octets, delta.tobytes(), 0.5, 10, True)
 
-    async with listening(app, "127.0.0.1", 0) as port, aiohttp.ClientSession() as http:
+    async with listen(app, "127.0.0.1", 0) as port, aiohttp.ClientSession() as http:
         url = f"http://127.0.0.1:{port}"
         hello = Hello(PROTOCOL, "pi", layout.digest, {})
         async with Link(url, None, hello, Random(0), at_once) as device:

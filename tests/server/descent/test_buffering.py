@@ -19,7 +19,7 @@ from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import open_engine as opened
 from edgeflock.server.ledger.recovery import replay
-from edgeflock.server.shards import Here, Sharded
+from edgeflock.server.shards import InProcess, Sharded
 from edgeflock.shared.errors import ConfigError, StepTooLarge
 from edgeflock.shared.protocol.messages import Receipt
 from edgeflock.shared.settings.config import parse
@@ -144,7 +144,7 @@ def test_what_waits_is_in_the_next_round_if_there_are_rounds_then(kind: str) -> 
     assert again.packed_memory() == engine.parameters.packed_memory()
 
 
-@pytest.mark.parametrize("place", [Part, partial(Sharded, Here(), 3)], ids=["one process", "shards"])
+@pytest.mark.parametrize("place", [Part, partial(Sharded, InProcess(), 3)], ids=["one process", "shards"])
 def test_once_what_waited_has_made_its_step_a_step_costs_its_entries_again(place: Place) -> None:
     """And nothing is kept for updates to come that make a step each."""
     regime = Regime("none", 0.1, 8, method=StepMethod("adam", 1))
@@ -197,7 +197,7 @@ def test_what_adds_up_to_too_much_is_refused(tmp_path: Path) -> None:
     engine.close()
 
 
-@pytest.mark.parametrize("place", [Part, partial(Sharded, Here(), 3)], ids=["one process", "shards"])
+@pytest.mark.parametrize("place", [Part, partial(Sharded, InProcess(), 3)], ids=["one process", "shards"])
 @pytest.mark.parametrize(
     "how", [StepMethod(together=2), StepMethod("momentum", 2, clip=1e6)], ids=["sgd", "momentum"]
 )

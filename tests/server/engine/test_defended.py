@@ -125,7 +125,7 @@ def test_a_restart_in_the_middle_changes_no_decision(name: str, tmp_path: Path) 
                     update = sparse_update(1 + number // 3, engine.published.version, entries)
                     engine.commit([Push(device, float(number), update, wire.encode(update))])
                     engine.commit([], 1e9)
-                decided, theta = list(journal.decided()), engine.parameters.theta.tobytes()
+                decided, theta = list(journal.defence_decisions()), engine.parameters.theta.tobytes()
                 assert replay(journal, LAYOUT).theta.tobytes() == theta
         return decided, theta
 

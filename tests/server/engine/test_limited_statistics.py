@@ -16,7 +16,7 @@ from edgeflock.server.engine import admission, engine
 from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import recover, replay
-from edgeflock.server.shards import Here, Sharded
+from edgeflock.server.shards import InProcess, Sharded
 from edgeflock.shared.codecs import values
 from edgeflock.shared.errors import BadStatistics
 from edgeflock.shared.model.layout import Layout
@@ -187,7 +187,7 @@ def parameters_at(statistics: list[float]) -> Parameters:
 
 
 def sharded(state: VectorState, recent: Iterable[Step]) -> Vectors:
-    return Sharded(Here(), 3, state, recent)
+    return Sharded(InProcess(), 3, state, recent)
 
 
 @pytest.mark.parametrize("rounds", [False, True])

@@ -16,8 +16,8 @@ import pytest
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.ledger import Journal, open_engine, verify
-from edgeflock.server.ledger.claim import claimed
-from edgeflock.server.ledger.stores.chain import Facts, of_update, of_vectors
+from edgeflock.server.ledger.claim import claim_run
+from edgeflock.server.ledger.stores.chain import Facts, update_sum, vector_sum
 from edgeflock.shared.errors import JournalDamaged, JournalTooNew
 from edgeflock.shared.model.start import NORMAL, Filling, Start, generate
 from edgeflock.shared.protocol.frames import Evaluation
@@ -307,11 +307,11 @@ def test_a_start_names_the_command_that_says_more(killed: Path, tmp_path: Path) 
     with pytest.raises(
         JournalDamaged, match=r"was acknowledged; .*: edgeflock journal verify .*/journal.sqlite$"
     ):
-        with claimed(damaged, "run.directory", LAYOUT, theta, CONFIG):
+        with claim_run(damaged, "run.directory", LAYOUT, theta, CONFIG):
             pass
     tampered(fresh(killed, damaged) / FILE, "UPDATE updates SET frame = x'00' WHERE version = 57")
     with pytest.raises(JournalDamaged, match=r"version 57 .*: edgeflock journal verify .*/journal.sqlite$"):
-        with claimed(damaged, "run.directory", LAYOUT, theta, CONFIG):
+        with claim_run(damaged, "run.directory", LAYOUT, theta, CONFIG):
             pass
 
 
@@ -319,7 +319,7 @@ def test_a_start_names_the_command_that_says_more(killed: Path, tmp_path: Path) 
 def test_what_is_kept_is_its_owners_alone(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
-        with claimed(tmp_path / "a" / "run", "run.directory", LAYOUT, generate(START, LAYOUT), CONFIG):
+        with claim_run(tmp_path / "a" / "run", "run.directory", LAYOUT, generate(START, LAYOUT), CONFIG):
             modes = {file.name: file.stat().st_mode & 0o777 for file in (tmp_path / "a" / "run").iterdir()}
             assert (tmp_path / "a" / "run").stat().st_mode & 0o777 == 0o700
     finally:
@@ -346,8 +346,7 @@ def test_a_checksum_is_of_every_value() -> None:
     others += [(1, 2, 3, float(np.nextafter(4.5, 5)), 0.5, 6, 1.0, None, 7)]
     others += [(*facts[:6], 0.5, None, 7), (*facts[:6], 0.0, None, 7), (*facts[:7], b"why", 7)]
     without: Facts = (1, 2, 3, 4.5, None, 6, 1.0, None, 7)
-    assert len({of_update(0, each) for each in (facts, *others, without)} | {of_update(1, facts)}) == 10
-    assert of_update(0, (1, 2, 3, 4.5, float("nan"), 6, 1.0, None, 7)) == of_update(0, without)
-    assert (
-        len({of_vectors(1, 2, b"ab", None), of_vectors(1, 2, b"a", b"b"), of_vectors(1, 2, b"ab", b"")}) == 3
-    )
+    assert len({update_sum(0, each) for each in (facts, *others, without)} | {update_sum(1, facts)}) == 10
+    assert update_sum(0, (1, 2, 3, 4.5, float("nan"), 6, 1.0, None, 7)) == update_sum(0, without)
+    vectors = (b"ab", None), (b"a", b"b"), (b"ab", b"")
+    assert len({vector_sum(1, 2, *one) for one in vectors}) == 3

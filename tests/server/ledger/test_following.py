@@ -15,12 +15,12 @@ from edgeflock.server.descent import Part, Place, StepMethod, VectorsLost
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.engine.limits import EngineLimits
-from edgeflock.server.ledger import claimed, following
+from edgeflock.server.ledger import claim_run, following
 from edgeflock.server.ledger.following import Follower
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.place import open_journal
-from edgeflock.server.ledger.recovery import Followed, follow, recover
-from edgeflock.server.shards import Here, Sharded
+from edgeflock.server.ledger.recovery import Replay, follow, recover
+from edgeflock.server.shards import InProcess, Sharded
 from edgeflock.server.shards.placement import Order
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 from edgeflock.shared.settings.config import parse
@@ -69,7 +69,7 @@ def test_what_an_optimizer_remembers_is_followed(tmp_path: Path) -> None:
     engine.close()
 
 
-class Breaking(Here):
+class Breaking(InProcess):
     """Loses its shards when it is told to."""
 
     def check(self) -> None:
@@ -120,7 +120,7 @@ def test_of_another_run_nothing_is_kept(tmp_path: Path) -> None:
     first.commit(3)
     known = follow(first.journal, LAYOUT)
     second.commit(5)
-    known = follow(second.journal, LAYOUT, Followed("of another run", known.turns, known.parameters))
+    known = follow(second.journal, LAYOUT, Replay("of another run", known.regimes, known.parameters))
     second.slow.assert_equals(known.parameters)
 
 
@@ -132,20 +132,20 @@ def test_a_journal_that_says_not_how_updates_count(tmp_path: Path) -> None:
 
 
 def test_who_stands_by_follows_and_takes_over(postgres: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "_EVERY", 0.0)
+    monkeypatch.setattr(following, "_POLL_SECONDS", 0.0)
     url = postgres.fresh()
     follower, other = Follower(url, LAYOUT), Follower(url, NORMED)
-    assert follower.look() is None  # nobody has begun
+    assert follower.poll() is None  # nobody has begun
     journal = open_journal(url, LEASE)
     journal.begin_run("run", "package:Model", LAYOUT, THETA, 1.0)
     engine = Engine(journal, LAYOUT, recover(journal, LAYOUT, REGIME), Asynchronous())
     device = engine.device_id("one")
-    assert follower.look() == 0
+    assert follower.poll() == 0
     for number in range(1, 6):
         commit(engine, [push(device, sparse_update(number, number - 1, {number: 1.0}))])
-        assert follower.look() == number
-    assert other.look() is None  # its model is another one
-    known, theta = follower.known, engine.theta()[1]
+        assert follower.poll() == number
+    assert other.poll() is None  # its model is another one
+    known, theta = follower.followed, engine.theta()[1]
     assert known is not None
     journal.abandon()  # as if it were killed
     with closing(open_journal(url, LEASE, lambda why: time.sleep(0.1))) as taken:  # until its session is gone
@@ -156,22 +156,22 @@ def test_who_stands_by_follows_and_takes_over(postgres: Cluster, monkeypatch: py
 def test_what_is_damaged_is_left_for_whoever_takes_over(
     postgres: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "_EVERY", 0.0)
+    monkeypatch.setattr(following, "_POLL_SECONDS", 0.0)
     url = postgres.fresh()
     journal = open_journal(url, LEASE)
     journal.begin_run("run", "package:Model", LAYOUT, THETA, 1.0)
     recover(journal, LAYOUT, REGIME)
     follower = Follower(url, LAYOUT)
-    assert follower.look() == 0
+    assert follower.poll() == 0
     journal._store.write("UPDATE regimes SET window = 9")
     journal.commit()
-    assert follower.look() is None
+    assert follower.poll() is None
     journal.abandon()
 
 
 @pytest.mark.parametrize(
     ("place", "version"),
-    [(Part, 0), (partial(Sharded, Here(), 2), 0), (None, None)],
+    [(Part, 0), (partial(Sharded, InProcess(), 2), 0), (None, None)],
     ids=["whole", "sharded", "nowhere"],
 )
 def test_who_finds_another_leader_waits(
@@ -191,7 +191,7 @@ def test_who_finds_another_leader_waits(
         recover(leader, LAYOUT, REGIME)
         with (
             pytest.raises(ConfigError, match="cannot hold a run"),
-            claimed(tmp_path, "run.directory", LAYOUT, THETA, config, wait=wait, place=place),
+            claim_run(tmp_path, "run.directory", LAYOUT, THETA, config, wait=wait, place=place),
         ):
             raise AssertionError("it is the other's")
     assert told == [("other:8470 hosts the run", version)]

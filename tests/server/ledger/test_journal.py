@@ -11,7 +11,7 @@ import pytest
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.log import LastReceipt
 from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.records import Adjustment, BegunRun, DeviceTotals, JournaledUpdate, RegimeStart
+from edgeflock.server.ledger.records import Adjustment, DeviceTotals, JournaledUpdate, RegimeStart, RunRecord
 from edgeflock.server.ledger.stores.sqlite import SqliteStore
 from edgeflock.shared.errors import JournalDamaged
 from edgeflock.shared.model.start import NORMAL, Filling, Start
@@ -64,7 +64,7 @@ def test_what_is_written_is_there_when_opened_again(path: Path, journal: Journal
     journal.add_account(two, 1 << 41, 5)
     journal.commit()
     with closing(Journal(path)) as again:
-        assert again.run() == BegunRun("run 1", "package:Model", LAYOUT)
+        assert again.run() == RunRecord("run 1", "package:Model", LAYOUT)
         first, second, third = (
             JournaledUpdate(version, frame, version + 0.5)
             for version, frame in enumerate((b"first", b"second", b"third"), 1)
@@ -237,7 +237,7 @@ def test_how_the_first_model_is_made_is_kept(path: Path) -> None:
     with closing(Journal(path)) as journal:
         journal.begin_run("run 1", "package:Model", LAYOUT, THETA, 1.0, start)
     with closing(Journal(path)) as journal:
-        assert journal.run() == BegunRun("run 1", "package:Model", LAYOUT, start)
+        assert journal.run() == RunRecord("run 1", "package:Model", LAYOUT, start)
 
 
 def test_pages_that_SQLite_cannot_read_are_damage(path: Path) -> None:

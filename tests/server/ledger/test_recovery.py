@@ -210,9 +210,7 @@ def test_an_entry_that_is_no_update_is_named(tmp_path: Path) -> None:
         wire.encode(Pull(None)),
         sealed=True,
     )
-    with pytest.raises(
-        JournalDamaged, match="the entry of version 2 is no update of the model: it is a Pull"
-    ):
+    with pytest.raises(JournalDamaged, match="version 2 is not a valid update of the model: it is a Pull"):
         recover(Journal(tmp_path / "journal.sqlite"), LAYOUT, REGIME)
 
 
@@ -240,12 +238,12 @@ DAMAGE = {
     "of another model": (
         "UPDATE updates SET frame = ? WHERE version = 6",
         (wire.encode(dense_update(9, 5, np.ones(24, np.float32))),),
-        "entry of version 6 is no update of the model",
+        "version 6 is not a valid update of the model",
     ),
     "ahead of its base": (
         "UPDATE updates SET frame = ? WHERE version = 6",
         (wire.encode(sparse_update(9, 6, {2: 1.0})),),
-        "entry of version 6 is no update of the model: base 6 is ahead",
+        "version 6 is not a valid update of the model: base 6 is ahead",
     ),
     "short theta": (
         "UPDATE snapshots SET theta = substr(theta, 1, 20)",
@@ -276,7 +274,7 @@ def test_a_base_from_before_the_window_is_damage(tmp_path: Path) -> None:
     path, statement = tmp_path / "journal.sqlite", "UPDATE updates SET frame = ? WHERE version = 20"
     tampered(path, statement, frame, sealed=True)
     with closing(Journal(tmp_path / "journal.sqlite")) as journal:
-        with pytest.raises(JournalDamaged, match="entry of version 20 is no update of the model: base 1 is"):
+        with pytest.raises(JournalDamaged, match="version 20 is not a valid update of the model: base 1 is"):
             replay(journal, LAYOUT)
 
 

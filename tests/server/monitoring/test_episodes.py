@@ -42,7 +42,7 @@ def test_another_process_comes_to_the_same() -> None:
 
 
 def test_an_environment_that_hangs_is_ended() -> None:
-    judge = EpisodeProcess(settings("Hanging"), longest=3)
+    judge = EpisodeProcess(settings("Hanging"), timeout=3)
     with pytest.raises(RuntimeError, match=r"plays episodes of gym:.*Hanging took longer than 3 s"):
         judge.evaluate(FlatModule(POLICY, "a2c").theta())
 

@@ -79,7 +79,7 @@ def test_one_leaves_a_copy_that_another_was_sent_to_as_well() -> None:
         fleet.pull(device)
     fleet.replicas[1] = Replica(LAYOUT)
     fleet.pull(1)  # and is nobody's
-    assert len(fleet.copies._here) <= 3
+    assert len(fleet.copies._in_memory) <= 3
     fleet.pull(2)
     assert fleet.agree(2)
     fleet.move()

@@ -91,7 +91,7 @@ class Fleet:
     def agree(self, device: int) -> bool:
         """Whether the server knows what the device holds, bit for bit."""
         replica = self.replicas[device]
-        copy = self.copies.of(device, replica.version, replica.held)
+        copy = self.copies.find(device, replica.version, replica.held)
         trained = replica.theta[: self.layout.parameters.size]
         return copy is not None and copy.values.tobytes() == trained.tobytes()
 
@@ -267,7 +267,7 @@ def test_devices_in_step_share_a_copy_and_an_answer() -> None:
         fleet.move()
         models = [fleet.pull(device) for device in fleet.replicas]
         assert all(model == models[0] for model in models)
-        assert len(fleet.copies._here) <= 2
+        assert len(fleet.copies._in_memory) <= 2
     fleet.move()
     one = fleet.pull(1)
     fleet.move()
@@ -301,7 +301,7 @@ def test_devices_in_step_share_a_copy_after_a_restart_as_well() -> None:
         for device in fleet.replicas:
             fleet.pull(device)
             assert fleet.agree(device)
-        assert len(fleet.copies._here) <= 2
+        assert len(fleet.copies._in_memory) <= 2
         fleet.move()
 
 
@@ -310,7 +310,7 @@ def test_what_memory_has_no_room_for_is_in_a_file() -> None:
     for turn in range(100):
         fleet.move()
         assert fleet.pull(turn % 20 + 1).changes
-        assert len(fleet.copies._here) <= 4
+        assert len(fleet.copies._in_memory) <= 4
     assert all(fleet.agree(device) for device in fleet.replicas)
 
 

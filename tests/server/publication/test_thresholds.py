@@ -25,7 +25,7 @@ def steps(thresholds: Thresholds, turns: int, lost: float = 0.0) -> list[NDArray
         thresholds.begin(LAYOUT.counts(np.flatnonzero(lacks)), theta, np.zeros_like(theta))
         beyond = lacks > np.repeat(thresholds.values, np.diff(LAYOUT.bounds))
         counts.append(LAYOUT.counts(np.flatnonzero(beyond)))
-        thresholds.follow(counts[-1], 1.0, lost)
+        thresholds.adapt(counts[-1], 1.0, lost)
     return counts
 
 
@@ -69,7 +69,7 @@ def test_what_differs_little_needs_no_threshold_until_it_does() -> None:
     theta, held = np.zeros(LAYOUT.size, np.float32), np.zeros(LAYOUT.size, np.float32)
     theta[:100] = 0.001
     assert not thresholds.begin(LAYOUT.counts(np.arange(100)), theta, held)
-    thresholds.follow(LAYOUT.counts(np.arange(100)), 1.0, 0.5)
+    thresholds.adapt(LAYOUT.counts(np.arange(100)), 1.0, 0.5)
     (first,) = steps(thresholds, 1)
     assert first.sum() == pytest.approx(0.02 * LAYOUT.size, rel=0.05)
 
@@ -80,7 +80,7 @@ def test_a_tensor_that_never_changes_costs_nothing() -> None:
     assert not thresholds.begin(none, still, still)
     steps(thresholds, 1)
     for _ in range(3000):
-        thresholds.follow(none, 0.0, 0.0)
+        thresholds.adapt(none, 0.0, 0.0)
     assert np.isfinite(thresholds.values).all()
     assert np.mean(steps(thresholds, 3000)[2000:], axis=0).sum() < 0.02 * LAYOUT.size, "should it ever again"
 
@@ -92,9 +92,9 @@ def test_the_share_follows_from_how_far_a_copy_may_lag(behind: int, share: float
     """(1 - s) / s steps of `behind` versions each are 100 versions, unless that is more than is allowed."""
     thresholds = Thresholds(LAYOUT, 0.01, 0.5, 0.3, 100)
     for _ in range(400):
-        thresholds.follow(np.ones(3, np.int64), 1.0, 0.5, behind)
+        thresholds.adapt(np.ones(3, np.int64), 1.0, 0.5, behind)
     assert thresholds.target == pytest.approx(share, rel=0.01)
-    thresholds.begin_again()
+    thresholds.reset()
     assert thresholds.target == 0
 
 
@@ -111,7 +111,7 @@ def test_where_labels_differ_copies_may_lag_less() -> None:
 
 def test_without_a_bound_on_the_lag_the_share_is_what_is_given() -> None:
     thresholds = Thresholds(LAYOUT, 0.01, 0.5, 0.3)
-    thresholds.follow(np.ones(3, np.int64), 1.0, 0.5, 4)
+    thresholds.adapt(np.ones(3, np.int64), 1.0, 0.5, 4)
     assert thresholds.target == 0.3
 
 

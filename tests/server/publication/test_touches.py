@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from edgeflock.server.publication import Touches
+from edgeflock.server.publication import ChangeRecorder
 
 
 def test_each_version_is_told_and_the_values_are_those_of_now() -> None:
     theta = np.arange(12, dtype=np.float32)
-    touches = Touches(10)
+    touches = ChangeRecorder(10)
     assert touches.take(theta) is None
     touches.add(np.array([1, 4]))
     touches.add(np.array([], np.int64))
@@ -16,22 +16,22 @@ def test_each_version_is_told_and_the_values_are_those_of_now() -> None:
     told = touches.take(theta)
     assert told is not None
     assert told.counts == [2, 0, 1]
-    assert told.where.tolist() == [1, 4, 4]
+    assert told.indices.tolist() == [1, 4, 4]
     assert told.values.tolist() == [1, 40, 40, 10, 11], "the running statistics move with every update"
     assert touches.take(theta) is None, "it was told"
 
 
 def test_what_changes_all_of_it_is_told_whole() -> None:
     theta = np.arange(3, dtype=np.float32)
-    touches = Touches(3)
+    touches = ChangeRecorder(3)
     touches.add(np.array([1]))
     touches.add(slice(None))
     touches.add(np.array([2]))
     told = touches.take(theta)
     assert told is not None
-    assert (told.counts, told.again) == (None, False)
+    assert (told.counts, told.is_reset) == (None, False)
     assert told.values.tolist() == [0, 1, 2]
-    touches.begin_again()
+    touches.reset()
     told = touches.take(theta)
     assert told is not None
-    assert told.again
+    assert told.is_reset

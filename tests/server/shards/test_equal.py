@@ -27,24 +27,16 @@ from edgeflock.server.descent.memory import OptimizerMemory
 from edgeflock.server.engine import Answer, Engine
 from edgeflock.server.ledger import Journal, open_engine
 from edgeflock.server.ledger.recovery import replay
-from edgeflock.server.shards import Here, Sharded
+from edgeflock.server.shards import InProcess, Sharded
 from edgeflock.server.shards.placement import Order
 from edgeflock.shared.errors import ConfigError, Refused
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Update
 from edgeflock.shared.settings.config import parse
-from tests.server.pushes import (
-    LAYOUT,
-    NORMED,
-    dense_update,
-    initial,
-    push,
-    sparse_update,
-    with_statistics,
-)
+from tests.server.pushes import LAYOUT, NORMED, dense_update, initial, push, sparse_update, with_statistics
 
 
-class Fragile(Here):
+class Fragile(InProcess):
     """Loses a shard now and then: what was sent meanwhile is gone with it."""
 
     def __init__(self, seed: int, often: float) -> None:
@@ -89,7 +81,7 @@ class Run:
 
     def _opened(self, place: Place) -> Engine:
         engine = open_engine(self.journal, self.layout, parse(overrides=self.overrides), place=place)
-        engine.outlet.follow()
+        engine.outlet.record_changes()
         self.followed = engine.parameters.theta.copy()
         """As a gateway keeps it."""
         return engine
@@ -100,7 +92,7 @@ class Run:
         if told is not None and told.counts is None:
             self.followed = told.values
         elif told is not None:
-            self.followed[told.where], statistics = np.split(told.values, [told.where.size])
+            self.followed[told.indices], statistics = np.split(told.values, [told.indices.size])
             self.followed[self.layout.parameters.size :] = statistics
         assert self.followed.tobytes() == self.engine.parameters.theta.tobytes()
 
@@ -243,7 +235,7 @@ def test_every_rule_and_optimizer_gives_the_bits_of_one_process(
     count = data.draw(st.integers(1, 5))
     runs = [
         Run(layout, overrides, Part),
-        Run(layout, overrides, partial(Sharded, Here(), count)),
+        Run(layout, overrides, partial(Sharded, InProcess(), count)),
         Run(layout, overrides, partial(Sharded, fragile, 3)),
     ]
     fleet = Fleet(runs, seed)
@@ -251,7 +243,7 @@ def test_every_rule_and_optimizer_gives_the_bits_of_one_process(
         fleet.go(float(turn))
         if turn == 8:
             fleet.compare()
-            places: list[Place] = [partial(Sharded, Here(), 2), Part, partial(Sharded, fragile, 4)]
+            places: list[Place] = [partial(Sharded, InProcess(), 2), Part, partial(Sharded, fragile, 4)]
             fragile.often, often = 0.0, fragile.often
             for run, place in zip(runs, places, strict=True):
                 run.reopen(place)
@@ -270,7 +262,7 @@ def test_the_sum_of_squares_is_that_of_one_process_to_the_last_bit(seed: int, co
     regime = Regime("adacomp", 0.1, 8, method=StepMethod(clip=1.0))
     state = VectorState(np.zeros(100, np.float32), None, OptimizerMemory(), 0, regime, 0)
     found = []
-    for place in (Part, partial(Sharded, Here(), count)):
+    for place in (Part, partial(Sharded, InProcess(), count)):
         vectors: Vectors = place(state._replace(theta=state.theta.copy()))
         vectors.prepare(slice(None), delta, 0, np.float32(0.3), 1)
         found.append(vectors.squares(0.0))
@@ -279,7 +271,7 @@ def test_the_sum_of_squares_is_that_of_one_process_to_the_last_bit(seed: int, co
 
 def test_more_shards_than_parameters_are_refused() -> None:
     with pytest.raises(ConfigError, match="scale.shards = 26: the model has 25 trained parameters; lower it"):
-        Run(NORMED, [], partial(Sharded, Here(), 26))
+        Run(NORMED, [], partial(Sharded, InProcess(), 26))
 
 
 def test_what_is_lost_is_made_again_from_the_journal() -> None:

@@ -5,13 +5,13 @@ import sys
 import pytest
 
 from edgeflock.server.descent import Part
-from edgeflock.server.shards import placed
+from edgeflock.server.shards import open_place
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import parse
 
 
 def test_without_shards_it_is_in_this_process() -> None:
-    with placed(parse().scale) as place:
+    with open_place(parse().scale) as place:
         assert place is Part
 
 
@@ -21,7 +21,7 @@ def test_a_missing_ray_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     scale = parse(overrides=["scale.shards=2"]).scale
     with (
         pytest.raises(ConfigError, match=r"scale.shards = 2 needs Ray: pip install '.*\[ray\]'"),
-        placed(scale),
+        open_place(scale),
     ):
         pass
 

@@ -283,7 +283,7 @@ def test_where_all_steps_grow_nobody_stands_out(tmp_path: Path) -> None:
     growing = {name: [1.1**place * 3.0**turn for turn in range(4)] for place, name in enumerate("abcde")}
     suspect = largest_step(fleet(tmp_path, growing), LAYOUT, 0, 20)
     assert suspect is not None
-    assert not suspect.stands_out
+    assert not suspect.is_large
 
 
 def test_samples_are_suspected_where_they_count(tmp_path: Path) -> None:

@@ -55,11 +55,11 @@ def test_an_update_as_it_came_is_whole(tmp_path: Path) -> None:
 )
 def test_a_record_that_is_no_update_of_its_row_is_damage(tmp_path: Path, forged: Update, why: str) -> None:
     (damage,) = told(tmp_path, wire.encode(forged))
-    assert damage.startswith("the update that made version 5 is none of the model: ")
+    assert damage.startswith("version 5 is not a valid update of the model: ")
     assert why in damage
 
 
 @pytest.mark.parametrize("octets", [b"\xc1", wire.encode(Pull(None))])
 def test_a_record_that_is_no_update_at_all_is_damage(tmp_path: Path, octets: bytes) -> None:
     (damage,) = told(tmp_path, octets)
-    assert damage.startswith("the update that made version 5 is none of the model: ")
+    assert damage.startswith("version 5 is not a valid update of the model: ")

@@ -74,8 +74,8 @@ def test_whoever_is_silent_loses_it(postgres: Cluster, monkeypatch: pytest.Monke
     """PostgreSQL ends the silent session by itself, and the next one in line has the lease."""
     url = postgres.fresh()
     silent = Lease(url, LEASE, "paused:1")
-    monkeypatch.setattr(silent, "_beat_on", lambda: None)
-    assert silent.take()
+    monkeypatch.setattr(silent, "_run_heartbeat", lambda: None)
+    assert silent.acquire()
     assert silent._connection.execute("SHOW idle_session_timeout").fetchone() == ("1min",)
     whys: list[str] = []
 
@@ -97,7 +97,7 @@ def test_whoever_stops_in_the_middle_of_a_transaction_keeps_nobody_waiting(
     """It holds the epoch, until PostgreSQL ends that session, too."""
     url = postgres.fresh()
     begun(url).close()
-    monkeypatch.setattr(Lease, "_beat_on", lambda lease: None)
+    monkeypatch.setattr(Lease, "_run_heartbeat", lambda lease: None)
     lease = lease_of(url, LEASE)
     store = PostgresStore(url, lease)
     journal = Journal(store)
@@ -116,13 +116,13 @@ def test_whoever_stops_in_the_middle_of_a_transaction_keeps_nobody_waiting(
 def test_who_lost_it_is_told(postgres: Cluster) -> None:
     url, told = postgres.fresh(), threading.Event()
     lease = Lease(url, 6.0)  # it looks every two seconds
-    assert lease.take()
+    assert lease.acquire()
     journal = Journal(PostgresStore(url, lease))
-    journal.when_lost(told.set)
-    assert not journal.lost()
+    journal.add_loss_callback(told.set)
+    assert not journal.loss_reason()
     end_sessions(postgres, "lease")
     assert told.wait(300)
-    assert "the lease of the run is lost" in journal.lost()
+    assert "the lease of the run is lost" in journal.loss_reason()
     with pytest.raises(JournalLost, match="the lease of the run is lost"):
         journal.begin_run("run 1", "package:Model", LAYOUT, THETA, 1.0)
     journal.abandon()
@@ -171,7 +171,7 @@ def test_a_schema_that_is_not_there_is_not_waited_for(postgres: Cluster, tmp_pat
         open_journal(url, LEASE, never)
     config = parse(overrides=[f"journal.url={url}", f"run.directory={tmp_path}"])
     with pytest.raises(ConfigError, match="has no schema that its user may use"):
-        Standby().line(config)
+        Standby().tls(config)
 
 
 def test_a_schema_that_may_not_be_written_is_not_waited_for(postgres: Cluster) -> None:

@@ -13,7 +13,7 @@ from edgeflock.server.engine.log import LastReceipt
 from edgeflock.server.ledger import copy, verify
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.place import open_journal
-from edgeflock.server.ledger.records import Adjustment, BegunRun, DeviceTotals, JournaledUpdate, RegimeStart
+from edgeflock.server.ledger.records import Adjustment, DeviceTotals, JournaledUpdate, RegimeStart, RunRecord
 from edgeflock.server.ledger.recovery import recover, replay
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 from edgeflock.shared.protocol.frames import Evaluation
@@ -71,7 +71,7 @@ def test_what_is_written_is_there_when_opened_again(place: Place, journal: Journ
     journal.add_account(two, 1 << 41, 5)
     journal.close()
     with closing(place.open()) as again:
-        assert again.run() == BegunRun("run 1", "package:Model", LAYOUT)
+        assert again.run() == RunRecord("run 1", "package:Model", LAYOUT)
         assert [update.frame for update in again.updates(0)] == [b"first", bytes(range(256)), b"third"]
         assert list(again.updates(2)) == [JournaledUpdate(3, b"third", 3.5)]
         assert (again.version, again.receipt(two, 12), again.receipt(one, 9)) == (3, 3, None)
@@ -87,14 +87,14 @@ def test_what_is_written_is_there_when_opened_again(place: Place, journal: Journ
             DeviceTotals(one, "one", 1, 0, 0),
             DeviceTotals(two, "tw\u00f6", 2, 1 << 41, 5),
         ]
-        assert again.maker(2) == ("one", 1)
+        assert again.update_origin(2) == ("one", 1)
         newest = again.snapshot()
         assert newest.average is not None
         assert (newest.version, newest.theta.tobytes()) == (3, (THETA * 2).tobytes())
         assert (newest.average.tobytes(), newest.memory) == ((THETA * 3).tobytes(), b"memory")
         assert again.snapshot(first=True).theta.tobytes() == THETA.tobytes()
-        again.forget_frames(2)
-        assert again.first_kept() == 3
+        again.drop_frames(2)
+        assert again.first_stored() == 3
 
 
 def test_what_was_not_committed_is_not_there(place: Place, journal: Journal) -> None:

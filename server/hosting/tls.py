@@ -19,7 +19,7 @@ from edgeflock.shared.identity import is_loopback
 from edgeflock.shared.settings.config import Config
 
 
-def line_of(config: Config, directory: Path) -> tuple[ssl.SSLContext | None, bytes]:
+def server_context(config: Config, directory: Path) -> tuple[ssl.SSLContext | None, bytes]:
     """Return (TLS to listen with, pin of the public key that devices see). Raises ConfigError."""
     run = config.run
     plain = run.insecure or is_loopback(run.host)
@@ -33,14 +33,14 @@ def line_of(config: Config, directory: Path) -> tuple[ssl.SSLContext | None, byt
             "127.0.0.1, or allow it with run.insecure = true"
         )
     if run.key and not run.certificate:
-        raise ConfigError("run.key is set, and run.certificate is not: they go together")
+        raise ConfigError("run.key is set without run.certificate: set both or neither")
     if run.key:
         return server_tls(Certificate(Path(run.certificate), Path(run.key)))
     if run.certificate:
         if not plain:
             raise ConfigError(
-                "run.certificate without run.key is that of a proxy in front, to which the server speaks "
-                "plain HTTP: set run.host = 127.0.0.1 or run.insecure = true, or name its key"
+                "run.certificate without run.key is that of a proxy, to which the server speaks plain HTTP: "
+                "set run.host = 127.0.0.1 or run.insecure = true, or set run.key"
             )
         return None, pin_of_file(Path(run.certificate))
     return (None, b"") if plain else server_tls(own_certificate(directory, run.host))
@@ -48,15 +48,15 @@ def line_of(config: Config, directory: Path) -> tuple[ssl.SSLContext | None, byt
 
 def authority_of(config: Config, directory: Path, tls: ssl.SSLContext | None) -> Authority | None:
     """Return the devices' authority. `tls` asks for certificates if configured. Raises ConfigError."""
-    who = config.run.client_certificates
+    demanded = config.run.client_certificates
     if tls is None:
-        if who:
+        if demanded:
             raise ConfigError(
-                f"run.client_certificates = {who!r} needs TLS, which the server does not speak here: listen "
-                "beyond this machine without run.insecure, or set run.certificate and run.key"
+                f"run.client_certificates = {demanded!r} needs TLS, and the server speaks plain HTTP: leave "
+                "run.insecure out and listen beyond this machine, or set run.certificate and run.key"
             )
         return None
     authority = Authority(directory)
-    if who:
-        request_certificates(tls, authority.pem, required=who == "everybody")
+    if demanded:
+        request_certificates(tls, authority.pem, required=demanded == "everybody")
     return authority

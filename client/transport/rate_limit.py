@@ -21,7 +21,7 @@ from edgeflock.client.allowance import Allowance
 _PIECE_SECONDS = 0.05
 """A piece transferred at once takes this many seconds at the rate."""
 
-_LEAST_PIECE, _MOST_PIECE = 256, 1 << 16
+_MIN_PIECE, _MAX_PIECE = 256, 1 << 16
 
 _LAST_SECONDS = 2.0
 
@@ -32,7 +32,7 @@ class RateLimitedConnector(aiohttp.TCPConnector):
     def __init__(self, rate: float, tls: ssl.SSLContext | bool) -> None:
         super().__init__(ssl=tls)
         self._allowance = Allowance(rate, asyncio.get_running_loop().time())
-        self._piece = int(min(max(rate * _PIECE_SECONDS, _LEAST_PIECE), _MOST_PIECE))
+        self._piece = int(min(max(rate * _PIECE_SECONDS, _MIN_PIECE), _MAX_PIECE))
         self._carrying: set[asyncio.Task[None]] = set()
 
     async def _wrap_create_connection(
@@ -54,7 +54,7 @@ class RateLimitedConnector(aiohttp.TCPConnector):
             inner, other = socket.socketpair()
             for end in (outer, inner, other):
                 end.setblocking(False)
-            carrying = asyncio.create_task(self._carry_both(other, outer))
+            carrying = asyncio.create_task(self._forward_both(other, outer))
             self._carrying.add(carrying)
             carrying.add_done_callback(self._carrying.discard)
             made: tuple[Any, Any] = await loop.create_connection(*args, **kwargs, sock=inner)
@@ -75,19 +75,19 @@ class RateLimitedConnector(aiohttp.TCPConnector):
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, max(1 << 12, 2 * self._piece))
         return made
 
-    async def _carry_both(self, inner: socket.socket, outer: socket.socket) -> None:
+    async def _forward_both(self, inner: socket.socket, outer: socket.socket) -> None:
         """Transfer both ways until this end closes or the connection is lost."""
-        down = asyncio.create_task(self._carry(outer, inner))
+        down = asyncio.create_task(self._forward(outer, inner))
         try:
             with suppress(OSError):
-                await self._carry(inner, outer)
+                await self._forward(inner, outer)
         finally:
             down.cancel()
             await asyncio.wait((down,))
             inner.close()
             outer.close()
 
-    async def _carry(self, source: socket.socket, target: socket.socket) -> None:
+    async def _forward(self, source: socket.socket, target: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         try:
             while octets := await loop.sock_recv(source, self._piece):
@@ -97,7 +97,7 @@ class RateLimitedConnector(aiohttp.TCPConnector):
             with suppress(OSError):
                 target.shutdown(socket.SHUT_WR)
 
-    async def carried(self) -> None:
+    async def drain(self) -> None:
         """Wait until the last bytes are sent, after all connections were closed; at most _LAST_SECONDS."""
         if self._carrying:
             _, late = await asyncio.wait(self._carrying, timeout=_LAST_SECONDS)

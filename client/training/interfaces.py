@@ -14,7 +14,7 @@ from edgeflock.shared.errors import Refused, ServerAtFault, Unauthorized
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Model, Receipt, Task, Update, Welcome
 
-HOPELESS = 3
+MAX_REFUSALS = 3
 """The device gives up after this many consecutive updates refused for their size."""
 
 
@@ -33,21 +33,21 @@ class ServerLink(Protocol):
     async def task(self) -> Task | None:
         """Return the next task, after a pull or after a Task without one; None: pull again."""
 
-    async def over(self) -> None:
+    async def round_end(self) -> None:
         """Wait until the round in which the device computes is over."""
 
-    def speak_as(self, layout: bytes) -> None: ...
+    def announce_layout(self, layout: bytes) -> None: ...
 
 
 class UpdateSpool(Protocol):
     """Keeps the pending update beyond the process (client/spool.py)."""
 
-    fails: bool
+    has_failed: bool
     """Whether the last update could not be kept."""
 
-    def keep(self, run: str, layout: bytes, update: Update) -> None: ...
+    def save(self, run: str, layout: bytes, update: Update) -> None: ...
 
-    def find(self, run: str, layout: bytes, most: int) -> Update | None: ...
+    def load(self, run: str, layout: bytes, limit: int) -> Update | None: ...
 
     def drop(self) -> None: ...
 
@@ -66,18 +66,18 @@ class Training(Protocol):
 
     def take_back(self) -> None: ...
 
-    def take_fleet(self, moments: bytes, labels: bytes) -> None: ...
+    def store_fleet(self, moments: bytes, labels: bytes) -> None: ...
 
     def undo(self) -> None: ...
 
     def forget(self) -> None: ...
 
 
-Permitted = Callable[[], Awaitable[bool]]
+PermissionWait = Callable[[], Awaitable[bool]]
 """Wait until the device may train; return whether it had to wait, so that its model is old."""
 
 
-async def always() -> bool:
+async def permit_always() -> bool:
     """Return at once: training is always permitted."""
     return False
 
@@ -102,14 +102,14 @@ class WorkerProgress:
     loss: float = 0.0
 
 
-def take(replica: Replica, model: Model) -> None:
+def apply_model(replica: Replica, model: Model) -> None:
     """Apply `model` to `replica`. Raises ServerAtFault if it cannot be applied."""
-    with of_the_server("model"):
+    with as_server_fault("model"):
         replica.take(model)
 
 
 @contextmanager
-def of_the_server(what: str) -> Iterator[None]:
+def as_server_fault(subject: str) -> Iterator[None]:
     """Convert Refused to ServerAtFault, since here the input is the server's.
 
     Unauthorized passes, since an unknown token is not the server's fault.
@@ -119,4 +119,4 @@ def of_the_server(what: str) -> Iterator[None]:
     except Unauthorized:
         raise
     except Refused as error:
-        raise ServerAtFault(f"the server's {what} is none for this device: {error}") from error
+        raise ServerAtFault(f"the server's {subject} is none for this device: {error}") from error
