@@ -206,7 +206,7 @@ def status(
         "findings": [finding._asdict() for finding in findings],
         "coordination": settings(host)["coordination"],
         "compression": config.compression.model_dump(),
-        "tasks": None if host.engine.tasks is None else host.engine.tasks.standing()._asdict(),
+        "tasks": None if host.engine.tasks is None else host.engine.tasks.status()._asdict(),
         "cohort": None if turns is None else {"members": len(turns.members), "waiting": turns.waiting},
         "shards": shards(host),
         "evaluation": evaluator.history[-1]._asdict() if evaluator.history else None,
