@@ -391,7 +391,7 @@ def digest(engine: Engine) -> tuple[int, int, int, int]:
     return (
         parameters.version,
         crc32(parameters.theta.tobytes()),
-        len(engine.held),
+        len(engine.held_updates),
         engine.receipts.last_sequence(1),
     )
 
@@ -477,7 +477,7 @@ async def _asked(
             raise
         hostile.close()  # half of a frame: what follows is taken for the rest of it
         return None
-    if not hostile.answers and not hostile.closed and engine.held:
+    if not hostile.answers and not hostile.closed and engine.held_updates:
         await be_honest()
         return await hostile.answer(SECONDS)
     if hostile.closed:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.descent import Step
 from edgeflock.server.descent.kernels import decode_golomb
-from edgeflock.server.engine.admission import COMPILED, SCALE, decode, decode_compiled
+from edgeflock.server.engine.admission import COMPILED_MODES, SCALE_MODE, decode, decode_compiled
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import (
     IndexMalformed,
@@ -112,7 +112,7 @@ VALUE_CODINGS: dict[str, ValueCoding] = {
 } | {
     f"{name}-compiled": ValueCoding(name, _compiled_values(coding.mode))
     for name, coding in values.CODINGS.items()
-    if coding.mode in COMPILED
+    if coding.mode in COMPILED_MODES
 }
 
 
@@ -216,7 +216,7 @@ def decoders_agree(update: Update, layout: Layout) -> None:
         assert compiled in (None, defined)
         return
     if compiled is None:
-        usual = update.value_mode in (COMPILED if update.index_mode == sparse.GOLOMB else (SCALE,))
+        usual = update.value_mode in (COMPILED_MODES if update.index_mode == sparse.GOLOMB else (SCALE_MODE,))
         assert not usual or not update.values
         return
     assert isinstance(compiled, Step)

@@ -15,7 +15,7 @@ import numpy as np
 from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.devices.emulation.speed import DeviceSpeed
 from edgeflock.server.coordination import Push
-from edgeflock.server.engine import Accepted, part_of
+from edgeflock.server.engine import Accepted, requested_slice
 from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.roster import Device
 from edgeflock.server.roster.connection import SECRET_BYTES
@@ -120,7 +120,7 @@ class EmulatedLink:
         await self._up(pull)
         engine = self._server.engine
         await self._its_turn()
-        model = engine.outlet.model(base, held, self._device, part_of(pull, engine.layout))
+        model = engine.outlet.model(base, held, self._device, requested_slice(pull, engine.layout))
         self._base = model.version
         await self._deliver()
         return await self._down(model)
@@ -130,7 +130,8 @@ class EmulatedLink:
         engine = self._server.engine
         while (turns := engine.turns) is not None:
             if engine.published.complete:
-                raise RunOver((await self._down(Stop(f"the run is over: {engine.published.over}"))).reason)
+                stop = Stop(f"the run is over: {engine.published.end_reason}")
+                raise RunOver((await self._down(stop)).reason)
             if self._device in turns.members:
                 return
             await self._server.turned.wait()
@@ -196,7 +197,7 @@ class EmulatedLink:
         self._base = None
         published = self._server.engine.published
         if published.complete:
-            raise RunOver((await self._down(Stop(f"the run is over: {published.over}"))).reason)
+            raise RunOver((await self._down(Stop(f"the run is over: {published.end_reason}"))).reason)
         await self._down(Over(published.version))
 
     def _push(self, record: Update, frame: bytes) -> Push:

@@ -88,7 +88,7 @@ class EmulatedServer:
         assert tasks is not None, "the Welcome says that there are tasks"
         if self.engine.published.version != base:
             return None
-        shard = tasks.hand_out(device, asyncio.get_running_loop().time())
+        shard = tasks.assign(device, asyncio.get_running_loop().time())
         self._set_alarm()
         return shard
 
@@ -103,8 +103,8 @@ class EmulatedServer:
         known.connection.join(_Line())
         self.hear(device)
         if self.engine.tasks is not None:
-            self.engine.tasks.holds(device, shards)
-        self.engine.arrived(device)
+            self.engine.tasks.set_shards(device, shards)
+        self.engine.add_device(device)
         self._turn()
         if shares:
             self.relay.join(device)
@@ -112,7 +112,7 @@ class EmulatedServer:
     def leave(self, device: int, why: str) -> None:
         if (known := self.devices.get(device)) is not None and known.connection.is_connected:
             known.connection.leave(why)
-        self.engine.left(device)
+        self.engine.remove_device(device)
         self.relay.leave(device)
         self._commit([])
         self._turn()
@@ -127,7 +127,7 @@ class EmulatedServer:
         before = self.engine.published.version
         staged = self.engine.stage(pushes, loop.time())
         settled = dict(self.engine.publish(staged))
-        for push, accepted in staged.made:
+        for push, accepted in staged.applied:
             self._made(push, accepted)
         for push, answer in settled.items():
             if push in self._held:

@@ -140,7 +140,7 @@ def checked(config: Config, *, tests_rate: bool = False) -> Checked:
     flat = FlatModule(module, loss, config.run.seed)
     check_limits(config, flat.layout)
     theta, start = first_model(flat, config.model.weights, config.run.seed)
-    terms = welcome("check", config, flat.layout, 0, 0, start, shape=shape, described=described)
+    terms = welcome("check", config, flat.layout, 0, 0, start, shape=shape, description=described)
     sketch = sketch_of(terms.run, held_out.x, held_out.y)
     # What a device does with its data as it joins, and the first update that it would send.
     backend, random = TorchBackend(module, loss, seed=config.run.seed), np.random.default_rng(0)

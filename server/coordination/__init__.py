@@ -1,4 +1,4 @@
-"""When updates apply. Each mode is a `Coordinator` in a file: `offer`, `arrived`, `left`, `tick`.
+"""When updates apply. Each mode is a `Coordinator` in a file: `offer`, `tick` and the like.
 
 A new mode needs a file here and its name in modes.py. Sessions, fleets and Flower strategies do not change.
 If a mode gathers updates, the journal records this (`Regime.rounds`), so that a replay groups them alike. A
@@ -7,8 +7,8 @@ and scheduling.
 """
 
 from edgeflock.server.coordination.coordinator import Apply, Coordinator, Push, Tasks, Turns
-from edgeflock.server.coordination.gates import GATES, Gate, gate_of
-from edgeflock.server.coordination.modes import MODES, coordinator_of
+from edgeflock.server.coordination.gates import GATES, Gate, create_gate
+from edgeflock.server.coordination.modes import MODES, create_coordinator
 
 __all__ = [
     "GATES",
@@ -19,6 +19,6 @@ __all__ = [
     "Push",
     "Tasks",
     "Turns",
-    "coordinator_of",
-    "gate_of",
+    "create_coordinator",
+    "create_gate",
 ]

@@ -14,29 +14,29 @@ _NONE: Mapping[int, Push] = MappingProxyType({})
 class Asynchronous:
     """The coordinator of asynchronous mode. It holds no updates."""
 
-    held = _NONE
-    gathered = None
+    held_updates = _NONE
+    round_sum = None
     due = None
     tasks = None
     turns = None
 
     @classmethod
-    def of(cls, settings: CoordinationSettings, layout: Layout) -> "Asynchronous":
+    def from_settings(cls, settings: CoordinationSettings, layout: Layout) -> "Asynchronous":
         return cls()
 
     def offer(self, push: Push, step: Step, now: float) -> Apply | None:
         return Apply(((push, step.indices),), step)
 
-    def waiting(self, push: Push) -> Push | None:
+    def find_held(self, push: Push) -> Push | None:
         return None
 
-    def arrived(self, device: int) -> None:
+    def add_device(self, device: int) -> None:
         pass
 
-    def left(self, device: int) -> None:
+    def remove_device(self, device: int) -> None:
         pass
 
-    def give_up(self) -> list[Push]:
+    def discard(self) -> list[Push]:
         return []
 
     def tick(self, now: float) -> Apply | None:

@@ -19,11 +19,11 @@ class Cohort:
         self._turns = turns
         self._free = [1 + seat % turns for seat in range(size)]
         """For each free seat, the number of rounds that its next device stays for."""
-        self._left: dict[int, int] = {}
+        self._rounds_left: dict[int, int] = {}
         """Participating device -> the rounds that it has left, the open one included."""
         self._waiting: dict[int, None] = {}
         """Waiting devices, in order of arrival."""
-        self._called: set[int] | None = None
+        self._seated: set[int] | None = None
         """Devices that have had a seat since the last round ended. None before the first round ends: then
         all may contribute, because an earlier server may have selected them.
         """
@@ -31,43 +31,43 @@ class Cohort:
     @property
     def members(self) -> Set[int]:
         """The devices that take part in the open round."""
-        return self._left.keys()
+        return self._rounds_left.keys()
 
     @property
     def waiting(self) -> int:
         """How many present devices do not take part."""
         return len(self._waiting)
 
-    def may_give(self, device: int) -> bool:
+    def may_contribute(self, device: int) -> bool:
         """Whether the device has, or had, a seat in this round. It may contribute after it lost its seat."""
-        return self._called is None or device in self._called
+        return self._seated is None or device in self._seated
 
-    def arrived(self, device: int) -> None:
+    def add_device(self, device: int) -> None:
         """Add a present device. Idempotent."""
-        if device not in self._left:
+        if device not in self._rounds_left:
             self._waiting.setdefault(device)
             self._fill()
 
-    def left(self, device: int) -> None:
+    def remove_device(self, device: int) -> None:
         """Remove a device. The next one takes its seat for the rounds that were left."""
         self._waiting.pop(device, None)
-        if (rounds := self._left.pop(device, None)) is not None:
+        if (rounds := self._rounds_left.pop(device, None)) is not None:
             self._free.append(rounds)
             self._fill()
 
-    def went_by(self, late: Iterable[int] = ()) -> None:
+    def end_round(self, late: Iterable[int] = ()) -> None:
         """End a round. The participants in `late` missed it and lose their seats at once."""
         for device in late:
-            self._left[device] = 1
-        self.make_room()
-        self._called = set(self._left)
+            self._rounds_left[device] = 1
+        self.shorten_turns()
+        self._seated = set(self._rounds_left)
 
-    def make_room(self) -> None:
+    def shorten_turns(self) -> None:
         """Shorten each participant's turn by a round, and seat waiting devices."""
-        for device in list(self._left):
-            self._left[device] -= 1
-            if not self._left[device]:
-                del self._left[device]
+        for device in list(self._rounds_left):
+            self._rounds_left[device] -= 1
+            if not self._rounds_left[device]:
+                del self._rounds_left[device]
                 self._free.append(self._turns)
                 self._waiting[device] = None
         self._fill()
@@ -76,6 +76,6 @@ class Cohort:
         while self._free and self._waiting:
             device = next(iter(self._waiting))
             del self._waiting[device]
-            self._left[device] = self._free.pop(0)
-            if self._called is not None:
-                self._called.add(device)
+            self._rounds_left[device] = self._free.pop(0)
+            if self._seated is not None:
+                self._seated.add(device)

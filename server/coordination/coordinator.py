@@ -3,10 +3,10 @@
 A coordinator receives events in order and with the time, and returns the updates that apply now. Admission,
 journal, receipts and sockets are the same for all coordinators. They do not depend on the mode:
 
-    offer    an update was admitted                  -> the update applies now, or is held
-    arrived  a device takes part from now on
-    left     a device no longer takes part
-    tick     a batch of updates was offered, or `due` has passed
+    offer          an update was admitted         -> the update applies now, or is held
+    add_device     a device takes part from now on
+    remove_device  a device no longer takes part
+    tick           a batch of updates was offered, or `due` has passed
                                                   -> held updates apply, or stay held
 
 Held updates are in memory only. A device whose update is held has no receipt, and sends it again if needed.
@@ -52,15 +52,16 @@ class Apply(NamedTuple):
 class Tasks(Protocol):
     """Additional methods of a coordinator that assigns tasks to devices."""
 
-    def holds(self, device: int, shards: Sequence[str]) -> None:
+    def set_shards(self, device: int, shards: Sequence[str]) -> None:
         """Set the data shards that the device holds from now on."""
 
-    def hand_out(self, device: int, now: float) -> int | None:
+    def assign(self, device: int, now: float) -> int | None:
         """Return the data shard that the device computes next, as a position in the shards that it holds.
+
         None: no task now.
         """
 
-    def standing(self) -> TaskRoundStatus:
+    def status(self) -> TaskRoundStatus:
         """Return the status of the open round. May be called at any time, also during other calls."""
 
 
@@ -80,8 +81,8 @@ class Coordinator(Protocol):
     """Decides when updates apply. Times are seconds of any one clock. No I/O, no clock, no randomness."""
 
     @property
-    def held(self) -> Mapping[int, Push]:
-        """device -> its update that is held."""
+    def held_updates(self) -> Mapping[int, Push]:
+        """Device -> its update that is held."""
 
     @property
     def tasks(self) -> Tasks | None:
@@ -91,11 +92,11 @@ class Coordinator(Protocol):
     def turns(self) -> Turns | None:
         """The cohort; None if all devices take part."""
 
-    def waiting(self, push: Push) -> Push | None:
+    def find_held(self, push: Push) -> Push | None:
         """Return the held update that `push` repeats, if any. Raises BadSequence if the device must wait."""
 
     @property
-    def gathered(self) -> Gathered | None:
+    def round_sum(self) -> Gathered | None:
         """The sum that the next step would be added to, if any."""
 
     @property
@@ -103,17 +104,18 @@ class Coordinator(Protocol):
         """When `tick` must be called even if no update arrives; None: never."""
 
     def offer(self, push: Push, step: Step, now: float) -> Apply | None:
-        """Take an admitted update that is not `waiting`. Return None if it is held.
-        Raises Refused if it cannot count.
+        """Take an admitted update that is not held yet.
+
+        Return None if it is held now. Raises Refused if it cannot count.
         """
 
-    def arrived(self, device: int) -> None:
+    def add_device(self, device: int) -> None:
         """A device takes part from now on. Idempotent."""
 
-    def left(self, device: int) -> None:
+    def remove_device(self, device: int) -> None:
         """A device no longer takes part. Its contributions count. Idempotent."""
 
-    def give_up(self) -> list[Push]:
+    def discard(self) -> list[Push]:
         """Discard the held updates and return them. They do not apply."""
 
     def tick(self, now: float) -> Apply | None:

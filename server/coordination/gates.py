@@ -22,22 +22,22 @@ from edgeflock.shared.settings.coordination import CoordinationSettings
 class Gate(Protocol):
     """Receives device events in order, and says which devices may continue. Absent devices do not count."""
 
-    def arrived(self, device: int, version: int) -> None:
+    def add_device(self, device: int, version: int) -> None:
         """The device takes part from now on, from a model of `version` or later. Idempotent."""
 
-    def left(self, device: int) -> None:
+    def remove_device(self, device: int) -> None:
         """The device no longer takes part. Idempotent."""
 
-    def made(self, device: int, version: int) -> None:
+    def record_update(self, device: int, version: int) -> None:
         """The device's update made `version`."""
 
-    def waits(self, device: int) -> None:
+    def mark_waiting(self, device: int) -> None:
         """The device waits for its answer and is idle until then."""
 
-    def answered(self, device: int, version: int) -> None:
+    def record_answer(self, device: int, version: int) -> None:
         """The device continues from the model of `version`."""
 
-    def opens(self, device: int) -> bool:
+    def is_open_for(self, device: int) -> bool:
         """Whether the device may continue."""
 
 
@@ -53,25 +53,25 @@ class Ssp:
         self._clocks: dict[int, int] = {}
         self._present: set[int] = set()
 
-    def arrived(self, device: int, version: int) -> None:
+    def add_device(self, device: int, version: int) -> None:
         if device not in self._present:
             slowest = min((self._clocks[other] for other in self._present), default=0)
             self._clocks[device] = max(self._clocks.get(device, 0), slowest)
             self._present.add(device)
 
-    def left(self, device: int) -> None:
+    def remove_device(self, device: int) -> None:
         self._present.discard(device)
 
-    def made(self, device: int, version: int) -> None:
+    def record_update(self, device: int, version: int) -> None:
         self._clocks[device] = self._clocks.get(device, 0) + 1
 
-    def waits(self, device: int) -> None:
-        """Nothing to do: `made` has advanced the clock."""
+    def mark_waiting(self, device: int) -> None:
+        """Nothing to do: `record_update` has advanced the clock."""
 
-    def answered(self, device: int, version: int) -> None:
-        """Nothing to do: `made` has advanced the clock."""
+    def record_answer(self, device: int, version: int) -> None:
+        """Nothing to do: `record_update` has advanced the clock."""
 
-    def opens(self, device: int) -> bool:
+    def is_open_for(self, device: int) -> bool:
         if device not in self._present:
             return True
         return self._clocks[device] - min(self._clocks[other] for other in self._present) <= self._bound
@@ -85,42 +85,42 @@ class Asp:
 
     def __init__(self, bound: int) -> None:
         self._bound = bound
-        self._made: dict[int, deque[int]] = {}
+        self._versions: dict[int, deque[int]] = {}
         """device -> the versions that its latest bound + 1 updates made."""
         self._present: set[int] = set()
         self._copies: dict[int, int] = {}
         """device -> the version that it computes from. Only devices that are present and not waiting."""
 
-    def arrived(self, device: int, version: int) -> None:
+    def add_device(self, device: int, version: int) -> None:
         if device not in self._present:
             self._present.add(device)
             self._copies[device] = version
 
-    def left(self, device: int) -> None:
+    def remove_device(self, device: int) -> None:
         self._present.discard(device)
         self._copies.pop(device, None)
 
-    def made(self, device: int, version: int) -> None:
-        self._made.setdefault(device, deque(maxlen=self._bound + 1)).append(version)
+    def record_update(self, device: int, version: int) -> None:
+        self._versions.setdefault(device, deque(maxlen=self._bound + 1)).append(version)
 
-    def waits(self, device: int) -> None:
+    def mark_waiting(self, device: int) -> None:
         self._copies.pop(device, None)
 
-    def answered(self, device: int, version: int) -> None:
+    def record_answer(self, device: int, version: int) -> None:
         if device in self._present:
             self._copies[device] = version
 
-    def opens(self, device: int) -> bool:
-        made = self._made.get(device)
-        if made is None or device not in self._present or len(made) <= self._bound:
+    def is_open_for(self, device: int) -> bool:
+        versions = self._versions.get(device)
+        if versions is None or device not in self._present or len(versions) <= self._bound:
             return True
-        return all(copy >= made[0] for other, copy in self._copies.items() if other != device)
+        return all(copy >= versions[0] for other, copy in self._copies.items() if other != device)
 
 
 GATES: Mapping[str, Callable[[int], Gate | None]] = {"": lambda bound: None, "ssp": Ssp, "asp": Asp}
 """Gates by their name in `coordination.gate`."""
 
 
-def gate_of(settings: CoordinationSettings) -> Gate | None:
+def create_gate(settings: CoordinationSettings) -> Gate | None:
     """Return the gate that the settings name. None: every device continues at once."""
     return GATES[settings.gate](settings.bound)

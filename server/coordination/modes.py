@@ -10,21 +10,21 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.plugins import Table
 from edgeflock.shared.settings.coordination import CoordinationSettings
 
-Make = Callable[[CoordinationSettings, Layout], Coordinator]
+CoordinatorFactory = Callable[[CoordinationSettings, Layout], Coordinator]
 
-MODES: Table[Make] = Table(
+MODES: Table[CoordinatorFactory] = Table(
     "edgeflock.coordinators",
     {
-        "async": Asynchronous.of,
-        "rounds": Rounds.of,
-        "buffer": Asynchronous.of,  # the regime has the number of updates a step
-        "elastic": Asynchronous.of,  # the devices and the rule define what an update contains
+        "async": Asynchronous.from_settings,
+        "rounds": Rounds.from_settings,
+        "buffer": Asynchronous.from_settings,  # the regime has the number of updates a step
+        "elastic": Asynchronous.from_settings,  # the devices and the rule define what an update contains
     },
     lambda found: found if callable(found) else None,
 )
 
 
-def coordinator_of(settings: CoordinationSettings, layout: Layout) -> Coordinator:
+def create_coordinator(settings: CoordinationSettings, layout: Layout) -> Coordinator:
     if settings.tasks:
-        return TaskRounds.of(settings, layout)
+        return TaskRounds.from_settings(settings, layout)
     return MODES.chosen(settings.mode)(settings, layout)

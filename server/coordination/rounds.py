@@ -20,7 +20,7 @@ _PATIENCE = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class RoundEnd:
     """When a round ends."""
 
     quorum: int
@@ -52,10 +52,11 @@ class Rounds:
     tasks = None
 
     def __init__(
-        self, ending: Ending, layout: Layout, aggregate: str = MEAN, cohort: Cohort | None = None
+        self, ending: RoundEnd, layout: Layout, aggregate: str = MEAN, cohort: Cohort | None = None
     ) -> None:
-        """`aggregate` names the function that combines updates (descent/aggregates.py). `cohort` selects the
-        participants; None: all devices take part.
+        """`aggregate` names the function that combines updates (descent/aggregates.py).
+
+        `cohort` selects the participants; None: all devices take part.
         """
         self._ending = ending
         self._layout = layout
@@ -63,31 +64,31 @@ class Rounds:
         self._present: set[int] = set()
         self._open: _Open | None = None
         self._cohort = cohort
-        self._since: float | None = None
+        self._wait_start: float | None = None
         """When the wait for the cohort's first update began; None: there is no such wait."""
 
     @classmethod
-    def of(cls, settings: CoordinationSettings, layout: Layout) -> "Rounds":
+    def from_settings(cls, settings: CoordinationSettings, layout: Layout) -> "Rounds":
         cohort = Cohort(settings.cohort, settings.turns) if settings.cohort else None
-        return cls(Ending(settings.quorum, settings.deadline), layout, settings.aggregate, cohort)
+        return cls(RoundEnd(settings.quorum, settings.deadline), layout, settings.aggregate, cohort)
 
     @property
     def turns(self) -> Cohort | None:
         return self._cohort
 
     @property
-    def held(self) -> Mapping[int, Push]:
+    def held_updates(self) -> Mapping[int, Push]:
         return self._open.pushes if self._open is not None else {}
 
     @property
-    def gathered(self) -> Gathered | None:
+    def round_sum(self) -> Gathered | None:
         return None if self._open is None else self._open.gathered
 
     @property
     def due(self) -> float | None:
         if self._open is not None:
             return self._open.due
-        return None if self._since is None else self._since + _PATIENCE * self._ending.deadline
+        return None if self._wait_start is None else self._wait_start + _PATIENCE * self._ending.deadline
 
     def offer(self, push: Push, step: Step, now: float) -> Apply | None:
         """Gather an update. Only `tick` ends the round, so that all updates of a batch are in it.
@@ -95,70 +96,71 @@ class Rounds:
         Raises BaseExpired if the device is not in the cohort. Otherwise a few devices that contribute to
         every round could outvote the cohort.
         """
-        if self._cohort is not None and not self._cohort.may_give(push.device):
+        if self._cohort is not None and not self._cohort.may_contribute(push.device):
             raise BaseExpired("it is others' turn in this round; pull again: the answer comes in yours")
         if self._open is None:
-            self._since = None
+            self._wait_start = None
             self._open = _Open(now + self._ending.deadline, Gathered(self._layout, self._aggregate))
         self._open.gathered.add(step)
         self._open.pushes[push.device] = push
         self._open.touched.append(step.indices)
         return None
 
-    def waiting(self, push: Push) -> Push | None:
-        held = self.held.get(push.device)
+    def find_held(self, push: Push) -> Push | None:
+        held = self.held_updates.get(push.device)
         if held is not None and push.update.sequence != held.update.sequence:
             raise BadSequence(
                 f"sequence {held.update.sequence} waits for the end of its round; wait for its receipt"
             )
         return held
 
-    def arrived(self, device: int) -> None:
+    def add_device(self, device: int) -> None:
         self._present.add(device)
         if self._cohort is not None:
-            self._cohort.arrived(device)
+            self._cohort.add_device(device)
 
-    def left(self, device: int) -> None:
-        """A device that has contributed keeps its seat until the round ends. A replacement would make the
-        round longer and add one more update.
+    def remove_device(self, device: int) -> None:
+        """A device that has contributed keeps its seat until the round ends.
+
+        A replacement would make the round longer and add one more update.
         """
         self._present.discard(device)
-        if self._cohort is not None and device not in self.held:
-            self._cohort.left(device)
+        if self._cohort is not None and device not in self.held_updates:
+            self._cohort.remove_device(device)
 
-    def give_up(self) -> list[Push]:
-        pushes = self.held
+    def discard(self) -> list[Push]:
+        pushes = self.held_updates
         self._open = None
-        self._make_room(pushes)
+        self._remove_absent(pushes)
         return list(pushes.values())
 
     def tick(self, now: float) -> Apply | None:
-        over, cohort = self._open, self._cohort
-        if over is None:
-            self._look(now)
+        ended, cohort = self._open, self._cohort
+        if ended is None:
+            self._check_silence(now)
             return None
         expected = self._present if cohort is None else cohort.members
-        if now < over.due and not self._ending.is_enough(over.pushes.keys(), expected):
+        if now < ended.due and not self._ending.is_enough(ended.pushes.keys(), expected):
             return None
         self._open = None
         if cohort is not None:
-            cohort.went_by(cohort.members - over.pushes.keys() if now >= over.due else ())
-            self._make_room(over.pushes)
-            self._look(now)  # no other event may ever follow
-        return Apply(tuple(zip(over.pushes.values(), over.touched, strict=True)), over.gathered)
+            cohort.end_round(cohort.members - ended.pushes.keys() if now >= ended.due else ())
+            self._remove_absent(ended.pushes)
+            self._check_silence(now)  # no other event may ever follow
+        return Apply(tuple(zip(ended.pushes.values(), ended.touched, strict=True)), ended.gathered)
 
-    def _make_room(self, gave: Mapping[int, Push]) -> None:
+    def _remove_absent(self, pushes: Mapping[int, Push]) -> None:
         """Remove from the cohort the contributors that left during the round."""
         if self._cohort is not None:
-            for device in gave.keys() - self._present:
-                self._cohort.left(device)
+            for device in pushes.keys() - self._present:
+                self._cohort.remove_device(device)
 
-    def _look(self, now: float) -> None:
+    def _check_silence(self, now: float) -> None:
         """Shorten all turns, as at the end of a round, if the cohort sends nothing for too long."""
         if (cohort := self._cohort) is None or not cohort.members:
-            self._since = None
-        elif self._since is None:
-            self._since = now
-        elif now >= self._since + _PATIENCE * self._ending.deadline:
-            self._since = now
-            cohort.make_room()
+            self._wait_start = None
+        elif self._wait_start is None:
+            self._wait_start = now
+        elif now >= self._wait_start + _PATIENCE * self._ending.deadline:
+            self._wait_start = now
+            cohort.shorten_turns()

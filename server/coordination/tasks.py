@@ -44,14 +44,14 @@ class TaskRounds:
         self._aggregate = aggregate
         self._numbers: dict[str, int] = {}
         """Each data shard that a device has ever held -> its task number, in order of arrival."""
-        self._holds: dict[int, tuple[int, ...]] = {}
+        self._shards: dict[int, tuple[int, ...]] = {}
         self._duplicates = 0
         self._now = 0.0
         """The time of the last `tick`."""
         self._open: _Open | None = None
 
     @classmethod
-    def of(cls, settings: CoordinationSettings, layout: Layout) -> "TaskRounds":
+    def from_settings(cls, settings: CoordinationSettings, layout: Layout) -> "TaskRounds":
         assignments = Assignments(settings.order, settings.tasks, settings.distinct)
         return cls(assignments, settings.deadline, layout, settings.aggregate)
 
@@ -59,45 +59,44 @@ class TaskRounds:
     def tasks(self) -> "TaskRounds":
         return self
 
-    def holds(self, device: int, shards: Sequence[str]) -> None:
-        self._holds[device] = tuple(self._numbers.setdefault(name, len(self._numbers)) for name in shards)
+    def set_shards(self, device: int, shards: Sequence[str]) -> None:
+        self._shards[device] = tuple(self._numbers.setdefault(name, len(self._numbers)) for name in shards)
 
-    def hand_out(self, device: int, now: float) -> int | None:
-        task = self._assignments.hand_out(device, now)
-        return None if task is None else self._holds[device].index(task)
+    def assign(self, device: int, now: float) -> int | None:
+        task = self._assignments.assign(device, now)
+        return None if task is None else self._shards[device].index(task)
 
-    def standing(self) -> TaskRoundStatus:
+    def status(self) -> TaskRoundStatus:
         assignments = self._assignments
-        return TaskRoundStatus(
-            len(assignments.held), len(assignments.finished), assignments.wanted, self._duplicates
-        )
+        held, finished = len(assignments.held_tasks), len(assignments.finished)
+        return TaskRoundStatus(held, finished, assignments.missing, self._duplicates)
 
     @property
-    def held(self) -> Mapping[int, Push]:
-        """device -> the last of its updates that are held."""
+    def held_updates(self) -> Mapping[int, Push]:
+        """Device -> the last of its updates that are held."""
         return {} if self._open is None else {device: push for (device, _), push in self._open.pushes.items()}
 
-    def waiting(self, push: Push) -> Push | None:
+    def find_held(self, push: Push) -> Push | None:
         return None if self._open is None else self._open.pushes.get((push.device, push.update.sequence))
 
     @property
-    def gathered(self) -> Gathered | None:
+    def round_sum(self) -> Gathered | None:
         return None if self._open is None else self._open.gathered
 
     @property
     def due(self) -> float | None:
-        times = [self._assignments.look, None if self._open is None else self._open.due]
+        times = [self._assignments.recheck_time, None if self._open is None else self._open.due]
         return min((time for time in times if time is not None), default=None)
 
     def offer(self, push: Push, step: Step, now: float) -> Apply | None:
         """Gather the update if it is the first of its data shard."""
-        holds, position = self._holds.get(push.device, ()), push.update.task
-        if position is None or position >= len(holds):
+        shards, position = self._shards.get(push.device, ()), push.update.task
+        if position is None or position >= len(shards):
             raise NoSuchTask(
-                f"update {push.update.sequence} is of shard {position}; the device holds {len(holds)} "
+                f"update {push.update.sequence} is of shard {position}; the device holds {len(shards)} "
                 "(client.shards), and is told which to compute"
             )
-        if not self._assignments.done(push.device, holds[position], now):
+        if not self._assignments.finish(push.device, shards[position], now):
             self._duplicates += 1
             raise AlreadyComputed("another device had computed this shard before")
         if self._open is None:
@@ -107,13 +106,13 @@ class TaskRounds:
         self._open.touched.append(step.indices)
         return None
 
-    def arrived(self, device: int) -> None:
-        self._assignments.arrived(device, self._holds.get(device, ()))
+    def add_device(self, device: int) -> None:
+        self._assignments.add_device(device, self._shards.get(device, ()))
 
-    def left(self, device: int) -> None:
-        self._assignments.left(device)
+    def remove_device(self, device: int) -> None:
+        self._assignments.remove_device(device)
 
-    def give_up(self) -> list[Push]:
+    def discard(self) -> list[Push]:
         pushes = [] if self._open is None else list(self._open.pushes.values())
         self._open = None
         self._assignments.end(self._now)
@@ -121,11 +120,11 @@ class TaskRounds:
 
     def tick(self, now: float) -> Apply | None:
         self._now = now
-        look, over = self._assignments.look, self._open
-        if look is not None and now >= look:
-            self._assignments.look = None  # this time has passed and must not wake the server again
-        if over is None or (now < over.due and self._assignments.wanted):
+        recheck, ended = self._assignments.recheck_time, self._open
+        if recheck is not None and now >= recheck:
+            self._assignments.recheck_time = None  # this time has passed and must not wake the server again
+        if ended is None or (now < ended.due and self._assignments.missing):
             return None
         self._open = None
         self._assignments.end(now)
-        return Apply(tuple(zip(over.pushes.values(), over.touched, strict=True)), over.gathered)
+        return Apply(tuple(zip(ended.pushes.values(), ended.touched, strict=True)), ended.gathered)

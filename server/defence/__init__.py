@@ -10,13 +10,13 @@ Imports descent; neither asyncio nor aiohttp nor torch.
 """
 
 from edgeflock.server.defence.guard import Decision, DefenceDecision, DefenceGuard, DefenceRecord
-from edgeflock.server.defence.norms import HELD
+from edgeflock.server.defence.norms import MIN_NORMS
 from edgeflock.server.defence.rules import DEFENCES, AdmittedUpdate, DefenceKind
 from edgeflock.server.defence.trusted import Cosines, Trusted
 
 __all__ = [
     "DEFENCES",
-    "HELD",
+    "MIN_NORMS",
     "Cosines",
     "DefenceDecision",
     "Decision",

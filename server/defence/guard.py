@@ -9,22 +9,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from edgeflock.server.defence.norms import HELD, UsualNorms
-from edgeflock.server.defence.recent import KNOWN, RecentUpdates
-from edgeflock.server.defence.rules import DEFENCES, AdmittedUpdate, remembered
-from edgeflock.server.defence.standing import Agreements, faded
+from edgeflock.server.defence.norms import MIN_NORMS, UsualNorms
+from edgeflock.server.defence.recent import KNOWN_STANDING, RecentUpdates
+from edgeflock.server.defence.rules import DEFENCES, AdmittedUpdate, norm_to_record
+from edgeflock.server.defence.standing import Agreements, decay_standing
 from edgeflock.server.defence.trusted import Cosines, Trusted
 from edgeflock.server.descent import Step
 from edgeflock.server.descent.steps import norm
 
-_JUMP = 2.0
+_JUMP_RATIO = 2.0
 """An update this many times as large as its device's earlier ones removes the device's positive standing."""
 
-_SLOWLY = 4
+_SMOOTHING = 4
 """The time constant, in updates, of the average of a device's own norms."""
 
 _NORM = struct.Struct("<d")
-_JUDGED = struct.Struct("<dd3f")
+_JUDGEMENT = struct.Struct("<dd3f")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Decision:
     share: float
     """The part of the update that counts, rounded to float32: 1 all, 0 nothing."""
     norm: float
-    """The norm that is `remembered` of the update."""
+    """The norm that is `norm_to_record` of the update."""
     agreement: Cosines | None = None
     """Cosines of the update with the trusted directions; None: there are none."""
     standing: float | None = None
@@ -42,11 +42,11 @@ class Decision:
     excused: bool = field(default=False, compare=False)
     """No update of the device could count: no usual norm is known yet, or its part was spent."""
 
-    def packed(self) -> bytes:
+    def pack(self) -> bytes:
         """Encode the decision, except its share, for the journal."""
         if self.agreement is None or self.standing is None:
             return _NORM.pack(self.norm)
-        return _JUDGED.pack(self.norm, self.standing, *self.agreement)
+        return _JUDGEMENT.pack(self.norm, self.standing, *self.agreement)
 
 
 class DefenceDecision(NamedTuple):
@@ -56,16 +56,16 @@ class DefenceDecision(NamedTuple):
     """The version that the update made."""
     device: int
     share: float
-    judged: bytes | None
+    packed: bytes | None
     """`packed`; None: there was no defence."""
 
     def decision(self) -> Decision:
-        """Decode the decision. Raises struct.error if `judged` is invalid."""
-        if not self.judged:
+        """Decode the decision. Raises struct.error if `packed` is invalid."""
+        if not self.packed:
             return Decision(self.share, 0.0)
-        if len(self.judged) == _NORM.size:
-            return Decision(self.share, *_NORM.unpack(self.judged))
-        size, standing, *agreement = _JUDGED.unpack(self.judged)
+        if len(self.packed) == _NORM.size:
+            return Decision(self.share, *_NORM.unpack(self.packed))
+        size, standing, *agreement = _JUDGEMENT.unpack(self.packed)
         return Decision(self.share, size, Cosines(*agreement), standing)
 
 
@@ -90,16 +90,20 @@ class DefenceRecord:
 
 
 class DefenceGuard:
-    """Decides on updates and keeps the state of the defence. The state depends only on the journaled
-    decisions and the trusted directions. A replay does not depend on it.
+    """Decides on updates and keeps the state of the defence.
+
+    The state depends only on the journaled decisions and the trusted directions. A replay does not depend on
+    it.
     """
 
-    def __init__(self, name: str, past: Iterable[DefenceDecision] = (), held: int = HELD) -> None:
-        """`name` is a key of DEFENCES. `past` are the earlier decisions, in order. A run's first `held`
-        updates do not count: they only determine the usual norm. Raises ConfigError.
+    def __init__(self, name: str, past: Iterable[DefenceDecision] = (), norms: int = MIN_NORMS) -> None:
+        """`name` is a key of DEFENCES.
+
+        `past` are the earlier decisions, in order. A run's first `norms` updates do not count: they only
+        determine the usual norm. Raises ConfigError.
         """
         self._kind = DEFENCES.known(name, "defence.mode")
-        self._norms = UsualNorms(held)
+        self._norms = UsualNorms(norms)
         self._agreements = Agreements()
         self._recent = RecentUpdates()
         self._trusted: Trusted | None = None
@@ -108,20 +112,20 @@ class DefenceGuard:
         self.counts = Counter[str]()
         """The numbers of clipped and of dropped updates."""
         for one in past:
-            self.took(one.version, one.device, one.decision())
+            self.add_decision(one.version, one.device, one.decision())
 
     @property
-    def trusts(self) -> bool:
+    def needs_trusted(self) -> bool:
         """Whether the defence needs trusted directions."""
         return self._kind.trusts
 
-    def wants(self, version: int, refresh: int) -> bool:
-        """Whether the trusted directions must be computed again at `version`: every `refresh` updates."""
-        known = self._trusted
-        return self.trusts and (known is None or version // refresh > known.version // refresh)
+    def needs_refresh(self, version: int, interval: int) -> bool:
+        """Whether the trusted directions must be computed again at `version`: every `interval` updates."""
+        trusted = self._trusted
+        return self.needs_trusted and (trusted is None or version // interval > trusted.version // interval)
 
     @property
-    def is_anew(self) -> bool:
+    def lacks_trusted(self) -> bool:
         """Whether there are no trusted directions yet."""
         return self._trusted is None
 
@@ -129,13 +133,14 @@ class DefenceGuard:
         """Return a device's record."""
         return self.records.get(device) or DefenceRecord()
 
-    def trust(self, trusted: Trusted) -> None:
+    def set_trusted(self, trusted: Trusted) -> None:
         """Use these trusted directions from now on."""
         self._trusted = trusted
 
     def decide(self, version: int, device: int, step: Step, weight: float) -> Decision:
-        """Decide what part of a step counts. `weight` is its weight by samples. The step may make the version
-        after `version`. Changes no state.
+        """Decide what part of a step counts.
+
+        `weight` is its weight by samples. The step may make the version after `version`. Changes no state.
         """
         size = weight * norm(step.delta)
         norms = self._norms
@@ -147,15 +152,15 @@ class DefenceGuard:
             agreement = self._trusted.agreement(step.indices, step.delta)
             standing = self._agreements.standing(before or 0.0, agreement)
         spent = not self._recent.may_count(device, self._is_new(before))
-        seen = AdmittedUpdate(
+        update = AdmittedUpdate(
             step.indices, step.delta, size, norms.usual, norms.spread, agreement, standing, spent
         )
-        found = self._kind.share(seen)
+        found = self._kind.share(update)
         share = float(np.float32(min(1.0, max(0.0, found)))) if isfinite(found) else 0.0
         excused = not share and (spent or not norms.usual)
-        return Decision(share, remembered(share, size, norms.usual), agreement, standing, excused)
+        return Decision(share, norm_to_record(share, size, norms.usual), agreement, standing, excused)
 
-    def took(self, version: int, device: int, decision: Decision) -> None:
+    def add_decision(self, version: int, device: int, decision: Decision) -> None:
         """Record that the update with this decision has made `version`."""
         new = self._is_new(self._standing(version - 1, device))
         ratio = decision.norm / self._norms.usual if self._norms.usual else 0.0
@@ -169,7 +174,7 @@ class DefenceGuard:
         if decision.agreement is not None:
             record.standing, record.version = decision.standing, version
             if ratio:
-                record.size += (ratio - record.size) / (_SLOWLY if record.size else 1)
+                record.size += (ratio - record.size) / (_SMOOTHING if record.size else 1)
         if decision.share == 1:
             return
         self.counts["clipped" if decision.share else "dropped"] += 1
@@ -184,16 +189,16 @@ class DefenceGuard:
 
     def _standing(self, version: int, device: int) -> float | None:
         """Return a device's standing at `version`, before its next update; None if nothing is known."""
-        known = self.records.get(device)
-        if known is None or known.standing is None:
+        record = self.records.get(device)
+        if record is None or record.standing is None:
             return None
-        return faded(known.standing, max(0, version - known.version))
+        return decay_standing(record.standing, max(0, version - record.version))
 
     def _jumps(self, device: int, size: float) -> bool:
         """Whether an update's norm is much larger than the device's earlier norms."""
         own = self.record(device).size
-        return 0 < own * _JUMP * self._norms.usual < size
+        return 0 < own * _JUMP_RATIO * self._norms.usual < size
 
     def _is_new(self, standing: float | None) -> bool:
         """Whether the device is new. Without trusted directions, no device is new."""
-        return self.trusts and (standing or 0.0) < KNOWN
+        return self.needs_trusted and (standing or 0.0) < KNOWN_STANDING

@@ -12,17 +12,18 @@ from edgeflock.server.defence.trusted import Cosines
 from edgeflock.server.descent import Index
 from edgeflock.shared.plugins import Table
 
-LEAST = 3.0
+MIN_LIMIT = 3.0
 """In any fleet, an update may be this many times as large as usual."""
 
-MOST = 5.0
+MAX_LIMIT = 5.0
 """The largest limit, as a multiple of the usual norm."""
 
 DEVIATIONS = 3.0
-"""Between LEAST and MOST, the limit is this many standard deviations of the norms' logarithms. Honest norms
-differ more if each device holds only its own kind of samples than if samples are dealt at random."""
+"""Between MIN_LIMIT and MAX_LIMIT, the limit is this many standard deviations of the norms' logarithms.
+Honest norms differ more if each device holds only its own kind of samples than if samples are dealt at
+random."""
 
-_OF_A_SPREAD = 1.4826
+_SIGMA_PER_MAD = 1.4826
 """The standard deviation of a normal distribution over its median absolute deviation."""
 
 WORST = -1.0
@@ -33,12 +34,12 @@ WORST = -1.0
 class AdmittedUpdate:
     """An admitted update, and what is known about it."""
 
-    where: Index
+    indices: Index
     delta: NDArray[np.float32]
     norm: float
     """|delta| times the weight by samples. Times the learning rate, it is the most that theta changes."""
     usual: float
-    """`UsualNorms.usual`, the median norm of the latest updates. 0: too few are known (norms.HELD).
+    """`UsualNorms.usual`, the median norm of the latest updates. 0: too few are known (norms.MIN_NORMS).
     Infinity: none is known and none is required."""
     spread: float
     """More than half of these norms differ from `usual` by at most this factor."""
@@ -61,48 +62,51 @@ class DefenceKind:
     """Whether it uses trusted gradients, for which the server sets samples apart."""
 
 
-def most(usual: float, spread: float) -> float:
-    """Return the largest norm allowed: u exp(DEVIATIONS d), d the deviation of ln |g|; LEAST u to MOST u."""
-    times = MOST if spread >= MOST else spread ** (DEVIATIONS * _OF_A_SPREAD)
-    return usual * min(MOST, max(LEAST, times))
+def norm_limit(usual: float, spread: float) -> float:
+    """Return the largest norm allowed: u exp(DEVIATIONS d) with d the deviation of ln |g|.
+
+    It is at least MIN_LIMIT u and at most MAX_LIMIT u.
+    """
+    times = MAX_LIMIT if spread >= MAX_LIMIT else spread ** (DEVIATIONS * _SIGMA_PER_MAD)
+    return usual * min(MAX_LIMIT, max(MIN_LIMIT, times))
 
 
-def remembered(share: float, norm: float, usual: float) -> float:
-    """Return the norm to remember of an update of which `share` counted, at the `usual` norm of that time.
+def norm_to_record(share: float, norm: float, usual: float) -> float:
+    """Return the norm to record of an update of which `share` counted, at the `usual` norm of that time.
 
-    An update that was too large is remembered as at most LEAST times the usual norm, so that the usual norm
-    can still grow. A much smaller one is remembered as at least usual / LEAST. Otherwise tiny updates would
+    An update that was too large counts as at most MIN_LIMIT times the usual norm, so that the usual norm can
+    still grow. A much smaller one counts as at least usual / MIN_LIMIT. Otherwise tiny updates would
     make the usual norm tiny, and all others too large for long. While there is no usual norm, the whole norm
-    is remembered, though the update does not count. 0: it is not remembered.
+    is recorded, though the update does not count. 0: no norm is recorded.
     """
     if not usual or usual == inf or not norm:
         return norm
     if not share:
         return 0.0
-    return max(norm if share == 1 else min(norm, LEAST * usual), usual / LEAST)
+    return max(norm if share == 1 else min(norm, MIN_LIMIT * usual), usual / MIN_LIMIT)
 
 
-def clip(seen: AdmittedUpdate) -> float:
-    """Return 1 for a norm up to `most`, else u / |g|: a larger update counts as much as a usual one.
+def clip(update: AdmittedUpdate) -> float:
+    """Return 1 for a norm up to `norm_limit`, else u / |g|: a larger update counts as much as a usual one.
 
-    If large updates were cut to `most`, each would move the model three times as far as an honest one. Return
-    0 while there is no usual norm, or if the device has used up its part.
+    If large updates were cut to `norm_limit`, each would move the model three times as far as an honest one.
+    Return 0 while there is no usual norm, or if the device has used up its part.
     """
-    if seen.spent or not seen.usual:
+    if update.spent or not update.usual:
         return 0.0
-    return seen.usual / seen.norm if most(seen.usual, seen.spread) < seen.norm else 1.0
+    return update.usual / update.norm if norm_limit(update.usual, update.spread) < update.norm else 1.0
 
 
-def score(seen: AdmittedUpdate) -> float:
+def score(update: AdmittedUpdate) -> float:
     """Return 0 if the device's updates disagree with the trusted gradients, else `clip`.
 
     It is based on Zeno++ (C. Xie, S. Koyejo, I. Gupta, ICML 2020, section 4), which scores a single update.
     Here a device's updates are scored together. One honest update with few entries may disagree, but not all
     updates of an honest device.
     """
-    if seen.standing is not None and seen.standing < WORST:
+    if update.standing is not None and update.standing < WORST:
         return 0.0
-    return clip(seen)
+    return clip(update)
 
 
 def kind_of(found: Any) -> DefenceKind | None:

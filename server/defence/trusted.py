@@ -31,8 +31,8 @@ class Trusted:
     """[P, groups + 1]: one row a parameter, so that an update reads one cache line an entry. The columns are
     the groups' gradients, then earlier theta minus current theta. Each has length 1, or 0 if unknown."""
 
-    def agreement(self, where: Index, delta: NDArray[np.float32]) -> Cosines:
-        """Return the cosines of an update with entries `delta` at `where`, 0 elsewhere. 0 for a zero update.
+    def agreement(self, indices: Index, delta: NDArray[np.float32]) -> Cosines:
+        """Return the cosines of an update with entries `delta` at `indices`, 0 elsewhere. 0 if all are zero.
 
         A device with samples of one class pulls towards this class and away from others. If it is honest, its
         largest cosine is larger in magnitude than its smallest. The mean says more about a device with all
@@ -42,7 +42,7 @@ class Trusted:
         length = norm(delta)
         if not length:
             return Cosines(0.0, 0.0, 0.0)
-        there = self.directions if isinstance(where, slice) else self.directions.take(where, 0)
+        directions = self.directions if isinstance(indices, slice) else self.directions.take(indices, 0)
         unit = (delta / np.float64(length)).astype(np.float32)  # float64, for any finite numbers
-        *groups, movement = (unit @ there).tolist()
+        *groups, movement = (unit @ directions).tolist()
         return Cosines((max(groups) + min(groups)) / 2, sum(groups) / len(groups), movement)

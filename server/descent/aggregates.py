@@ -42,6 +42,7 @@ def median(steps: Sequence[Step], size: int) -> Vector:
 
 def trimmed(steps: Sequence[Step], size: int) -> Vector:
     """(m_k / n) mean_i g_ik, over the m_k updates that hold k, without the largest and smallest fifth.
+
     Each fifth is rounded up, as long as one entry is left.
     """
     return _trimmed_mean(

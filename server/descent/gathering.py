@@ -1,5 +1,6 @@
-"""Gathers the steps of a round: their mean, without keeping them (ScaDLES, equations 4a to 4c), or the result
-of another aggregate over all of them (aggregates.py).
+"""Gathers the steps of a round.
+
+The result is their mean, without keeping them (ScaDLES, equations 4a to 4c), or one of aggregates.py.
 """
 
 import numpy as np

@@ -52,6 +52,7 @@ def descend(theta: Vector, indices: Index, delta: Vector, rate: np.float32) -> N
 
 def clip_factor(norm: float, limit: float) -> np.float32 | None:
     """Return the clipping factor min(1, limit / |g|); None: 1.
+
     |g| = `norm` is the norm over the entries of an update, or of a step of several updates.
     """
     return np.float32(limit / norm) if norm > limit else None
@@ -82,6 +83,7 @@ class Optimizer:
 
     def __init__(self, method: StepMethod, size: int, memory: Memory | None = None) -> None:
         """`memory` is the state, changed in place; None: start with zeros.
+
         Raises ConfigError if the kind is unknown, or the shape of `memory` is wrong.
         """
         self.method = method
@@ -172,8 +174,10 @@ def _adagrad(
 
 
 def _adam_bound(optimizer: MoveBound, gradient: float) -> float:
-    """Return a bound on m_k / sqrt(s_k), doubled to cover rounding. m_k and s_k average g_k and g_k^2 with
-    different weights. The Cauchy-Schwarz inequality gives the bound if beta_1^2 < beta_2.
+    """Return a bound on m_k / sqrt(s_k), doubled to cover rounding.
+
+    m_k and s_k average g_k and g_k^2 with different weights. The Cauchy-Schwarz inequality gives the bound if
+    beta_1^2 < beta_2.
     """
     beta1, beta2 = optimizer.method.beta1, optimizer.method.beta2
     if beta1 * beta1 >= beta2:

@@ -46,8 +46,10 @@ class Parameters:
         start_time: float | None = None,
         place: Place = Part,
     ) -> None:
-        """theta at `version`, under `regime` from now on. `theta` and `average` are changed in place if
-        `place` keeps them in this process. `memory` is the optimizer's state, from `packed_memory`.
+        """Start with theta at `version`, under `regime` from now on.
+
+        `theta` and `average` are changed in place if `place` keeps them in this process. `memory` is the
+        optimizer's state, from `packed_memory`.
 
         The last `buffers` entries of theta are running statistics. Steps carry values for them.
         `norms` assigns them to layers, as Layout.norms does.
@@ -99,7 +101,9 @@ class Parameters:
     @property
     def average(self) -> NDArray[np.float32] | None:
         """The averaged model, if the regime keeps one: the polynomial-decay average of the versions.
-        It is the model to use. Devices train on theta."""
+
+        It is the model to use. Devices train on theta.
+        """
         return self.store.retry(lambda: self.store.vectors.average) if self.regime.average else None
 
     def included_version(self, version: int) -> int:
@@ -126,9 +130,11 @@ class Parameters:
         return max(self.start, self.version - self.regime.window + 1)
 
     def fits(self, step: Step, limit: float, gathered: Gathered | None = None) -> bool:
-        """Whether no trained parameter exceeds `limit` in magnitude after `step`. A parameter that was beyond
-        `limit` before must not move further away. In rounds, it checks a round that ends with `gathered` and
-        `step`. It skips parameters without an entry in `step`: more samples do not move them further.
+        """Whether no trained parameter exceeds `limit` in magnitude after `step`.
+
+        A parameter that was beyond `limit` before must not move further away. In rounds, it checks a round
+        that ends with `gathered` and `step`. It skips parameters without an entry in `step`: more samples do
+        not move them further.
 
         Running statistics are not checked. They are sent at half precision, and stay within the sent range.
         """
@@ -154,6 +160,7 @@ class Parameters:
 
     def limit_statistics(self, step: Step) -> Step:
         """Return `step` with its running statistics limited as the regime says for this version.
+
         Each step is limited before it is applied or gathered.
         """
         if self._running is None or not step.statistics.size:
@@ -185,8 +192,9 @@ class Parameters:
         self._advance(1)
 
     def reported_weight(self, step: Step) -> float:
-        """Return the weight of a step by the sample count that its device reports. No other field of an
-        update can increase its weight.
+        """Return the weight of a step by the sample count that its device reports.
+
+        No other field of an update can increase its weight.
         """
         return step.samples if self.regime.rounds else stream_share(step, self.regime.base_batch)
 
@@ -203,8 +211,9 @@ class Parameters:
         )
 
     def _weight(self, step: Step) -> float:
-        """Return the weight of a step, without the per-parameter staleness. With n nodes, each step counts
-        1 / n, and the rule counts n steps as one version.
+        """Return the weight of a step, without the per-parameter staleness.
+
+        With n nodes, each step counts 1 / n, and the rule counts n steps as one version.
         """
         base, nodes = self._stepper.effective_base(step.base, self.version), self.regime.method.nodes
         turns = -((step.base - base) // nodes)
@@ -215,7 +224,7 @@ class Parameters:
         return linear_scaling(samples, self.regime.base_batch)
 
     def _end_round(self, gathered: Gathered) -> None:
-        """w <- w - eta_scaled sum_i r_i g_i over what was gathered (ScaDLES, equations 4a to 4c).
+        """Compute w <- w - eta_scaled sum_i r_i g_i over a round's steps (ScaDLES, equations 4a to 4c).
 
         Only the last of the versions that its steps make exists.
         """
@@ -233,7 +242,7 @@ class Parameters:
                 self._update_average(count)
 
     def _follow(self, statistics: NDArray[np.float32], staleness: int) -> None:
-        """b <- b + (s - b) / max(10, tau), tau = version - base = `staleness`, for the running statistics b.
+        """Compute b <- b + (s - b) / max(10, tau) for the running statistics b; tau is `staleness`.
 
         It does not depend on the rule or the learning rate. With one device it is BatchNorm with torch's
         momentum of 0.1. In a fleet, tau is about the number of devices: each has its share in the average.
@@ -248,7 +257,7 @@ class Parameters:
             self._running.follow(statistics, lag)
 
     def _update_average(self, count: int) -> None:
-        """average <- (1 - w) average + w theta, w = (eta + 1) / (t + eta), for the t-th time.
+        """Compute average <- (1 - w) average + w theta, w = (eta + 1) / (t + eta), for the t-th time.
 
         Polynomial-decay averaging (O. Shamir and T. Zhang, "Stochastic gradient descent for non-smooth
         optimization", ICML 2013): old versions are forgotten at a pace that slows down as the run goes on.

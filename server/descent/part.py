@@ -73,16 +73,19 @@ class Vectors(Protocol):
         """Count sigma_k in units of n = `nodes` updates from now on."""
 
     def descend(self, indices: Index, delta: Vector, base: int, rate: np.float32) -> None:
-        """theta_k -= rate / max(1, sigma_k / n) delta_k, in one pass. sigma_k is used only if the rule needs
-        it. Counts as a version.
+        """theta_k -= rate / max(1, sigma_k / n) delta_k, in one pass.
+
+        sigma_k is used only if the rule needs it. Counts as a version.
         """
 
     def gather(self, indices: Index, delta: Vector, base: int, weight: np.float32) -> None:
         """Add weight / max(1, sigma_k / n) delta_k to the waiting updates. Counts as a version."""
 
     def prepare(self, indices: Index, delta: Vector, base: int, weight: np.float32, waiting: int) -> None:
-        """Compute the gradient of the next step: weight / max(1, sigma_k / n) delta_k, or the mean of
-        `waiting` updates, this one included. With too few updates for a step, only at `indices`. Idempotent.
+        """Compute the gradient of the next step. Idempotent.
+
+        It is weight / max(1, sigma_k / n) delta_k, or the mean of `waiting` updates, this one included. With
+        too few updates for a step, only at `indices`.
         """
 
     def squares(self, total: float) -> float:
@@ -98,10 +101,10 @@ class Vectors(Protocol):
         """Stop gathering: the updates that waited from an earlier regime have made their step."""
 
     def follow(self, statistics: Vector, lag: int) -> None:
-        """b <- b + (s - b) / lag, for the running statistics b."""
+        """Compute b <- b + (s - b) / lag, for the running statistics b."""
 
     def update_average(self, weight: np.float32) -> None:
-        """average <- average + weight (theta - average)."""
+        """Compute average <- average + weight (theta - average)."""
 
     def max_magnitude(self) -> float:
         """Return the largest |theta_k| of the trained parameters."""
@@ -282,7 +285,7 @@ class Part:
         """Nothing to do: changes are made at once."""
 
     def _weigh(self, indices: Index, delta: Vector, base: int, weight: np.float32) -> Vector:
-        """weight / max(1, sigma_k / n) delta_k."""
+        """Return weight / max(1, sigma_k / n) delta_k."""
         if self.staleness is None:
             return weight * delta
         return self.staleness.weigh(indices, delta, base, weight, self._staleness_unit)

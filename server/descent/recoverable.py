@@ -55,8 +55,10 @@ class RecoverableVectors:
         self.retry(lambda: self.vectors.flush())
 
     def retry(self, read: Callable[[], T]) -> T:
-        """Return `read()`. If a part of the vectors is lost, restore them and try again. `read` must not have
-        changed anything in this process by then. Raises VectorsLost if restoring does not help.
+        """Return `read()`.
+
+        If a part of the vectors is lost, restore them and try again. `read` must not have changed anything in
+        this process by then. Raises VectorsLost if restoring does not help.
         """
         lost = VectorsLost()
         for again in range(_TRIES):

@@ -23,7 +23,7 @@ _EPSILON = np.float32(1e-5)
 
 
 def move_towards(running: Vector, statistics: Vector, lag: int) -> None:
-    """b <- b + (s - b) / lag, in place."""
+    """Compute b <- b + (s - b) / lag, in place."""
     running += (statistics - running) / np.float32(lag)
 
 

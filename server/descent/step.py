@@ -29,8 +29,9 @@ class Step:
     """How many times beyond the limit its statistics were; 0: within (Parameters.limited)."""
 
     def scaled(self, share: float) -> "Step":
-        """Return the part that a defence lets count: share delta_k; for 0, an empty step. A reduced step has
-        no running statistics, because the norm of delta does not cover them.
+        """Return the part that a defence lets count: share delta_k; for 0, an empty step.
+
+        A reduced step has no running statistics, because the norm of delta does not cover them.
         """
         if share == 1:
             return self

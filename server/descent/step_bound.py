@@ -30,8 +30,9 @@ def max_magnitude(vector: Vector) -> float:
 
 
 class StepBound:
-    """An upper bound of the parameters' magnitudes, without reading them at every step. A step moves no
-    parameter by more than the step's largest entry.
+    """An upper bound of the parameters' magnitudes, without reading them at every step.
+
+    A step moves no parameter by more than the step's largest entry.
     """
 
     def __init__(self) -> None:
@@ -39,8 +40,9 @@ class StepBound:
         """`_moved` is the sum of the moves since the parameters were last read."""
 
     def is_enough(self, read: Callable[[], float], move: float, limit: float) -> bool:
-        """Whether a step that moves no parameter by more than `move` certainly takes none beyond `limit`. If
-        so, the step is recorded as taken.
+        """Whether a step that moves no parameter by more than `move` certainly takes none beyond `limit`.
+
+        If so, the step is recorded as taken.
 
         `read` returns the largest magnitude. It is called only after steps add up to a quarter of `limit`, so
         that no device can force frequent calls.

@@ -43,7 +43,7 @@ def weigh(indices, delta, weight, together, now, before, then, below, mask, grad
 
 @nb.njit(float64(_FLOATS, float64), cache=True)
 def squares(gradient, total):
-    """total + |g|^2, summed in order in float64. Slice by slice gives the same result as all at once."""
+    """Return total + |g|^2, summed in order in float64. Slices give the same result as all at once."""
     for entry in gradient:
         total += float64(entry) * float64(entry)
     return total
@@ -106,9 +106,10 @@ def _adam_move(values, mean, square, to_mean, to_square, gradient, rate, coupled
     cache=True,
 )  # fmt: skip
 def adam(theta, memory, indices, gradient, rate, coupled, decoupled, epsilon, means, squares):
-    """m_k += means[t_k] (g_k - m_k); s_k += squares[t_k] (g_k^2 - s_k); t_k += 1;
-    theta_k -= rate (decoupled theta_k + m_k / (sqrt(s_k) + epsilon)), g_k with coupled theta_k added before.
+    """theta_k -= rate (decoupled theta_k + m_k / (sqrt(s_k) + epsilon)).
 
+    Before: g_k += coupled theta_k; m_k += means[t_k] (g_k - m_k); s_k += squares[t_k] (g_k^2 - s_k);
+    t_k += 1.
     Each block is gathered, computed and written back, so that memory access and square roots overlap.
     Unsigned indices avoid a check of each sign.
     """

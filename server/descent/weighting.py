@@ -38,8 +38,9 @@ def tau(step: Step, version: int) -> float:
 
 
 def root(step: Step, version: int) -> float:
-    """1 / sqrt(1 + tau): FedBuff's (J. Nguyen et al., "Federated learning with buffered asynchronous
-    aggregation", AISTATS 2022, section 5).
+    """1 / sqrt(1 + tau): FedBuff's rule.
+
+    J. Nguyen et al., "Federated learning with buffered asynchronous aggregation", AISTATS 2022, section 5.
     """
     return 1 / math.sqrt(1 + version - step.base)
 

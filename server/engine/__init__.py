@@ -7,7 +7,7 @@ that devices receive. Imports publication, coordination and descent; neither asy
 """
 
 from edgeflock.server.engine.engine import Engine
-from edgeflock.server.engine.limits import EngineLimits, check_limits, frame_bytes, part_of
+from edgeflock.server.engine.limits import EngineLimits, check_limits, frame_bytes, requested_slice
 from edgeflock.server.engine.outcomes import Accepted, Answer, Published
 from edgeflock.server.engine.steering import Criteria, EvaluationJudge
 
@@ -21,5 +21,5 @@ __all__ = [
     "Published",
     "check_limits",
     "frame_bytes",
-    "part_of",
+    "requested_slice",
 ]

@@ -24,10 +24,10 @@ from edgeflock.shared.protocol.messages import Update
 EXPANSION_PER_ENTRY = 12
 """Bytes that one entry takes once decoded: an int64 index and a float32 value."""
 
-COMPILED = {values.CODINGS[name].mode for name in ("int8", "codebook4", "sign")}
+COMPILED_MODES = {values.CODINGS[name].mode for name in ("int8", "codebook4", "sign")}
 """Value modes that kernels.decode_update knows, together with Golomb-coded indices."""
 
-SCALE = values.CODINGS["scale"].mode
+SCALE_MODE = values.CODINGS["scale"].mode
 """The value mode that belongs to grid-coded indices."""
 
 
@@ -39,20 +39,20 @@ def admit(
     version: int,
     samples: int,
     expansion_bytes: int,
-    fewest: int = 1,
+    min_samples: int = 1,
 ) -> Step:
     """Decode `update`, or raise the Refused that names its error. Cheap checks come first.
 
-    Bases from `oldest` to `version` are admitted, and `fewest` to `samples` samples: they may be its weight.
-    `expansion_bytes` bounds the memory that decoding allocates.
+    Bases from `oldest` to `version` are admitted, and `min_samples` to `samples` samples, which may be the
+    weight. `expansion_bytes` bounds the memory that decoding allocates.
     """
     if update.base > version:
         raise BaseInFuture(f"base {update.base} is ahead of the model's version {version}; pull first")
     if update.base < oldest:
         raise BaseExpired(f"base {update.base} is older than {oldest}, the oldest admitted; pull again")
-    if not fewest <= update.samples <= samples:
-        told = f"{fewest} to {samples} samples (limits.samples), not {update.samples}"
-        raise BadSamples(f"an update is of {told}")
+    if not min_samples <= update.samples <= samples:
+        range = f"{min_samples} to {samples} samples (limits.samples), not {update.samples}"
+        raise BadSamples(f"an update is of {range}")
     if update.count * EXPANSION_PER_ENTRY > expansion_bytes:
         raise ExpansionTooLarge(
             f"{update.count} entries expand to {update.count * EXPANSION_PER_ENTRY} bytes; "
@@ -84,8 +84,9 @@ def _admit_with_statistics(update: Update, layout: Layout) -> Step:
 
 
 def check_statistics(statistics: NDArray[np.float32], layout: Layout) -> None:
-    """Raise BadStatistics if a running variance in `statistics`, of [B], is below 0. A replay does not call
-    this: earlier versions admitted such updates.
+    """Raise BadStatistics if a running variance in `statistics`, of [B], is below 0.
+
+    A replay does not call this: earlier versions admitted such updates.
     """
     wrong = (statistics < 0) & layout.variances
     if not wrong.any():
@@ -106,16 +107,17 @@ def _admit(update: Update, layout: Layout) -> Step:
 
 
 def decode_compiled(update: Update, layout: Layout) -> Step | None:
-    """Decode a usual update with compiled code. Return None for another kind, or if decoding fails. For a
-    wrong grid, raise its refusal.
+    """Decode a usual update with compiled code.
+
+    Return None for another kind, or if decoding fails. For a wrong grid, raise its refusal.
     """
     if not update.values or update.count > 8 * len(update.indices):
         return None
     octets, delta = np.frombuffer(update.values, np.uint8), np.empty(update.count, np.float32)
-    if update.index_mode == sparse.GRID and update.value_mode == SCALE:
+    if update.index_mode == sparse.GRID and update.value_mode == SCALE_MODE:
         where, negative = grid.decode(update.indices, update.count, layout)
         fine = spread_scales(where, negative, octets, layout.bounds, values.STEPS, delta)
-    elif update.index_mode == sparse.GOLOMB and update.value_mode in COMPILED:
+    elif update.index_mode == sparse.GOLOMB and update.value_mode in COMPILED_MODES:
         where = np.empty(update.count, np.int64)
         indices = np.frombuffer(update.indices, np.uint8)
         fine = decode_update(indices, octets, update.value_mode, layout.bounds, where, delta)

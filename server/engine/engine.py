@@ -31,11 +31,11 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.protocol.messages import Receipt
 
-_QUICK = 100_000
+_QUICK_ENTRIES = 100_000
 """Entries that are decoded and applied in about two milliseconds."""
 
 
-def _nobody(push: Push, step: Step) -> None:
+def _ignore(push: Push, step: Step) -> None:
     pass
 
 
@@ -56,10 +56,12 @@ class Engine:
         judge: EvaluationJudge | None = None,
         guard: DefenceGuard | None = None,
     ) -> None:
-        """`parameters` has the state of the log. `publication` makes the models that devices receive: exactly
-        theta, if None. `start` makes version 0. `past` returns the parameters of an earlier version, or
-        raises ConfigError. `gate` decides whose answer waits. `judge` has taken the past evaluations. `guard`
-        decides what share of an update counts: all of it, if None.
+        """`parameters` has the state of the log.
+
+        `publication` makes the models that devices receive: exactly theta, if None. `start` makes version 0.
+        `past` returns the parameters of an earlier version, or raises ConfigError. `gate` decides whose
+        answer waits. `judge` has taken the past evaluations. `guard` decides what share of an update counts:
+        all of it, if None.
         """
         self.layout = layout
         self.start = start
@@ -70,33 +72,34 @@ class Engine:
         self.outlet = Outlet(publication or Exact(layout, parameters.version), layout, parameters.store)
         self.receipts = Receipts(log)
         judge = judge or EvaluationJudge(Criteria())
-        self._course = RunLifecycle(parameters, bounds.updates, judge.ended_before(parameters.start_time))
+        self._course = RunLifecycle(parameters, bounds.updates, judge.past_end_reason(parameters.start_time))
         self._snapshots = Snapshots(log, parameters, bounds.snapshot_every, keep_updates=bounds.keep_updates)
         self.steering = Steering(
             log, parameters, self._course, self._snapshots, self.outlet, judge, bounds.learning_rate, past,
-            self._give_up,
+            self._discard_held,
         )  # fmt: skip
         self.guard, self._past = guard, past
         self._moments = FleetMoments(layout.parameters)
         self._labels = FleetLabels()
-        self._decided: dict[Push, Decision] = {}
+        self._decisions: dict[Push, Decision] = {}
         """The guard's decisions on updates that are not in the model yet."""
-        self._again: dict[Push, Push] = {}
+        self._resent: dict[Push, Push] = {}
         """Held update that was sent again -> its last copy."""
-        self._given_up: list[tuple[Push, Answer]] = []
+        self._discarded: list[tuple[Push, Answer]] = []
         """Held updates that will not apply, and their answers, until the next `stage`."""
-        self._made: list[tuple[Push, Accepted]] = []
+        self._applied: list[tuple[Push, Accepted]] = []
         """The updates that the current `stage` has put into the model."""
         self._gate = Gatekeeper(gate, self._course.is_open)
         self._abandoned = False
-        self.observe: Callable[[Push, Step], None] = _nobody
+        self.observe: Callable[[Push, Step], None] = _ignore
         """Called with every admitted update and its decoded step. Nothing depends on it."""
 
     # Updates
 
     def commit(self, pushes: Sequence[Push], now: float = 0.0) -> list[tuple[Push, Answer]]:
-        """Take a group of updates. Return its answers, and those to earlier held updates, once they are
-        durable.
+        """Take a group of updates.
+
+        Return its answers, and those to earlier held updates, once they are durable.
         """
         return self.publish(self.stage(pushes, now))
 
@@ -105,57 +108,57 @@ class Engine:
 
         With `hold` no held update is released.
         """
-        settled, self._given_up = self._given_up, []
-        self._made = []
+        answers, self._discarded = self._discarded, []
+        self._applied = []
         for push in pushes:
-            if self._gate.may_go_on(push.device):
-                self._settle(push, now, settled)
+            if self._gate.may_continue(push.device):
+                self._settle(push, now, answers)
             else:
-                self._gate.hold_back(push, settled)
+                self._gate.defer(push, answers)
         due = None if hold else self._coordinator.tick(now)
         if due is not None:
-            self._apply(due, settled)
-        settled = self._gate.let_through(
-            settled,
+            self._apply(due, answers)
+        answers = self._gate.release(
+            answers,
             lambda: self.parameters.version,
             lambda push, more: self._settle(push, now, more),
             hold=hold,
         )
         self.parameters.store.flush()
-        together = 0 if due is None else len(due.updates)
-        return Staged(settled, together, self._made, answered_later=self._gate.holds)
+        released = 0 if due is None else len(due.updates)
+        return Staged(answers, released, self._applied, has_waiting=self._gate.has_waiting)
 
     def publish(self, staged: Staged) -> list[tuple[Push, Answer]]:
         """The second half of `commit`: wait for the disk, then add the model to the receipts that need it."""
         self._snapshots.take_if_due()
         self._log.commit()
         self._course.publish()
-        return [(push, self._with_model(push, answer)) for push, answer in staged.settled]
+        return [(push, self._add_model(push, answer)) for push, answer in staged.answers]
 
     def is_quick(self, pushes: Sequence[Push]) -> bool:
         """Whether `stage` takes at most a few milliseconds for this group."""
         if not self.parameters.store.is_local:  # otherwise another process may have to answer
             return False
         if self.parameters.regime.rounds:  # the end of a round goes through all parameters
-            return not pushes and not self.held
-        return sum(push.update.count for push in pushes) <= _QUICK and all(
+            return not pushes and not self.held_updates
+        return sum(push.update.count for push in pushes) <= _QUICK_ENTRIES and all(
             push.update.sequence >= self.receipts.last_sequence(push.device) for push in pushes
         )
 
-    def arrived(self, device: int) -> None:
+    def add_device(self, device: int) -> None:
         """A device has joined: others may have to wait for it. Idempotent."""
-        self._coordinator.arrived(device)
-        self._gate.arrived(device, self.parameters.version)
+        self._coordinator.add_device(device)
+        self._gate.add_device(device, self.parameters.version)
 
-    def left(self, device: int) -> None:
+    def remove_device(self, device: int) -> None:
         """A device has left. The next `stage` returns the answers that follow from it."""
-        self._coordinator.left(device)
-        self._gate.left(device)
+        self._coordinator.remove_device(device)
+        self._gate.remove_device(device)
 
     @property
-    def held(self) -> Mapping[int, Push]:
+    def held_updates(self) -> Mapping[int, Push]:
         """Device -> its update that waits for others."""
-        return self._coordinator.held
+        return self._coordinator.held_updates
 
     @property
     def tasks(self) -> Tasks | None:
@@ -172,22 +175,22 @@ class Engine:
         """When `stage` has work although no update came, by its clock; None: never."""
         return self._coordinator.due
 
-    def _settle(self, push: Push, now: float, settled: list[tuple[Push, Answer]]) -> None:
-        """Call `_offer`, and append a refusal to `settled` as the answer."""
+    def _settle(self, push: Push, now: float, answers: list[tuple[Push, Answer]]) -> None:
+        """Call `_offer`, and append a refusal to `answers` as the answer."""
         try:
-            self._offer(push, now, settled)
+            self._offer(push, now, answers)
         except Refused as refusal:
-            settled.append((push, refusal))
+            answers.append((push, refusal))
 
-    def _offer(self, push: Push, now: float, settled: list[tuple[Push, Answer]]) -> None:
+    def _offer(self, push: Push, now: float, answers: list[tuple[Push, Answer]]) -> None:
         """Take one update up to the coordinator. Raises Refused; then the update has left no trace."""
         update, parameters = push.update, self.parameters
         if not self.receipts.is_next(push.device, update.sequence):
-            settled.append((push, self._receipt_again(push)))
+            answers.append((push, self._repeat_receipt(push)))
             return
         self._course.check_open()
-        if (held := self._coordinator.waiting(push)) is not None:
-            settled.append((self._sent_again(held, push), Superseded("the device sent its update again")))
+        if (held := self._coordinator.find_held(push)) is not None:
+            answers.append((self._replace_held(held, push), Superseded("the device sent its update again")))
             return
         step = admit(
             update,
@@ -195,7 +198,7 @@ class Engine:
             oldest=parameters.oldest,
             version=parameters.version,
             samples=self._bounds.samples,
-            fewest=self._bounds.fewest,
+            min_samples=self._bounds.min_samples,
             expansion_bytes=self._bounds.expansion_bytes,
         )
         if step.statistics.size:
@@ -206,33 +209,33 @@ class Engine:
             weight = parameters.reported_weight(step)
             decision = self.guard.decide(parameters.version, push.device, step, weight)
             step = step.scaled(decision.share)
-        most = self._bounds.parameter
-        if not parameters.fits(step, most, self._coordinator.gathered):
+        limit = self._bounds.parameter
+        if not parameters.fits(step, limit, self._coordinator.round_sum):
             raise StepTooLarge(
                 f"update {update.sequence}, from version {update.base}, would take a parameter beyond "
-                f"{most:g} (limits.parameter), or to no number; check the device's data, or lower "
+                f"{limit:g} (limits.parameter), or to no number; check the device's data, or lower "
                 "coordination.learning_rate"
             )
         verdict = self._coordinator.offer(push, step, now)
         if decision is not None:
-            self._decided[push] = decision
+            self._decisions[push] = decision
         self.observe(push, sent)
         if verdict is not None:
-            self._apply(verdict, settled)
+            self._apply(verdict, answers)
 
-    def _apply(self, verdict: Apply, settled: list[tuple[Push, Answer]]) -> None:
-        """Put updates into the journal and the model. Append their receipts to `settled`."""
-        before, most = self.parameters.version, self._bounds.parameter
-        if isinstance(verdict.change, Gathered) and not self.parameters.fits_round(verdict.change, most):
+    def _apply(self, verdict: Apply, answers: list[tuple[Push, Answer]]) -> None:
+        """Put updates into the journal and the model. Append their receipts to `answers`."""
+        before, limit = self.parameters.version, self._bounds.parameter
+        if isinstance(verdict.change, Gathered) and not self.parameters.fits_round(verdict.change, limit):
             # Each contribution was checked, but the learning rate may have been raised since.
             refusal = StepTooLarge(
-                f"the round from version {before} would take a parameter beyond {most:g} (limits.parameter)"
+                f"the round from version {before} would take a parameter beyond {limit:g} (limits.parameter)"
             )
-            settled += [(self._again.pop(push, push), refusal) for push, _ in verdict.updates]
-            self._decided.clear()
+            answers += [(self._resent.pop(push, push), refusal) for push, _ in verdict.updates]
+            self._decisions.clear()
             return
         for version, (push, touched) in enumerate(verdict.updates, before + 1):
-            update, (share, judged) = push.update, self._took(version, push)
+            update, (share, judged) = push.update, self._record_decision(version, push)
             self._log.add_update(
                 version,
                 push.device,
@@ -245,7 +248,7 @@ class Engine:
                 judged,
             )
             self.receipts.add(push.device, update.sequence, version)
-            self._gate.made(push.device, version)
+            self._gate.record_update(push.device, version)
             self.outlet.add(self.parameters.changed_indices(touched))
             moments = self._moments.report(push.device, update.moments)
             self._labels.count(push.device)
@@ -254,31 +257,31 @@ class Engine:
                 self.outlet.set_overlap(self._labels.overlap)
             receipt = Receipt(update.sequence, version, None, moments, labels)
             accepted = Accepted(receipt, before - update.base, share)
-            settled.append((self._again.pop(push, push) if self._again else push, accepted))
-            self._made.append((push, accepted))
+            answers.append((self._resent.pop(push, push) if self._resent else push, accepted))
+            self._applied.append((push, accepted))
         self.parameters.apply(verdict.change)
 
-    def _took(self, version: int, push: Push) -> tuple[float, bytes | None]:
+    def _record_decision(self, version: int, push: Push) -> tuple[float, bytes | None]:
         """Return (share of the update that makes `version`, the reason as the journal keeps it)."""
-        decision = self._decided.pop(push, None)
+        decision = self._decisions.pop(push, None)
         if self.guard is None or decision is None:
             return 1.0, None
-        self.guard.took(version, push.device, decision)
-        return decision.share, decision.packed()
+        self.guard.add_decision(version, push.device, decision)
+        return decision.share, decision.pack()
 
-    def _receipt_again(self, push: Push) -> Accepted:
+    def _repeat_receipt(self, push: Push) -> Accepted:
         """Return the receipt of a resent update: the one that it got, or would have got, the first time."""
         update = push.update
         version = self.receipts.version_of(push.device, update.sequence)
         staleness = 0 if self.parameters.regime.rounds else version - 1 - update.base
         return Accepted(Receipt(update.sequence, version, None), staleness)
 
-    def _sent_again(self, held: Push, push: Push) -> Push:
+    def _replace_held(self, held: Push, push: Push) -> Push:
         """Record that a device sent its held update again, after it lost its connection.
 
         The content that was admitted counts. Returns the push that no session waits for any more.
         """
-        earlier, self._again[held] = self._again.get(held, held), push
+        earlier, self._resent[held] = self._resent.get(held, held), push
         return earlier
 
     # Published state
@@ -297,16 +300,16 @@ class Engine:
         average = self.parameters.average
         return self.parameters.version, (self.parameters.theta if average is None else average).copy()
 
-    def _with_model(self, push: Push, answer: Answer) -> Answer:
-        if isinstance(answer, Refused) or not push.update.pull or not self._goes_on(push.device):
+    def _add_model(self, push: Push, answer: Answer) -> Answer:
+        if isinstance(answer, Refused) or not push.update.pull or not self._may_continue(push.device):
             return answer
         model = self.outlet.model(push.update.base, push.update.held, push.device)
         return Accepted(replace(answer.receipt, model=model), answer.staleness)
 
-    def _goes_on(self, device: int) -> bool:
+    def _may_continue(self, device: int) -> bool:
         """Whether the device may get the model at once. Otherwise it asks for it, and waits."""
         turns = self.turns
-        return turns is None or (device in turns.members and self._course.over is None)
+        return turns is None or (device in turns.members and self._course.end_reason is None)
 
     # Requests of operators and hosts
 
@@ -314,15 +317,16 @@ class Engine:
         """Return the device's number in the journal."""
         return self._log.device_id(name)
 
-    def to_trust(self, refresh: int) -> list[tuple[int, NDArray[np.float32]]]:
-        """Return (version, a copy of theta) of the models that the guard needs trust for, in order: none, or
-        the current one. The first time after a restart, return the last two at multiples of `refresh`, if the
-        journal has them.
+    def models_to_trust(self, refresh: int) -> list[tuple[int, NDArray[np.float32]]]:
+        """Return (version, a copy of theta) of the models to compute trusted directions at, in order.
+
+        There is none, or the current one. The first time after a restart, they are the last two at multiples
+        of `refresh`, if the journal has them.
         """
         guard, version = self.guard, self.parameters.version
-        if guard is None or not guard.wants(version, refresh):
+        if guard is None or not guard.needs_refresh(version, refresh):
             return []
-        if not guard.is_anew or not version or self._past is None:
+        if not guard.lacks_trusted or not version or self._past is None:
             return [self.theta()]
         last = version - version % refresh
         try:
@@ -331,19 +335,19 @@ class Engine:
             return [self.theta()]
         return [(model.version, model.theta.copy()) for model in models]
 
-    def trust(self, trusted: Trusted) -> None:
+    def set_trusted(self, trusted: Trusted) -> None:
         """Give the guard new trusted directions, which it uses from now on."""
         assert self.guard is not None, "who has none wants nothing to trust"
-        self.guard.trust(trusted)
+        self.guard.set_trusted(trusted)
 
     def pardon(self, device: int) -> bool:
         """Make the guard forget what it knows of a device. Return whether it knew anything."""
         return self.guard is not None and self.guard.pardon(device)
 
-    def _give_up(self, why: Refused) -> None:
-        """Give up all held updates. The next `stage` returns `why` as their answer."""
-        self._given_up += [(self._again.pop(push, push), why) for push in self._coordinator.give_up()]
-        self._decided.clear()
+    def _discard_held(self, refusal: Refused) -> None:
+        """Give up all held updates. The next `stage` returns `refusal` as their answer."""
+        self._discarded += [(self._resent.pop(push, push), refusal) for push in self._coordinator.discard()]
+        self._decisions.clear()
 
     def close(self) -> None:
         """Write a snapshot, so that the next start replays nothing, and close the journal."""

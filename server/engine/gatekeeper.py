@@ -9,7 +9,7 @@ from edgeflock.server.coordination import Gate, Push
 from edgeflock.server.engine.outcomes import Answer
 from edgeflock.shared.errors import Refused, Superseded
 
-Settled = list[tuple[Push, Answer]]
+Answers = list[tuple[Push, Answer]]
 
 
 class Gatekeeper:
@@ -19,70 +19,69 @@ class Gatekeeper:
         """`is_open` returns whether the run takes updates. If not, the gate opens, and all are refused."""
         self._gate = gate
         self._is_open = is_open
-        self._before: dict[int, Push] = {}
+        self._deferred: dict[int, Push] = {}
         """Device -> its update that is answered later, in the model already or not offered yet."""
 
     @property
-    def holds(self) -> bool:
+    def has_waiting(self) -> bool:
         """Whether any device waits."""
-        return bool(self._before)
+        return bool(self._deferred)
 
-    def arrived(self, device: int, version: int) -> None:
+    def add_device(self, device: int, version: int) -> None:
         if self._gate is not None:
-            self._gate.arrived(device, version)
-            if device in self._before:
-                self._gate.waits(device)
+            self._gate.add_device(device, version)
+            if device in self._deferred:
+                self._gate.mark_waiting(device)
 
-    def left(self, device: int) -> None:
+    def remove_device(self, device: int) -> None:
         if self._gate is not None:
-            self._gate.left(device)
+            self._gate.remove_device(device)
 
-    def made(self, device: int, version: int) -> None:
+    def record_update(self, device: int, version: int) -> None:
         """Record that an update of the device made this version."""
         if self._gate is not None:
-            self._gate.made(device, version)
+            self._gate.record_update(device, version)
 
-    def may_go_on(self, device: int) -> bool:
-        return self._gate is None or not self._is_open() or self._gate.opens(device)
+    def may_continue(self, device: int) -> bool:
+        return self._gate is None or not self._is_open() or self._gate.is_open_for(device)
 
-    def hold_back(self, push: Push, settled: Settled) -> None:
+    def defer(self, push: Push, answers: Answers) -> None:
         """Answer `push` once the gate opens. If the device sent it again, only the last copy waits."""
         assert self._gate is not None, "without a gate all may go on"
-        self._gate.waits(push.device)
-        earlier = self._before.get(push.device)
-        self._before[push.device] = push
+        self._gate.mark_waiting(push.device)
+        earlier = self._deferred.get(push.device)
+        self._deferred[push.device] = push
         if earlier is not None and earlier is not push:
-            settled.append((earlier, Superseded("the device sent its update again")))
+            answers.append((earlier, Superseded("the device sent its update again")))
 
-    def let_through(
+    def release(
         self,
-        settled: Settled,
+        answers: Answers,
         version: Callable[[], int],
-        offer: Callable[[Push, Settled], None],
+        offer: Callable[[Push, Answers], None],
         *,
         hold: bool,
-    ) -> Settled:
-        """Return the answers that may leave now, of `settled` and of the waiting ones (none of these with
-        `hold`).
+    ) -> Answers:
+        """Return the answers that may leave now, of `answers` and, without `hold`, of the waiting ones.
 
         Waiting updates are offered again: the engine knows one in the model by its sequence number. `version`
         returns the model's version.
         """
         if self._gate is None:
-            return settled
-        through: Settled = []
+            return answers
+        released: Answers = []
         while True:
-            for push, answer in settled:
+            for push, answer in answers:
                 if isinstance(answer, Refused):
-                    through.append((push, answer))
-                elif self.may_go_on(push.device):
-                    self._gate.answered(push.device, version())
-                    through.append((push, answer))
+                    released.append((push, answer))
+                elif self.may_continue(push.device):
+                    self._gate.record_answer(push.device, version())
+                    released.append((push, answer))
                 else:
-                    self.hold_back(push, through)
-            opened = [device for device in self._before if not hold and self.may_go_on(device)]
+                    self.defer(push, released)
+            opened = [device for device in self._deferred if not hold and self.may_continue(device)]
             if not opened:
-                return through
-            settled = []
+                return released
+            answers = []
             for device in opened:
-                offer(self._before.pop(device), settled)
+                offer(self._deferred.pop(device), answers)

@@ -27,20 +27,20 @@ class FleetLabels:
 
     def __init__(self) -> None:
         self._reports: dict[int, Vector] = {}
-        self._lately: deque[int] = deque()
+        self._recent: deque[int] = deque()
         self._counts: Counter[int] = Counter()
         self.overlap = 1.0
         """The mean of sum min(p, q) over devices with known shares p: 1 where all devices hold the same."""
 
     def count(self, device: int) -> None:
         """Count an applied update of a device."""
-        self._lately.append(device)
+        self._recent.append(device)
         self._counts[device] += 1
-        if len(self._lately) > _UPDATES:
-            gone = self._lately.popleft()
-            self._counts[gone] -= 1
-            if not self._counts[gone]:
-                del self._counts[gone]
+        if len(self._recent) > _UPDATES:
+            oldest = self._recent.popleft()
+            self._counts[oldest] -= 1
+            if not self._counts[oldest]:
+                del self._counts[oldest]
 
     def report(self, device: int, octets: bytes) -> bytes:
         """Take a device's shares, as an Update has them. Return q and e for the Receipt; b"" for no shares.
@@ -54,11 +54,11 @@ class FleetLabels:
         self._reports[device] = shares
         while len(self._reports) > max(1, min(_DEVICES, _NUMBERS // len(shares))):
             del self._reports[next(iter(self._reports))]
-        alike = {one: of for one, of in self._reports.items() if len(of) == len(shares)}
+        alike = {one: vector for one, vector in self._reports.items() if len(vector) == len(shares)}
         reported = np.stack([*alike.values()])
         parts = np.array([self._counts[one] for one in alike], np.float64)
         mean = reported.mean(axis=0)
         if 2 * len(alike) > len(self._reports):
             self.overlap = float(np.minimum(reported, mean).sum(axis=1).mean())
-        lately = parts @ reported / parts.sum() if parts.any() else mean
-        return labels.encode(np.stack((mean, lately)))
+        recent = parts @ reported / parts.sum() if parts.any() else mean
+        return labels.encode(np.stack((mean, recent)))

@@ -34,7 +34,7 @@ class EngineLimits:
     """The most samples that one update may be computed from."""
     learning_rate: float = 0.0
     """The configured learning rate, which an evaluation may lower."""
-    fewest: int = 1
+    min_samples: int = 1
     """The fewest samples of an update: 0 in elastic averaging, for a chunk that goes with another one."""
 
     parameter: float = 60_000.0
@@ -42,7 +42,7 @@ class EngineLimits:
     which ends at 65,504."""
 
     @classmethod
-    def of(cls, settings: Config) -> "EngineLimits":
+    def from_config(cls, settings: Config) -> "EngineLimits":
         run, limits = settings.run, settings.limits
         return cls(
             updates=run.updates,
@@ -51,22 +51,22 @@ class EngineLimits:
             keep_updates=run.keep_updates,
             samples=limits.samples,
             learning_rate=settings.coordination.learning_rate,
-            fewest=0 if settings.coordination.mode == ELASTIC else 1,
+            min_samples=0 if settings.coordination.mode == ELASTIC else 1,
             parameter=limits.parameter,
         )
 
-    def from_first(self, trained: NDArray[np.float32]) -> "EngineLimits":
+    def with_initial(self, parameters: NDArray[np.float32]) -> "EngineLimits":
         """Return the limits for a run that begins with these parameters, which may be large themselves."""
-        return replace(self, parameter=max(self.parameter, 2 * float(np.abs(trained).max())))
+        return replace(self, parameter=max(self.parameter, 2 * float(np.abs(parameters).max())))
 
 
-_BESIDE_STREAMS = 1 << 15
+_OVERHEAD = 1 << 15
 """Bytes of an update without its streams: 32 facts, their names and texts of 100 characters of four bytes."""
 
-_ROW = 1_000_000_000
+_ROW_BYTES = 1_000_000_000
 """The most bytes of a row in SQLite by default (SQLITE_MAX_LENGTH)."""
 
-_SHARED = 1 << 24
+_SHARED_SAMPLES = 1 << 24
 """Bytes of a record of shared samples. Only devices know the shape of samples."""
 
 _SELECT_INTERVAL = 5
@@ -80,12 +80,12 @@ def frame_bytes(config: Config, layout: Layout) -> int:
     """
     if config.limits.frame_bytes:
         return config.limits.frame_bytes
-    update = _BESIDE_STREAMS + 8 * layout.parameters.size + 2 * layout.buffers
+    update = _OVERHEAD + 8 * layout.parameters.size + 2 * layout.buffers
     shares = config.injection.alpha > 0 and config.injection.beta > 0
-    return max(update, _SHARED) if shares else update
+    return max(update, _SHARED_SAMPLES) if shares else update
 
 
-def part_of(pull: Pull, layout: Layout) -> slice | None:
+def requested_slice(pull: Pull, layout: Layout) -> slice | None:
     """Return the parameters that `pull` asks for; None: all. Raises Malformed if there are none such."""
     if not pull.start and not pull.stop:
         return None
@@ -113,23 +113,22 @@ def select_interval(config: Config) -> int:
 
 
 def usual_fraction(config: Config, layout: Layout) -> float:
-    """Return the part of a gradient that a device sends, unless it sends rarely. Steps in an environment
-    follow each other: there the batch size does not count.
+    """Return the part of a gradient that a device sends, unless it sends rarely.
+
+    Steps in an environment follow each other: there the batch size does not count.
     """
     counts = select_interval(config) and not is_environment(config.model.data)
     return fraction_of(config.compression.select, layout, config.run.batch if counts else USUAL_BATCH)
 
 
 def check_limits(config: Config, layout: Layout) -> None:
-    """Raise ConfigError if an update, sent as `config` asks, would be refused, or if the model is too large
-    for the journal.
-    """
+    """Raise ConfigError if updates of `config` would be refused, or the journal cannot keep the model."""
     snapshot = snapshot_bytes(config, layout)
-    if snapshot > _ROW and not config.journal.url.startswith("postgres"):
+    if snapshot > _ROW_BYTES and not config.journal.url.startswith("postgres"):
         raise ConfigError(
             f"a snapshot of {layout.size} parameters with coordination.average = "
             f"{config.coordination.average:g} and optimizer.kind = {config.optimizer.kind!r} takes "
-            f"{snapshot} bytes, and SQLite keeps {_ROW} at most; set coordination.average = 0, another "
+            f"{snapshot} bytes, and SQLite keeps {_ROW_BYTES} at most; set coordination.average = 0, another "
             "optimizer, or a smaller model"
         )
     threshold = config.compression.threshold

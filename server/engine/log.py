@@ -29,7 +29,7 @@ class Log(Protocol):
         samples: int,
         frame: bytes,
         share: float = 1.0,
-        judged: bytes | None = None,
+        decision: bytes | None = None,
     ) -> None: ...
 
     def add_snapshot(
@@ -45,7 +45,7 @@ class Log(Protocol):
     def add_rollback(
         self,
         version: int,
-        to: int,
+        target: int,
         regime: Regime,
         theta: NDArray[np.float32],
         average: NDArray[np.float32] | None,

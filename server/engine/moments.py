@@ -21,7 +21,7 @@ _DEVICES = 64
 _NUMBERS = 1 << 20
 """this many numbers. Their mean takes a few milliseconds."""
 
-_MOST = 10
+_MAX_RATIO = 10
 """A report counts for at most this many times the median mean square of a tensor."""
 
 
@@ -31,7 +31,7 @@ class FleetMoments:
     def __init__(self, layout: Layout) -> None:
         """`layout` is the layout of the P trained parameters, with L rows and columns (Layout.lines)."""
         self._layout = layout
-        self._most = max(1, min(_DEVICES, _NUMBERS // int(layout.lines[-1])))
+        self._max_reports = max(1, min(_DEVICES, _NUMBERS // int(layout.lines[-1])))
         self._reports: dict[int, tuple[Vector, Vector]] = {}
         """Device -> (its means, float32 [L]; the mean square of each tensor, float32 [T])."""
 
@@ -45,16 +45,16 @@ class FleetMoments:
         means = moments.decode(octets, self._layout)
         self._reports.pop(device, None)
         self._reports[device] = means, moments.energies(means, self._layout)
-        if len(self._reports) > self._most:
+        if len(self._reports) > self._max_reports:
             del self._reports[next(iter(self._reports))]
         return moments.encode(self._mean())
 
     def _mean(self) -> Vector:
         """Return the mean over the devices, float32 [L]. Each report is bounded for each tensor."""
         means, energies = (np.stack(part) for part in zip(*self._reports.values(), strict=True))
-        most = _MOST * np.median(energies, axis=0)
+        limits = _MAX_RATIO * np.median(energies, axis=0)
         parts = np.ones_like(energies)
-        np.divide(most, energies, out=parts, where=energies > most)
+        np.divide(limits, energies, out=parts, where=energies > limits)
         means *= np.repeat(parts, np.diff(self._layout.lines), axis=1)
         mean: Vector = means.mean(axis=0)
         return mean

@@ -25,13 +25,13 @@ Answer = Accepted | Refused
 class Staged(NamedTuple):
     """The results of a group, in memory only: none of them may leave before `Engine.publish`."""
 
-    settled: list[tuple[Push, Answer]]
+    answers: list[tuple[Push, Answer]]
     """Answered updates, of this group and earlier held ones. An update that is missing here is held."""
-    together: int = 0
+    released: int = 0
     """How many updates had waited for each other and applied together."""
-    made: Sequence[tuple[Push, Accepted]] = ()
+    applied: Sequence[tuple[Push, Accepted]] = ()
     """The updates that made versions, in order, answered or not yet."""
-    answered_later: bool = False
+    has_waiting: bool = False
     """Whether answers wait at a gate. Their updates may be in the model, so there is something to publish."""
 
 
@@ -42,7 +42,7 @@ class Published:
     version: int
     """How many updates have been applied."""
     learning_rate: float
-    over: str | None
+    end_reason: str | None
     """Why the run is complete, if it is."""
     diverged: str | None = None
     """If the model has diverged: why no update is taken any more, and the remedy."""
@@ -50,4 +50,4 @@ class Published:
     @property
     def complete(self) -> bool:
         """Whether the run takes no more updates."""
-        return self.over is not None
+        return self.end_reason is not None

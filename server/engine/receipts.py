@@ -1,6 +1,4 @@
-"""The sequence number of each accepted update, and the version that it made, so that a resent update counts
-once.
-"""
+"""The sequence number and version of each accepted update, so that a resent update counts once."""
 
 from edgeflock.server.engine.log import LastReceipt, Log
 from edgeflock.shared.errors import BadSequence, SequenceAhead

@@ -26,14 +26,14 @@ def welcome(
     weights: Weights | None = None,
     secret: bytes = b"",
     shape: tuple[int, ...] | None = None,
-    described: Description | None = None,
+    description: Description | None = None,
     app: bytes = b"",
     held_out: Sketch | None = None,
 ) -> Welcome:
     """Return the Welcome for a device whose highest accepted sequence number is `sequence`.
 
-    `secret` is for this device alone. `shape` is the shape of a sample's x, if known; `described` is the rest
-    of the data's description. `app` is for the devices' own apps. `held_out` is a sketch of the held-out
+    `secret` is for this device alone. `shape` is the shape of a sample's x, if known; `description` is the
+    rest of the data's description. `app` is for the devices' own apps. `held_out` is a sketch of the held-out
     rows.
     """
     compression = config.compression
@@ -75,7 +75,7 @@ def welcome(
         adam=config.run.local_optimizer == "adam",
         proximal=config.run.proximal,
         app=app,
-        data=described,
+        data=description,
         held_out=held_out,
         adafactor=_SQUARES_DECAY if config.run.local_optimizer == ADAFACTOR else 0.0,
         balances=config.run.balance_labels and config.run.local_optimizer == ADAFACTOR and not elastic,

@@ -30,8 +30,9 @@ class FlowerEvaluator:
             self._pending.append((number, version, self._thread.submit(self._function, number, arrays)))
 
     def said(self, *, wait: bool = False) -> Iterator[tuple[int, int, MetricRecord | None]]:
-        """Yield (round, version, metrics) of finished evaluations, in order; with `wait` of all. Raises what
-        the function raised.
+        """Yield (round, version, metrics) of finished evaluations, in order; with `wait` of all.
+
+        Raises what the function raised.
         """
         while self._pending and (wait or self._pending[0][2].done()):
             number, version, future = self._pending.popleft()

@@ -43,8 +43,10 @@ class Template:
     """
 
     def __init__(self, arrays: ArrayRecord, statistics: Iterable[str], *, follow: bool) -> None:
-        """`statistics` are the last parts of the names of running statistics. With `follow` they follow what
-        nodes report; otherwise they are averaged like parameters, and only the mod sends them as statistics.
+        """`statistics` are the last parts of the names of running statistics.
+
+        With `follow` they follow what nodes report; otherwise they are averaged like parameters, and only the
+        mod sends them as statistics.
 
         Raises ConfigError if an array can be neither trained nor kept.
         """

@@ -77,9 +77,7 @@ class Nodes:
         return not self.outcomes["applied"] and bool(broken) and all(broken)
 
     def idle(self, now: float, share: float, least: int = 1) -> list[int]:
-        """Return the nodes to ask, the longest unasked first, so that `share` of the online nodes are busy,
-        but at least `least` and one.
-        """
+        """Return the nodes to ask, the longest unasked first, so that `capacity` nodes are busy."""
         busy = {asked.node for asked in self.asked.values()}
         free = self.capacity(share, least) - len(busy & self.online)
         ready = [n for n in self.online - busy if n not in self.known or self.known[n].rests_until <= now]

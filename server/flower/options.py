@@ -73,9 +73,10 @@ def listed(options: Mapping[str, object]) -> str:
 
 
 def by_name(positional: tuple[Any, ...], options: Options, own: Iterable[str]) -> Options:
-    """Return FedAvg's arguments, some of them given by position. Raises TypeError as Python does, with a
-    suggestion: names of Flower's earlier strategies (fraction_fit) are near those of today. `own` are the
-    strategy's further options, which are not among these.
+    """Return FedAvg's arguments, some of them given by position.
+
+    Raises TypeError as Python does, with a suggestion: names of Flower's earlier strategies (fraction_fit)
+    are near those of today. `own` are the strategy's further options, which are not among these.
     """
     if len(positional) > len(FEDAVG):
         raise TypeError(f"{len(FEDAVG)} arguments at most have a place, as FedAvg's: {', '.join(FEDAVG)}")

@@ -138,7 +138,7 @@ class FlowerRun:
             nodes = 1
         before = self.engine.parameters.regime.method.nodes
         if abs(nodes - before) > _SLACK * before or nodes == 1:
-            self.engine.steering.share(nodes)
+            self.engine.steering.set_node_count(nodes)
 
     def _known(self, node: int) -> FlowerNode:
         if node not in self.nodes.known:
@@ -206,7 +206,7 @@ class FlowerRun:
         """Update the engine on the devices with pending answers: others wait for these."""
         under_way = self.nodes.devices()
         for node in self.nodes.known.values():
-            (self.engine.arrived if node.device in under_way else self.engine.left)(node.device)
+            (self.engine.add_device if node.device in under_way else self.engine.remove_device)(node.device)
 
     def look(self, now: float) -> None:
         """Check whether a round is over, because time has passed or a device is gone."""
@@ -215,7 +215,7 @@ class FlowerRun:
 
     def held(self) -> Set[int]:
         """Return the nodes whose updates wait for others."""
-        devices = self.engine.held
+        devices = self.engine.held_updates
         return {number for number, node in self.nodes.known.items() if node.device in devices}
 
     def rounds(self) -> dict[int, Evaluation]:

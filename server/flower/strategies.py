@@ -35,8 +35,10 @@ class AsyncAdaComp(EdgeflockStrategy):
         updates_per_round: int = 0,
         **options: Unpack[Options],
     ) -> None:
-        """Positional arguments are FedAvg's. updates_per_round = 0: the number of nodes online at first.
-        `buffer` replies make a step; FedBuff's rule is "sqrt".
+        """Positional arguments are FedAvg's.
+
+        updates_per_round = 0: the number of nodes online at first. `buffer` replies make a step; FedBuff's
+        rule is "sqrt".
 
         Raises ConfigError if an option has an invalid value.
         """

@@ -229,8 +229,9 @@ class EdgeflockStrategy(Strategy):
         return [node for node in idle if self._wants(node)]
 
     def _pull(self, grid: Grid) -> list[Message]:
-        """Return as many training replies as the round has room for; the rest wait for the next one. Replies
-        to evaluations are stored.
+        """Return as many training replies as the round has room for; the rest wait for the next one.
+
+        Replies to evaluations are stored.
         """
         asked, here = self._job.nodes.asked, {_question_of(reply) for reply in self._surplus}
         under_way = [*(asked.keys() - here), *self._evaluations.asked]

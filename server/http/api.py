@@ -194,7 +194,7 @@ def status(
         "coordination": settings(host)["coordination"],
         "compression": config.compression.model_dump(),
         "defence": config.defence.mode,
-        "tasks": None if host.engine.tasks is None else host.engine.tasks.standing()._asdict(),
+        "tasks": None if host.engine.tasks is None else host.engine.tasks.status()._asdict(),
         "cohort": None if turns is None else {"members": len(turns.members), "waiting": turns.waiting},
         "shards": shards(host),
         "evaluation": evaluator.history[-1]._asdict() if evaluator.history else None,

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from edgeflock.server.coordination import coordinator_of, gate_of
-from edgeflock.server.defence import HELD, DefenceGuard
+from edgeflock.server.coordination import create_coordinator, create_gate
+from edgeflock.server.defence import MIN_NORMS, DefenceGuard
 from edgeflock.server.descent import (
     RULES,
     Gathered,
@@ -67,19 +67,20 @@ def open_engine(
     """
     parameters = recover(journal, layout, Regime.from_config(config, bool(layout.norms)), followed, place)
     parameters.store.restore = lambda lost: restore(journal, layout, place, parameters.version, lost)
-    coordinator = coordinator_of(config.coordination, layout)
+    coordinator = create_coordinator(config.coordination, layout)
     run = journal.run()
     start = run.start if run else None
     first = journal.snapshot(first=True).theta
     publication = publication_of(config, layout, parameters.version, first if start else None, directory)
-    bounds = EngineLimits.of(config).from_first(first[: layout.parameters.size])
+    bounds = EngineLimits.from_config(config).with_initial(first[: layout.parameters.size])
     past = partial(rebuild_model, journal, layout)
-    gate = gate_of(config.coordination)
+    gate = create_gate(config.coordination)
     adjusted = journal.adjustment()
-    judge = EvaluationJudge(Criteria.of(config), journal.evaluations(), adjusted.version if adjusted else 0)
+    rate_version = adjusted.version if adjusted else 0
+    judge = EvaluationJudge(Criteria.from_config(config), journal.evaluations(), rate_version)
     guard = None
     if config.defence.mode != "none":
-        held = 0 if parameters.regime.rounds else HELD  # devices may not get beyond one round
+        held = 0 if parameters.regime.rounds else MIN_NORMS  # devices may not get beyond one round
         try:
             guard = DefenceGuard(config.defence.mode, journal.defence_decisions(), held)
         except struct.error as error:

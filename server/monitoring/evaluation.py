@@ -97,7 +97,7 @@ class Evaluator:
     @property
     def end_reason(self) -> str | None:
         """Why no more updates are taken: the model has diverged, or the run is complete."""
-        return self.divergence or self._engine.published.over
+        return self.divergence or self._engine.published.end_reason
 
     @property
     def finished(self) -> bool:

@@ -133,7 +133,7 @@ class Feed:
             evaluation_failed=self._evaluator.failed_at is not None,
             state=self._evaluator.state,
             shared_samples=host.relay.samples,
-            tasks=None if host.engine.tasks is None else host.engine.tasks.standing(),
+            tasks=None if host.engine.tasks is None else host.engine.tasks.status(),
             findings=self._health.findings[:MOST_FINDINGS],
             more_findings=max(0, len(self._health.findings) - MOST_FINDINGS),
             began=host.engine.parameters.start_time,

@@ -63,10 +63,10 @@ class GuardRunner:
         if guard is None or compute is None:
             return
         while True:
-            if not guard.wants(self._engine.published.version, self._refresh):
+            if not guard.needs_refresh(self._engine.published.version, self._refresh):
                 await asyncio.sleep(_CHECK_SECONDS)
                 continue
-            models = await self._writer.call(lambda: self._engine.to_trust(self._refresh))
+            models = await self._writer.call(lambda: self._engine.models_to_trust(self._refresh))
             began = time.monotonic()
             for version, theta in models:
                 try:
@@ -74,5 +74,5 @@ class GuardRunner:
                 except Exception:  # a user's module may raise anything; the last gradient stays in use
                     log.exception("the guard's gradient at version %d failed", version)
                 else:
-                    await self._writer.call(lambda trusted=trusted: self._engine.trust(trusted))  # type: ignore[misc]
+                    await self._writer.call(lambda trusted=trusted: self._engine.set_trusted(trusted))  # type: ignore[misc]
             await asyncio.sleep(_CHECK_SECONDS + _REST_RATIO * (time.monotonic() - began))

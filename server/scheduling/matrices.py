@@ -45,7 +45,8 @@ def random_assignment(n: int, r: int, random: np.random.Generator) -> Matrix:
 def positions(matrix: Matrix) -> NDArray[np.float64]:
     """[tasks, workers]: the rank, from 1 on, of a task among a worker's tasks.
 
-    Infinity if the worker never computes it."""
+    Infinity if the worker never computes it.
+    """
     r, n = matrix.shape
     order = np.full((n, n), np.inf)
     for row in reversed(range(r)):  # if a column has a task twice, the first one counts

@@ -18,13 +18,13 @@ class WorkerLoad(NamedTuple):
 
     tasks: Collection[int]
     """Tasks that it may compute and that are not done."""
-    most: int
+    limit: int
     """How many of them it may begin from now on."""
     pace: float
     """Seconds that a task takes it."""
-    free: float = 0.0
+    busy: float = 0.0
     """Seconds until its current task is done. 0: it waits for a task."""
-    at: int | None = None
+    current: int | None = None
     """Its current task, if that still counts."""
 
 
@@ -38,16 +38,16 @@ class Slot(NamedTuple):
 
 
 def plan(workers: Mapping[int, WorkerLoad], wanted: int) -> dict[int, Slot]:
-    """task -> the worker and time of its result, so that `wanted` results are there soonest.
+    """Return task -> the worker and time of its result, so that `wanted` results are there soonest.
 
     There are fewer if no more are possible. The time of the last one is minimal.
     """
     chosen: dict[int, Slot] = {}
     coming: list[tuple[float, int, int]] = []
     for device, worker in workers.items():
-        if worker.free:
-            coming.append((worker.free, device, 0))
-        elif worker.most:
+        if worker.busy:
+            coming.append((worker.busy, device, 0))
+        elif worker.limit:
             coming.append((worker.pace, device, 1))
     heapq.heapify(coming)
     while coming and len(chosen) < wanted:
@@ -55,45 +55,45 @@ def plan(workers: Mapping[int, WorkerLoad], wanted: int) -> dict[int, Slot]:
         worker = workers[device]
         slot = Slot(time, device, fixed=number == 0)
         # A device's tasks do not change: if one of its results finds no room, later ones do not either.
-        useful = _make_room(slot, [worker.at] if number == 0 else worker.tasks, workers, chosen)
-        if (useful or number == 0) and number < worker.most:
+        useful = _assign(slot, [worker.current] if number == 0 else worker.tasks, workers, chosen)
+        if (useful or number == 0) and number < worker.limit:
             heapq.heappush(coming, (time + worker.pace, device, number + 1))
     return chosen
 
 
-def _make_room(
+def _assign(
     slot: Slot,
     tasks: Collection[int | None],
     workers: Mapping[int, WorkerLoad],
     chosen: dict[int, Slot],
 ) -> bool:
     """Count `slot` for one of `tasks`, moving other slots if necessary. Return whether it fits."""
-    came: dict[int, int | None] = {}
+    origins: dict[int, int | None] = {}
     """task -> the task whose slot would take it instead. None: the new slot takes it."""
-    line: deque[int] = deque()
-    _reach(None, tasks, came, line)
-    while line:
-        task = line.popleft()
+    queue: deque[int] = deque()
+    _enqueue(None, tasks, origins, queue)
+    while queue:
+        task = queue.popleft()
         if (taken := chosen.get(task)) is None:
-            _shift(task, slot, came, chosen)
+            _shift(task, slot, origins, chosen)
             return True
         if not taken.fixed:
-            _reach(task, workers[taken.worker].tasks, came, line)
+            _enqueue(task, workers[taken.worker].tasks, origins, queue)
     return False
 
 
-def _reach(
-    origin: int | None, tasks: Collection[int | None], came: dict[int, int | None], line: deque[int]
+def _enqueue(
+    origin: int | None, tasks: Collection[int | None], origins: dict[int, int | None], queue: deque[int]
 ) -> None:
     for task in tasks:
-        if task is not None and task not in came:
-            came[task] = origin
-            line.append(task)
+        if task is not None and task not in origins:
+            origins[task] = origin
+            queue.append(task)
 
 
-def _shift(task: int, slot: Slot, came: Mapping[int, int | None], chosen: dict[int, Slot]) -> None:
+def _shift(task: int, slot: Slot, origins: Mapping[int, int | None], chosen: dict[int, Slot]) -> None:
     """Shift the slots along the path to the free `task` by one. The new slot takes the path's first task."""
-    while (origin := came[task]) is not None:
+    while (origin := origins[task]) is not None:
         chosen[task] = chosen[origin]
         task = origin
     chosen[task] = slot

@@ -19,7 +19,7 @@ _PRIOR = 4.0
 _SPREAD = 0.25
 """The variance of the logarithms of the prior's durations."""
 
-_LEAST = 1e-9
+_MIN_SECONDS = 1e-9
 """The least seconds of a duration, so that it has a logarithm."""
 
 
@@ -27,16 +27,16 @@ _LEAST = 1e-9
 class Correlation:
     """Of consecutive durations, over all devices: the moments about each device's own mean."""
 
-    together: float = _PRIOR * _SPREAD
-    apart: float = _PRIOR * _SPREAD
+    covariance: float = _PRIOR * _SPREAD
+    variance: float = _PRIOR * _SPREAD
 
     def add(self, last: float, now: float) -> None:
-        self.together += last * now
-        self.apart += (last * last + now * now) / 2
+        self.covariance += last * now
+        self.variance += (last * last + now * now) / 2
 
     @property
     def rho(self) -> float:
-        return max(0.0, self.together / self.apart)
+        return max(0.0, self.covariance / self.variance)
 
 
 @dataclass(slots=True)
@@ -45,12 +45,12 @@ class Speeds:
 
     within: Correlation = field(default_factory=Correlation)
     between: Correlation = field(default_factory=Correlation)
-    _known: dict[int, "_Speed"] = field(default_factory=dict)
+    _speeds: dict[int, "_Speed"] = field(default_factory=dict)
 
     def observe(self, device: int, seconds: float, *, first: bool) -> None:
         """Add a task's duration. `first`: it was the device's first of a round."""
-        now = math.log(max(seconds, _LEAST))
-        speed = self._known.setdefault(device, _Speed(now))
+        now = math.log(max(seconds, _MIN_SECONDS))
+        speed = self._speeds.setdefault(device, _Speed(now))
         if speed.count:
             pair = self.between if first else self.within
             pair.add(speed.last - speed.mean, now - speed.mean)
@@ -59,27 +59,29 @@ class Speeds:
     def observe_unfinished(self, device: int, seconds: float, *, first: bool) -> None:
         """Add a task that was stopped after so many seconds.
 
-        It counts as twice that if more than expected: the time so far is the best guess of the rest."""
-        expected = self.expected(device, first=first)
+        It counts as twice that if more than expected: the time so far is the best guess of the rest.
+        """
+        expected = self.predict(device, first=first)
         if expected is None or expected < seconds:
             self.observe(device, 2 * seconds, first=first)
 
     @property
-    def any_known(self) -> bool:
+    def has_any(self) -> bool:
         """Whether any duration is known."""
-        return bool(self._known)
+        return bool(self._speeds)
 
-    def expected(self, device: int, *, first: bool) -> float | None:
+    def predict(self, device: int, *, first: bool) -> float | None:
         """Seconds that the device's next task takes.
 
-        The others' mean if none of its own is known; None if none at all is."""
-        speed = self._known.get(device)
+        The others' mean if none of its own is known; None if none at all is.
+        """
+        speed = self._speeds.get(device)
         if speed is not None:
             rho = (self.between if first else self.within).rho
             return math.exp(speed.mean + rho * (speed.last - speed.mean))
-        if not self._known:
+        if not self._speeds:
             return None
-        return math.exp(sum(one.mean for one in self._known.values()) / len(self._known))
+        return math.exp(sum(one.mean for one in self._speeds.values()) / len(self._speeds))
 
 
 _MEMORY = 0.1

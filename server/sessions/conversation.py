@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from edgeflock.server.coordination import Push
-from edgeflock.server.engine import Accepted, part_of
+from edgeflock.server.engine import Accepted, requested_slice
 from edgeflock.server.roster import Device, RateLimiter
 from edgeflock.server.sessions.context import SessionContext, UpdateQueue
 from edgeflock.server.sessions.device_admission import DeviceAdmission
@@ -201,7 +201,7 @@ class Conversation:
                 f"it holds version {request.base:,}, the run is at {version:,}; is the journal an old copy?"
             )
             self._host.hub.note("refused", device, f"{BaseInFuture.code}: {detail}")
-        part = part_of(request, engine.layout) if isinstance(request, Pull) else None
+        part = requested_slice(request, engine.layout) if isinstance(request, Pull) else None
         if isinstance(request, Pull):
             if not device.connection.has_updated:
                 numbers = engine.layout.size if part is None else part.stop - part.start

@@ -214,7 +214,7 @@ class ServerAdmission:
                 await connection.session.supersede()
             self.host.registry.admit(hello.device)  # an operator may have dropped it meanwhile
             if (tasks := engine.tasks) is not None:
-                await self.writer.call(lambda: tasks.holds(device.id, shards))
+                await self.writer.call(lambda: tasks.set_shards(device.id, shards))
             sequence = await self.writer.call_quick(lambda: engine.receipts.last_sequence(device.id))
             connection.join(session, hello.secret)
         return sequence

@@ -78,7 +78,7 @@ class ServerTaskFeed:
         version, task = await self._writer.call(
             lambda: (
                 engine.published.version,
-                tasks.hand_out(self._device, now) if engine.published.version == base else None,
+                tasks.assign(self._device, now) if engine.published.version == base else None,
             )
         )
         if version != base:
@@ -94,6 +94,6 @@ class ServerTaskFeed:
         self._base, self._idle = None, False
         published = self._host.published
         if published.complete:
-            await self._send(Stop(str(RunComplete(f"the run is over: {published.over}"))))
+            await self._send(Stop(str(RunComplete(f"the run is over: {published.end_reason}"))))
         else:
             await self._send(Over(published.version))

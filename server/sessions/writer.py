@@ -129,7 +129,7 @@ class Writer:
                 lambda: (engine.published.complete, device in turns.members)
             )
             if complete:
-                raise RunComplete(f"the run is over: {engine.published.over}")
+                raise RunComplete(f"the run is over: {engine.published.end_reason}")
             if is_member:
                 return
             self._turn_events[device] = event = asyncio.Event()
@@ -245,25 +245,25 @@ class Writer:
             self._check_working()
             presence, self._presence = self._presence, []
             for device, present in presence:
-                (engine.arrived if present else engine.left)(device)
+                (engine.add_device if present else engine.remove_device)(device)
             now = asyncio.get_running_loop().time()
             if engine.is_quick(pushes):
                 staged = engine.stage(pushes, now, hold=self._leaving)
             else:
                 staged = await self._in_thread(lambda: engine.stage(pushes, now, hold=self._leaving))
             self._set_timer(engine.due)
-            publishes = staged.settled or staged.answered_later
+            publishes = staged.answers or staged.has_waiting
             settled = (
                 await self._in_thread(lambda: self._timed(lambda: engine.publish(staged)))
                 if publishes
                 else []
             )
             self._on_published()
-        for push, accepted in staged.made:
+        for push, accepted in staged.applied:
             self._on_accepted(push, accepted)
-        if staged.together:
-            self._on_round(staged.together)
-        self._has_changed |= bool(presence or staged.together)
+        if staged.released:
+            self._on_round(staged.released)
+        self._has_changed |= bool(presence or staged.released)
         return settled
 
     def _timed(self, publish: Callable[[], T]) -> T:

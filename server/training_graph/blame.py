@@ -42,7 +42,8 @@ def module_that_calls(
 ) -> str:
     """The innermost module of `flat` that runs `operator` in either pass, or the loss.
 
-    An example is "layers.3 (MaxPool3d)"."""
+    An example is "layers.3 (MaxPool3d)".
+    """
     _, x, y = apart(arguments, fields)
     tracker = ModuleTracker()
     with tracker, _Watch(tracker, operator) as watch:

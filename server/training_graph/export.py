@@ -219,7 +219,8 @@ def _clear(graph: onnx.GraphProto) -> None:
 def _quiet() -> Iterator[None]:
     """Silence the messages of torch's exporter.
 
-    In a thread, only warnings are silenced, since other threads share the output."""
+    In a thread, only warnings are silenced, since other threads share the output.
+    """
     if threading.current_thread() is not threading.main_thread():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

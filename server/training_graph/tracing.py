@@ -58,7 +58,8 @@ Trace = Callable[..., tuple[Tensor, ...]]
 def training_step(flat: FlatModule, fields: Sequence[str] = ()) -> Trace:
     """The training step of `flat` as a function.
 
-    Its arguments are the tensors in the order of the layout, then x or its fields, then y."""
+    Its arguments are the tensors in the order of the layout, then x or its fields, then y.
+    """
     trained = len(flat.layout.parameters.tensors)
     frozen = [not parameter.requires_grad for parameter in flat.module.parameters()]
 
@@ -155,7 +156,8 @@ MAX_POOLS = {
 def asks_where_maxima_are(graph: GraphModule) -> str:
     """The max pool whose indices are used for more than its gradient. Empty if there is none.
 
-    No translation computes those indices. An example is "aten.max_pool2d_with_indices.default"."""
+    No translation computes those indices. An example is "aten.max_pool2d_with_indices.default".
+    """
     for forward, backward in MAX_POOLS.items():
         users = (
             user

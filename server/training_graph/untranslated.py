@@ -16,7 +16,8 @@ from edgeflock.server.training_graph.operators.translations import TRANSLATIONS
 def untranslated(graph: GraphModule) -> str:
     """The first operator (e.g. "aten.max_pool3d_with_indices.default") without translation or decomposition.
 
-    Empty if there is none. The exporter itself refuses unknown parts of a decomposition."""
+    Empty if there is none. The exporter itself refuses unknown parts of a decomposition.
+    """
     for node in graph.graph.nodes:
         operator = node.target
         if node.users and isinstance(operator, OpOverload) and not _is_known(operator):

@@ -132,7 +132,7 @@ async def test_a_line_that_drops_loses_no_place_but_its_own(hosts: Hosts, tmp_pa
             await a.join()
             assert (await waiting).version == 0
             late = asyncio.create_task(push(a, 0, 1))
-            while 1 not in hosted.engine.held:
+            while 1 not in hosted.engine.held_updates:
                 await asyncio.sleep(0.005)
             await push(b, 0, 1)
             assert (await late).version == 1

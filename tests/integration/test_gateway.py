@@ -471,14 +471,14 @@ async def test_rounds_wait_for_devices_behind_any_gateway(tmp_path: Path) -> Non
         joined(leader.url, "3") as three,
     ):
         first = [asyncio.create_task(device.step()) for device in (one, two)]
-        while len(leader.engine.held) < 2:
+        while len(leader.engine.held_updates) < 2:
             await asyncio.sleep(0.01)
         assert leader.engine.published.version == 0
         await asyncio.gather(*first, three.step())
         assert {device.replica.version for device in (one, two, three)} == {3}
         assert await same(leader, one)
         pair = [asyncio.create_task(device.step()) for device in (one, three)]
-        while len(leader.engine.held) < 2:
+        while len(leader.engine.held_updates) < 2:
             await asyncio.sleep(0.01)
         await two.link.leave("retired: enough")
         await two.link._dialer.hang_up()
@@ -498,13 +498,13 @@ async def test_an_update_that_waits_is_sent_again_through_the_same_gateway(tmp_p
         joined(url, "2") as two,
     ):
         stepping = asyncio.create_task(one.step())
-        while not leader.engine.held:
+        while not leader.engine.held_updates:
             await asyncio.sleep(0.01)
-        (held,) = leader.engine.held.values()
+        (held,) = leader.engine.held_updates.values()
         for _ in range(3):
-            last = leader.engine._again.get(held)
+            last = leader.engine._resent.get(held)
             proxy.cut_all()
-            while leader.engine._again.get(held) is last:  # until it is sent again
+            while leader.engine._resent.get(held) is last:  # until it is sent again
                 await asyncio.sleep(0.01)
             assert not stepping.done()
         await two.step()

@@ -89,7 +89,7 @@ async def test_shards_are_shared_out_over_all_gateways(tmp_path: Path) -> None:
             await operator.post("/v1/devices/1/pause", {"because": "hot"})
             assert await order_servers(one, "1") == "hot"
             offered = asyncio.create_task(a.offer(update(3, 3, 0)))
-            while leader.registry.devices["1"].id not in leader.engine.held:
+            while leader.registry.devices["1"].id not in leader.engine.held_updates:
                 await asyncio.sleep(0.01)
             assert await b.offer(update(3, 3, 0)) is not None
             assert not offered.done()

@@ -248,7 +248,7 @@ async def test_samples_are_taken_while_an_update_waits_for_its_round(tmp_path: P
         sharing(hosted.port, "b") as (b,),
     ):
         a.send(packed_update(sequence=1, base=0))
-        while not hosted.engine.held:
+        while not hosted.engine.held_updates:
             await asyncio.sleep(0.005)
         for count in (1, 2, 3):
             a.send(wire.encode(samples(count)))
@@ -261,7 +261,7 @@ async def test_samples_are_taken_while_an_update_waits_for_its_round(tmp_path: P
         assert (await a.answer())[:2] == [RECEIPT, 1]
 
         a.send(packed_update(sequence=2, base=2))
-        while not hosted.engine.held:
+        while not hosted.engine.held_updates:
             await asyncio.sleep(0.005)
         a.send(pack([PULL, None]))
         await refused(a, "unexpected-record")

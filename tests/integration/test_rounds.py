@@ -40,7 +40,7 @@ def update(base: int, sequence: int = 1, samples: int = 10) -> Update:
 
 async def gathered(hosted: Hosted, count: int) -> None:
     """Until so many updates wait."""
-    while len(hosted.engine.held) < count:
+    while len(hosted.engine.held_updates) < count:
         await asyncio.sleep(0.005)
 
 

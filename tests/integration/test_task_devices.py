@@ -62,7 +62,7 @@ async def test_they_train_until_the_run_is_over(
         assert 60 - len(progress) <= sum(one.updates for one in progress) <= 60
         assert hosted.engine.tasks is not None
         # Who is told that the run is over in place of an answer does not know what came of its last.
-        uncounted = hosted.engine.tasks.standing().duplicates - sum(one.duplicates for one in progress)
+        uncounted = hosted.engine.tasks.status().duplicates - sum(one.duplicates for one in progress)
         assert 0 <= uncounted <= len(progress)
 
 

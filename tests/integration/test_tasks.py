@@ -151,7 +151,7 @@ async def test_what_is_of_no_shard_of_the_device_is_refused(tmp_path: Path, task
         await begun(a)
         with pytest.raises(NoSuchTask):
             await a.offer(update(0, 1, task))
-        assert hosted.engine.held == {}
+        assert hosted.engine.held_updates == {}
         await a.offer(update(0, 2, 0))
         assert hosted.engine.published.version == 1
 

@@ -15,4 +15,4 @@ def acquaint(guard: DefenceGuard | None, norm: float = 0.0, version: int = 0) ->
     """With updates of others, up to this version, that agreed as USUAL says, of this norm, if it is not 0."""
     assert guard is not None
     for number, agreement in enumerate(USUAL, version + 1 - len(USUAL)):
-        guard.took(number, 1000 + number % 8, Decision(1.0, norm, alike(agreement), None))
+        guard.add_decision(number, 1000 + number % 8, Decision(1.0, norm, alike(agreement), None))

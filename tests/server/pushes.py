@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.coordination.asynchronous import Asynchronous
 from edgeflock.server.coordination.coordinator import Push
-from edgeflock.server.coordination.rounds import Ending, Rounds
+from edgeflock.server.coordination.rounds import RoundEnd, Rounds
 from edgeflock.server.descent.parameters import Parameters
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
@@ -113,7 +113,7 @@ def open_engine(
     journal = Journal(directory / "journal.sqlite")
     if journal.run() is None:
         journal.begin_run("run", "package:Model", layout, initial(layout), 1_700_000_000.0)
-    rounds = Rounds(Ending(quorum=1 << 30, deadline=DEADLINE), layout)
+    rounds = Rounds(RoundEnd(quorum=1 << 30, deadline=DEADLINE), layout)
     parameters = recover(journal, layout, regime)
     return journal, Engine(
         journal, layout, parameters, rounds if regime.rounds else Asynchronous(), bounds, publication

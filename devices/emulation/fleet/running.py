@@ -257,8 +257,8 @@ class _FleetRun:
         if self._look is None:
             return
         began = time.process_time()
-        for version, theta in self._engine.to_trust(self._file.defence.refresh):
-            self._engine.trust(self._look(version, theta))
+        for version, theta in self._engine.models_to_trust(self._file.defence.refresh):
+            self._engine.set_trusted(self._look(version, theta))
         self._evaluation_s += time.process_time() - began
 
     def _committed(self) -> None:

@@ -20,13 +20,13 @@ def play(
     """
     assignments = Assignments(order, r, k, seed)
     for worker, tasks in enumerate(holds):
-        assignments.arrived(worker, tasks)
+        assignments.add_device(worker, tasks)
     took, clock = [], 0.0
     for paces in times:
         over = _round(assignments, paces, clock)
         took.append(over - clock)
         for worker in range(len(holds)):
-            assignments.stopped(worker, over)
+            assignments.stop(worker, over)
         assignments.end(over)
         clock = over
     return np.array(took)
@@ -38,7 +38,7 @@ def _round(assignments: Assignments, paces: NDArray[np.float64], now: float) -> 
     waiting: set[int] = set()
 
     def ask(worker: int) -> None:
-        task = assignments.hand_out(worker, now)
+        task = assignments.assign(worker, now)
         if task is None:
             waiting.add(worker)
         else:
@@ -47,15 +47,15 @@ def _round(assignments: Assignments, paces: NDArray[np.float64], now: float) -> 
 
     for worker in range(len(paces)):
         ask(worker)
-    while assignments.wanted:
-        look = assignments.look
+    while assignments.missing:
+        look = assignments.recheck_time
         if look is not None and look < coming[0][0]:
-            now, assignments.look = look, None
+            now, assignments.recheck_time = look, None
             for worker in sorted(waiting):
                 ask(worker)
             continue
         now, worker, task = heapq.heappop(coming)
-        assignments.done(worker, task, now)
+        assignments.finish(worker, task, now)
         ask(worker)
     return now
 

@@ -1,4 +1,5 @@
 """Steps with an optimizer, each from one update or from several that wait for each other.
+
 This module has the state of steps as a whole. The vectors have the state of each parameter (part.py).
 """
 
@@ -21,9 +22,10 @@ class Optimized:
     """Weighs updates, gathers them if several make a step, clips their gradient and steps."""
 
     def __init__(self, state: VectorState, store: RecoverableVectors, bound: StepBound) -> None:
-        """An optimizer of another kind than the state starts with zeros. Updates that wait are part of the
-        next step, however many updates make a step from now on. Raises ConfigError if the optimizer is
-        unknown.
+        """An optimizer of another kind than the state starts with zeros.
+
+        Updates that wait are part of the next step, however many updates make a step from now on. Raises
+        ConfigError if the optimizer is unknown.
         """
         self._method, self._store, self._bound = state.regime.method, store, bound
         memory = state.memory

@@ -8,44 +8,44 @@ from edgeflock.shared.errors import RunComplete, RunDiverged
 class RunLifecycle:
     """The lifecycle of one run. It goes on until it has its updates, is ended, or diverges."""
 
-    def __init__(self, parameters: Parameters, updates: int, over: str | None) -> None:
-        """`updates` complete the run; 0: never. `over` is the reason if it has already ended."""
+    def __init__(self, parameters: Parameters, updates: int, end_reason: str | None) -> None:
+        """`updates` complete the run; 0: never. `end_reason` is the reason if it has already ended."""
         self._parameters = parameters
         self._updates = updates
-        self._over = over
+        self._end_reason = end_reason
         self._diverged: str | None = None
         self.publish()
 
     def publish(self) -> None:
         """Publish the state in memory, which is durable now."""
         self.published = Published(
-            self._parameters.version, self._parameters.regime.learning_rate, self.over, self._diverged
+            self._parameters.version, self._parameters.regime.learning_rate, self.end_reason, self._diverged
         )
 
     @property
-    def over(self) -> str | None:
+    def end_reason(self) -> str | None:
         """Why the run is complete, if it is."""
         if 0 < self._updates <= self._parameters.version:
             return f"it has its {self._updates} updates"
-        return self._over
+        return self._end_reason
 
     def is_open(self) -> bool:
         """Whether updates are taken."""
-        return self.over is None and self._diverged is None
+        return self.end_reason is None and self._diverged is None
 
     def check_open(self) -> None:
         """Raise RunComplete or RunDiverged if no updates are taken."""
-        if (why := self.over) is not None:
-            raise RunComplete(f"the run is over: {why}")
+        if (reason := self.end_reason) is not None:
+            raise RunComplete(f"the run is over: {reason}")
         if self._diverged is not None:
             raise RunDiverged(self._diverged)
 
-    def end(self, why: str) -> None:
-        self._over = why
+    def end(self, reason: str) -> None:
+        self._end_reason = reason
 
-    def diverge(self, why: str) -> None:
-        """Take no more updates until `go_on`; `why` is for devices and people."""
-        self._diverged = why
+    def mark_diverged(self, reason: str) -> None:
+        """Take no more updates until `resume`; `reason` is for devices and people."""
+        self._diverged = reason
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self._diverged = None

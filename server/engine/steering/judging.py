@@ -8,12 +8,12 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from edgeflock.server.engine.steering.rising import Rising
+from edgeflock.server.engine.steering.rising import LossMonitor
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config
 from edgeflock.shared.settings.coordination import ELASTIC
 
-_SMALLEST = 1 / 64
+_MIN_RECOVERY_RATE = 1 / 64
 """The model does not go back at rates below this part of the configured learning rate: then the rate is not
 the cause."""
 
@@ -30,17 +30,17 @@ class Criteria:
     """Seconds since the first update that end the run."""
     traffic: int = 0
     """Bytes to and from all devices that end the run."""
-    lowers_after: int = 0
+    rate_patience: int = 0
     """As `patience`, to lower the learning rate."""
     factor: float = 1.0
     """The factor by which the learning rate then falls."""
-    least: float = 0.0
+    min_rate: float = 0.0
     """The lower bound of the learning rate in this case."""
-    recovers_to: float = math.inf
+    min_recovery_rate: float = math.inf
     """The least learning rate to which a recovery lowers it; infinite: the model never goes back."""
 
     @classmethod
-    def of(cls, config: Config) -> "Criteria":
+    def from_config(cls, config: Config) -> "Criteria":
         run, optimizer, rate = config.run, config.optimizer, config.coordination.learning_rate
         recovers = run.recover and config.coordination.mode != ELASTIC
         return cls(
@@ -51,23 +51,23 @@ class Criteria:
             optimizer.patience if optimizer.schedule == "plateau" else 0,
             optimizer.factor,
             optimizer.least * rate,
-            rate * _SMALLEST if recovers else math.inf,
+            rate * _MIN_RECOVERY_RATE if recovers else math.inf,
         )
 
 
 class EvaluationJudge:
     """Judges the evaluations of a run, in order."""
 
-    def __init__(self, criteria: Criteria, history: Iterable[Evaluation] = (), lowered: int = 0) -> None:
-        """`lowered` is the version of the last change of the learning rate."""
+    def __init__(self, criteria: Criteria, history: Iterable[Evaluation] = (), rate_version: int = 0) -> None:
+        """`rate_version` is the version of the last change of the learning rate."""
         self._criteria = criteria
-        self._lowered = lowered
+        self._rate_version = rate_version
         self.best: Evaluation | None = None
         """The best evaluation; the first one if several are equal."""
         self._last: Evaluation | None = None
         self._since_best = self._since_lowered = 0
-        self._rising = Rising()
-        self._why: str | None = None
+        self._losses = LossMonitor()
+        self._end_reason: str | None = None
         """Why the run is over, whatever comes next."""
         for evaluation in history:
             self.take(evaluation)
@@ -81,64 +81,67 @@ class EvaluationJudge:
     def take(self, evaluation: Evaluation) -> None:
         """Take the next evaluation."""
         self._last = evaluation
-        self._rising.take(evaluation)
-        if evaluation.version <= self._lowered:  # from before the last change of the rate
-            self._rising.begin_again()
+        self._losses.take(evaluation)
+        if evaluation.version <= self._rate_version:  # from before the last change of the rate
+            self._losses.reset()
         self._since_best += 1
-        self._since_lowered += evaluation.version > self._lowered
+        self._since_lowered += evaluation.version > self._rate_version
         if self.is_best(evaluation):
             self.best = evaluation
             self._since_best = self._since_lowered = 0
-        self._why = self._why or self._enough(evaluation)
+        self._end_reason = self._end_reason or self._find_end_reason(evaluation)
 
-    def _enough(self, evaluation: Evaluation) -> str | None:
-        of = self._criteria
-        if 0 < of.accuracy <= (evaluation.accuracy or 0.0):
-            return f"it has reached an accuracy of {of.accuracy:g} (run.accuracy)"
-        if self.best is not None and 0 < of.patience <= self._since_best:
+    def _find_end_reason(self, evaluation: Evaluation) -> str | None:
+        criteria = self._criteria
+        if 0 < criteria.accuracy <= (evaluation.accuracy or 0.0):
+            return f"it has reached an accuracy of {criteria.accuracy:g} (run.accuracy)"
+        if self.best is not None and 0 < criteria.patience <= self._since_best:
             return (
-                f"{of.patience} evaluations were no better than that of version {self.best.version} "
+                f"{criteria.patience} evaluations were no better than that of version {self.best.version} "
                 "(run.patience)"
             )
         return None
 
     def lowered_rate(self, rate: float) -> float | None:
         """Return the lower learning rate; None: it does not fall."""
-        after, lower = self._criteria.lowers_after, max(self._criteria.least, rate * self._criteria.factor)
-        return lower if after and self._since_lowered >= after and lower < rate else None
+        criteria, waited = self._criteria, self._since_lowered
+        lower = max(criteria.min_rate, rate * criteria.factor)
+        return lower if 0 < criteria.rate_patience <= waited and lower < rate else None
 
     def recovery(self, rate: float) -> tuple[int, float] | None:
-        """Return (the version to go back to, the new learning rate) once the model has lost all that it had
-        learned. `rate` is the present learning rate. None: it does not go back.
+        """Return (the version to go back to, the new learning rate); None: the model does not go back.
+
+        It goes back once it has lost all that it had learned. `rate` is the present learning rate.
         """
-        lower, best = rate / 2, self._rising.best
-        if not self._rising.is_lost or lower < self._criteria.recovers_to:
+        lower, best = rate / 2, self._losses.best
+        if not self._losses.is_lost or lower < self._criteria.min_recovery_rate:
             return None
         if self._last is None or self._last.version <= best:  # no update has made it worse
             return None
         return best, lower
 
-    def changed_rate(self, version: int) -> None:
+    def record_rate_change(self, version: int) -> None:
         """Record that the learning rate changes from `version` on."""
-        self._lowered, self._since_lowered = version, 0
-        self._rising.begin_again()
+        self._rate_version, self._since_lowered = version, 0
+        self._losses.reset()
 
-    def ended_before(self, began: float | None) -> str | None:
+    def past_end_reason(self, start_time: float | None) -> str | None:
         """Return why the run was over with its last evaluation; None: it was not."""
         last = self._last
-        return None if last is None else self.ended(began, last.time, last.ingress + last.egress)
+        return None if last is None else self.end_reason(start_time, last.time, last.ingress + last.egress)
 
-    def ended(self, began: float | None, time: float, traffic: int) -> str | None:
-        """Return why the run is over at `time`, after `traffic` bytes; None: it is not. Its first update came
-        at `began`, if any.
+    def end_reason(self, start_time: float | None, time: float, traffic: int) -> str | None:
+        """Return why the run is over at `time`, after `traffic` bytes; None: it is not.
+
+        Its first update came at `start_time`, if any.
         """
-        of, seconds = self._criteria, 0.0 if began is None else time - began
-        if self._why is not None:
-            return self._why
-        if 0 < of.seconds <= seconds:
-            return f"it has had its {of.seconds:g} seconds (run.seconds)"
-        if 0 < of.traffic <= traffic:
-            return f"it has had its {of.traffic} bytes (run.bytes)"
+        criteria, seconds = self._criteria, 0.0 if start_time is None else time - start_time
+        if self._end_reason is not None:
+            return self._end_reason
+        if 0 < criteria.seconds <= seconds:
+            return f"it has had its {criteria.seconds:g} seconds (run.seconds)"
+        if 0 < criteria.traffic <= traffic:
+            return f"it has had its {criteria.traffic} bytes (run.bytes)"
         return None
 
 

@@ -17,21 +17,21 @@ import math
 
 from edgeflock.shared.protocol.frames import Evaluation
 
-EXPLODED = 1000
+EXPLODED_RATIO = 1000
 """A loss so many times the first one (or 1, if that is more) is no noise any more."""
 
-_LEARNED = 0.8
-_LOST = 0.95
-_WORSE = 3
-_IN_A_ROW = 2
+_LEARNED_RATIO = 0.8
+_LOST_RATIO = 0.95
+_WORSE_RATIO = 3
+_BAD_LIMIT = 2
 
 
 def is_sound(evaluation: Evaluation, first: float) -> bool:
-    """Whether the loss is a number and has not EXPLODED, in a run whose first loss was `first`."""
-    return evaluation.loss is not None and evaluation.loss <= EXPLODED * max(1.0, first)
+    """Whether the loss is a number and has not EXPLODED_RATIO, in a run whose first loss was `first`."""
+    return evaluation.loss is not None and evaluation.loss <= EXPLODED_RATIO * max(1.0, first)
 
 
-class Rising:
+class LossMonitor:
     """Follows the evaluations of a run, in order."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Rising:
     @property
     def is_lost(self) -> bool:
         """Whether the model has lost all that it had learned."""
-        return self._bad >= _IN_A_ROW
+        return self._bad >= _BAD_LIMIT
 
     def take(self, evaluation: Evaluation) -> None:
         """Take the next evaluation."""
@@ -56,22 +56,22 @@ class Rising:
             self._first_loss, self._first_accuracy = loss, accuracy
         first = self._first_loss
         if loss is None or first is None or not is_sound(evaluation, first):
-            self._bad = _IN_A_ROW
+            self._bad = _BAD_LIMIT
             return
-        self._bad = self._bad + 1 if self._knows_nothing(loss, first, accuracy) else 0
+        self._bad = self._bad + 1 if self._is_bad(loss, first, accuracy) else 0
         self._best_accuracy = max(self._best_accuracy, accuracy or 0.0)
         if loss < self._lowest_loss:
             self._lowest_loss, self.best = loss, evaluation.version
 
-    def begin_again(self) -> None:
+    def reset(self) -> None:
         """Reset the count of bad evaluations: the model or its learning rate has changed."""
         self._bad = 0
 
-    def _knows_nothing(self, loss: float, first: float, accuracy: float | None) -> bool:
+    def _is_bad(self, loss: float, first: float, accuracy: float | None) -> bool:
         if first <= 0:
             return False
         if accuracy is None or self._first_accuracy is None:
-            return loss >= _WORSE * first
-        if self._lowest_loss > _LEARNED * first:
-            return loss >= _WORSE * first and accuracy <= self._first_accuracy
-        return loss >= _LOST * first and accuracy <= self._best_accuracy / 2
+            return loss >= _WORSE_RATIO * first
+        if self._lowest_loss > _LEARNED_RATIO * first:
+            return loss >= _WORSE_RATIO * first and accuracy <= self._first_accuracy
+        return loss >= _LOST_RATIO * first and accuracy <= self._best_accuracy / 2

@@ -8,14 +8,15 @@ class Snapshots:
     """The snapshots of one run."""
 
     def __init__(self, log: Log, parameters: Parameters, every: int, *, keep_updates: bool) -> None:
-        """A snapshot is due each `every` versions. Unless `keep_updates`, each deletes the update records
-        before the window.
+        """A snapshot is due each `every` versions.
+
+        Unless `keep_updates`, each deletes the update records before the window.
         """
         self._log, self._parameters = log, parameters
         self._every, self._keep_updates = every, keep_updates
-        self.begin_again()
+        self.restart_interval()
 
-    def begin_again(self) -> None:
+    def restart_interval(self) -> None:
         """Start a new interval: the journal has a snapshot of the present version."""
         self._next = self._parameters.version + self._every
 
@@ -26,7 +27,7 @@ class Snapshots:
     def take(self) -> None:
         """Write a snapshot of the present version. It is durable with the log's next commit."""
         parameters, version = self._parameters, self._parameters.version
-        self.begin_again()
+        self.restart_interval()
         self._log.add_snapshot(version, parameters.theta, parameters.average, parameters.packed_memory())
         if not self._keep_updates:
             self._log.drop_frames(version - parameters.regime.window)

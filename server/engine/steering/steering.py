@@ -1,7 +1,7 @@
-"""Requests of evaluations, operators and hosts to a run, between two groups of updates: end it, change its
-learning rate, keep its model, or roll it back.
+"""Requests of evaluations, operators and hosts to a run, between two groups of updates.
 
-Each change is durable before it is published.
+They end it, change its learning rate, keep its model, or roll it back. Each change is durable before it is
+published.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,23 +23,23 @@ from edgeflock.shared.protocol.frames import Evaluation
 
 
 class Recovery(NamedTuple):
-    """A recovery: what the model had learned was lost, so it has gone back, with a lower learning rate."""
+    """A recovery: the model had lost what it had learned. It has gone back, with a lower learning rate."""
 
     loss: float | None
     """The loss of the evaluation that caused the recovery; None: it was no number."""
-    of: int
+    restored: int
     """The version whose model is restored, as"""
     version: int
-    before: float
+    previous_rate: float
     rate: float
     """The learning rates before the recovery and from `version` on."""
 
     def __str__(self) -> str:
         loss = "no number" if self.loss is None else f"{self.loss:.4g}"
         return (
-            f"the loss has risen to {loss}, and what was learned is lost: the learning rate is {self.rate:g} "
-            f"instead of {self.before:g}, and the model that of version {self.of:,} again, as version "
-            f"{self.version:,} (run.recover = false leaves both to you)"
+            f"the loss has risen to {loss}, so the model has lost what it had learned: version "
+            f"{self.version:,} is the model of version {self.restored:,}, and the learning rate falls from "
+            f"{self.previous_rate:g} to {self.rate:g} (run.recover = false: the server changes neither)"
         )
 
 
@@ -56,16 +56,18 @@ class Steering:
         judge: EvaluationJudge,
         learning_rate: float,
         past: Callable[[int], Parameters] | None,
-        give_up: Callable[[Refused], None],
+        discard_held: Callable[[Refused], None],
     ) -> None:
-        """`learning_rate` is the configured one. `past` returns the parameters of an earlier version, or
-        raises ConfigError. `give_up` drops updates that wait for others, for a reason.
+        """`learning_rate` is the configured one.
+
+        `past` returns the parameters of an earlier version, or raises ConfigError. `discard_held` drops
+        updates that wait for others, for a reason.
         """
         self._log, self._parameters = log, parameters
         self._course, self._snapshots, self._outlet = course, snapshots, outlet
         self._judge, self._learning_rate = judge, learning_rate
         self._past = past
-        self._give_up = give_up
+        self._discard_held = discard_held
 
     def record(
         self,
@@ -76,9 +78,10 @@ class Steering:
         *,
         may_recover: bool = False,
     ) -> Recovery | None:
-        """Put an evaluation and each device's (device, ingress, egress) into the journal, and act on it: the
-        run may end, its learning rate fall. Without an evaluation, `now` (the time as updates have it) and
-        `total` (bytes so far) decide.
+        """Put an evaluation and each device's (device, ingress, egress) into the journal, and act on it.
+
+        The run may end, its learning rate fall. Without an evaluation, `now` (the time as updates have it)
+        and `total` (bytes so far) decide.
 
         If the model has lost what it had learned, it may go back, and the learning rate is halved. Returns
         this recovery.
@@ -91,8 +94,8 @@ class Steering:
         if evaluation is not None:
             now, total = evaluation.time, evaluation.ingress + evaluation.egress
             self._judge.take(evaluation)
-        over = self._judge.ended(self._parameters.start_time, now, total)
-        if evaluation is not None and may_recover and over is None and self._course.over is None:
+        end_reason = self._judge.end_reason(self._parameters.start_time, now, total)
+        if evaluation is not None and may_recover and end_reason is None and self._course.end_reason is None:
             recovery = self._recover(evaluation)
         if evaluation is not None and recovery is None:
             rate = self._judge.lowered_rate(self._parameters.regime.learning_rate)
@@ -100,13 +103,15 @@ class Steering:
             self.adjust(rate, self._learning_rate, "plateau")
         elif recovery is None:
             self._log.commit()
-        if over is not None:
-            self.end(over)
+        if end_reason is not None:
+            self.end(end_reason)
         return recovery
 
     def _recover(self, evaluation: Evaluation) -> Recovery | None:
-        """If what was learned is lost, go back to the best model, with half the rate. Go back to the first
-        model if the journal cannot make the best one again. One transaction with what was written before.
+        """If what was learned is lost, go back to the best model, with half the rate.
+
+        Go back to the first model if the journal cannot make the best one again. One transaction with what
+        was written before.
         """
         parameters = self._parameters
         before = parameters.regime.learning_rate
@@ -122,7 +127,7 @@ class Steering:
             return None
         of = past.version
         self._log.add_adjustment(parameters.version, self._learning_rate, rate)
-        self._judge.changed_rate(parameters.version)
+        self._judge.record_rate_change(parameters.version)
         parameters.regime = replace(parameters.regime, learning_rate=rate)
         self._go_back(past, evaluation.time)
         return Recovery(evaluation.loss, of, parameters.version, before, rate)
@@ -131,11 +136,11 @@ class Steering:
         """Whether `evaluation` is better than all that were recorded."""
         return self._judge.is_best(evaluation)
 
-    def end(self, why: str) -> None:
+    def end(self, reason: str) -> None:
         """End the run, unless it is over already. Devices that send updates get the reason."""
-        if self._course.over is None:
-            self._course.end(why)
-            self._give_up(RunComplete(f"the run is over: {why}"))
+        if self._course.end_reason is None:
+            self._course.end(reason)
+            self._discard_held(RunComplete(f"the run is over: {reason}"))
             self._course.publish()
 
     def checkpoint(self) -> int:
@@ -144,27 +149,27 @@ class Steering:
         self._log.commit()
         return self._parameters.version
 
-    def adjust(self, learning_rate: float, configured: float, why: str = "operator") -> int:
-        """Use `learning_rate` from the returned version on, in the open round too, while the settings say
-        `configured`. `why` is for the journal.
+    def adjust(self, learning_rate: float, configured: float, reason: str = "operator") -> int:
+        """Use `learning_rate` from the returned version on, in the open round too.
 
-        The new regime begins with a snapshot: see ledger/recovery.py. It needs nothing else of the past,
-        since only the rate changes.
+        The settings say `configured`. `reason` is for the journal. The new regime begins with a snapshot: see
+        ledger/recovery.py. It needs nothing else of the past, since only the rate changes.
         """
         version, regime = self._parameters.version, self._parameters.regime
         regime = replace(regime, learning_rate=learning_rate)
         self._snapshots.take()
-        self._log.add_regime(version, regime, why)
+        self._log.add_regime(version, regime, reason)
         self._log.add_adjustment(version, configured, learning_rate)
         self._log.commit()
         self._parameters.regime = regime
-        self._judge.changed_rate(version)
+        self._judge.record_rate_change(version)
         self._course.publish()
         return version
 
-    def share(self, nodes: int) -> None:
-        """Set the number of nodes at work to `nodes` from the next version on; each trains by steps of its
-        own (descent/method.py). This begins a new regime, as in `adjust`.
+    def set_node_count(self, nodes: int) -> None:
+        """Set the number of nodes that train at a time from the next version on (descent/method.py).
+
+        This begins a new regime, as in `adjust`.
         """
         if nodes != self._parameters.regime.method.nodes:
             self._snapshots.take()
@@ -172,13 +177,14 @@ class Steering:
             self._log.add_regime(self._parameters.version, self._parameters.regime, "nodes")
             self._log.commit()
 
-    def stop_diverged(self, version: int, why: str) -> None:
-        """Stop taking updates because the model of `version` has diverged, until `roll_back`. Does nothing if
-        a rollback came after that version. `why` is for devices and people.
+    def stop_diverged(self, version: int, reason: str) -> None:
+        """Stop taking updates because the model of `version` has diverged, until `roll_back`.
+
+        Does nothing if a rollback came after that version. `reason` is for devices and people.
         """
         if version >= self._log.last_rollback():
-            self._course.diverge(why)
-            self._give_up(RunDiverged(why))
+            self._course.mark_diverged(reason)
+            self._discard_held(RunDiverged(reason))
             self._course.publish()
 
     def model_at(self, version: int) -> tuple[int, NDArray[np.float32]]:
@@ -191,8 +197,9 @@ class Steering:
         return past.version, (past.theta if past.average is None else past.average).copy()
 
     def roll_back(self, to: int, now: float) -> tuple[int, int]:
-        """Go on from the model of version `to`, as the next version: later updates do not count. Within a
-        round its start is used. Returns (the restored version, the new version).
+        """Go on from the model of version `to`, as the next version: later updates do not count.
+
+        Within a round its start is used. Returns (the restored version, the new version).
 
         Versions, sequence numbers and receipts go on as if nothing had happened. `now` is in Unix seconds.
         Raises ConfigError if there is no such version, or if it cannot be made again.
@@ -204,7 +211,7 @@ class Steering:
 
     def _earlier(self, version: int) -> Parameters:
         if self._past is None:
-            raise ConfigError("this run keeps no earlier versions of its model")
+            raise ConfigError("this run keeps no earlier versions, so it cannot go back")
         return self._past(version)
 
     def _go_back(self, past: Parameters, now: float) -> None:
@@ -217,7 +224,7 @@ class Steering:
         parameters.go_back(past.theta, past.average, past.packed_memory())
         self._outlet.reset()
         self._log.commit()
-        self._snapshots.begin_again()
-        self._course.go_on()
-        self._give_up(BaseExpired(f"the model was rolled back to version {past.version}; pull again"))
+        self._snapshots.restart_interval()
+        self._course.resume()
+        self._discard_held(BaseExpired(f"the model was rolled back to version {past.version}; pull again"))
         self._course.publish()

@@ -69,7 +69,7 @@ class Gateways:
             touched.values.astype("<f4").tobytes(),
             touched.is_reset,
             now.learning_rate,
-            now.over,
+            now.end_reason,
             now.diverged,
         )
         octets = gateway.packed(change)
@@ -120,7 +120,7 @@ class Gateways:
                 self._authority,
                 host.config.run.open is False,
                 now.learning_rate,
-                now.over,
+                now.end_reason,
                 now.diverged,
             )
             connection.queue(gateway.packed(sync))

@@ -36,7 +36,7 @@ class Algebra(Protocol):
         """Concatenate the parts along the width."""
 
     def product(self, x: Value, weight: Value, plus: Value | None = None, *, turned: bool = False) -> Value:
-        """x weight + plus, weight [n, m]; with `turned`, x weight' + plus, weight [m, n]."""
+        """Return x weight + plus, weight [n, m]; with `turned`, x weight' + plus, weight [m, n]."""
 
 
 Values = Sequence[Value]

@@ -115,7 +115,7 @@ def _of_a_volume(
     dilation: Sequence[int],
     groups: int,
 ) -> Value:
-    """dW in three dimensions, by im2col: X is copied once for each tap."""
+    """Return dW in three dimensions, by im2col: X is copied once for each tap."""
     channels, made, rank = shape[1] * groups, shape[0], len(shape) - 2
     reach = [(size - 1) * step + 1 for size, step in zip(g.shape[2:], stride, strict=True)]
     around = range(3, 3 + rank)
@@ -223,7 +223,7 @@ def _shifted_rows(x: Value, channels: int, narrow: int, window: _Window) -> Valu
 
 
 def _shifted_columns(g: Value, made: int, narrow: int, shifts: Sequence[int], window: _Window) -> Value:
-    """dY [made, N, rows, columns] -> [made, shifts, N * rows * narrow].
+    """Shift dY [made, N, rows, columns] -> [made, shifts, N * rows * narrow].
 
     Column q holds dY's column q - shift, or zeros where there is none.
     """

@@ -139,7 +139,7 @@ def adaptive_avg_pool_backward(g: Value, x: Value) -> Value:
 
 
 def _along(x: Value, matrices: Sequence[NDArray[np.float32]]) -> Value:
-    """x with each axis after the channels multiplied by its own matrix [its size, the new size]."""
+    """Return x with each axis after the channels multiplied by its own matrix [its size, the new size]."""
     sizes, last = [len(matrix) for matrix in matrices], len(matrices) - 1
     for axis in range(last, -1, -1):
         matrix, before = matrices[axis], sizes[: axis + 1]

@@ -63,7 +63,9 @@ def batch_norm_backward(
     eps: float,
     wanted: Sequence[bool],
 ) -> tuple[Value, Value, Value]:
-    """(dx, d weight, d bias) for the batch's own statistics:
+    """Return (dx, d weight, d bias).
+
+    For the batch's own statistics:
 
     dx = s g - s mean(g) - s r^2 mean(g (x - m)) (x - m), s = weight r, three numbers per channel. For running
     statistics, which do not depend on x: dx = s g.
@@ -86,7 +88,7 @@ def batch_norm_backward(
 
 
 def _affine(x: Value, scale: Value, offset: Value) -> Value:
-    """scale x + offset, both by channel, in one pass: a batch normalisation with mean 0 and variance 1."""
+    """Return scale x + offset by channel, in one pass: a batch normalisation with mean 0 and variance 1."""
     zero = op.Sub(scale, scale)
     return single(
         op.BatchNormalization(x, scale, offset, zero, op.Add(zero, constant(np.float32(1))), epsilon=0.0)
@@ -176,7 +178,7 @@ def group_norm_backward(
 
 
 def relu_backward(g: Value, y: Value, threshold: float) -> Value:
-    """g where y > threshold."""
+    """Return g where y > threshold."""
     if threshold != 0:
         return op.Where(op.Greater(y, constant(np.float32(threshold))), g, constant(np.float32(0)))
     # This steep sigmoid is one for every y > 1e-38. It needs one pass for the mask, a comparison two.

@@ -7,7 +7,7 @@ def cohort(size: int, turns: int, devices: int) -> Cohort:
     """Of devices 1, 2, .. that have come in this order."""
     made = Cohort(size, turns)
     for device in range(1, devices + 1):
-        made.arrived(device)
+        made.add_device(device)
     return made
 
 
@@ -22,7 +22,7 @@ def test_everybody_has_its_turn_in_the_order_of_their_coming() -> None:
     five, seen = cohort(2, 1, devices=5), []
     for _ in range(5):
         seen.append(sorted(five.members))
-        five.went_by()
+        five.end_round()
     assert seen == [[1, 2], [3, 4], [1, 5], [2, 3], [4, 5]]
 
 
@@ -30,7 +30,7 @@ def test_a_device_stays_for_its_turns_and_seats_become_free_one_by_one() -> None
     seven, seen = cohort(3, 3, devices=7), []
     for _ in range(7):
         seen.append(sorted(seven.members))
-        seven.went_by()
+        seven.end_round()
     assert seen[:4] == [[1, 2, 3], [2, 3, 4], [3, 4, 5], [4, 5, 6]]
     rounds = [sum(device in members for members in seen) for device in (4, 5)]
     assert rounds == [3, 3]
@@ -38,11 +38,11 @@ def test_a_device_stays_for_its_turns_and_seats_become_free_one_by_one() -> None
 
 def test_who_is_too_late_makes_room_for_who_has_waited_longest() -> None:
     five = cohort(2, 3, devices=4)
-    five.went_by()  # 1 has had its only round
+    five.end_round()  # 1 has had its only round
     assert set(five.members) == {2, 3}
-    five.went_by(late=[3])
+    five.end_round(late=[3])
     assert set(five.members) == {4, 1}
-    five.went_by()
+    five.end_round()
     assert set(five.members) == {4, 1}
 
 
@@ -50,35 +50,35 @@ def test_all_take_part_where_there_are_no_more() -> None:
     two = cohort(3, 2, devices=2)
     for _ in range(5):
         assert set(two.members) == {1, 2}
-        two.went_by()
+        two.end_round()
 
 
 def test_who_leaves_makes_room_for_as_long_as_it_would_have_stayed() -> None:
     four = cohort(2, 2, devices=4)
-    four.left(2)  # which had two rounds
+    four.remove_device(2)  # which had two rounds
     assert set(four.members) == {1, 3}
-    four.went_by()
+    four.end_round()
     assert set(four.members) == {3, 4}
-    four.went_by()
+    four.end_round()
     assert set(four.members) == {4, 1}
 
 
 def test_who_waits_may_leave_and_comes_back_as_the_last() -> None:
     three = cohort(1, 1, devices=3)
-    three.left(2)
-    three.left(2)
-    three.arrived(2)
-    three.arrived(2)
+    three.remove_device(2)
+    three.remove_device(2)
+    three.add_device(2)
+    three.add_device(2)
     assert three.waiting == 2
-    three.went_by()
+    three.end_round()
     assert set(three.members) == {3}
-    three.went_by()
+    three.end_round()
     assert set(three.members) == {2}
 
 
 def test_who_is_there_already_gains_nothing_by_coming_again() -> None:
     two = cohort(1, 2, devices=2)
-    two.arrived(1)
-    two.went_by()
-    two.arrived(1)
+    two.add_device(1)
+    two.end_round()
+    two.add_device(1)
     assert set(two.members) == {2}

@@ -47,7 +47,7 @@ class Noting:
     def made(self, device: int, version: int) -> None:
         self.before_made(device)
         self.versions.setdefault(device, []).append(version)
-        self._gate.made(device, version)
+        self._gate.record_update(device, version)
 
 
 def engine_of(gate: Any, updates: int = 0) -> Engine:
@@ -75,10 +75,10 @@ class Fleet:
 
     def act(self, device: int, leaves: bool) -> None:
         if device not in self.base:
-            self.engine.arrived(device)
+            self.engine.add_device(device)
             self.base[device] = self.engine.parameters.version
         elif leaves:
-            self.engine.left(device)
+            self.engine.remove_device(device)
             del self.base[device]
             self.waiting.pop(device, None)  # it comes back with an empty memory
             self.take([])
@@ -239,8 +239,8 @@ def test_a_journal_knows_nothing_of_gates(tmp_path: Path) -> None:
     journal.begin_run("run", "package:Model", LAYOUT, THETA, 1_700_000_000.0)
     engine = Engine(journal, LAYOUT, recover(journal, LAYOUT, REGIME), Asynchronous(), gate=Ssp(0))
     one, two = engine.device_id("one"), engine.device_id("two")
-    engine.arrived(one)
-    engine.arrived(two)
+    engine.add_device(one)
+    engine.add_device(two)
     assert engine.commit([push(one, sparse_update(1, 0, {1: 1.0}))]) == []
     answers = dict(engine.commit([push(two, sparse_update(1, 0, {1: 2.0}))]))
     assert {

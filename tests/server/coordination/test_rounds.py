@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from edgeflock.server.coordination.asynchronous import Asynchronous
 from edgeflock.server.coordination.cohort import Cohort
 from edgeflock.server.coordination.coordinator import Push
-from edgeflock.server.coordination.modes import coordinator_of
-from edgeflock.server.coordination.rounds import Ending, Rounds
+from edgeflock.server.coordination.modes import create_coordinator
+from edgeflock.server.coordination.rounds import RoundEnd, Rounds
 from edgeflock.server.descent.parameters import Parameters
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.step import Step
@@ -58,37 +58,37 @@ def applied(rounds: Rounds, now: float) -> list[int] | None:
 
 class TestWhenARoundEnds:
     def test_once_everybody_present_has_contributed(self) -> None:
-        rounds = Rounds(Ending(quorum=0, deadline=30), LAYOUT)
+        rounds = Rounds(RoundEnd(quorum=0, deadline=30), LAYOUT)
         for device in (1, 2, 3):
-            rounds.arrived(device)
+            rounds.add_device(device)
         offer(rounds, 1)
         offer(rounds, 2)
         assert applied(rounds, 29) is None
         offer(rounds, 3)
         assert applied(rounds, 29) == [1, 2, 3]
-        assert rounds.held == {}
+        assert rounds.held_updates == {}
 
     def test_whoever_has_left_is_not_waited_for_and_counts_if_it_contributed(self) -> None:
-        rounds = Rounds(Ending(quorum=0, deadline=30), LAYOUT)
+        rounds = Rounds(RoundEnd(quorum=0, deadline=30), LAYOUT)
         for device in (1, 2, 3):
-            rounds.arrived(device)
+            rounds.add_device(device)
         offer(rounds, 2)
         offer(rounds, 1)
-        rounds.left(2)
+        rounds.remove_device(2)
         assert applied(rounds, 1) is None
-        rounds.left(3)
-        rounds.left(3)
+        rounds.remove_device(3)
+        rounds.remove_device(3)
         assert applied(rounds, 1) == [2, 1]
 
     def test_at_its_quorum(self) -> None:
-        rounds = Rounds(Ending(quorum=2, deadline=30), LAYOUT)
+        rounds = Rounds(RoundEnd(quorum=2, deadline=30), LAYOUT)
         offer(rounds, 1)
         assert applied(rounds, 29) is None
         offer(rounds, 2)
         assert applied(rounds, 29) == [1, 2]
 
     def test_at_its_deadline(self) -> None:
-        rounds = Rounds(Ending(quorum=3, deadline=30), LAYOUT)
+        rounds = Rounds(RoundEnd(quorum=3, deadline=30), LAYOUT)
         offer(rounds, 1, now=0.1)
         offer(rounds, 2, now=29)
         assert rounds.due == 30.1
@@ -97,14 +97,14 @@ class TestWhenARoundEnds:
         assert rounds.due is None
 
     def test_never_without_a_contribution(self) -> None:
-        rounds = Rounds(Ending(quorum=0, deadline=1), LAYOUT)
+        rounds = Rounds(RoundEnd(quorum=0, deadline=1), LAYOUT)
         assert (rounds.due, applied(rounds, 100)) == (None, None)
 
 
 def of_a_cohort(*devices: int, size: int = 2, turns: int = 1, quorum: int = 0) -> Rounds:
-    rounds = Rounds(Ending(quorum, deadline=30), LAYOUT, cohort=Cohort(size, turns))
+    rounds = Rounds(RoundEnd(quorum, deadline=30), LAYOUT, cohort=Cohort(size, turns))
     for device in devices:
-        rounds.arrived(device)
+        rounds.add_device(device)
     return rounds
 
 
@@ -142,7 +142,7 @@ class TestARoundOfACohort:
         for device in (1, 2):
             with pytest.raises(BaseExpired, match="others' turn"):
                 offer(rounds, device)
-        rounds.left(3)  # its place is 1's
+        rounds.remove_device(3)  # its place is 1's
         offer(rounds, 3)
         offer(rounds, 1)
         offer(rounds, 4)
@@ -179,7 +179,7 @@ class TestARoundOfACohort:
     def test_is_not_held_up_by_who_leaves(self) -> None:
         rounds = of_a_cohort(1, 2)
         offer(rounds, 1)
-        rounds.left(2)
+        rounds.remove_device(2)
         assert applied(rounds, 1) == [1]
 
     def test_is_not_longer_for_who_gives_and_leaves(self) -> None:
@@ -189,20 +189,20 @@ class TestARoundOfACohort:
         assert turns is not None
         for device in (2, 1):
             offer(rounds, device)
-            rounds.left(device)
-        rounds.arrived(2)
+            rounds.remove_device(device)
+        rounds.add_device(2)
         assert turns.waiting == 1
         assert applied(rounds, 1) == [2, 1]
         assert set(turns.members) == {2, 3}
-        rounds.left(1)
-        rounds.arrived(1)
+        rounds.remove_device(1)
+        rounds.add_device(1)
         assert turns.waiting == 1
 
     def test_that_is_given_up_keeps_no_place_for_who_has_left(self) -> None:
         rounds = of_a_cohort(1, 2, 3)
         offer(rounds, 1)
-        rounds.left(1)
-        assert [push.device for push in rounds.give_up()] == [1]
+        rounds.remove_device(1)
+        assert [push.device for push in rounds.discard()] == [1]
         assert rounds.turns is not None
         assert set(rounds.turns.members) == {2, 3}
 
@@ -217,7 +217,7 @@ class TestARoundOfACohort:
         assert rounds.due == 430
         assert applied(rounds, 430) == [3]
         for device in (1, 2, 3, 4):
-            rounds.left(device)
+            rounds.remove_device(device)
         assert applied(rounds, 500) is None
         assert rounds.due is None
 
@@ -233,8 +233,8 @@ class TestARoundOfACohort:
 
 
 def test_each_mode_has_its_coordinator() -> None:
-    assert isinstance(coordinator_of(CoordinationSettings(), LAYOUT), Asynchronous)
-    rounds = coordinator_of(CoordinationSettings(mode="rounds", quorum=1, deadline=2), LAYOUT)
+    assert isinstance(create_coordinator(CoordinationSettings(), LAYOUT), Asynchronous)
+    rounds = create_coordinator(CoordinationSettings(mode="rounds", quorum=1, deadline=2), LAYOUT)
     assert isinstance(rounds, Rounds)
     offer(rounds, 1, now=5)
     assert (rounds.due, applied(rounds, 5)) == (7, [1])
@@ -338,8 +338,8 @@ def test_what_was_admitted_counts_whatever_is_sent_again(tmp_path: Path) -> None
     engine.close()
     replayed = replay(Journal(tmp_path / "journal.sqlite"), LAYOUT)
     assert replayed.theta.tobytes() == engine.parameters.theta.tobytes()
-    assert engine.held == {}
-    assert engine._again == {}
+    assert engine.held_updates == {}
+    assert engine._resent == {}
 
 
 def test_the_next_model_comes_with_the_receipt(tmp_path: Path) -> None:

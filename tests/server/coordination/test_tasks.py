@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgeflock.server.coordination.modes import coordinator_of
+from edgeflock.server.coordination.modes import create_coordinator
 from edgeflock.server.coordination.tasks import TaskRounds
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
@@ -52,8 +52,8 @@ def hold(engine: Engine, **shards: str) -> list[int]:
     devices = []
     for name, held in shards.items():
         devices.append(engine.device_id(name))
-        engine.tasks.holds(devices[-1], held.split(","))
-        engine.arrived(devices[-1])
+        engine.tasks.set_shards(devices[-1], held.split(","))
+        engine.add_device(devices[-1])
     return devices
 
 
@@ -67,7 +67,7 @@ def of(task: int | None, update: Update) -> Update:
 
 def test_the_mode_is_rounds_with_tasks() -> None:
     settings = CoordinationSettings(mode="rounds", tasks=2, distinct=3, order="staircase", deadline=2)
-    assert isinstance(coordinator_of(settings, LAYOUT), TaskRounds)
+    assert isinstance(create_coordinator(settings, LAYOUT), TaskRounds)
 
 
 def test_the_first_of_each_shard_applies_and_no_other(tmp_path: Path) -> None:
@@ -76,13 +76,13 @@ def test_the_first_of_each_shard_applies_and_no_other(tmp_path: Path) -> None:
     assert commit(engine, [push(a, of(0, dense_update(1, 0, gradient(1))))]) == [None]
     (again,) = commit(engine, [push(b, of(1, dense_update(1, 0, gradient(2))))])
     assert isinstance(again, AlreadyComputed)
-    assert tasks.standing() == (2, 1, 1, 1)
+    assert tasks.status() == (2, 1, 1, 1)
     assert engine.theta()[1].tobytes() == THETA.tobytes()
     engine.commit([push(b, of(0, dense_update(2, 0, gradient(3))))], 0.0)
     mean = (gradient(1) + gradient(3)) / 2
     np.testing.assert_allclose(engine.theta()[1], THETA - np.float32(0.1) * mean, rtol=1e-5, atol=1e-6)
     assert [(row[1], row[2]) for row in journal_rows(tmp_path)] == [(a, 1), (b, 2)]
-    assert tasks.standing() == (2, 0, 2, 1)
+    assert tasks.status() == (2, 0, 2, 1)
 
 
 def test_one_device_may_have_several_in_a_round(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_round_ends_with_its_last_holder_or_at_its_deadline(tmp_path: Path) ->
     engine, _ = open_tasks(tmp_path)
     a, b = hold(engine, a="x", b="y")
     commit(engine, [push(a, of(0, dense_update(1, 0, gradient(1))))])
-    engine.left(b)
+    engine.remove_device(b)
     assert len(engine.commit([], 0.0)) == 1
     hold(engine, b="y")
     commit(engine, [push(a, of(0, dense_update(2, 1, gradient(1))))])
@@ -127,7 +127,7 @@ def test_an_update_that_cannot_be_decoded_does_not_take_its_shard(tmp_path: Path
     engine, tasks = open_tasks(tmp_path)
     a, b = hold(engine, a="x", b="x")
     commit(engine, [push(a, of(0, sparse_update(1, 0, {2: float("nan")})))])
-    assert tasks.standing().finished == 0
+    assert tasks.status().finished == 0
     engine.commit([push(b, of(0, dense_update(1, 0, gradient(1))))], 0.0)
     assert engine.published.version == 1
 
@@ -145,10 +145,10 @@ def test_after_a_kill_the_bits_are_those_of_whole_rounds(tmp_path: Path, order: 
     for moment in range(60):
         device = int(random.choice(devices))
         if random.random() < 0.1:
-            engine.left(device)
+            engine.remove_device(device)
             engine.commit([], 0.0)
-            engine.arrived(device)
-        task = tasks.hand_out(device, float(moment))
+            engine.add_device(device)
+        task = tasks.assign(device, float(moment))
         if task is None:
             continue
         sequences[device] += 1
@@ -167,9 +167,9 @@ def test_after_a_kill_the_bits_are_those_of_whole_rounds(tmp_path: Path, order: 
 def test_standing_is_of_those_who_are_there(tmp_path: Path) -> None:
     engine, tasks = open_tasks(tmp_path)
     a, _ = hold(engine, a="x,y", b="y,z")
-    assert tasks.standing() == (3, 0, 3, 0)
-    engine.left(a)
-    assert tasks.standing() == (2, 0, 2, 0)
+    assert tasks.status() == (3, 0, 3, 0)
+    engine.remove_device(a)
+    assert tasks.status() == (2, 0, 2, 0)
 
 
 def test_what_is_given_up_is_computed_anew(tmp_path: Path) -> None:
@@ -177,6 +177,6 @@ def test_what_is_given_up_is_computed_anew(tmp_path: Path) -> None:
     (a,) = hold(engine, a="x,y")
     held = push(a, of(0, dense_update(1, 0, gradient(1))))
     commit(engine, [held])
-    assert tasks.give_up() == [held]
-    assert engine.held == {}
-    assert tasks.hand_out(a, 0.0) == 0
+    assert tasks.discard() == [held]
+    assert engine.held_updates == {}
+    assert tasks.assign(a, 0.0) == 0

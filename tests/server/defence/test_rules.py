@@ -19,10 +19,16 @@ from edgeflock.server.defence import (
     DefenceKind,
     Trusted,
 )
-from edgeflock.server.defence.norms import HELD, LATEST, UsualNorms
+from edgeflock.server.defence.norms import LATEST, MIN_NORMS, UsualNorms
 from edgeflock.server.defence.recent import RecentUpdates
-from edgeflock.server.defence.rules import WORST, clip, most, score
-from edgeflock.server.defence.standing import BAD, GOOD, HALF_LIFE, Agreements, faded
+from edgeflock.server.defence.rules import WORST, clip, norm_limit, score
+from edgeflock.server.defence.standing import (
+    HALF_LIFE,
+    MAX_STANDING,
+    MIN_STANDING,
+    Agreements,
+    decay_standing,
+)
 from edgeflock.server.descent import Step
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import parse
@@ -68,12 +74,12 @@ def test_what_is_too_large_counts_as_a_usual_one(norm: float, usual: float, shar
     ],
 )
 def test_the_more_honest_norms_differ_the_larger_one_may_be(spread: float, times: float) -> None:
-    assert most(2.0, spread) == pytest.approx(2 * times, rel=1e-3)
+    assert norm_limit(2.0, spread) == pytest.approx(2 * times, rel=1e-3)
 
 
 @pytest.mark.parametrize(
     ("standing", "share"),
-    [(None, 0.25), (0.3, 0.25), (WORST, 0.25), (math.nextafter(WORST, -9), 0.0), (BAD, 0.0)],
+    [(None, 0.25), (0.3, 0.25), (WORST, 0.25), (math.nextafter(WORST, -9), 0.0), (MIN_STANDING, 0.0)],
 )
 def test_score_drops_whose_updates_disagree_and_clips_the_others(
     standing: float | None, share: float
@@ -97,7 +103,7 @@ def test_the_usual_norm_is_the_median_of_the_latest() -> None:
 
 
 def test_of_a_few_updates_the_smallest_is_usual() -> None:
-    norms = UsualNorms(held=0)
+    norms = UsualNorms(min_norms=0)
     assert norms.usual == math.inf
     norms.add(0.0)
     assert norms.usual == math.inf, "what changes nothing does not count"
@@ -112,11 +118,11 @@ def test_the_first_updates_tell_what_is_usual_and_count_nothing() -> None:
     for number in range(12):
         delta = DELTA * np.float32(1 if number % 3 else 100)
         decision = guard.decide(number, number, step(delta), 1.0)
-        guard.took(number + 1, number, decision)
+        guard.add_decision(number + 1, number, decision)
         shares.append(decision.share)
-    assert shares[:HELD] == [0.0] * HELD
-    assert shares[HELD:] == [1.0, pytest.approx(0.01), 1.0, 1.0]
-    assert DefenceGuard("clip", held=0).decide(0, 1, step(), 1.0).share == 1, "a round may be all there is"
+    assert shares[:MIN_NORMS] == [0.0] * MIN_NORMS
+    assert shares[MIN_NORMS:] == [1.0, pytest.approx(0.01), 1.0, 1.0]
+    assert DefenceGuard("clip", norms=0).decide(0, 1, step(), 1.0).share == 1, "a round may be all there is"
 
 
 @given(
@@ -148,7 +154,7 @@ def test_those_who_send_more_do_not_drive_the_median_up() -> None:
         decision = guard.decide(number, device, step(delta), 1.0)
         assert (decision.share == 1) == (device >= 3)
         assert decision.norm <= 3.0001
-        guard.took(number + 1, device, decision)
+        guard.add_decision(number + 1, device, decision)
     assert guard.counts == {"clipped": 900}
     assert guard.records[0].clipped == 300
     assert 5 not in guard.records
@@ -159,7 +165,7 @@ def test_what_is_usual_grows_with_what_is_sent() -> None:
     guard, shares = acquainted("clip", [0.05] * 16), []
     for number in range(400):
         decision = guard.decide(number, number % 5, step(), 1.0)
-        guard.took(number + 1, number % 5, decision)
+        guard.add_decision(number + 1, number % 5, decision)
         shares.append(decision.share)
     assert shares[0] == pytest.approx(0.01)
     assert shares[-100:] == [1.0] * 100
@@ -171,8 +177,8 @@ def test_a_tiny_update_among_the_first_makes_no_other_too_large(place: int) -> N
     for number in range(200):
         delta = DELTA * np.float32(1e-12 if number == place else 1)
         decision = guard.decide(number, number % 10, step(delta), 1.0)
-        guard.took(number + 1, number % 10, decision)
-        assert (decision.share == 1) == (number >= HELD)
+        guard.add_decision(number + 1, number % 10, decision)
+        assert (decision.share == 1) == (number >= MIN_NORMS)
 
 
 def test_one_who_sends_many_tiny_updates_does_not_stop_the_others() -> None:
@@ -182,7 +188,7 @@ def test_one_who_sends_many_tiny_updates_does_not_stop_the_others() -> None:
     for version, device in enumerate(devices):
         delta = rng.uniform(0.5, 1.5, 2) * (1e-12 if device == 99 else 1)
         decision = guard.decide(version, device, step(delta.astype(np.float32)), 1.0)
-        guard.took(version + 1, device, decision)
+        guard.add_decision(version + 1, device, decision)
         if version >= 300 and device != 99:
             shares.append(decision.share)
     assert min(shares) > 0.2
@@ -203,11 +209,11 @@ def test_the_largest_numbers_there_are_come_to_a_finite_step() -> None:
     assert float(np.linalg.norm(part.delta.astype(np.float64))) * 65_536 <= 1.001 * 5
 
 
-def acquainted(name: str, norms: list[float], held: int = HELD) -> DefenceGuard:
+def acquainted(name: str, norms: list[float], held: int = MIN_NORMS) -> DefenceGuard:
     """One that has seen updates of these norms, of ten devices."""
-    guard = DefenceGuard(name, held=held)
+    guard = DefenceGuard(name, norms=held)
     for number, norm in enumerate(norms):
-        guard.took(number - len(norms), 2000 + number % 10, Decision(1.0, norm))
+        guard.add_decision(number - len(norms), 2000 + number % 10, Decision(1.0, norm))
     return guard
 
 
@@ -226,8 +232,8 @@ def test_evidence_is_the_logarithm_of_a_ratio_of_likelihoods() -> None:
         expected = math.log(with_them.pdf(agreement) / against.pdf(agreement))
         assert agree.standing(0.0, alike(agreement)) == pytest.approx(expected)
     assert agree.standing(0.0, alike(-1.0)) == pytest.approx(-3.0), "beyond three deviations it is no more"
-    assert agree.standing(GOOD, alike(0.5)) == GOOD
-    assert agree.standing(BAD, alike(-0.5)) == BAD
+    assert agree.standing(MAX_STANDING, alike(0.5)) == MAX_STANDING
+    assert agree.standing(MIN_STANDING, alike(-0.5)) == MIN_STANDING
 
 
 @pytest.mark.parametrize(
@@ -245,7 +251,7 @@ def test_devices_that_pull_against_the_others_are_found_out(part: float) -> None
     """Of twenty, whose agreements are of mean 0.4 and deviation 1 in some unit, a few send the opposite; and
     one more does so from its hundredth update on."""
     random, guard = np.random.default_rng(7), acquainted("score", [5.0] * 20)
-    guard.trust(Trusted(0, UNIT))
+    guard.set_trusted(Trusted(0, UNIT))
     bad, dropped = round(20 * part), Counter[tuple[int, int]]()
     for turn in range(200):
         for device in range(20):
@@ -253,7 +259,7 @@ def test_devices_that_pull_against_the_others_are_found_out(part: float) -> None
             agreement = (-1 if opposite else 1) * random.normal(0.04, 0.1)
             version = 20 * turn + device
             decision = guard.decide(version, device, step(of_agreement(agreement)), 1.0)
-            guard.took(version + 1, device, decision)
+            guard.add_decision(version + 1, device, decision)
             dropped[device, turn // 50] += not decision.share
     assert all(dropped[device, 3] >= 45 for device in (*range(bad), 19))
     assert all(dropped[device, 1] >= 40 for device in range(bad))
@@ -274,7 +280,7 @@ def of_agreement(agreement: float) -> np.ndarray:
 def test_a_standing_is_of_each_device_and_a_pardon_ends_it() -> None:
     guard = acquainted("score", [5.0] * 20)
     assert guard.decide(0, 1, step(), 1.0).standing is None, "nothing to go by yet"
-    guard.trust(Trusted(0, UNIT))
+    guard.set_trusted(Trusted(0, UNIT))
     acquaint(guard)
     against = step(of_agreement(-0.3))
     first = guard.decide(0, 1, against, 1.0)
@@ -282,7 +288,7 @@ def test_a_standing_is_of_each_device_and_a_pardon_ends_it() -> None:
     assert first.share == 0
     assert first.agreement == pytest.approx((-0.3, -0.3, 0))
     assert first.standing == pytest.approx(-1.5, rel=1e-3)
-    guard.took(1, 1, first)
+    guard.add_decision(1, 1, first)
     second = guard.decide(1, 1, against, 1.0)
     assert second.standing == pytest.approx(-3.0, rel=1e-3), "what was dropped is no measure"
     assert guard.decide(1, 2, against, 1.0).standing == first.standing, "each has its own"
@@ -293,13 +299,13 @@ def test_a_standing_is_of_each_device_and_a_pardon_ends_it() -> None:
 
 
 def test_what_speaks_for_a_device_is_forgotten_and_what_speaks_against_it_is_not() -> None:
-    assert faded(2.0, round(HALF_LIFE)) == pytest.approx(1.0)
-    assert faded(2.0, 0) == 2
-    assert faded(-7.0, 100_000) == -7
+    assert decay_standing(2.0, round(HALF_LIFE)) == pytest.approx(1.0)
+    assert decay_standing(2.0, 0) == 2
+    assert decay_standing(-7.0, 100_000) == -7
     guard = acquainted("score", [5.0] * 20)
-    guard.trust(Trusted(0, UNIT))
+    guard.set_trusted(Trusted(0, UNIT))
     acquaint(guard)
-    guard.took(1, 1, guard.decide(0, 1, step(of_agreement(0.3)), 1.0))
+    guard.add_decision(1, 1, guard.decide(0, 1, step(of_agreement(0.3)), 1.0))
     later = guard.decide(1 + round(HALF_LIFE), 1, step(of_agreement(0.0)), 1.0)
     assert later.standing == pytest.approx(1.5 / 2, rel=1e-3)
 
@@ -308,11 +314,11 @@ def test_what_speaks_for_a_device_is_forgotten_and_what_speaks_against_it_is_not
 def test_who_sends_much_more_than_it_did_has_no_credit(times: float, left: float) -> None:
     """Then an update that disagrees by 1.5 is enough, however good the device was."""
     guard = acquainted("score", [5.0] * 20)
-    guard.trust(Trusted(0, UNIT))
+    guard.set_trusted(Trusted(0, UNIT))
     acquaint(guard, version=0)
     for version in range(8):
-        guard.took(version + 1, 1, guard.decide(version, 1, step(of_agreement(0.5)), 1.0))
-    assert guard.record(1).standing == GOOD
+        guard.add_decision(version + 1, 1, guard.decide(version, 1, step(of_agreement(0.5)), 1.0))
+    assert guard.record(1).standing == MAX_STANDING
     decision = guard.decide(8, 1, step(np.float32(times) * of_agreement(-0.3)), 1.0)
     assert decision.standing == pytest.approx(left, abs=0.02)
     assert decision.share == (left > 0)
@@ -350,38 +356,42 @@ def test_a_guard_is_what_the_journal_has_of_its_decisions() -> None:
     """Restarted anywhere it decides the same, as long as it trusts the same."""
     random, past = np.random.default_rng(5), list[DefenceDecision]()
     guard = DefenceGuard("score")
-    guard.trust(Trusted(0, UNIT))
+    guard.set_trusted(Trusted(0, UNIT))
     for version in range(900):
         device = int(random.integers(12))
         agreement = (-1 if device < 2 and version > 400 else 1) * random.normal(0.06, 0.1)
         sent = step(np.float32(random.lognormal()) * of_agreement(agreement))
         if version in (1, 300, 700):
             guard = DefenceGuard("score", past)
-            guard.trust(Trusted(0, UNIT))
+            guard.set_trusted(Trusted(0, UNIT))
         decision = guard.decide(version, device, sent, 1.0)
-        guard.took(version + 1, device, decision)
-        past.append(DefenceDecision(version + 1, device, decision.share, decision.packed()))
+        guard.add_decision(version + 1, device, decision)
+        past.append(DefenceDecision(version + 1, device, decision.share, decision.pack()))
         assert past[-1].decision() == decision
     once = DefenceGuard("score")
-    once.trust(Trusted(0, UNIT))
+    once.set_trusted(Trusted(0, UNIT))
     random = np.random.default_rng(5)
     for version in range(900):
         device = int(random.integers(12))
         agreement = (-1 if device < 2 and version > 400 else 1) * random.normal(0.06, 0.1)
         sent = step(np.float32(random.lognormal()) * of_agreement(agreement))
         decision = once.decide(version, device, sent, 1.0)
-        once.took(version + 1, device, decision)
-        assert past[version] == DefenceDecision(version + 1, device, decision.share, decision.packed())
+        once.add_decision(version + 1, device, decision)
+        assert past[version] == DefenceDecision(version + 1, device, decision.share, decision.pack())
     assert {one.share for one in past if one.device < 2 and one.version > 800} == {0.0}
 
 
 def test_it_wants_to_know_anew_each_so_many_updates() -> None:
     guard = DefenceGuard("score")
-    assert guard.is_anew
-    assert guard.wants(0, 100)
-    guard.trust(Trusted(107, np.ones((4, 2), np.float32)))
-    assert (guard.wants(199, 100), guard.wants(200, 100), guard.is_anew) == (False, True, False)
-    assert not DefenceGuard("clip").wants(1000, 100)
+    assert guard.lacks_trusted
+    assert guard.needs_refresh(0, 100)
+    guard.set_trusted(Trusted(107, np.ones((4, 2), np.float32)))
+    assert (guard.needs_refresh(199, 100), guard.needs_refresh(200, 100), guard.lacks_trusted) == (
+        False,
+        True,
+        False,
+    )
+    assert not DefenceGuard("clip").needs_refresh(1000, 100)
 
 
 def test_no_finite_number_makes_a_standing_none_at_all() -> None:

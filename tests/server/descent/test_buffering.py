@@ -129,7 +129,7 @@ def test_what_waits_is_in_the_next_round_if_there_are_rounds_then(kind: str) -> 
         commit(engine, [push(device, sparse_update(number, 0, {0: 3.0}))])
     replica.take(engine.outlet.model(None))
     engine = hosted(journal, "coordination.mode=rounds", *settings)
-    engine.arrived(device)
+    engine.add_device(device)
     (answer,) = commit(engine, [push(device, sparse_update(4, 3, {1: 12.0}))])
     assert answer == Receipt(4, 4, None)
     mean = np.array([f32(9) / f32(4), f32(12) / f32(4)], f32)

@@ -244,4 +244,4 @@ def test_every_schedule_can_be_set() -> None:
         period = ["optimizer.period=9"] if name in ("step", "cosine") else []
         config = parse(overrides=[f"optimizer.schedule={name}", RATE, *period], tables=CHOICES)
         assert Regime.from_config(config).method.schedule == name
-    assert EngineLimits.of(config).learning_rate == 0.05
+    assert EngineLimits.from_config(config).learning_rate == 0.05

@@ -134,9 +134,9 @@ def test_samples_are_bounded_when_they_come_not_when_they_are_replayed(tmp_path:
 
 
 def test_chunks_that_go_with_another_one_are_of_no_samples(tmp_path: Path) -> None:
-    assert EngineLimits.of(parse(overrides=["coordination.mode=elastic"])).fewest == 0
-    assert EngineLimits.of(parse()).fewest == 1
-    _, engine = open_engine(tmp_path, bounds=EngineLimits(fewest=0))
+    assert EngineLimits.from_config(parse(overrides=["coordination.mode=elastic"])).min_samples == 0
+    assert EngineLimits.from_config(parse()).min_samples == 1
+    _, engine = open_engine(tmp_path, bounds=EngineLimits(min_samples=0))
     device = engine.device_id("one")
     answers = commit(engine, [push(device, replace(GOOD, sequence=1, base=0, samples=0))])
     assert kinds(answers) == [Receipt]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.coordination import Push
-from edgeflock.server.defence import HELD, DefenceDecision, Trusted
+from edgeflock.server.defence import MIN_NORMS, DefenceDecision, Trusted
 from edgeflock.server.descent import Step
 from edgeflock.server.engine import Accepted, Engine
 from edgeflock.server.engine.admission import admit
@@ -79,7 +79,7 @@ def test_a_replay_comes_to_the_same_bits(name: str, mode: str, tmp_path: Path) -
     for _ in range(2):
         with opened(tmp_path, mode, *SETTINGS[name], "run.snapshot_every=7") as (journal, engine):
             if mode == "score":
-                engine.trust(Trusted(0, UNIT))
+                engine.set_trusted(Trusted(0, UNIT))
                 acquaint(engine.guard)
             for number in range(33):
                 push(engine, 1 + number % 3)
@@ -87,7 +87,7 @@ def test_a_replay_comes_to_the_same_bits(name: str, mode: str, tmp_path: Path) -
             assert replay(journal, LAYOUT).theta.tobytes() == theta
             assert replay(journal, LAYOUT, newest=True).theta.tobytes() == theta
             assert np.isfinite(engine.parameters.theta).all()
-    held = 0 if "coordination.mode=rounds" in SETTINGS[name] else HELD
+    held = 0 if "coordination.mode=rounds" in SETTINGS[name] else MIN_NORMS
     assert shares[:held] == [0.0] * held
     kinds = {"dropped" if not share else "cut" if share < 1 else "whole" for share in shares[held:]}
     assert kinds == ({"cut", "whole"} if mode == "clip" else {"cut", "whole", "dropped"})
@@ -116,8 +116,8 @@ def test_a_restart_in_the_middle_changes_no_decision(name: str, tmp_path: Path) 
             with opened(directory, "score", *settings) as (journal, engine):
                 look = Looking()
                 for number in range(first, end):
-                    for version, model in engine.to_trust(6):
-                        engine.trust(look(version, model))
+                    for version, model in engine.models_to_trust(6):
+                        engine.set_trusted(look(version, model))
                     device, turned = 1 + number % 3, number % 3 == 2 and number > 120
                     pull = engine.parameters.theta - 1 + random.standard_normal(LAYOUT.size)
                     where = np.flatnonzero(random.random(LAYOUT.size) < 0.4)
@@ -157,7 +157,7 @@ def _step(update: Update) -> Step:
 def test_what_is_dropped_has_a_receipt_and_changes_nothing(tmp_path: Path) -> None:
     """Not even running statistics; and sent again it gets the same receipt, and is not counted again."""
     with opened(tmp_path, "score", layout=NORMED) as (journal, engine):
-        engine.trust(Trusted(0, UNIT))
+        engine.set_trusted(Trusted(0, UNIT))
         acquaint(engine.guard, norm=2.0)
         before = engine.parameters.theta.copy()
         update = with_statistics(sparse_update(1, 0, {3: -1.0, 5: -2.0}), [9.0] * 6)
@@ -185,7 +185,7 @@ def test_what_is_cut_short_does_not_move_statistics(tmp_path: Path) -> None:
 
 def test_a_round_of_dropped_updates_alone_ends_and_changes_nothing(tmp_path: Path) -> None:
     with opened(tmp_path, "score", *SETTINGS["rounds"], layout=NORMED) as (journal, engine):
-        engine.trust(Trusted(0, UNIT))
+        engine.set_trusted(Trusted(0, UNIT))
         acquaint(engine.guard)
         before = engine.parameters.theta.tobytes()
         answers = []

@@ -209,11 +209,11 @@ def test_nothing_leaves_before_the_disk_has_it(tmp_path: Path) -> None:
     group = [with_pull(one) for one in run.prepare(3)]
     staged = run.engine.stage(group)
     receipts = [Receipt(one.update.sequence, 1 + i, None) for i, one in enumerate(group)]
-    assert [receipt(answer) for _, answer in staged.settled] == receipts
+    assert [receipt(answer) for _, answer in staged.answers] == receipts
     assert journal_rows(tmp_path) == []
-    assert run.engine.published == Published(0, REGIME.learning_rate, over=None)
+    assert run.engine.published == Published(0, REGIME.learning_rate, end_reason=None)
     settled = run.engine.publish(staged)
-    assert run.engine.published == Published(3, REGIME.learning_rate, over=None)
+    assert run.engine.published == Published(3, REGIME.learning_rate, end_reason=None)
     assert len(journal_rows(tmp_path)) == 3
     for one, (push_, answer_) in zip(group, settled, strict=True):
         assert push_ is one

@@ -99,8 +99,8 @@ def test_what_is_beyond_may_come_back(tmp_path: Path) -> None:
 
 
 def test_a_first_model_with_large_parameters_has_room() -> None:
-    assert EngineLimits(parameter=10.0).from_first(np.array([-30, 2], np.float32)).parameter == 60
-    assert EngineLimits(parameter=10.0).from_first(np.array([-3, 2], np.float32)).parameter == 10
+    assert EngineLimits(parameter=10.0).with_initial(np.array([-30, 2], np.float32)).parameter == 60
+    assert EngineLimits(parameter=10.0).with_initial(np.array([-3, 2], np.float32)).parameter == 10
 
 
 NUMBERS = st.one_of(

@@ -104,7 +104,7 @@ async def test_a_model_that_has_lost_all_goes_back_and_whoever_listens_is_told(t
             await device.push(update(number, hosted.engine.published.version))
         while not recovered:
             await asyncio.sleep(0)
-        assert (recovered[0].before, recovered[0].rate, recovered[0].version) == (rate, rate / 2, 4)
+        assert (recovered[0].previous_rate, recovered[0].rate, recovered[0].version) == (rate, rate / 2, 4)
         assert hosted.engine.published.learning_rate == rate / 2
         assert evaluator.divergence is None
         with pytest.raises(BaseExpired):

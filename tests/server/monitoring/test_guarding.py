@@ -76,7 +76,7 @@ async def test_the_engine_gets_a_gradient_and_one_that_fails_stops_nothing(tmp_p
         guarding = GuardRunner(engine, writer, look, 1, lambda device, text: None)
         assert engine.guard is not None
         running = [asyncio.create_task(one()) for one in (writer.run, guarding.run)]
-        while engine.guard.wants(0, 1):
+        while engine.guard.needs_refresh(0, 1):
             await asyncio.sleep(0.01)
         running[1].cancel()
         writer.stop()

@@ -31,7 +31,7 @@ def test_with_everything_everywhere_it_is_algorithm_1(paces: list[float], data: 
 def test_no_other_choice_is_faster(found: list[tuple[set[int], int, int]], wanted: int) -> None:
     workers = {j: WorkerLoad(sorted(tasks), most, pace) for j, (tasks, most, pace) in enumerate(found)}
     chosen = plan(workers, wanted)
-    results = [(step * w.pace, w.tasks) for w in workers.values() for step in range(1, w.most + 1)]
+    results = [(step * w.pace, w.tasks) for w in workers.values() for step in range(1, w.limit + 1)]
     best: dict[int, float] = {0: 0.0}  # how many distinct tasks -> the least time
     for taken in product(*([None, *tasks] for _, tasks in results)):
         tasks = [task for task in taken if task is not None]
@@ -45,14 +45,14 @@ def test_no_other_choice_is_faster(found: list[tuple[set[int], int, int]], wante
 
 
 def test_what_a_worker_is_at_stays_its_own() -> None:
-    busy = WorkerLoad(tasks=(1,), most=1, pace=1.0, free=5.0, at=0)
+    busy = WorkerLoad(tasks=(1,), limit=1, pace=1.0, busy=5.0, current=0)
     assert plan({7: busy}, 2) == {0: Slot(5.0, 7, True), 1: Slot(6.0, 7, False)}
     # Another one that has nothing but the same is of use only if it is there sooner.
     assert plan({7: busy, 8: WorkerLoad((0,), 1, 2.0)}, 1) == {0: Slot(2.0, 8, False)}
 
 
 def test_what_does_not_count_any_more_takes_its_time_nevertheless() -> None:
-    assert plan({7: WorkerLoad((1,), 1, 1.0, free=5.0, at=None)}, 1) == {1: Slot(6.0, 7, False)}
+    assert plan({7: WorkerLoad((1,), 1, 1.0, busy=5.0, current=None)}, 1) == {1: Slot(6.0, 7, False)}
 
 
 def test_there_is_no_plan_without_anybody() -> None:

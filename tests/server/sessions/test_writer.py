@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from edgeflock.server.coordination.cohort import Cohort
-from edgeflock.server.coordination.rounds import Ending, Rounds
+from edgeflock.server.coordination.rounds import RoundEnd, Rounds
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.engine.outcomes import Accepted
@@ -166,7 +166,7 @@ async def test_an_update_that_nobody_waits_for_any_more_is_held_without_an_answe
         pushing.cancel()
         held = await writer.push(push(2, sparse_update(1, 0, {0: 1.0})))
         assert isinstance(held, PendingUpdate)
-        assert sorted(engine.held) == [1, 2]
+        assert sorted(engine.held_updates) == [1, 2]
         assert len(writer._held) == 1
         again = await writer.push(push(1, sparse_update(1, 0, {0: 1.0})))
         assert isinstance(again, PendingUpdate), "it comes back"
@@ -182,7 +182,7 @@ async def test_what_is_held_is_answered_when_it_applies(tmp_path: Path) -> None:
         assert isinstance(again, PendingUpdate)
         with pytest.raises(Superseded):
             await first.answer
-        assert list(engine.held) == [1]
+        assert list(engine.held_updates) == [1]
 
 
 async def test_what_is_held_at_a_stop_is_sent_again(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ async def test_what_is_held_at_a_stop_is_sent_again(tmp_path: Path) -> None:
 async def test_a_round_does_not_end_while_its_devices_are_sent_away(tmp_path: Path) -> None:
     """Not by its quorum either: who has left already would not learn of it."""
     journal, _ = open_engine(tmp_path, ROUNDS)
-    rounds = Rounds(Ending(quorum=2, deadline=30), LAYOUT)
+    rounds = Rounds(RoundEnd(quorum=2, deadline=30), LAYOUT)
     engine = Engine(journal, LAYOUT, recover(journal, LAYOUT, ROUNDS), rounds)
     writer = Writer(engine)
     running = asyncio.create_task(writer.run())
@@ -219,7 +219,7 @@ async def test_a_round_does_not_end_while_its_devices_are_sent_away(tmp_path: Pa
 async def one_at_a_time(directory: Path) -> AsyncIterator[tuple[Rounds, Writer]]:
     """A writer at work in a run where one device takes part at a time; device 1 does."""
     journal, _ = open_engine(directory, ROUNDS)
-    rounds = Rounds(Ending(quorum=0, deadline=3600), LAYOUT, cohort=Cohort(1, 1))
+    rounds = Rounds(RoundEnd(quorum=0, deadline=3600), LAYOUT, cohort=Cohort(1, 1))
     engine = Engine(journal, LAYOUT, recover(journal, LAYOUT, ROUNDS), rounds)
     writer = Writer(engine)
     running = asyncio.create_task(writer.run())
@@ -257,7 +257,7 @@ async def test_who_comes_next_is_called_whatever_had_the_writer_look(tmp_path: P
         while 2 not in writer._turn_events:
             await asyncio.sleep(0)
         await writer.call(lambda: None)
-        assert rounds._since is not None
-        rounds._since -= 1e9
+        assert rounds._wait_start is not None
+        rounds._wait_start -= 1e9
         writer.wake()
         await waiting

@@ -176,7 +176,7 @@ class Fleet:
         elif kind < 0.13:
             nodes = int(self.random.integers(1, 6))
             for run in self.runs:
-                run.engine.steering.share(nodes)
+                run.engine.steering.set_node_count(nodes)
             return
         elif kind < 0.18:
             base = int(self.random.integers(0, self.runs[0].engine.parameters.version + 1))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from edgeflock.server.engine.admission import SCALE
+from edgeflock.server.engine.admission import SCALE_MODE
 from edgeflock.shared.codecs import grid, sparse, values
 from edgeflock.shared.errors import IndexMalformed, IndexRepeated, IndexUnsorted, WrongDtype
 from edgeflock.shared.model.layout import Layout
@@ -206,7 +206,7 @@ def test_decoders_agree_on_updates_with_any_values(mode: int, data: st.DataObjec
     size = coding.size(chosen.size, sum(1 for count in counts if count))
     size = max(0, size + data.draw(st.sampled_from([0, 0, 0, 0, -1, 1])))
     octets = data.draw(st.binary(min_size=size, max_size=size))
-    if mode == SCALE:
+    if mode == SCALE_MODE:
         negative = data.draw(st.lists(st.booleans(), min_size=chosen.size, max_size=chosen.size))
         signed = grid.encode(chosen, np.array(negative, np.bool_), layout)
         assume(signed is not None)

@@ -51,24 +51,24 @@ def test_it_ends_and_stays_ended_until_the_settings_say_otherwise(
 ) -> None:
     engine = opened(tmp_path, setting)
     for number, accuracy in enumerate(ACCURACIES, 1):
-        assert engine.published.over is None
+        assert engine.published.end_reason is None
         pushed(engine, number)
         engine.steering.record(evaluation(number, accuracy), [])
         if number == after:
             break
     assert engine.published.complete
-    assert why in str(engine.published.over)
+    assert why in str(engine.published.end_reason)
     assert pushed(engine, 7) == [RunComplete]
     engine.steering.record(evaluation(after + 1, 1.0), [])  # that of the last version, however good
     assert engine.published.complete
     engine.abandon()
     again = opened(tmp_path, setting)
-    assert why in str(again.published.over)
+    assert why in str(again.published.end_reason)
     again.steering.record(None, [], 1e9, 1 << 40)
-    assert why in str(again.published.over)
+    assert why in str(again.published.end_reason)
     again.close()
     further = opened(tmp_path, "run.accuracy=0")
-    assert further.published.over is None
+    assert further.published.end_reason is None
     assert pushed(further, 8) != [RunComplete]
     further.close()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from edgeflock.server.engine.steering import Recovery
-from edgeflock.server.engine.steering.rising import Rising
+from edgeflock.server.engine.steering.rising import LossMonitor
 from edgeflock.server.ledger import verify
 from tests.server.engine.steering.test_judging import evaluation, opened, pushed
 
@@ -14,7 +14,7 @@ LEARNED = [(2.3, 0.1), (1.5, 0.4), (1.0, 0.6)]
 
 
 def is_lost(*found: tuple[float | None, float | None]) -> bool:
-    rising = Rising()
+    rising = LossMonitor()
     for version, (loss, accuracy) in enumerate(found):
         rising.take(evaluation(version, accuracy, loss))
     return rising.is_lost
@@ -77,8 +77,8 @@ LOST = [(2.4, 0.1), (2.4, 0.1)]
 def test_it_goes_back_to_the_best_with_half_the_rate(tmp_path: Path) -> None:
     *before, recovery = record(tmp_path, *LEARNED, *LOST)
     assert before == [None] * 4
-    assert recovery == Recovery(2.4, of=30, version=51, before=0.1, rate=0.05)
-    assert "the learning rate is 0.05 instead of 0.1" in str(recovery)
+    assert recovery == Recovery(2.4, restored=30, version=51, previous_rate=0.1, rate=0.05)
+    assert "the learning rate falls from 0.1 to 0.05" in str(recovery)
     again = opened(tmp_path, "coordination.learning_rate=0.1")
     assert (again.published.version, again.published.learning_rate) == (51, 0.05)
     assert verify(tmp_path / "journal.sqlite").damage == []
@@ -90,7 +90,7 @@ def test_after_a_restart_it_comes_to_the_same(tmp_path: Path) -> None:
     assert record(tmp_path, LOST[0]) == [None]
     (recovery,) = record(tmp_path, LOST[1])
     assert recovery is not None
-    assert (recovery.of, recovery.before, recovery.rate) == (30, 0.05, 0.025)
+    assert (recovery.restored, recovery.previous_rate, recovery.rate) == (30, 0.05, 0.025)
 
 
 def test_it_gives_up_where_the_rate_is_not_what_is_wrong(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_without_kept_updates_it_goes_back_as_far_as_it_must(window: int, of: in
     settings = f"run.keep_updates=false run.snapshot_every=20 coordination.window={window}"
     *_, recovery = record(tmp_path, *LEARNED, *LOST, settings=settings)
     assert recovery is not None
-    assert recovery.of == of
+    assert recovery.restored == of
 
 
 def test_not_before_an_update_was_made(tmp_path: Path) -> None:
@@ -133,4 +133,4 @@ def test_a_plateau_gives_way_to_it(tmp_path: Path) -> None:
     pushed(engine, 4)
     recovery = engine.steering.record(evaluation(4, 0.1, None), [], may_recover=True)
     assert recovery is not None
-    assert (recovery.of, recovery.version) == (3, 5)
+    assert (recovery.restored, recovery.version) == (3, 5)

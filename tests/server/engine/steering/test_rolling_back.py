@@ -188,7 +188,7 @@ def test_a_round_that_is_open(tmp_path: Path) -> None:
     ((refused, why),) = run.engine.commit([], 0.0)
     assert refused is held
     assert isinstance(why, BaseExpired)
-    assert not run.engine.held
+    assert not run.engine.held_updates
 
 
 @pytest.mark.parametrize("version", [-1, 7, 1 << 70])
