@@ -6,7 +6,7 @@ from inspect import getdoc
 from aiohttp import web
 
 from docs.site.settings import escaped
-from edgeflock.server.http import actions, api, first_model, joining, metrics
+from edgeflock.server.http import actions, api, first_model, joining, metrics, models
 from edgeflock.server.http import page as browser
 
 _INTRODUCTION = """\
@@ -28,6 +28,7 @@ def page() -> str:
     for table in (
         api.routes,
         actions.routes,
+        models.routes,
         metrics.routes,
         first_model.routes,
         joining.routes,

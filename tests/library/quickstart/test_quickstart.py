@@ -1,5 +1,6 @@
 """`edgeflock quickstart`: real processes, and what it refuses."""
 
+import csv
 import json
 import re
 import sqlite3
@@ -7,11 +8,13 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from edgeflock.quickstart import QuickstartPlan
 from edgeflock.quickstart.plan import backend_of
 from edgeflock.quickstart.shown import QuickstartResult, show_result
+from edgeflock.shared.data import datasets
 from tests.library.command_line import edgeflock
 
 
@@ -67,6 +70,10 @@ def test_quickstart_trains_over_real_processes(tmp_path: Path) -> None:
 
     tensors = load_file(tmp_path / result["model_path"])
     assert sum(tensor.size for tensor in tensors.values()) == 38_282
+    said = edgeflock("predict", result["model_path"], "--data", "digits:", cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    predicted = [int(row["prediction"]) for row in csv.DictReader(said.stdout.splitlines())]
+    assert np.mean(predicted == datasets.load("digits:", "test").y) == pytest.approx(result["accuracy"])
 
 
 def test_the_table_says_where_the_run_stayed_beside_its_best(capsys: pytest.CaptureFixture[str]) -> None:
