@@ -137,5 +137,5 @@ async def watch_lease(loss_reason: Callable[[], str]) -> None:
     """Check periodically that this server still leads the run. Raises JournalLost once it does not."""
     while True:
         await asyncio.sleep(_CHECK_SECONDS)
-        if why := loss_reason():
-            raise JournalLost(why)
+        if reason := loss_reason():
+            raise JournalLost(reason)

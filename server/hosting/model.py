@@ -110,7 +110,7 @@ def _module_model(config: Config, objects: ServerObjects, data: Description | No
     if trusting.is_wanted(config.defence.mode):
         gradients, held_out = _split(config, objects, held_out)
     evaluate: Evaluate | None = None
-    tried: Trial | None = None
+    result: Trial | None = None
     scores = Scores(config.model.metrics, objects.metrics)
     if scores and (objects.evaluate is not None or held_out is None):
         raise ConfigError(
@@ -121,7 +121,7 @@ def _module_model(config: Config, objects: ServerObjects, data: Description | No
         evaluate = partial(_evaluate_with, flat, objects.evaluate)
     elif held_out is not None:
         scores.set_scale(held_out.described.target)
-        evaluate, tried = _evaluation(config, flat, theta, held_out, scores)
+        evaluate, result = _evaluation(config, flat, theta, held_out, scores)
     _check_needed(config, evaluated=evaluate is not None)
     shape = _input_shape(config, flat.example, held_out)
     layout, app = flat.layout, b""
@@ -132,7 +132,7 @@ def _module_model(config: Config, objects: ServerObjects, data: Description | No
     if held_out is not None and scales_targets(config.model.loss) and not held_out.described.target:
         targets = Targets.from_y(held_out.y)
     return HostedModel(
-        *(layout, theta, evaluate, start, shape, app, extras, description, tried, scores.details, gradients),
+        *(layout, theta, evaluate, start, shape, app, extras, description, result, scores.details, gradients),
         held_out=held_out,
         targets=targets,
     )
@@ -219,13 +219,13 @@ def _evaluation(
         if y.dtype.kind == "i":  # the highest class, too
             top = [int(held_out.y.reshape(len(held_out), -1).max(axis=1).argmax())]
             evaluate(theta, rows(held_out.x, top), held_out.y[top])
-        tried = trial(flat.gradient, theta, x, y)
+        result = trial(flat.gradient, theta, x, y)
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
         raise ConfigError(
             f"model.module {config.model.module!r} does not fit model.data {config.model.data!r}: {error}"
         ) from error
     scores.check()
-    return partial(_evaluate_scored, flat, scores, held_out), tried
+    return partial(_evaluate_scored, flat, scores, held_out), result
 
 
 def _evaluate_scored(

@@ -52,19 +52,19 @@ def back_up(directory: Path, file: Path) -> BackupReport:
     """
     if not (directory / _JOURNAL).is_file():
         raise ConfigError(
-            f"{directory} holds no run: there is no {_JOURNAL} in it; one in a database (journal.url) is "
-            "backed up with pg_dump"
+            f"{directory} holds no run: it has no {_JOURNAL}; back up a run in a database (journal.url) with "
+            "pg_dump"
         )
     if file.exists():
         raise ConfigError(f"{file}: there is such a file already; name another")
     try:
         with tempfile.TemporaryDirectory(dir=file.absolute().parent, prefix=".edgeflock-backup-") as scratch:
             copies = Path(scratch)
-            left = _copy(directory, copies)
-            known = verify(copies / _JOURNAL)
-            if known.damage:
+            skipped = _copy(directory, copies)
+            report = verify(copies / _JOURNAL)
+            if report.damage:
                 raise JournalDamaged(
-                    f"{directory / _JOURNAL} is not backed up: it is damaged: {known.damage[0]}; to see what "
+                    f"{directory / _JOURNAL} is damaged and not backed up: {report.damage[0]}; to see what "
                     f"is whole: edgeflock journal verify {directory}"
                 )
             names = tuple(sorted(path.name for path in copies.iterdir()))
@@ -78,7 +78,7 @@ def back_up(directory: Path, file: Path) -> BackupReport:
             os.link(packed, file)  # unlike a rename it never replaces what came there meanwhile
     except (OSError, sqlite3.Error) as error:
         raise ConfigError(f"{file}: the backup cannot be written: {error}") from error
-    return BackupReport(known.run, known.version, names, left)
+    return BackupReport(report.run, report.version, names, skipped)
 
 
 def restore(file: Path, directory: Path, *, same_run: bool = False) -> BackupReport:
@@ -90,30 +90,30 @@ def restore(file: Path, directory: Path, *, same_run: bool = False) -> BackupRep
     """
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise ConfigError(f"{directory} is not empty; restore into a new directory")
-    made = not directory.exists()
+    is_new = not directory.exists()
     try:
         directory.mkdir(0o700, parents=True, exist_ok=True)
         try:
             names = _unpack(file, directory)
             _migrate(directory / _JOURNAL)
-            known = verify(directory / _JOURNAL)
-            if known.damage:
+            report = verify(directory / _JOURNAL)
+            if report.damage:
                 raise JournalDamaged(
-                    f"{file}: its journal is damaged: {known.damage[0]}; try an older backup"
+                    f"{file}: its journal is damaged: {report.damage[0]}; try an older backup"
                 )
-            run = known.run if same_run else repair(directory / _JOURNAL, known.version, time.time()).run
+            run = report.run if same_run else repair(directory / _JOURNAL, report.version, time.time()).run
             if not same_run:
                 for old in directory.glob(f"{_JOURNAL}.before-repair-1*"):
                     old.unlink()  # the backup has it
         except BaseException:
             for path in directory.iterdir():
                 path.unlink()
-            if made:
+            if is_new:
                 directory.rmdir()
             raise
     except (OSError, sqlite3.Error) as error:
         raise ConfigError(f"{file} cannot be restored into {directory}: {error}") from error
-    return BackupReport(run, known.version, names)
+    return BackupReport(run, report.version, names)
 
 
 def _migrate(path: Path) -> None:
@@ -126,10 +126,10 @@ def _migrate(path: Path) -> None:
 
 def _copy(directory: Path, copies: Path) -> tuple[str, ...]:
     """Copy the directory's files to `copies`. Return its folders, which are not copied."""
-    noted = mark.mark_path(directory / _JOURNAL)
-    left = tuple(sorted(path.name for path in directory.iterdir() if path.is_dir()))
+    mark_file = mark.mark_path(directory / _JOURNAL)
+    skipped = tuple(sorted(path.name for path in directory.iterdir() if path.is_dir()))
     files = [path for path in directory.iterdir() if path.is_file() and path.name != "lock"]
-    for path in sorted(files, key=lambda path: path != noted):
+    for path in sorted(files, key=lambda path: path != mark_file):
         if path.name.endswith(_ENDS):
             continue
         copy = copies / path.name
@@ -139,7 +139,7 @@ def _copy(directory: Path, copies: Path) -> tuple[str, ...]:
         else:
             shutil.copyfile(path, copy)
         copy.chmod(0o600)
-    return left
+    return skipped
 
 
 def _unpack(file: Path, directory: Path) -> tuple[str, ...]:

@@ -84,29 +84,29 @@ def claim_run(
             closing = opened.enter_context(ExitStack())
             closing.callback(journal.abandon)
             with _suggest_verify(url):
-                known = journal.run()
+                record = journal.run()
         except (OSError, sqlite3.Error) as error:
-            where = (
+            setting_text = (
                 f"journal.url = {config.journal.url!r}"
                 if config.journal.url
                 else f"{setting} = {str(directory)!r}"
             )
-            raise ConfigError(f"{where} cannot hold a run: {error}") from error
-        if known is None:
+            raise ConfigError(f"{setting_text} cannot hold a run: {error}") from error
+        if record is None:
             run = secrets.token_hex(8)
             journal.begin_run(run, config.model.module, layout, theta, time.time(), start, data)
         else:
-            run = known.run
-            data = known.data or (data and data._replace(target=()))
-            if known.layout.digest != layout.digest:
+            run = record.run
+            data = record.data or (data and data._replace(target=()))
+            if record.layout.digest != layout.digest:
                 raise ConfigError(
-                    f"{journal.path} holds a run of {known.model}, whose layout differs from that of "
+                    f"{journal.path} holds a run of {record.model}, whose layout differs from that of "
                     f"{config.model.module}; choose another {setting}"
                 )
-        kept = opened.enter_context(open_place(config.scale)) if place is None else place
+        store_place = opened.enter_context(open_place(config.scale)) if place is None else place
         with _suggest_verify(url):
             followed = None if follower is None else follower.followed
-            engine = open_engine(journal, layout, config, directory, followed, kept)
+            engine = open_engine(journal, layout, config, directory, followed, store_place)
         yield Claim(run, journal, engine, data)
         try:
             engine.close()

@@ -64,8 +64,8 @@ class Contents:
         There is no index, since it would spread every commit over a page per device. Only a device that
         resends an update older than its last one needs this.
         """
-        for version, *of in self._updates:
-            if of[:2] == [device, sequence]:
+        for version, *row in self._updates:
+            if row[:2] == [device, sequence]:
                 return int(version)
         rows = self._store.rows(
             "SELECT version FROM updates WHERE device = ? AND sequence = ?", device, sequence
@@ -101,7 +101,7 @@ class Contents:
             raise JournalDamaged(f"{self.path} is damaged: it holds no snapshot of version 0")
         if vector_sum(version, chain, theta, average, memory) != record or chain != self._chain(version):
             raise JournalDamaged(
-                f"{self.path}: the snapshot of version {version} is not as it was written, or of another run"
+                f"{self.path}: the snapshot of version {version} has a wrong checksum, or is of another run"
             )
         # The compiled code that gets it does not check its size.
         run = self.run()
@@ -228,7 +228,7 @@ def decode_run(
         start = None if first_model is None else Start.of(msgpack.unpackb(first_model))
         return RunRecord(run, model, layout, start, Description.of(json.loads(data)) if data else None)
     except (ValueError, TypeError, msgpack.exceptions.UnpackException, ConfigError, Malformed) as error:
-        raise JournalDamaged(f"{path}: layout, start or data of its model cannot be read: {error}") from error
+        raise JournalDamaged(f"{path}: its layout, start or data cannot be decoded: {error}") from error
 
 
 def _vector(octets: bytes) -> NDArray[np.float32]:

@@ -49,15 +49,17 @@ def copy(source: str, target: str) -> CopyReport:
             raise ConfigError(f"{old.path} holds no run")
         new = open_journal(target, _LEASE)
         opened.callback(new.abandon)
-        if (there := new.run()) is not None:
-            raise ConfigError(f"{new.path} holds a run already, {there.run}; name another place")
+        if (present := new.run()) is not None:
+            raise ConfigError(f"{new.path} holds a run already, {present.run}; name another place")
         new.copy_from(old)
         rows, digest = _digest(old)
         if _digest(new) != (rows, digest):
-            raise JournalDamaged(f"{new.path}: what was read back is not what was copied of {old.path}")
-        theta, again = _model_digest(old), _model_digest(new)
-        if theta != again:
-            raise JournalDamaged(f"{new.path} replays to the model {again}, {old.path} to {theta}")
+            raise JournalDamaged(
+                f"{new.path} differs from {old.path}, of which it is a copy: delete it and copy again"
+            )
+        theta, copied = _model_digest(old), _model_digest(new)
+        if theta != copied:
+            raise JournalDamaged(f"{new.path} replays to the model {copied}, {old.path} to {theta}")
         return CopyReport(begun.run, new.version, rows, theta)
 
 
@@ -74,5 +76,5 @@ def _digest(journal: Journal) -> tuple[int, str]:
 def _model_digest(journal: Journal) -> str:
     run = journal.run()
     assert run is not None, "it was looked at before"
-    made = replay(journal, run.layout, newest=True) if journal.regimes() else journal.snapshot()
-    return hashlib.sha256(made.theta.astype("<f4").tobytes()).hexdigest()
+    model = replay(journal, run.layout, newest=True) if journal.regimes() else journal.snapshot()
+    return hashlib.sha256(model.theta.astype("<f4").tobytes()).hexdigest()

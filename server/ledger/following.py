@@ -64,12 +64,12 @@ class Follower:
     def _catch_up(self, database: PostgresReader) -> None:
         if not database.schema():
             return
-        seen = FollowedJournal(database)
-        begun = seen.run()
+        journal = FollowedJournal(database)
+        begun = journal.run()
         if begun is None or begun.layout.digest != self._layout.digest:
             return
         before, began = self.followed, time.monotonic()
-        self.followed = follow(seen, self._layout, before, self._place)
+        self.followed = follow(journal, self._layout, before, self._place)
         if before is not self.followed:
             version = self.followed.parameters.version
             log.info("following the run at version %d, after %.1f s", version, time.monotonic() - began)

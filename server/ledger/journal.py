@@ -91,12 +91,12 @@ class Journal(Contents):
         """
         # In one transaction: a journal is set up completely, or not at all.
         self._store.create_tables()
-        made = None if start is None else msgpack.packb(start)
+        begin = None if start is None else msgpack.packb(start)
         shapes = msgpack.packb(layout.shapes())
         samples = "" if data is None else json.dumps(data.fields)
         columns = COVERED["meta"]
         self._store.write(
-            f"INSERT INTO meta ({columns}) VALUES (?, ?, ?, ?, ?, ?)", run, model, shapes, now, made, samples
+            f"INSERT INTO meta ({columns}) VALUES (?, ?, ?, ?, ?, ?)", run, model, shapes, now, begin, samples
         )
         genesis = row_sum(0, self._row(f"SELECT {columns} FROM meta", "run"))
         self._store.write("UPDATE meta SET chain = ?", genesis)
@@ -139,8 +139,8 @@ class Journal(Contents):
         head = self._heads["updates"]
         chain = update_sum(self._chains.get(head.row, head.chain), facts)
         self._heads["updates"] = Head(facts[0], chain)
-        *told, share, judged, record = facts
-        self._updates.append((*told, frame, record, chain, share, judged))
+        *columns, share, judged, record = facts
+        self._updates.append((*columns, frame, record, chain, share, judged))
 
     def add_snapshot(
         self,

@@ -79,8 +79,8 @@ def _wait_for_disk(folder: Path, wait: Callable[[str], None]) -> None:
                 os.fsync(file.fileno())
             return
         except OSError as error:
-            why = f"its journal cannot be written: {error.strerror}"
+            reason = f"its journal cannot be written: {error.strerror}"
         finally:
             with suppress(OSError):
                 probe.unlink()
-        wait(why)
+        wait(reason)

@@ -54,15 +54,15 @@ class JournaledUpdate:
 
 def evaluation_row(evaluation: Evaluation) -> tuple[object, ...]:
     """An evaluation as a row: metrics as JSON, "" without any. Classes are not stored."""
-    *told, metrics, _ = evaluation
-    return *told, json.dumps(dict(metrics)) if metrics else ""
+    *fields, metrics, _ = evaluation
+    return *fields, json.dumps(dict(metrics)) if metrics else ""
 
 
 def evaluation_from_row(row: Sequence[Any]) -> Evaluation:
     """The evaluation of a row of `evaluation_row`. Raises JournalDamaged if it is invalid."""
-    *told, metrics = row
+    *fields, metrics = row
     try:
-        return Evaluation._make([*told, json.loads(metrics) if metrics else {}, ()])
+        return Evaluation._make([*fields, json.loads(metrics) if metrics else {}, ()])
     except (ValueError, TypeError) as error:
         raise JournalDamaged(f"the metrics of version {row[0]} are none: {error}") from error
 
@@ -86,10 +86,10 @@ class RegimeStart:
 
     def row(self) -> tuple[object, ...]:
         """The row in the journal."""
-        of = self.regime
+        regime = self.regime
         return (
-            self.version, of.rule, of.learning_rate, of.window, of.average, of.base_batch, of.rounds,
-            self.kind, of.method.text(),
+            self.version, regime.rule, regime.learning_rate, regime.window, regime.average,
+            regime.base_batch, regime.rounds, self.kind, regime.method.text(),
         )  # fmt: skip
 
     @classmethod

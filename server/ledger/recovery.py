@@ -98,9 +98,9 @@ def restore(journal: Journal, layout: Layout, place: Place, version: int, lost: 
     log.warning("%s; version %d is made again from the journal", lost, version)
     journal.commit()
     regimes = [turn for turn in journal.regimes() if turn.version <= version]
-    made = _rebuild(journal, layout, regimes, version, newest=True, place=place).store.vectors
-    made.flush()
-    return made
+    vectors = _rebuild(journal, layout, regimes, version, newest=True, place=place).store.vectors
+    vectors.flush()
+    return vectors
 
 
 def recover(
@@ -116,8 +116,8 @@ def recover(
     if regimes:
         if snapshot.version < regimes[-1].version:
             raise JournalDamaged(
-                f"{journal.path}: the snapshot of version {regimes[-1].version} is missing, from which on "
-                "updates count otherwise"
+                f"{journal.path}: the snapshot of version {regimes[-1].version} is missing, at which "
+                "the settings changed"
             )
         # A snapshot without later updates needs no replay: its regime's names may be unknown by now.
         stopped = regimes[-1].version < snapshot.version == journal.version
@@ -140,7 +140,7 @@ def follow(journal: Contents, layout: Layout, followed: Replay | None = None, pl
     """
     begun, regimes = journal.run(), journal.regimes()
     if begun is None or not regimes:
-        raise JournalDamaged(f"{journal.path}: it does not say how its updates count")
+        raise JournalDamaged(f"{journal.path}: it has no record of how its updates count")
     if followed is not None and (followed.run, followed.regimes) == (begun.run, len(regimes)):
         try:
             _replay(followed.parameters, journal, layout)
@@ -161,7 +161,7 @@ def replay(journal: Journal, layout: Layout, *, newest: bool = False) -> Paramet
     """
     regimes = journal.regimes()
     if not regimes:
-        raise JournalDamaged(f"{journal.path}: it does not say how its updates count")
+        raise JournalDamaged(f"{journal.path}: it has no record of how its updates count")
     return _rebuild(journal, layout, regimes, journal.version, newest=newest)
 
 
@@ -200,25 +200,25 @@ def _rebuild(
     If a regime begins with a rollback, the path leads through the version that it restored: updates between
     do not count.
     """
-    ahead: list[tuple[Sequence[RegimeStart], int]] = []
+    pending: list[tuple[Sequence[RegimeStart], int]] = []
     while True:
         last = regimes[-1]
         snapshot = journal.snapshot(first=not newest, until=version)
-        ahead.append((regimes, version))
+        pending.append((regimes, version))
         if snapshot.version >= last.version:
             break
         version = last.version if last.rollback_target is None else last.rollback_target
         regimes = [turn for turn in regimes[:-1] if turn.version <= version]
         if not regimes:
-            raise JournalDamaged(f"{journal.path}: it does not say how its first updates count")
+            raise JournalDamaged(f"{journal.path}: it has no record of how its first updates count")
     while True:
-        regimes, version = ahead.pop()
+        regimes, version = pending.pop()
         last = regimes[-1]
         if last.rollback_target is not None and snapshot.version < last.version:
             snapshot = replace(snapshot, version=last.version)
         parameters = _load_snapshot(regimes, snapshot, journal, layout, place)
         _replay(parameters, journal, layout, version)
-        if not ahead:
+        if not pending:
             return parameters
         snapshot = _snapshot(parameters)
 

@@ -35,11 +35,11 @@ def largest_step(journal: Journal, layout: Layout, after: int, until: int) -> Su
     A step's size is its largest entry, times its samples if the run counts them. None without kept records.
     Steps of two learning rates or stalenesses are not quite comparable: the result is a hint, not a proof.
     """
-    kept = journal.first_stored()
-    begin = max(after, journal.last_rollback(), (kept or until + 1) - 1)
+    first = journal.first_stored()
+    begin = max(after, journal.last_rollback(), (first or until + 1) - 1)
     regime = journal.regimes()[-1].regime
     counts = regime.rounds or regime.base_batch > 0
-    largest, found = -1.0, 0
+    largest, worst = -1.0, 0
     last: dict[str, float] = {}
     for version, step in enumerate(steps(journal, layout, begin, until) if begin < until else (), begin + 1):
         size = float(np.abs(step.delta).max(initial=0)) * (step.samples if counts else 1)
@@ -49,5 +49,5 @@ def largest_step(journal: Journal, layout: Layout, after: int, until: int) -> Su
             return Suspect(version, device, sequence)
         last[device] = size
         if size > largest:
-            largest, found = size, version
-    return Suspect(found, *journal.update_origin(found), len(last) <= _MIN_OTHERS, False) if found else None
+            largest, worst = size, version
+    return Suspect(worst, *journal.update_origin(worst), len(last) <= _MIN_OTHERS, False) if worst else None

@@ -105,12 +105,12 @@ class Copies:
 
     def find(self, device: int, base: int | None, chain_id: int) -> Copy | None:
         """Return the copy of `device` in memory, at `base` with the chain `chain_id`; None if unknown."""
-        known, sent = self._devices.get(device), self._settle(device)
-        if known is not None and self._fetch(known.copy):
+        entry, sent = self._devices.get(device), self._settle(device)
+        if entry is not None and self._fetch(entry.copy):
             if sent is not None and (sent.model.version, chain.said(sent.chain)) == (base, chain_id):
-                self._advance(known, sent)
-            if (known.version, chain.said(known.copy.chain)) == (base, chain_id):
-                return known.copy
+                self._advance(entry, sent)
+            if (entry.version, chain.said(entry.copy.chain)) == (base, chain_id):
+                return entry.copy
         self.forget(device)
         first = self.first
         if first is not None and (base, chain_id) == (0, chain.said(first.chain)):
@@ -148,10 +148,10 @@ class Copies:
 
     def forget(self, device: int) -> None:
         """Forget a device's copy. The device needs a whole model."""
-        known = self._devices.pop(device, None)
+        entry = self._devices.pop(device, None)
         self._settle(device)
-        if known is not None:
-            self._release(known.copy)
+        if entry is not None:
+            self._release(entry.copy)
 
     def forget_all(self) -> None:
         """Forget all devices' copies. All need a whole model, except a device that begins with version 0."""
@@ -174,9 +174,9 @@ class Copies:
                 self._unconfirmed_bytes -= sent.nbytes
         return sent
 
-    def _advance(self, known: _Device, sent: CopyStep) -> None:
+    def _advance(self, entry: _Device, sent: CopyStep) -> None:
         """The device has confirmed the step: move it to the copy after the step."""
-        copy, known.version = known.copy, sent.model.version
+        copy, entry.version = entry.copy, sent.model.version
         if sent.model.count == 0:
             return
         after = sent.new_copy
@@ -194,7 +194,7 @@ class Copies:
         if after is not copy:
             after.holders += 1
             self._release(copy)
-            known.copy = after
+            entry.copy = after
 
     def _new(self, values: Vector, chain: int, active: Activity, steps: int = 0) -> Copy:
         copy = Copy(values, chain, active, steps)

@@ -305,7 +305,7 @@ def test_a_run_has_a_token_for_its_operator(tmp_path: Path) -> None:
     ("settings", "why"),
     [
         (["run.host=0.0.0.0", "run.open=true"], "run.open = true lets in everybody"),
-        (["run.key=x"], "they go together"),
+        (["run.key=x"], "set both or neither"),
         (["run.host=0.0.0.0", "run.certificate=x"], "without run.key"),
         (["run.certificate=x"], "is no certificate in PEM"),
     ],

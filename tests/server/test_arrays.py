@@ -76,11 +76,11 @@ WRONG: list[tuple[dict[str, np.ndarray], tuple[str, ...], str]] = [
     (
         {"w": np.zeros(1)},
         ("model.data=digits:",),
-        "model.data = 'digits:' is of a torch.*model.evaluate",
+        "model.data = 'digits:' is for a torch.*model.evaluate",
     ),
-    ({"w": np.zeros(1)}, ("model.input=3",), r"model.input = \[3\] is of a torch module"),
+    ({"w": np.zeros(1)}, ("model.input=3",), r"model.input = \[3\] is for a torch module"),
     ({"w": np.zeros(1)}, ("model.evaluate=json:nothing",), "json:nothing.*no attribute"),
-    ({"w": np.zeros(1)}, ("model.evaluate=math:pi",), "model.evaluate = 'math:pi' is no function"),
+    ({"w": np.zeros(1)}, ("model.evaluate=math:pi",), "model.evaluate = 'math:pi' is not a function"),
 ]
 
 
@@ -102,7 +102,7 @@ def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
 
 def test_a_function_for_arrays_is_refused_for_a_module(tmp_path: Path) -> None:
     settings = parse(overrides=["model.evaluate=a:b", f"run.directory={tmp_path}"], tables=CHOICES)
-    with pytest.raises(ConfigError, match="model.evaluate = 'a:b' is of arrays"), open_run(settings):
+    with pytest.raises(ConfigError, match="model.evaluate = 'a:b' is for arrays"), open_run(settings):
         pass
 
 

@@ -23,7 +23,7 @@ def test_what_is_trusted_evaluates_nothing(samples: int, apart: int) -> None:
 
 
 def test_too_few_samples_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"80 held-out samples at least.*has 70; name more, or set"):
+    with pytest.raises(ConfigError, match=r"at least 80 held-out samples.*has 70; add samples, or set"):
         split_trusted(data(70))
 
 

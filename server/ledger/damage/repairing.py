@@ -63,15 +63,15 @@ def repair(path: Path, version: int, now: float) -> RepairReport:
     with lock(path.parent, "the folder of PATH"):
         fresh, backup = path.with_name(path.name + ".repaired"), _backup(path)
         _remove(fresh)
-        noted = mark.read(path)
+        marked = mark.read(path)
         try:
             with open_file(path) as db:
                 if schema_of(db, path) != SCHEMA:
                     raise ConfigError(f"{path} holds no run of schema {SCHEMA}, so nothing can be repaired")
-                found = examine(db, path, noted)
-                known = check(db, path, noted, found)
-                _check_version(path, known, version)
-                run = _copy(db, found, known, version, fresh, now)
+                found = examine(db, path, marked)
+                report = check(db, path, marked, found)
+                _check_version(path, report, version)
+                run = _copy(db, found, report, version, fresh, now)
                 lost = "SELECT count(*), count(DISTINCT device) FROM updates WHERE version > ? AND device > 0"
                 updates, devices = db.execute(lost, (version,)).fetchone()
         except sqlite3.Error as error:
@@ -84,8 +84,8 @@ def repair(path: Path, version: int, now: float) -> RepairReport:
         for suffix in reversed(_FILES):
             if (new := fresh.with_name(fresh.name + suffix)).exists():
                 new.rename(path.with_name(path.name + suffix))
-    given_up = max(known.acknowledged, known.version)
-    return RepairReport(run, known.run, version, given_up, updates, devices, backup)
+    last_dropped = max(report.acknowledged, report.version)
+    return RepairReport(run, report.run, version, last_dropped, updates, devices, backup)
 
 
 def _backup(path: Path) -> Path:
@@ -104,13 +104,15 @@ def _remove(path: Path) -> None:
 def _check_version(path: Path, report: VerifyReport, version: int) -> None:
     """Raises ConfigError if the model of version `version` cannot be rebuilt."""
     if not 0 <= version <= report.whole:
-        raise ConfigError(f"--to {version}: the versions of {path} are whole from 0 to {report.whole}")
+        raise ConfigError(
+            f"--to {version}: {path} is intact from version 0 to {report.whole}; choose one of these"
+        )
     since = max((one for one in report.snapshots if one <= version), default=-1)
     if 0 not in report.snapshots or since < min(report.dropped, version):
         possible = max(report.snapshots) if 0 in report.snapshots else None
         raise ConfigError(
-            f"--to {version}: no whole snapshot of {path} leads there by updates that are kept; "
-            + ("restore a copy of it" if possible is None else f"--to {possible} would do")
+            f"--to {version}: {path} has no intact snapshot from which its updates lead there; "
+            + ("restore a copy of it" if possible is None else f"use --to {possible}")
         )
 
 
@@ -118,16 +120,16 @@ def _copy(
     db: sqlite3.Connection, found: Examination, report: VerifyReport, version: int, fresh: Path, now: float
 ) -> str:
     """Write the kept rows to the journal `fresh`; return the name of its run."""
-    run, model, packed, made, data, created = db.execute(
+    run, model, packed, start, data, created = db.execute(
         "SELECT run, model, layout, start, data, created FROM meta"
     ).fetchone()
     if found.unsound.get("meta"):
-        raise JournalDamaged("the run, model and layout of the journal are not whole: restore a copy of it")
-    was = decode_run(fresh, run, model, packed, made, data)
+        raise JournalDamaged("the run, model and layout of the journal are damaged: restore a copy of it")
+    old = decode_run(fresh, run, model, packed, start, data)
     name = secrets.token_hex(8)
     journal = Journal(fresh)
     try:
-        journal.begin_run(name, model, was.layout, _snapshot(db, 0)[0], created, was.start, was.data)
+        journal.begin_run(name, model, old.layout, _snapshot(db, 0)[0], created, old.start, old.data)
         for device in _names(db, found, version):
             journal.device_id(device)
         _copy_versions(db, journal, report, version)
@@ -141,7 +143,7 @@ def _copy(
             journal.add_account(*account)
         journal.add_repair(version, max(report.acknowledged, report.version), run, now)
         journal.commit()
-        parameters = replay(journal, was.layout, newest=True)
+        parameters = replay(journal, old.layout, newest=True)
         journal.add_snapshot(version, parameters.theta, parameters.average, parameters.packed_memory())
     except BaseException:
         journal.abandon()
@@ -161,23 +163,23 @@ def _names(db: sqlite3.Connection, found: Examination, version: int) -> Iterator
 
 def _copy_versions(db: sqlite3.Connection, journal: Journal, report: VerifyReport, last: int) -> None:
     """Copy updates, regimes and snapshots in order, since each depends on those before it."""
-    kept = [version for version in report.snapshots if 0 < version <= last]
+    versions = [version for version in report.snapshots if 0 < version <= last]
     rows = db.execute(f"SELECT {COVERED['regimes']} FROM regimes WHERE version <= ? ORDER BY rowid", (last,))
-    turns = {
+    regimes = {
         version: [RegimeStart.from_row(row) for row in group]
         for version, group in groupby(rows.fetchall(), key=lambda row: int(row[0]))
     }
 
     def arrive(version: int) -> None:
-        if version in kept:
+        if version in versions:
             journal.add_snapshot(version, *_snapshot(db, version))
-        for turn in turns.get(version, ()):
+        for turn in regimes.get(version, ()):
             journal.add_regime(version, turn.regime, turn.kind)
 
     arrive(0)
     for facts, frame in _updates(db, last):
         journal.add_row(facts, frame)
-        if facts[0] in kept or facts[0] in turns or facts[0] % _AT_ONCE == 0:
+        if facts[0] in versions or facts[0] in regimes or facts[0] % _AT_ONCE == 0:
             arrive(facts[0])
             journal.commit()
 

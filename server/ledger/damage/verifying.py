@@ -91,8 +91,8 @@ def check(db: JournalDatabase, path: object, marked: mark.Heads | None, found: E
         for facts, frame, _ in walk(rows, found.heads["meta"].chain, found.chains, 0, path):
             if last is not None and facts[0] > last:
                 break
-            if frame and layout is not None and (why := _mismatch(facts, frame, layout)):
-                result.damage.append(f"version {facts[0]} is not a valid update of the model: {why}")
+            if frame and layout is not None and (fault := _mismatch(facts, frame, layout)):
+                result.damage.append(f"version {facts[0]} is not a valid update of the model: {fault}")
                 break
             result.whole = facts[0]
             if frame is None:
@@ -105,10 +105,10 @@ def check(db: JournalDatabase, path: object, marked: mark.Heads | None, found: E
     if isinstance(db, File):  # PostgreSQL checks its pages by itself, and has pg_amcheck
         _check_pages(db, result)
     if not found.heads["regimes"].row and result.version:
-        result.damage.append("it does not say how its updates count")
+        result.damage.append("it has no record of how its updates count")
     try:
-        lost = "SELECT count(*) FROM updates WHERE device > 0 AND device NOT IN (SELECT id FROM devices)"
-        if count := db.execute(lost).fetchone()[0]:
+        query = "SELECT count(*) FROM updates WHERE device > 0 AND device NOT IN (SELECT id FROM devices)"
+        if count := db.execute(query).fetchone()[0]:
             result.damage.append(f"{count} updates are of devices that it does not know")
         result.repairs = db.execute("SELECT version, given_up, run FROM repairs ORDER BY rowid").fetchall()
     except sqlite3.Error as error:
@@ -150,16 +150,14 @@ def _check_snapshots(db: JournalDatabase, found: Examination, result: VerifyRepo
             if version > result.whole:
                 result.damage.append(f"the snapshot of version {version} is of an update that is not whole")
             elif vector_sum(version, chain, theta, average, memory) != record or chain != chains.get(version):
-                result.damage.append(f"the snapshot of version {version} is not as it was written")
+                result.damage.append(f"the snapshot of version {version} has a wrong checksum")
             else:
                 result.snapshots.append(version)
     except sqlite3.Error as error:
         _add_damage(result, f"its snapshots cannot be read: {error}", error)
-    turned = max(found.chains, default=0)
-    if max(result.snapshots, default=0) < turned:
-        result.damage.append(
-            f"no snapshot is whole since version {turned}, from which on updates count otherwise"
-        )
+    last = max(found.chains, default=0)
+    if max(result.snapshots, default=0) < last:
+        result.damage.append(f"no snapshot is whole since version {last}, at which the settings changed")
     if 0 not in result.snapshots:
         result.damage.append("it holds no whole snapshot of version 0")
 

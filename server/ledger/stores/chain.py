@@ -62,8 +62,8 @@ def update_sum(previous: int, facts: Facts) -> int:
     version, device, sequence, time, loss, samples, share, judged, frame = facts
     try:
         # SQLite stores neither NaN nor the sign of a zero.
-        known = _NO_LOSS if loss is None or loss != loss else loss + 0.0
-        total = crc32(_FACTS.pack(version, device, sequence, time + 0.0, known, samples, frame), previous)
+        number = _NO_LOSS if loss is None or loss != loss else loss + 0.0
+        total = crc32(_FACTS.pack(version, device, sequence, time + 0.0, number, samples, frame), previous)
         total = total if share == 1 else crc32(_SHARE.pack(share), total)
         return total if judged is None else crc32(judged, total)
     except (struct.error, TypeError):  # damage may have made anything of a column
@@ -121,4 +121,4 @@ def missing_update(path: object, version: int) -> JournalDamaged:
 
 
 def _changed_row(path: object, version: int, name: str) -> JournalDamaged:
-    return JournalDamaged(f"{path}: {name} version {version} is not as it was written")
+    return JournalDamaged(f"{path}: {name} version {version} has a wrong checksum")

@@ -94,7 +94,7 @@ def _map_errors(path: object) -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError) as error:
-        raise JournalDamaged(f"{path} is damaged: it holds what no journal does: {error}") from error
+        raise JournalDamaged(f"{path} is damaged: its tables are not those of a journal: {error}") from error
 
 
 def _examine(db: JournalDatabase, path: object) -> Examination:
@@ -108,7 +108,7 @@ def _examine(db: JournalDatabase, path: object) -> Examination:
         raise JournalDamaged(f"{path} is damaged: it holds no run")
     *row, genesis = rows[0]
     if row_sum(0, row) != genesis:
-        found.add_damage("meta", 1, "is not as it was written")
+        found.add_damage("meta", 1, "has a wrong checksum")
     found.heads["meta"] = Head(1, genesis)
     for table in _LISTS:
         found.heads[table] = _examine_list(db, table, genesis, found)
@@ -123,16 +123,16 @@ def _examine(db: JournalDatabase, path: object) -> Examination:
 def _examine_list(db: JournalDatabase, table: str, genesis: int, found: Examination) -> Head:
     number, chain, key = 0, genesis, key_of(table)
     with _record_errors(found, table):
-        for rowid, *row, kept in db.execute(
+        for rowid, *row, stored in db.execute(
             f"SELECT {key}, {COVERED[table]}, chain FROM {table} ORDER BY {key}"
         ):
             number += 1
             if rowid != number:
                 found.add_damage(table, number, "is missing")
                 number = rowid
-            elif row_sum(chain, row) != kept:
-                found.add_damage(table, number, "is not as it was written")
-            chain = kept
+            elif row_sum(chain, row) != stored:
+                found.add_damage(table, number, "has a wrong checksum")
+            chain = stored
     return Head(number, chain)
 
 
@@ -141,18 +141,18 @@ def _examine_regimes(db: JournalDatabase, genesis: int, found: Examination) -> H
     number, chain, before = 0, genesis, -1
     with _record_errors(found, "regimes"):
         rows = db.execute(f"SELECT rowid, {COVERED['regimes']}, chain FROM regimes ORDER BY rowid").fetchall()
-        for rowid, *row, kept in rows:
+        for rowid, *row, stored in rows:
             number += 1
             version = row[0]
             if rowid != number:
                 found.add_damage("regimes", number, "is missing")
                 number = rowid
             if version != before:
-                made = "SELECT chain FROM updates WHERE version = ?"
-                chain = genesis if version == 0 else next((c for (c,) in db.execute(made, (version,))), -1)
-            if version < before or chain < 0 or row_sum(chain, row) != kept:
-                found.add_damage("regimes", number, "is not as it was written")
-            found.chains[version] = chain = kept
+                query = "SELECT chain FROM updates WHERE version = ?"
+                chain = genesis if version == 0 else next((c for (c,) in db.execute(query, (version,))), -1)
+            if version < before or chain < 0 or row_sum(chain, row) != stored:
+                found.add_damage("regimes", number, "has a wrong checksum")
+            found.chains[version] = chain = stored
             before = version
     return Head(number, chain)
 
@@ -160,25 +160,23 @@ def _examine_regimes(db: JournalDatabase, genesis: int, found: Examination) -> H
 def _compare(db: sqlite3.Connection, path: Path, found: Examination, marked: Heads | None) -> None:
     """Compare with the mark. The process may have been killed before its last notes."""
     if marked is None:
-        found.damage.append(
-            f"{mark_path(path).name}, which belongs beside it and says how far it got, is missing or damaged"
-        )
+        found.damage.append(f"{mark_path(path).name}, which records its last version, is missing or damaged")
         return
     for table, (count, chain) in sorted(marked.items(), key=lambda part: part[0] == "updates"):
         head = found.heads[table]
         if count > head.row:
-            lost = f"it ends at version {head.row}, and version {count} was acknowledged"
+            message = f"it ends at version {head.row}, and version {count} was acknowledged"
             if table != "updates":
-                lost = f"of its {table} {head.row} are left, and {count} were written"
-            found.damage.insert(0, lost)
+                message = f"of its {table} {head.row} are left, and {count} were written"
+            found.damage.insert(0, message)
             continue
         with _record_errors(found, table):
-            kept = found.heads["meta"].chain
+            stored = found.heads["meta"].chain
             if count:
                 rows = db.execute(f"SELECT chain FROM {table} WHERE rowid = ?", (count,))
-                kept = next((c for (c,) in rows), -1)
-            if kept != chain and (count or table != "regimes"):
-                found.damage.append(f"its {table} are not those that {mark_path(path).name} tells of")
+                stored = next((c for (c,) in rows), -1)
+            if stored != chain and (count or table != "regimes"):
+                found.damage.append(f"its {table} differ from those in {mark_path(path).name}")
 
 
 @contextmanager
@@ -224,8 +222,8 @@ def seal(db: sqlite3.Connection) -> None:
         chains[version] = chain = update_sum(chain, (version, *rest, record))
         db.execute("UPDATE updates SET sum = ?, chain = ? WHERE version = ?", (record, chain, version))
         chain = _seal_regimes(db, regimes.get(version, ()), chain)
-    held = "SELECT version, theta, average, memory FROM snapshots"
-    for version, theta, average, memory in db.execute(held).fetchall():
+    query = "SELECT version, theta, average, memory FROM snapshots"
+    for version, theta, average, memory in db.execute(query).fetchall():
         chain = chains[version]
         sums = vector_sum(version, chain, theta, average, memory), chain, version
         db.execute("UPDATE snapshots SET sum = ?, chain = ? WHERE version = ?", sums)

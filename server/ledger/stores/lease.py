@@ -58,10 +58,10 @@ class Lease:
         """Try to get the lease. Returns whether this process has it from now on. Raises JournalLost."""
         with map_errors(self._path):
             self._ping()  # it waits no longer than the lease lasts
-            (taken,) = self._connection.execute(f"SELECT pg_try_advisory_lock({_LOCK})").fetchone() or (
+            (is_free,) = self._connection.execute(f"SELECT pg_try_advisory_lock({_LOCK})").fetchone() or (
                 False,
             )
-            if not taken:
+            if not is_free:
                 return False
             # Before anything else: if this takes long, another process may take the lock.
             self._connection.execute(f"SET idle_session_timeout = {round(1000 * self.seconds)}")
@@ -118,8 +118,8 @@ class Lease:
             except (OSError, psycopg().Error) as error:
                 if not self._closing.is_set():
                     self._loss_reason = f"the lease of the run is lost: {' '.join(str(error).split())}"
-                    for lost in self._callbacks:
-                        lost()
+                    for callback in self._callbacks:
+                        callback()
                 return
 
     def _ping(self) -> None:
@@ -127,16 +127,16 @@ class Lease:
         self._query("SELECT 1", self.seconds)
 
     def _query(self, query: str, seconds: float) -> None:
-        line = self._connection.pgconn
-        line.send_query(query.encode())
-        line.flush()
+        connection = self._connection.pgconn
+        connection.send_query(query.encode())
+        connection.flush()
         until = time.monotonic() + seconds
-        while line.is_busy():
-            ready = select.select([line.socket], [], [], max(0.0, until - time.monotonic()))[0]
+        while connection.is_busy():
+            ready = select.select([connection.socket], [], [], max(0.0, until - time.monotonic()))[0]
             if not ready:
                 raise JournalLost(f"the database has not answered for {seconds:g} s")
-            line.consume_input()
-        while (result := line.get_result()) is not None:
+            connection.consume_input()
+        while (result := connection.get_result()) is not None:
             if result.status != psycopg().pq.ExecStatus.TUPLES_OK:
                 raise JournalLost(result.get_error_message())
 
@@ -155,7 +155,7 @@ def lease_of(url: str, seconds: float, wait: Callable[[str], None] | None = None
             lease = lease or Lease(url, seconds, holder)
             if lease.acquire():
                 return lease
-            why = f"{lease.holder()} hosts the run"
+            reason = f"{lease.holder()} hosts the run"
             if wait is None:
                 raise ConfigError(
                     f"journal.url = {redact(url)!r}: another server hosts it, on {lease.holder()}; stop that "
@@ -168,13 +168,13 @@ def lease_of(url: str, seconds: float, wait: Callable[[str], None] | None = None
             if wait is None:
                 raise
             outage.report(error)
-            why = UNREACHABLE
+            reason = UNREACHABLE
         except BaseException:
             if lease is not None:
                 lease.close()
             raise
         try:
-            wait(why)
+            wait(reason)
         except BaseException:
             if lease is not None:
                 lease.close()

@@ -57,7 +57,7 @@ def connect(url: str, application: str) -> "Connection[Any]":
     """
     driver = psycopg()
     try:
-        given = driver.conninfo.conninfo_to_dict(url)
+        options = driver.conninfo.conninfo_to_dict(url)
         # Of several hosts choose the one that takes writes, which a standby of the database does not.
         defaults = {
             "application_name": application,
@@ -68,7 +68,7 @@ def connect(url: str, application: str) -> "Connection[Any]":
             "keepalives_count": 3,
             "tcp_user_timeout": 3000 * TIMEOUT,
         }
-        connection: Connection[Any] = driver.connect(**{**defaults, **given}, autocommit=True)
+        connection: Connection[Any] = driver.connect(**{**defaults, **options}, autocommit=True)
     except driver.Error as error:
         raise Unreachable(
             f"journal.url: {redact(url)} cannot be reached: {' '.join(str(error).split())}"
@@ -84,12 +84,12 @@ def connect(url: str, application: str) -> "Connection[Any]":
 
 def _check_schema(connection: "Connection[Any]", url: str) -> None:
     """Raises ConfigError if no schema of the search path exists."""
-    asked = "SELECT current_schema(), current_setting('search_path')"
-    schema, searched = connection.execute(asked).fetchone() or (None, "")
+    query = "SELECT current_schema(), current_setting('search_path')"
+    schema, searched = connection.execute(query).fetchone() or (None, "")
     if schema is None:
         raise ConfigError(
             f"journal.url: {redact(url)} has no schema that its user may use: search_path names {searched}; "
-            f"make it in that database (CREATE SCHEMA {searched}), or name one that is there"
+            f"create it in that database (CREATE SCHEMA {searched}), or name one that exists"
         )
 
 
@@ -133,5 +133,5 @@ def map_errors(path: str, lease: LossReason | None = None) -> Iterator[None]:
             "allow it to write there (GRANT USAGE, CREATE ON SCHEMA ... TO ...)"
         ) from error
     except driver.Error as error:
-        why = lease.loss_reason() if lease is not None else ""
-        raise JournalLost(f"{path}: {why or ' '.join(str(error).split())}") from error
+        reason = lease.loss_reason() if lease is not None else ""
+        raise JournalLost(f"{path}: {reason or ' '.join(str(error).split())}") from error

@@ -131,7 +131,7 @@ class PostgresStore(_Database):
 
     def _record_warning(self, notice: Any) -> None:
         if notice.severity_nonlocalized == "WARNING":
-            self._warning = notice.message_primary or "it warns"
+            self._warning = notice.message_primary or "a warning"
 
     def stream(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
         # It uses a connection of its own, since others write while it lasts.
@@ -178,7 +178,7 @@ class PostgresStore(_Database):
             done = self._connection.execute("COMMIT").statusmessage
         if done != "COMMIT" or self._warning:
             # A commit that warns that it did not wait for its standby counts as failed, too.
-            raise JournalLost(f"{self.path}: what was to be committed is not: {self._warning or done}")
+            raise JournalLost(f"{self.path}: the commit failed: {self._warning or done}")
 
     def loss_reason(self) -> str:
         return self._lease.loss_reason()

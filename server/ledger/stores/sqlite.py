@@ -65,20 +65,20 @@ class SqliteStore:
         return found
 
     def _examine(self) -> Examination | None:
-        noted = mark.read(self.path)
-        known = noted is not None and noted["updates"].row
+        marked = mark.read(self.path)
+        version = marked is not None and marked["updates"].row
         try:
             with open_file(self.path) as db:
                 schema = schema_of(db, self.path)
                 if schema == SCHEMA:
-                    found = examine(db, self.path, noted)
-                elif schema or not known:
+                    found = examine(db, self.path, marked)
+                elif schema or not version:
                     return None
         except sqlite3.Error as error:
             raise_if_damaged(self.path, error)
             raise
         if not schema:
-            raise JournalDamaged(f"{self.path}: it holds no run, and version {known} was acknowledged")
+            raise JournalDamaged(f"{self.path}: it holds no run, and version {version} was acknowledged")
         if found.damage:
             raise JournalDamaged(f"{self.path}: {found.damage[0]}")
         return found
@@ -149,4 +149,4 @@ def _keep_private(path: Path) -> None:
     for file in opened:
         file.chmod(0o600)
     if opened:
-        log.warning("%s could be read by others: it is its owner's alone now", path)
+        log.warning("%s was readable by other users; now only its owner can read it", path)

@@ -559,8 +559,8 @@ async def test_metrics_that_cannot_be_are_refused(tmp_path: Path) -> None:
     for metrics, says, evaluate in (
         (["mae"], "'mae' does not fit the model and its data", sides()),
         (["f2"], "'f2' is unknown; known are accuracy", sides()),
-        (["f1"], "model.metrics = .'f1'. are of held-out data: set model.data", lambda module: 0.0),
-        (["f1"], "are of held-out data", None),
+        (["f1"], "model.metrics = .'f1'. need held-out data: set model.data", lambda module: 0.0),
+        (["f1"], "need held-out data", None),
     ):
         with pytest.raises(ef.ConfigError, match=says):
             await here(tmp_path, evaluate=evaluate, metrics=metrics).__aenter__()

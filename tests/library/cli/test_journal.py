@@ -37,12 +37,12 @@ def test_verify_and_repair(
     assert called("journal", "verify", str(path), monkeypatch=monkeypatch) == 1
     said = capsys.readouterr()
     assert "run run is damaged; acknowledged: version 12, whole: to 8\n" in said.out
-    assert "  the record of the update that made version 9 is not as it was written\n" in said.out
+    assert "  the record of the update that made version 9 has a wrong checksum\n" in said.out
     assert f"edgeflock journal repair {path} --to 8\n" in said.out
     assert said.err == ""
 
     assert called("journal", "repair", str(path), "--to", "9", monkeypatch=monkeypatch) == 2
-    assert f"--to 9: the versions of {path} are whole from 0 to 8" in capsys.readouterr().err
+    assert f"--to 9: {path} is intact from version 0 to 8" in capsys.readouterr().err
     assert called("journal", "repair", str(path), "--to", "8", monkeypatch=monkeypatch) == 0
     told = capsys.readouterr().out
     assert f"{path}: kept to version 8, as run " in told

@@ -181,28 +181,28 @@ IN_TABLES = {
     "an old record changed": ("UPDATE updates SET frame = x'00' WHERE version = 5", None),
     "a zeroed snapshot": (
         "UPDATE snapshots " + SNAPSHOT.format("theta = zeroblob(length(theta))"),
-        "the snapshot of version 52 is not as it was written",
+        "the snapshot of version 52 has a wrong checksum",
     ),
     "a snapshot cut short": (
         "UPDATE snapshots " + SNAPSHOT.format("theta = substr(theta, 1, 8)"),
-        "the snapshot of version 52 is not as it was written",
+        "the snapshot of version 52 has a wrong checksum",
     ),
     "an average cut short": (
         "UPDATE snapshots " + SNAPSHOT.format("average = substr(average, 1, 8)"),
-        "the snapshot of version 52 is not as it was written",
+        "the snapshot of version 52 has a wrong checksum",
     ),
     "no average": (
         "UPDATE snapshots " + SNAPSHOT.format("average = NULL"),
-        "the snapshot of version 52 is not as it was written",
+        "the snapshot of version 52 has a wrong checksum",
     ),
     "the first snapshot cut short": (
         "UPDATE snapshots SET theta = substr(theta, 1, 8) WHERE version = 0",
-        "the snapshot of version 0 is not as it was written",
+        "the snapshot of version 0 has a wrong checksum",
     ),
     "the first snapshot deleted": ("DELETE FROM snapshots WHERE version = 0", "no snapshot of version 0"),
     "snapshots of other versions": (
         "UPDATE snapshots SET version = version + 1 WHERE version > 0",
-        "the snapshot of version 53 is not as it was written",
+        "the snapshot of version 53 has a wrong checksum",
     ),
     "all newer snapshots deleted": (
         "DELETE FROM snapshots WHERE version > 0",
@@ -213,11 +213,11 @@ IN_TABLES = {
     "all regimes deleted": ("DELETE FROM regimes", "of its regimes 0 are left"),
     "a regime changed": (
         "UPDATE regimes SET learning_rate = 0.5 WHERE version = 20",
-        "row 2 of its regimes is not as it was written",
+        "row 2 of its regimes has a wrong checksum",
     ),
-    "another layout": ("UPDATE meta SET layout = x'90'", "row 1 of its meta is not as it was written"),
-    "another run": ("UPDATE meta SET run = 'ruin'", "row 1 of its meta is not as it was written"),
-    "another start": ("UPDATE meta SET start = NULL", "row 1 of its meta is not as it was written"),
+    "another layout": ("UPDATE meta SET layout = x'90'", "row 1 of its meta has a wrong checksum"),
+    "another run": ("UPDATE meta SET run = 'ruin'", "row 1 of its meta has a wrong checksum"),
+    "another start": ("UPDATE meta SET start = NULL", "row 1 of its meta has a wrong checksum"),
     "a device deleted": ("DELETE FROM devices WHERE id = 2", "row 2 of its devices is missing"),
     "the last device deleted": ("DELETE FROM devices WHERE id = 3", "of its devices 2 are left"),
     "a device renamed": ("UPDATE devices SET name = 'x' WHERE id = 3", "row 3 of its devices is not"),
@@ -277,7 +277,7 @@ def test_a_mark_of_another_run_is_refused(killed: Path, known: Bits, tmp_path: P
     other.engine.close()
     damaged = fresh(killed, tmp_path / "damaged")
     shutil.copy(tmp_path / "other" / f"{FILE}-mark", damaged)
-    assert "are not those that journal.sqlite-mark tells of" in refused(damaged, known)
+    assert "differ from those in journal.sqlite-mark" in refused(damaged, known)
 
 
 @pytest.mark.parametrize("behind", [1, 2, 5])
@@ -336,7 +336,7 @@ def test_a_journal_that_others_can_read_is_tightened(
         file.chmod(0o644)
     assert started(directory) == known
     assert {file.stat().st_mode & 0o777 for file in directory.iterdir()} == {0o600}
-    assert "could be read by others: it is its owner's alone now" in caplog.text
+    assert "was readable by other users; now only its owner can read it" in caplog.text
 
 
 def test_a_checksum_is_of_every_value() -> None:

@@ -127,7 +127,7 @@ def test_of_another_run_nothing_is_kept(tmp_path: Path) -> None:
 def test_a_journal_that_says_not_how_updates_count(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.sqlite")
     journal.begin_run("run", "package:Model", LAYOUT, THETA, 1.0)
-    with pytest.raises(JournalDamaged, match="does not say how its updates count"):
+    with pytest.raises(JournalDamaged, match="has no record of how its updates count"):
         follow(journal, LAYOUT)
 
 

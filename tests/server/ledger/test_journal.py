@@ -221,14 +221,14 @@ def test_a_journal_without_a_snapshot_or_a_run_is_damaged(path: Path) -> None:
 @pytest.mark.parametrize("layout", [b"", b"\xc1", b"\x01", b"\x90", b"\x91\x92\xa1w\x91\xa1x"])
 def test_a_layout_that_cannot_be_read_is_named(path: Path, layout: bytes) -> None:
     with closing(damaged(path, "UPDATE meta SET layout = ?", layout)) as journal:
-        with pytest.raises(JournalDamaged, match="layout, start or data of its model cannot be read"):
+        with pytest.raises(JournalDamaged, match="layout, start or data cannot be decoded"):
             journal.run()
 
 
 @pytest.mark.parametrize("start", [b"", b"\xc1", b"\x01", b"\x92\x01\x01", b"\x92\x01\x91\x93\x03\x00\x00"])
 def test_a_start_that_cannot_be_read_is_named(path: Path, start: bytes) -> None:
     with closing(damaged(path, "UPDATE meta SET start = ?", start)) as journal:
-        with pytest.raises(JournalDamaged, match="layout, start or data of its model cannot be read"):
+        with pytest.raises(JournalDamaged, match="layout, start or data cannot be decoded"):
             journal.run()
 
 

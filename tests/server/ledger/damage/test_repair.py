@@ -140,12 +140,12 @@ DAMAGE = {
     "the newest snapshot": (
         "UPDATE snapshots SET theta = substr(theta, 5) WHERE version = (SELECT max(version) FROM snapshots)",
         32,
-        "the snapshot of version 26 is not as it was written",
+        "the snapshot of version 26 has a wrong checksum",
     ),
     "all snapshots but the first": (
         "UPDATE snapshots SET theta = substr(theta, 5) WHERE version > 0",
         32,
-        "the snapshot of version 26 is not as it was written",
+        "the snapshot of version 26 has a wrong checksum",
     ),
     "a device": ("UPDATE devices SET name = 'x' WHERE id = 2", 32, "row 2 of its devices"),
     "no device": ("DELETE FROM devices WHERE id = 2", 32, "row 2 of its devices is missing"),
@@ -214,7 +214,7 @@ def test_where_records_were_dropped_only_snapshots_lead(tmp_path: Path, keep: bo
         assert repair(path, 12, 5.0).version == 12
         return
     assert verify(path).damage == []
-    with pytest.raises(ConfigError, match=r"--to 12: no whole snapshot .* --to 33 would do"):
+    with pytest.raises(ConfigError, match=r"--to 12: .* no intact snapshot .* use --to 33"):
         repair(path, 12, 5.0)
     assert repair(path, 30, 5.0).version == 30
     assert recovered(tmp_path, REGIME).version == 30

@@ -198,7 +198,7 @@ def test_the_same_pushes_leave_the_same_in_both(postgres: Cluster, tmp_path: Pat
         ("UPDATE updates SET loss = 7 WHERE version = 2", "the update that made version 2 is not as it was"),
         ("DELETE FROM updates WHERE version = 2", "the update that made version 2 is missing"),
         ("UPDATE snapshots SET sum = 1 WHERE version = 0", "the snapshot of version 0 is not as it was"),
-        ("UPDATE devices SET name = 'two'", "row 1 of its devices is not as it was written"),
+        ("UPDATE devices SET name = 'two'", "row 1 of its devices has a wrong checksum"),
         ("DROP TABLE evaluations", "evaluations"),
     ],
 )
