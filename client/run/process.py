@@ -18,6 +18,7 @@ from edgeflock.client.neighbour import Pausing, Resting, lower_priority, rate_of
 from edgeflock.client.run.building import Building
 from edgeflock.client.run.choosing import ZOO, choose, facts_of, flower_app
 from edgeflock.client.run.holding import open_data
+from edgeflock.client.run.model_keeper import ModelKeeper
 from edgeflock.client.run.program_objects import NO_OBJECTS, ClientObjects
 from edgeflock.client.spool import Spool
 from edgeflock.client.training import Worker, WorkerProgress
@@ -31,6 +32,9 @@ if TYPE_CHECKING:  # its pydantic is a quarter of the client's import time
     from edgeflock.shared.settings.client import ClientSettings
 
 log = logging.getLogger(__name__)
+
+LAST_MODEL_SECONDS = 60.0
+"""Longest time in seconds to fetch the model that a run ends with, for client.keep_model."""
 
 CLOSING_SECONDS = 2.0
 """Longest time in seconds for the last messages of a device that leaves."""
@@ -100,16 +104,22 @@ async def run_client(
                 spool=_spool(settings, objects),
             )
             await pausing.check()
-            progress = await _work(worker, link, pausing, on_end)
+            keeper = _keeper(settings, link)
+            progress = await _work(worker, link, pausing, on_end, keeper)
             data.log_summary()
             return progress
 
 
 async def _work(
-    worker: Worker, link: Link, pausing: Pausing, on_end: Callable[[SampleAccount], None]
+    worker: Worker,
+    link: Link,
+    pausing: Pausing,
+    on_end: Callable[[SampleAccount], None],
+    keeper: ModelKeeper | None,
 ) -> WorkerProgress:
     """Run the worker, then send the last messages."""
     reports = [
+        *(() if keeper is None else (asyncio.create_task(keeper.run()),)),
         asyncio.create_task(worker.report_facts(link.send_facts)),
         asyncio.create_task(pausing.watch(partial(worker.report_now, link.send_facts))),
     ]
@@ -117,6 +127,10 @@ async def _work(
     try:
         progress = await worker.run()
         _check_any_fit(SampleAccount.of(worker.facts()))
+        if keeper is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LAST_MODEL_SECONDS):
+                    await keeper.fetch()
         return progress
     except BaseException as error:
         reason = _end_reason(error)
@@ -177,6 +191,14 @@ def _longest_samples() -> int:
     from edgeflock.client.data.injection import LONGEST_RECORD
 
     return LONGEST_RECORD
+
+
+def _keeper(settings: "ClientSettings", link: Link) -> ModelKeeper | None:
+    """Return what keeps the model for this machine's programs, if its owner wants it. Raises ConfigError."""
+    if not settings.keep_model:
+        return None
+    path, seconds = Path(settings.keep_model), settings.keep_model_seconds
+    return ModelKeeper(path, seconds, settings.on_model, link.model)
 
 
 def _spool(settings: "ClientSettings", objects: ClientObjects) -> Spool | None:

@@ -7,6 +7,7 @@ size of the first model is read.
 import json
 import logging
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import aiohttp
 from yarl import URL
@@ -38,6 +39,13 @@ _GRAPH_SECONDS = 1800.0
 """The longest wait for a whole graph, including its export by the server."""
 
 
+class DownloadedModel(NamedTuple):
+    """A run's model as a file."""
+
+    etag: str
+    octets: bytes
+
+
 class Downloads:
     """The downloads of one device from one server, retried until they succeed."""
 
@@ -58,6 +66,21 @@ class Downloads:
         log.info("waiting for the run's %s as a graph, which the server may have to make first", kind)
         return await self._retries.until_answered(lambda: liveness.during(self._get_graph(http, kind)))
 
+    async def model(
+        self, http: aiohttp.ClientSession, format: str, etag: str, limit: int
+    ) -> DownloadedModel | None:
+        """Return the run's best model, or the last one if none was evaluated, in `format`: onnx or
+        safetensors. None: it has not changed since the one with this ETag.
+
+        It is asked for once, and leaves the session alone. Raises OSError, aiohttp.ClientError, TimeoutError
+        or EdgeflockError: ConfigError if the server has none, ServerAtFault if it is longer than `limit`.
+        """
+        url = self._server() / f"v1/model.{format}"
+        found = await self._get(http, url % {"version": "best"}, etag, limit, missing=True)
+        if found is None:
+            found = await self._get(http, url % {"version": "last"}, etag, limit)
+        return found if found is not None and found.octets else None
+
     async def load(self, http: aiohttp.ClientSession, cache: CachedFirstModel, liveness: Liveness) -> bool:
         """Download the rest of a first model. Return False if the server has it no longer, or has another.
 
@@ -74,21 +97,30 @@ class Downloads:
         return found
 
     async def _get_graph(self, http: aiohttp.ClientSession, kind: str) -> bytes:
-        url = self._server() / "v1/graphs" / kind
         etag, graph = self._graphs.get(kind, ("", b""))
+        found = await self._get(http, self._server() / "v1/graphs" / kind, etag, LONGEST_GRAPH)
+        assert found is not None, "nothing is missing"
+        if found.octets:
+            self._graphs[kind] = etag, graph = found
+        return graph
+
+    async def _get(
+        self, http: aiohttp.ClientSession, url: URL, etag: str, limit: int, *, missing: bool = False
+    ) -> DownloadedModel | None:
+        """Return (ETag, body), without a body if it has not changed. None: 404, if it may be `missing`."""
         headers = {**self._headers, **({"If-None-Match": etag} if etag else {})}
         timeout = aiohttp.ClientTimeout(total=_GRAPH_SECONDS, sock_connect=20, sock_read=ANSWER_SECONDS)
         async with http.get(url, headers=headers, timeout=timeout) as response:
             if response.status == 304:
-                return graph
+                return DownloadedModel(etag, b"")
             if response.status == Unauthorized.status:
                 raise Unauthorized(NOT_JOINED)
+            if response.status == 404 and missing:
+                return None
             if not response.ok and not may_pass(response.status):
-                raise ConfigError(f"{url} gives no graph: {await _detail(response)}")
+                raise ConfigError(f"{url} gives nothing: {await _detail(response)}")
             response.raise_for_status()
-            graph = await _read(response, LONGEST_GRAPH)
-            self._graphs[kind] = response.headers.get("ETag", ""), graph
-            return graph
+            return DownloadedModel(response.headers.get("ETag", ""), await _read(response, limit))
 
     async def _load(self, http: aiohttp.ClientSession, cache: CachedFirstModel) -> bool:
         """Download until the connection drops. Connection errors are raised only if no bytes came."""

@@ -20,7 +20,7 @@ from edgeflock.client.identity import ClientIdentity
 from edgeflock.client.servers import urls_of
 from edgeflock.client.transport.credentials import Credentials
 from edgeflock.client.transport.dialing import HEARTBEAT, Dialer
-from edgeflock.client.transport.downloads import Downloads
+from edgeflock.client.transport.downloads import DownloadedModel, Downloads
 from edgeflock.client.transport.home import HOME_SECONDS
 from edgeflock.client.transport.http import open_http
 from edgeflock.client.transport.liveness import HANG_SECONDS
@@ -86,6 +86,7 @@ class Link:
             self._tls = tls_for(
                 url.scheme, url.host or "", pin, insecure=insecure, of_its_own=identity is not None
             )
+        self._memory = memory
         self._rate = math.inf if bandwidth is None else bandwidth
         self._credentials = Credentials(identity, self._tls, on_renewed)
         self._dialer = Dialer(
@@ -177,6 +178,10 @@ class Link:
     async def graph(self, kind: str) -> bytes:
         """Return the run's "step" or "evaluation" as an ONNX graph (Downloads.graph)."""
         return await self._downloads.graph(self._open_session, kind, self._liveness)
+
+    async def model(self, format: str, etag: str) -> DownloadedModel | None:
+        """Return the run's best model as a file; None if it has not changed (Downloads.model)."""
+        return await self._downloads.model(self._open_session, format, etag, self._memory)
 
     async def load(self, cache: CachedFirstModel) -> bool:
         """Download the rest of a first model; False if the server has it no longer (Downloads.load)."""

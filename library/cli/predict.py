@@ -6,12 +6,18 @@ from typing import Annotated
 
 import typer
 
-from edgeflock.cli.options import look_into
+from edgeflock.cli.options import look_into, settings_of
 from edgeflock.shared.errors import ConfigError
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A .safetensors or .onnx file of a run.")],
+    model: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL",
+            help="A .safetensors or .onnx file of a run, or a device's settings with client.keep_model.",
+        ),
+    ],
     data: Annotated[str, typer.Option(help="What to predict, e.g. csv:new.csv or images:FOLDER.")],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="PATH", help="Write to a file, not to the output.")
@@ -25,6 +31,8 @@ def predict(
     The data need no labels. Tables are read in the columns and units of the run, which the file knows; their
     columns are kept. A .safetensors file needs torch and the module's code, a .onnx file onnxruntime alone.
     """
+    if model.suffix == ".toml":
+        model = Path(_kept(model))
     look_into(Path.cwd())
     look_into(model.resolve().parent)
     from edgeflock.inference.opening import opened
@@ -43,3 +51,11 @@ def predict(
             write(file, samples, predictions, every_class=probabilities)
     except OSError as error:
         raise ConfigError(f"--out {out}: cannot be written: {error.strerror}") from error
+
+
+def _kept(settings: Path) -> str:
+    """Return client.keep_model of a device's settings. Raises ConfigError."""
+    path = settings_of(settings, None).client.keep_model
+    if not path:
+        raise ConfigError(f"{settings} sets no client.keep_model; set it to a path such as model.onnx")
+    return path

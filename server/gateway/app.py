@@ -180,6 +180,7 @@ class Gateway:
         app.router.add_get("/v1/start", self._start)
         app.router.add_get("/v1/status", self._status)
         app.router.add_get("/v1/graphs/{kind:step|evaluation}", self._graph)
+        app.router.add_get("/v1/model.{format:onnx|safetensors}", self._model)
         app.router.add_post("/v1/join", self._join)
         app.on_shutdown.append(self._end_sessions)
         return app
@@ -297,6 +298,20 @@ class Gateway:
         response = _octets(octets, 200, {"ETag": headers["ETag"]})
         response.enable_compression()
         return response
+
+    async def _model(self, request: web.Request) -> web.StreamResponse:
+        """Return the leader's best or last model as a file."""
+        await self._authenticate(request)
+        upstream, version = self.upstream, request.query.get("version", "last")
+        if version not in ("best", "last"):
+            return problem(400, "bad-version", f"version={version!r:.40}: a gateway has best and last")
+        path = f"/v1/model.{request.match_info['format']}?version={version}"
+        status, headers, octets = await upstream.run_while_led(self.leaders.model(upstream.http, path))
+        if status != 200:
+            return web.Response(status=status, headers=dict(headers), body=octets)
+        if ranges.has_copy(request, headers["ETag"].strip('"')):
+            return web.Response(status=304, headers={"ETag": headers["ETag"]})
+        return _octets(octets, 200, dict(headers))
 
     async def _join(self, request: web.Request) -> web.StreamResponse:
         """Forward a request to join to the leader, which decides."""

@@ -58,6 +58,8 @@ class Leaders:
             with_certificate(self.tls, client_certificate.key, client_certificate.certificate)
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._graphs: dict[str, tuple[str, bytes]] = {}
+        self._models: dict[str, tuple[Mapping[str, str], bytes]] = {}
+        """Path and query -> (headers, model) as last received."""
         self._patience = HANG_SECONDS
         """Seconds that the next attempt may take: each attempt gives a slow leader more."""
 
@@ -70,6 +72,7 @@ class Leaders:
         """Move to the next server. Graphs of the last one are dropped."""
         self._urls = [*self._urls[1:], self._urls[0]]
         self._graphs.clear()
+        self._models.clear()
 
     async def connect(self, http: aiohttp.ClientSession, url: URL) -> aiohttp.ClientWebSocketResponse:
         """Open a line. It fails once nothing has come from the leader for HANG seconds."""
@@ -112,6 +115,21 @@ class Leaders:
             headers = {name: answer.headers[name] for name in names if name in answer.headers}
             if answer.status == 200:
                 self._graphs[kind] = headers.get("ETag", ""), octets
+            return answer.status, headers, octets
+
+    async def model(self, http: aiohttp.ClientSession, path: str) -> tuple[int, Mapping[str, str], bytes]:
+        """Return (status, headers, body) of a model's file. `path` has its query. An unchanged one is not
+        sent again."""
+        headers, octets = self._models.get(path, ({}, b""))
+        known = {"If-None-Match": headers["ETag"]} if "ETag" in headers else {}
+        async with http.get(self.url.join(URL(path)), headers={**self.headers, **known}) as answer:
+            if answer.status == 304:
+                return 200, headers, octets
+            octets = await read_body(answer, _LONGEST_GRAPH)
+            names = ("ETag", "X-Edgeflock-Version")
+            headers = {name: answer.headers[name] for name in names if name in answer.headers}
+            if answer.status == 200:
+                self._models[path] = headers, octets
             return answer.status, headers, octets
 
 

@@ -9,14 +9,15 @@ import numpy as np
 from aiohttp import web
 from numpy.typing import NDArray
 
+from edgeflock.server.http import ranges
 from edgeflock.server.http.callers import caller_of
 from edgeflock.server.http.keys import EVALUATOR, GRAPHS, HOST, MODEL_EXPORTS, WRITER
 from edgeflock.server.http.middleware import charge
 from edgeflock.server.http.model_exports import ModelFile
 from edgeflock.server.http.problem import problem, refusal
-from edgeflock.server.http.roles import DEVICE, allows
+from edgeflock.server.http.roles import GRAPH, allows
 from edgeflock.server.monitoring.best_model import BEST, summary
-from edgeflock.shared.artifacts import ModelInfo, safetensors_file
+from edgeflock.shared.artifacts import ModelInfo, digest_of, safetensors_file
 from edgeflock.shared.errors import BadGraph, ConfigError, NotExportable
 from edgeflock.shared.extras import install
 
@@ -24,18 +25,19 @@ routes = web.RouteTableDef()
 
 
 @routes.get("/v1/model.safetensors")
-@allows(DEVICE)
+@allows(GRAPH)
 async def get_safetensors(request: web.Request) -> web.StreamResponse:
     """The model as a safetensors file. version=last (the default, averaged if the run says so), best, or a
     number, for which it takes the admin token."""
     model = await _model(request)
+    etag = _etag(request, model, "safetensors")
     extra = request.app[HOST].extra_tensors
     octets = await asyncio.to_thread(safetensors_file.encode, model.info, model.theta, extra)
-    return _answer(request, octets, model, {})
+    return _answer(request, octets, model, etag, {})
 
 
 @routes.get("/v1/model.onnx")
-@allows(DEVICE)
+@allows(GRAPH)
 async def get_onnx(request: web.Request) -> web.StreamResponse:
     """The model's forward pass with its weights as ONNX. version as for safetensors; precision=float32 (the
     default) or int8, which is evaluated on held-out data (X-Edgeflock-Scores)."""
@@ -43,6 +45,7 @@ async def get_onnx(request: web.Request) -> web.StreamResponse:
     if precision not in ("float32", "int8"):
         return problem(400, "bad-precision", f"precision={precision!r:.40} must be float32 or int8")
     model = await _model(request)
+    etag = _etag(request, model, precision)
     try:
         graph = await request.app[GRAPHS].get("evaluation")
         made = request.app[MODEL_EXPORTS].onnx(model, graph.octets, int8=precision == "int8")
@@ -51,7 +54,7 @@ async def get_onnx(request: web.Request) -> web.StreamResponse:
         return problem(422, "not-exportable", f"an ONNX file needs {error.name}: {install('server')}")
     except (NotExportable, BadGraph) as error:
         return problem(422, "not-exportable", str(error))
-    return _answer(request, octets, model, headers)
+    return _answer(request, octets, model, etag, headers)
 
 
 async def _model(request: web.Request) -> ModelFile:
@@ -94,10 +97,21 @@ def _of(
     return info, theta
 
 
-def _answer(request: web.Request, octets: bytes, model: ModelFile, headers: dict[str, str]) -> web.Response:
+def _etag(request: web.Request, model: ModelFile, kind: str) -> str:
+    """Return the digest of a file of this `kind`. Raises HTTPNotModified if the client has it."""
+    digest = f"{digest_of(model.theta)}-{model.info.version}-{kind}"
+    if ranges.has_copy(request, digest):
+        raise web.HTTPNotModified(headers={"ETag": f'"{digest}"'})
+    return digest
+
+
+def _answer(
+    request: web.Request, octets: bytes, model: ModelFile, etag: str, headers: dict[str, str]
+) -> web.Response:
     charge(request, len(octets))
     named = {
         "Content-Length": str(len(octets)),
+        "ETag": f'"{etag}"',
         "X-Edgeflock-Version": str(model.info.version),
         **headers,
     }

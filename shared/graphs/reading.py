@@ -100,10 +100,10 @@ KINDS = {"f": 1, "i": 2, "s": 3, "t": 4, "g": 5, "ints": 7}
 """The field of an attribute's value -> its type (AttributeProto.AttributeType)."""
 
 
-def read(octets: bytes) -> Graph:
-    """Read the graph in a ModelProto. Raises BadGraph, which describes the problem."""
-    if len(octets) > LARGEST_GRAPH:
-        raise BadGraph(f"it has {len(octets)} bytes; at most {LARGEST_GRAPH} are taken")
+def read(octets: bytes, limit: int = LARGEST_GRAPH) -> Graph:
+    """Read the graph in a ModelProto of at most `limit` bytes. Raises BadGraph, which names the problem."""
+    if len(octets) > limit:
+        raise BadGraph(f"it has {len(octets)} bytes; at most {limit} are taken")
     model = protobuf.read(octets, _MODEL, "the model")
     if _one(model, "ir_version", "the model") != IR_VERSION:
         raise BadGraph(f"its ir_version is {model['ir_version'][0]!r}, not {IR_VERSION}")

@@ -38,6 +38,12 @@ def metadata_of(model: bytes) -> dict[str, str]:
     return found
 
 
+def without_metadata(model: bytes) -> bytes:
+    """Return a model that `write` made, as `write` makes it without metadata. Raises BadGraph."""
+    kept = ((number, value) for number, _, value in pieces(model, "the model") if number != _METADATA)
+    return b"".join(field(number, value) for number, value in kept)
+
+
 def _text(value: int | bytes | None) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
 

@@ -31,6 +31,15 @@ class ClientSettings(Section):
     directory: str = Field(
         "", description="where the first model and the quarantine are kept; empty: the user's cache"
     )
+    keep_model: str = Field(
+        "",
+        description="file for the run's best model, for other programs of this machine: .onnx, or "
+        ".safetensors for torch; empty: none",
+    )
+    keep_model_seconds: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(
+        3600.0, description="seconds between two looks for a better one"
+    )
+    on_model: str = Field("", description="command to run with each new one, whose path is the last argument")
     graph_digest: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = Field(
         "", description="of the one graph to train with onnx (edgeflock export --digest); empty: the server's"
     )

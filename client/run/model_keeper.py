@@ -1,0 +1,128 @@
+"""Keeps a run's best model in a file, for the device's own programs.
+
+The server is not trusted: an ONNX file is parsed and checked as a training graph is, and a damaged file never
+replaces a good one.
+"""
+
+import asyncio
+import logging
+import os
+import shlex
+from asyncio.subprocess import DEVNULL
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+
+import aiohttp
+
+from edgeflock.client.transport.downloads import DownloadedModel
+from edgeflock.shared.artifacts import ModelInfo
+from edgeflock.shared.errors import BadGraph, ConfigError, EdgeflockError, ServerAtFault
+from edgeflock.shared.graphs.reading import read
+from edgeflock.shared.graphs.writing import metadata_of, without_metadata
+
+log = logging.getLogger(__name__)
+
+FORMATS = (".onnx", ".safetensors")
+
+RETRY_SECONDS = 60.0
+"""The time from a failed download to the next one, at most."""
+
+COMMAND_SECONDS = 600.0
+"""The longest that the command may run."""
+
+Download = Callable[[str, str], Awaitable[DownloadedModel | None]]
+"""(format, ETag of the file at hand or "") -> the model; None if it has not changed."""
+
+
+class ModelKeeper:
+    """Fetches the model again and again, replaces the file as a whole, and runs a command."""
+
+    def __init__(self, path: Path, seconds: float, command: str, download: Download) -> None:
+        """Fetch into `path` every `seconds`. `command` gets the path as its last argument; "" runs none.
+
+        Raises ConfigError if the path ends with neither of FORMATS, or its folder does not exist.
+        """
+        if path.suffix not in FORMATS:
+            raise ConfigError(f"client.keep_model = {str(path)!r} must end with {' or '.join(FORMATS)}")
+        if not path.parent.is_dir():
+            raise ConfigError(f"client.keep_model = {str(path)!r}: there is no folder {path.parent}; make it")
+        try:
+            self._command = shlex.split(command)
+        except ValueError as error:
+            raise ConfigError(f"client.on_model = {command!r} is no command: {error}") from error
+        self._path, self._seconds, self._download = path, seconds, download
+        self._etag = ""
+        self._complaint = ""
+
+    async def run(self) -> None:
+        """Fetch until cancelled."""
+        while True:
+            fetched = await self.fetch()
+            await asyncio.sleep(self._seconds if fetched else min(self._seconds, RETRY_SECONDS))
+
+    async def fetch(self) -> bool:
+        """Fetch the model if it is new. A failure is logged once, changes nothing and returns False."""
+        try:
+            found = await self._download(self._path.suffix.removeprefix("."), self._etag)
+            if found is None:
+                return True
+            info = await asyncio.to_thread(self._save, found.octets)
+        except (EdgeflockError, OSError, aiohttp.ClientError, TimeoutError) as error:
+            complaint = str(error) or "no answer"
+            if complaint != self._complaint:
+                log.warning("client.keep_model: %s; it is tried again", complaint)
+            self._complaint = complaint
+            return False
+        self._etag, self._complaint = found.etag, ""
+        log.info("version %d of the model is in %s", info.version, self._path)
+        await self._tell()
+        return True
+
+    def _save(self, octets: bytes) -> ModelInfo:
+        """Check the file and replace the one at hand. Raises ServerAtFault or OSError."""
+        try:
+            if self._path.suffix == ".onnx":
+                read(without_metadata(octets), len(octets))
+                info = ModelInfo.read(metadata_of(octets), "the server's model")
+            else:
+                info = ModelInfo.read(_header(octets), "the server's model")
+        except (BadGraph, ConfigError, ValueError) as error:
+            raise ServerAtFault(f"the server's model is not kept: {error}") from error
+        part = self._path.with_name(f".{self._path.name}.part")
+        part.write_bytes(octets)
+        os.replace(part, self._path)
+        return info
+
+    async def _tell(self) -> None:
+        """Run the command. Its failure is logged."""
+        if not self._command:
+            return
+        arguments = (*self._command, str(self._path))
+        try:
+            process = await asyncio.create_subprocess_exec(*arguments, stdin=DEVNULL)
+        except OSError as error:
+            log.warning("client.on_model: %s cannot be run: %s", arguments[0], error.strerror)
+            return
+        try:
+            async with asyncio.timeout(COMMAND_SECONDS):
+                status = await process.wait()
+            if status:
+                log.warning("client.on_model: %s ended with status %d", arguments[0], status)
+        except TimeoutError:
+            log.warning("client.on_model: %s is ended after %g s", arguments[0], COMMAND_SECONDS)
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+
+
+def _header(octets: bytes) -> dict[str, str]:
+    """The metadata of a safetensors file. Raises ValueError."""
+    import json
+
+    size = int.from_bytes(octets[:8], "little")
+    if not 0 < size <= len(octets) - 8:
+        raise ValueError("it is no safetensors file")
+    found = json.loads(octets[8 : 8 + size])
+    metadata = found.get("__metadata__") if isinstance(found, dict) else None
+    return metadata if isinstance(metadata, dict) else {}
