@@ -175,7 +175,7 @@ def create_app(
         if config.coordination.mode != ELASTIC:  # an elastic update is a device's distance from the model
             engine.observe = lambda push, step: agreement.observe(push.device, push.update.loss, step)
         graphs = GraphStore(config.model, hosted.make)
-        sources = agreement, listeners.on_finding, graphs.keeps_waiting
+        sources = agreement, listeners.on_finding, graphs.wait_end
         health = RunHealth(host, evaluator, writer, *sources, hosted.targets)
         feed = Feed(host, evaluator, health, gateways.connections)
         watchers = Watchers(hub, feed, config.limits.watchers)
