@@ -103,9 +103,7 @@ class GatewayDevices:
         """End all sessions, because the leader is lost."""
         sessions = [self._session(number) for number in self._devices]
         self._devices, self._entering, self._listeners = {}, {}, {}
-        await asyncio.gather(
-            *(session.leave() for session in sessions if session is not None), return_exceptions=True
-        )
+        await asyncio.gather(*(one.leave() for one in sessions if one is not None), return_exceptions=True)
 
     def _session(self, number: int) -> OpenSession | None:
         device = self._devices.get(number)

@@ -38,7 +38,7 @@ _LEVELS: dict[EventKind, int] = {
 _RATE_SECONDS = 10
 """The seconds over which rates are averaged."""
 
-_LOSS_WEIGHT = 0.02
+_WEIGHT = 0.02
 """The weight of the last update's loss in the average."""
 
 
@@ -67,9 +67,7 @@ class Counters:
         self.staleness[staleness_bin(staleness)] += 1
         self.staleness_sum += staleness
         if math.isfinite(update.loss):
-            self.loss = (
-                update.loss if self.loss is None else self.loss + _LOSS_WEIGHT * (update.loss - self.loss)
-            )
+            self.loss = update.loss if self.loss is None else self.loss + _WEIGHT * (update.loss - self.loss)
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,8 @@ class Relay:
     def check(self, device: int, samples: Samples) -> None:
         """Raises UnexpectedRecord if the device may not share, FrameTooLarge or Malformed.
 
-        The server does not know a sample's shape, so it checks sizes only."""
+        The server does not know a sample's shape, so it checks sizes only.
+        """
         if not self._enabled:
             raise UnexpectedRecord("this run shares no samples (injection.alpha, injection.beta)")
         if device not in self._queues:

@@ -119,7 +119,7 @@ async def test_a_pause_of_the_server_is_no_silence_of_its_devices(tmp_path: Path
 
 
 async def test_who_has_sent_an_update_has_its_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_LEAST_SILENCE", "_UNKNOWN_INTERVAL"):
+    for name in ("_MIN_SILENCE", "_UNKNOWN_INTERVAL"):
         monkeypatch.setattr(f"edgeflock.server.roster.statistics.{name}", 0.0)
     monkeypatch.setattr("edgeflock.server.findings.devices._SILENT_SECONDS", 1e-9)
     monkeypatch.setattr(GraphStore, "wait_end", lambda self, now: now)

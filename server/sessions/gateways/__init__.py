@@ -5,10 +5,10 @@ devices' updates. Each device has a `RelayedDevice` in place of a session. At bo
 sends items and `send_pings` pings. Imports the other modules of sessions, which do not import it.
 """
 
-from edgeflock.server.sessions.gateways.beat import HANG_SECONDS, send_pings
+from edgeflock.server.sessions.gateways.beat import HANG, ping
 from edgeflock.server.sessions.gateways.gateways import Gateways
 from edgeflock.server.sessions.gateways.line import GatewayConnection
 from edgeflock.server.sessions.gateways.outbox import Outbox
 from edgeflock.server.sessions.gateways.relayed_device import RelayedDevice
 
-__all__ = ["HANG_SECONDS", "RelayedDevice", "GatewayConnection", "Gateways", "Outbox", "send_pings"]
+__all__ = ["HANG", "RelayedDevice", "GatewayConnection", "Gateways", "Outbox", "ping"]
