@@ -233,7 +233,7 @@ DAMAGE = {
     "cut off": (
         "UPDATE updates SET frame = substr(frame, 1, 20) WHERE version = 6",
         (),
-        "entry of version 6",
+        "version 6 is not a valid update",
     ),
     "of another model": (
         "UPDATE updates SET frame = ? WHERE version = 6",
