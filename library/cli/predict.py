@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from edgeflock.cli.options import look_into
+from edgeflock.cli.options import add_to_path
 from edgeflock.shared.errors import ConfigError
 
 
@@ -25,8 +25,8 @@ def predict(
     The data need no labels. Tables are read in the columns and units of the run, which the file knows; their
     columns are kept. A .safetensors file needs torch and the module's code, a .onnx file onnxruntime alone.
     """
-    look_into(Path.cwd())
-    look_into(model.resolve().parent)
+    add_to_path(Path.cwd())
+    add_to_path(model.resolve().parent)
     from edgeflock.inference.opening import opened
     from edgeflock.inference.table import write
     from edgeflock.shared.artifacts import interpret
