@@ -43,7 +43,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     def fine(module: str, install: str) -> CheckResult:
         return CheckResult("package", "ok", module)
 
-    monkeypatch.setattr("edgeflock.doctor.checks.package", fine)
+    monkeypatch.setattr("edgeflock.doctor.checks.check_package", fine)
 
     async def run(*words: str) -> tuple[object, str]:
         """(exit code, what it printed)."""
