@@ -56,10 +56,10 @@ class GatewayAddress:
         if self.certificate is not None and self.key is not None:
             return server_tls(Certificate(self.certificate, self.key))
         if self.key is not None:
-            raise ConfigError("--key is given, and --certificate is not: they go together")
+            raise ConfigError("--key needs --certificate too")
         if not self.insecure and not is_loopback(self.host):
             raise ConfigError(
-                f"--host {self.host}: devices would speak to it in the clear; give --certificate and --key, "
+                f"--host {self.host}: devices would connect without TLS; give --certificate and --key, "
                 "those of the leader, or allow it with --insecure"
             )
         return None, b"" if self.certificate is None else pin_of_file(self.certificate)

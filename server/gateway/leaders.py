@@ -109,7 +109,7 @@ class Leaders:
 
 
 async def read_body(answer: aiohttp.ClientResponse, limit: int = _LONGEST_ANSWER) -> bytes:
-    """Return the body of an answer. Raises Unavailable if it has more than `most` bytes."""
+    """Return the body of an answer. Raises Unavailable if it has more than `limit` bytes."""
     try:
         await answer.content.readexactly(limit + 1)
     except asyncio.IncompleteReadError as whole:

@@ -50,7 +50,7 @@ class GatewayDevices:
         return hello.shares
 
     def listen(self, ticket: int, send: Callable[[Record], None]) -> None:
-        """Call `tell` with the leader's records for this session's device, until it leaves."""
+        """Call `send` with the leader's records for this session's device, until it leaves."""
         self._listeners[ticket] = send
 
     def leave(self, ticket: int, device: Device | None) -> Device | None:

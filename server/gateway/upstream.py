@@ -51,7 +51,7 @@ class Upstream:
     """The line to the leader, and the queue of the gateway's sessions (sessions.Queue)."""
 
     def __init__(self, leaders: Leaders, name: str, check: Callable[[gateway.Sync, Config], None]) -> None:
-        """`fits` raises ConfigError if this gateway cannot serve the leader that sent a Sync."""
+        """`check` raises ConfigError if this gateway cannot serve the leader that sent a Sync."""
         self.leaders, self._name, self._check_fit = leaders, name, check
         self.mirror: Mirror | None = None
         """None while there is no leader."""
@@ -138,7 +138,7 @@ class Upstream:
                 if message.type is aiohttp.WSMsgType.ERROR and isinstance(message.data, OSError):
                     raise ConnectionError(f"nothing came from it for {HANG:g} s") from message.data
                 if message.type is aiohttp.WSMsgType.TEXT:
-                    raise Malformed("the leader sends what is no item")
+                    raise Malformed("the leader sent a text message, not items")
                 if message.type is aiohttp.WSMsgType.CLOSE and message.data >= _REFUSED:
                     raise Malformed(f"it sends this gateway away: {shown(message.extra or '')}")
             finally:
@@ -201,7 +201,7 @@ class Upstream:
             await asyncio.wait(both)
 
     def listen(self, ticket: int, send: Callable[[Record], None]) -> None:
-        """Call `tell` with the leader's records for this session's device, until it leaves."""
+        """Call `send` with the leader's records for this session's device, until it leaves."""
         self._devices.listen(ticket, send)
 
     async def report_ready(self, ready: gateway.Ready) -> None:
@@ -291,7 +291,7 @@ class Upstream:
         elif isinstance(item, gateway.Resumed):
             before = self._last_mirror
             if before is None or item.mark != self._mark:
-                raise Malformed("the leader goes on from what this gateway does not have")
+                raise Malformed("the leader resumes from a version that this gateway does not have")
             await asyncio.to_thread(before.resume, item)
             self._mark = gateway.further(item.mark, len(item.changes))
             self.mirror, self._last_mirror = before, None

@@ -157,7 +157,7 @@ def _foreign_reason(request: web.Request) -> str:
     if origin is None:
         # Only a browser sends a cookie, and a browser sends its Origin.
         is_browser = login_of(request) and not request.headers.get("Authorization")
-        return "a login goes with an Origin" if is_browser else ""
+        return "a request with a login cookie needs an Origin header" if is_browser else ""
     if request.app[ORIGINS].accepts(origin, request.scheme, request.host):
         return ""
     return (
@@ -176,4 +176,4 @@ def _foreign_host_reason(request: web.Request) -> str:
         return ""
     if request.app[ORIGINS].is_own(request.host):
         return ""
-    return f"this server does not go by the name {request.host!r:.200}; run.origins names others that it has"
+    return f"this server is not named {request.host!r:.200}; add its origin to run.origins"

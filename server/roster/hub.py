@@ -125,7 +125,7 @@ class Hub:
         self.mark_changed(device)
 
     def count_refusal(self, device: Device | None, refusal: Refused, gateway_name: str = "") -> None:
-        """Count and note a refusal. `through` names the gateway, if there is one."""
+        """Count and note a refusal. `gateway_name` names the gateway, if there is one."""
         self.tally.refusals[refusal.code] += 1
         by = f", through gateway {gateway_name}" if gateway_name else ""
         self.note("refused", device, f"{refusal.code}{by}: {refusal}")
@@ -150,7 +150,7 @@ class Hub:
             self.mark_changed(device)
 
     async def run(self, state: Callable[[], RunState], reason: Callable[[], str | None]) -> None:
-        """Sample the counts and the run's state each second, until cancelled. `why` says why it ended."""
+        """Sample the counts and the run's state each second, until cancelled. `reason` says why it ended."""
         before = state()
         while True:
             await asyncio.sleep(1)

@@ -70,7 +70,7 @@ class Registry:
     """Devices by name."""
 
     def __init__(self, limit: int, totals: Iterable[DeviceTotals] = ()) -> None:
-        """`known` are the devices in the journal."""
+        """`totals` are the devices in the journal."""
         self._limit = limit
         self.devices: dict[str, Device] = {
             account.name: Device(

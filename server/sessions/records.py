@@ -78,7 +78,7 @@ class RecordSocket:
         if self._socket.can_prepare(request) and (
             request.body_exists or not self._connection.upgrade(LONGEST_HELLO, on_refused)
         ):
-            return web.Response(status=400, text="nothing follows the request until it is answered\n")
+            return web.Response(status=400, text="send nothing after the request until it is answered\n")
         await self._socket.prepare(request)
         return None
 

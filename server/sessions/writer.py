@@ -63,10 +63,10 @@ class Writer:
         on_accepted: Callable[[Push, Accepted], None] = lambda push, accepted: None,
         on_published: Callable[[], None] = lambda: None,
     ) -> None:
-        """`together` gets the number of waiting updates that applied together.
+        """`on_round` gets the number of waiting updates that applied together.
 
-        `made` gets each update in the model once, in the order of versions. `published` is called after
-        each use of the engine, when it is at rest and durable, and before any answer.
+        `on_accepted` gets each update in the model once, in the order of versions. `on_published` is called
+        after each use of the engine, when it is at rest and durable, and before any answer.
         """
         self._engine = engine
         self._on_round = on_round

@@ -2,7 +2,7 @@
 
 `Gateways` sends them the model, and a `GatewayConnection` takes one gateway's items. updates.py handles its
 devices' updates. Each device has a `RelayedDevice` in place of a session. At both ends of a line an `Outbox`
-sends items and `send_pings` pings. Imports the other modules of sessions, which do not import it.
+sends items and `ping` keeps it alive. Imports the other modules of sessions, which do not import it.
 """
 
 from edgeflock.server.sessions.gateways.beat import HANG, ping

@@ -33,7 +33,7 @@ async def ping(socket: Pings) -> None:
 
 
 async def wait_for_silence(count_received: Callable[[], int], seconds: float = HANG) -> None:
-    """Return once the other end has sent nothing for so long. `heard` grows with each received byte."""
+    """Return once the other end sent nothing for so long. `count_received` returns its bytes so far."""
     last, silent = -1, 0
     while silent * CHECK_SECONDS < seconds:
         await asyncio.sleep(CHECK_SECONDS)

@@ -131,7 +131,7 @@ class Gateways:
         connection.wake()
 
     async def close_revoked(self, is_valid: Callable[[bytes], bool]) -> None:
-        """Close the lines whose token is not valid any more, as `opens` says of its digest."""
+        """Close the lines whose token is not valid any more, as `is_valid` says of its digest."""
         revoked = [one for one in self.connections if one.credential and not is_valid(one.credential)]
         refusal = Unauthorized("the token of this gateway was revoked, or has expired")
         await asyncio.gather(*(connection.reject(refusal) for connection in revoked))

@@ -107,7 +107,7 @@ class GatewayConnection:
         if request.body_exists or not self._connection.upgrade(
             self._longest, lambda refusal: hub.count_refusal(None, refusal)
         ):
-            return web.Response(status=400, text="nothing follows the request until it is answered\n")
+            return web.Response(status=400, text="send nothing after the request until it is answered\n")
         self.meter.internal = True  # the gateway counts its devices' bytes at its own sockets
         await self._socket.prepare(request)
         self._connection.admit(self._longest)
@@ -183,7 +183,7 @@ class GatewayConnection:
 
     def _on_knock(self, knock: gateway.Knock) -> None:
         if knock.ticket in self._tickets:
-            raise Malformed("a gateway shows a ticket of its twice")
+            raise Malformed("a gateway used one ticket for two sessions")
         try:
             if len(self._tickets) >= self._ticket_limit:
                 raise TooManyDevices(

@@ -109,13 +109,13 @@ class RelayedDevice:
         """Begin an update. Raises Malformed if one is unanswered or the device is paused."""
         order = None if self.device is None else self.device.connection.order
         if order is not None and order is self._known_order:
-            raise Malformed("a gateway lets a device go on that an operator has paused")
+            raise Malformed("a gateway continues a device that an operator has paused")
         if self._is_updating:
             raise Malformed("a gateway sends an update of a device before the one before is answered")
         self._is_updating = True
 
     def end_update(self, *, accepted: bool) -> None:
-        """Note that its update was answered: `taken` or refused."""
+        """Note that its update was answered: `accepted` or refused."""
         self._is_updating = False
         if accepted:
             self._known_order = None if self.device is None else self.device.connection.order
