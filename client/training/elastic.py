@@ -104,7 +104,7 @@ class Elastic:
         whole = model.base is None and where.size == chunk.stop - chunk.start
         if not whole and (model.base is None or model.base != self.base(chunk)):
             raise Malformed(
-                f"the difference is from version {model.base}, and this device holds {self.base(chunk)}"
+                f"the difference is from version {model.base}, this device holds {self.base(chunk)}"
             )
         if where.size and not (chunk.start <= where[0] and where[-1] < chunk.stop):
             raise Malformed(

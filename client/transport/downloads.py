@@ -70,8 +70,7 @@ class Downloads:
             found = await self._retries.until_answered(lambda: liveness.during(self._load(http, cache)))
             if found and cache.missing:
                 log.warning(
-                    "the connection was lost after %d bytes of the first model; it resumes",
-                    cache.size - before,
+                    "connection lost after %d bytes of the first model; it resumes", cache.size - before
                 )
                 await self._retries.pause()
         return found
