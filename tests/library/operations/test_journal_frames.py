@@ -181,7 +181,7 @@ def test_what_is_no_journal_is_refused(tmp_path: Path) -> None:
 def test_an_entry_that_is_no_update_is_named(path: Path) -> None:
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE updates SET frame = x'93' WHERE version = 7")
-    with pytest.raises(JournalDamaged, match=r"journal\.sqlite: version 7 is not a valid update"):
+    with pytest.raises(JournalDamaged, match=r"journal\.sqlite: the entry of version 7 is no update"):
         list(journal_frames(path))
 
 
