@@ -29,7 +29,7 @@ from edgeflock.client.data.records import Skipped, StreamChunk
 from edgeflock.client.data.stream_buffer import Truncation
 from edgeflock.client.data.stream_disk import Persistence
 from edgeflock.devices.emulation import config
-from edgeflock.devices.emulation.fleet import FleetObjects, Prepared, prepare, run_fleet
+from edgeflock.devices.emulation.fleet import FleetObjects, PreparedFleet, prepare, run_fleet
 from edgeflock.papers.machine import machine
 from edgeflock.server.monitoring.listeners import Callbacks
 from edgeflock.shared.data.datasets import Dataset, joined
@@ -44,7 +44,7 @@ LONG = 1600
 WHO = "victim"
 """The class of the device that something is wrong with; in controls, of any."""
 
-Data = Callable[[Dataset, Prepared, np.random.Generator], Dataset]
+Data = Callable[[Dataset, PreparedFleet, np.random.Generator], Dataset]
 Altered = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 Tells = Callable[[Path], Callable[[float], Facts]]
 """(folder) -> (virtual second) -> what the device tells of itself then."""
@@ -94,14 +94,14 @@ def spoilt(y: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int6
     return np.where(random.random(len(y)) < 0.5, random.integers(10, size=len(y)), y)
 
 
-def of_one_label(data: Dataset, prepared: Prepared, random: np.random.Generator) -> Dataset:
+def of_one_label(data: Dataset, prepared: PreparedFleet, random: np.random.Generator) -> Dataset:
     everything = joined(prepared.shares)
     where = np.flatnonzero(everything.y == random.integers(10))
     return Dataset(everything.x[where], everything.y[where], described=data.described)
 
 
 def of_labels(first: int, last: int) -> Data:
-    def make(data: Dataset, prepared: Prepared, random: np.random.Generator) -> Dataset:
+    def make(data: Dataset, prepared: PreparedFleet, random: np.random.Generator) -> Dataset:
         everything = joined(prepared.shares) if first > 0 else data
         where = np.flatnonzero((everything.y >= first) & (everything.y <= last))
         return Dataset(everything.x[where], everything.y[where], described=data.described)
@@ -109,7 +109,7 @@ def of_labels(first: int, last: int) -> Data:
     return make
 
 
-def held_out(data: Dataset, prepared: Prepared, random: np.random.Generator) -> Dataset:
+def held_out(data: Dataset, prepared: PreparedFleet, random: np.random.Generator) -> Dataset:
     return joined([data, replace(prepared.test, described=data.described)])
 
 
@@ -252,7 +252,7 @@ class Altering:
         return made._replace(gradient=self._of(made.gradient))
 
 
-def prepared_for(cause: Cause) -> Prepared:
+def prepared_for(cause: Cause) -> PreparedFleet:
     device = {"step_ms": STEP_MS, "spread": 0.2, "uplink_mbps": 20, "downlink_mbps": 50, "latency_ms": 20}
     sections: dict[str, dict[str, object]] = {
         "run": {"updates": cause.updates},
@@ -269,17 +269,17 @@ def prepared_for(cause: Cause) -> Prepared:
     few = {"share": 1.0} | device | dict(cause.device)
     many = {"share": float(DEVICES - 1)} | device | dict(cause.others)
     given: dict[str, object] = {**sections, "devices": {"pi": many, WHO: few}}
-    return prepare(config.parse("", "benchmarks.causes", given=given), cause.given())
+    return prepare(config.parse("", "benchmarks.causes", settings=given), cause.given())
 
 
-def names_of(prepared: Prepared, seed: int) -> list[str]:
+def names_of(prepared: PreparedFleet, seed: int) -> list[str]:
     """As the fleet deals its classes over the places (devices/emulation/fleet/members.py)."""
     counts = config.headcount(prepared.file.classes, DEVICES)
     kinds = np.random.default_rng([seed, 0]).permutation(np.repeat(list(counts), list(counts.values())))
     return [f"{kind}-{place}" for place, kind in enumerate(kinds)]
 
 
-def run(cause: Cause, prepared: Prepared, seed: int) -> tuple[str, list[Found]]:
+def run(cause: Cause, prepared: PreparedFleet, seed: int) -> tuple[str, list[Found]]:
     """(the device that is wrong, what was found)."""
     names = names_of(prepared, seed)
     place = next(place for place, name in enumerate(names) if name.startswith(WHO))

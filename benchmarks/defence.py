@@ -31,7 +31,7 @@ from benchmarks.attacks import ATTACKS, Bad, Clock, triggered
 from benchmarks.words import words_npz
 from edgeflock.client.backends import Backend
 from edgeflock.devices.emulation.config import FleetFile
-from edgeflock.devices.emulation.fleet import FleetObjects, Prepared, prepare, run_fleet
+from edgeflock.devices.emulation.fleet import FleetObjects, PreparedFleet, prepare, run_fleet
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.monitoring.listeners import Applied, Callbacks
 from edgeflock.server.trusting import split_trusted
@@ -148,7 +148,7 @@ def run(row: Row, overrides: list[str]) -> dict[str, Any]:
     }
 
 
-def _trigger(prepared: Prepared, backends: list[Bad], seed: int) -> float:
+def _trigger(prepared: PreparedFleet, backends: list[Bad], seed: int) -> float:
     """The part of the samples of other labels that the trigger turns into 0, by the model that a bad device
     saw last.
     """
@@ -174,7 +174,7 @@ def _bad_ones(row: Row) -> set[int]:
     return {int(one) for one in chosen}
 
 
-def _prepared(row: Row, overrides: tuple[str, ...]) -> Prepared:
+def _prepared(row: Row, overrides: tuple[str, ...]) -> PreparedFleet:
     data = SETS[row.data]
     sections: dict[str, dict[str, object]] = {
         "run": {"updates": data.updates, "keep_updates": False},

@@ -25,7 +25,7 @@ import numpy as np
 from benchmarks import load
 from benchmarks.updates import random_update, record_update
 from edgeflock.devices.emulation import config
-from edgeflock.devices.emulation.fleet import Prepared, prepare
+from edgeflock.devices.emulation.fleet import PreparedFleet, prepare
 from edgeflock.papers.machine import machine
 from edgeflock.quickstart.processes import end, start, url_of
 from edgeflock.server.descent import Parameters, Regime
@@ -48,7 +48,7 @@ def file_of(labels: int) -> config.FleetFile:
     return config.parse(
         "",
         "benchmarks.findings",
-        given={
+        settings={
             "model": {"module": "edgeflock.client.zoo:DigitsCNN", "data": "digits:"},
             "fleet": {
                 "devices": DEVICES,
@@ -61,7 +61,7 @@ def file_of(labels: int) -> config.FleetFile:
     )
 
 
-def dealt(prepared: Prepared, is_wrong: bool, seed: int) -> tuple[int, list[Dataset]]:
+def dealt(prepared: PreparedFleet, is_wrong: bool, seed: int) -> tuple[int, list[Dataset]]:
     """(which device is wrong if one is, the data of all)."""
     chosen, shares = int(np.random.default_rng([seed, 99]).integers(DEVICES)), list(prepared.shares)
     if is_wrong:
@@ -70,7 +70,7 @@ def dealt(prepared: Prepared, is_wrong: bool, seed: int) -> tuple[int, list[Data
     return chosen, shares
 
 
-async def run(prepared: Prepared, is_wrong: bool, seed: int) -> tuple[str, list[Finding]]:
+async def run(prepared: PreparedFleet, is_wrong: bool, seed: int) -> tuple[str, list[Finding]]:
     """(the device that is wrong, what was found)."""
     chosen, shares = dealt(prepared, is_wrong, seed)
     found: dict[tuple[str, str | None], Finding] = {}

@@ -88,12 +88,12 @@ class Spool:
         """Decode the file. Raises ValueError with the reason if it is not usable."""
         content = octets[_DIGEST:]
         if hashlib.sha256(content).digest() != octets[:_DIGEST] or len(content) > limit + _OVERHEAD:
-            raise ValueError(f"{self._path} is not whole")
+            raise ValueError(f"{self._path} is incomplete or damaged")
         try:
             found, of_run, device, of_layout, frame = msgpack.unpackb(content)
             update = wire.decode(frame, (Update,))
         except (ValueError, TypeError, msgpack.exceptions.UnpackException, SessionRefused) as error:
-            raise ValueError(f"{self._path} holds none") from error
+            raise ValueError(f"{self._path} holds no update") from error
         if (found, device) != (_FORMAT, self._device):
             raise ValueError(f"{self._path} holds another device's, or another version's")
         if (of_run, of_layout) != (run, layout):

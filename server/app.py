@@ -46,7 +46,7 @@ from edgeflock.server.http.keys import (
 from edgeflock.server.http.middleware import MIDDLEWARES
 from edgeflock.server.http.model_exports import ModelExports
 from edgeflock.server.http.problem import problem
-from edgeflock.server.http.revocations import apply_revocations
+from edgeflock.server.http.revocations import enforce
 from edgeflock.server.http.roles import GATEWAY, SESSION, allows
 from edgeflock.server.http.watchers import Watchers
 from edgeflock.server.identity import Caller, Logins, SessionAuthenticator
@@ -175,7 +175,7 @@ def create_app(
         if config.coordination.mode != ELASTIC:  # an elastic update is a device's distance from the model
             engine.observe = lambda push, step: agreement.observe(push.device, push.update.loss, step)
         graphs = GraphStore(config.model, hosted.make)
-        sources = agreement, listeners.on_finding, graphs.keeps_waiting
+        sources = agreement, listeners.on_finding, graphs.wait_end
         health = RunHealth(host, evaluator, writer, *sources, hosted.targets)
         feed = Feed(host, evaluator, health, gateways.connections)
         watchers = Watchers(hub, feed, config.limits.watchers)
@@ -187,7 +187,7 @@ def create_app(
         }
         if hosted.register is not None:
             tasks["the check for revoked tokens"] = partial(
-                apply_revocations, hosted.register, registry, watchers, gateways
+                enforce, hosted.register, registry, watchers, gateways
             )
         background = Background(writer, evaluator, hub, tasks)
         app[HOST], app[WRITER], app[EVALUATOR], app[FEED] = host, writer, evaluator, feed
@@ -338,7 +338,7 @@ async def _gateway(request: web.Request) -> web.StreamResponse:
 def _admit(
     app: web.Application, bearer: str, path: str, certificate: bytes
 ) -> tuple[str, str, SessionAuthenticator | None]:
-    """Return (role, name, authenticator) of a caller behind a gateway, as `GatewayLine` expects."""
+    """Return (role, name, authenticator) of a caller behind a gateway, as `GatewayConnection` expects."""
     caller = authenticate_behind_gateway(app, bearer, path, certificate)
     return caller.role, caller.name, _authenticator_of(app, caller)
 

@@ -22,7 +22,7 @@ from benchmarks.learning.rivals.federation import Federation, Rival, simulate
 from benchmarks.learning.shares import SLOWER, Shares, deal
 from benchmarks.learning.tasks import TASKS, Task
 from edgeflock.devices.emulation.config import FleetFile, headcount
-from edgeflock.devices.emulation.fleet import FleetObjects, Prepared, prepare, run_fleet
+from edgeflock.devices.emulation.fleet import FleetObjects, PreparedFleet, prepare, run_fleet
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.monitoring.listeners import Callbacks
 from edgeflock.shared.data.datasets import Dataset
@@ -74,7 +74,7 @@ def play(cell: Cell, tasks: Mapping[str, Task] = TASKS) -> dict[str, Any]:
     return {**ended, **_figures(curve, ended, data), "cpu_s": round(time.process_time() - began, 2)}
 
 
-def prepared_of(task: Task, arm: Arm, data: Data, shares: Shares, seed: int, score: Score) -> Prepared:
+def prepared_of(task: Task, arm: Arm, data: Data, shares: Shares, seed: int, score: Score) -> PreparedFleet:
     """The fleet of a cell. Only what the task must say is set, and the arm's settings.
 
     An emulated fleet deals its classes out at random by the seed, so shares of slow devices are put where the
@@ -121,7 +121,7 @@ def places(file: FleetFile, shares: Shares, seed: int) -> list[int]:
     return [next(slow if name == "slow" else fast) for name in names]
 
 
-def _fleet(prepared: Prepared, seed: int, curve: Curve) -> dict[str, Any]:
+def _fleet(prepared: PreparedFleet, seed: int, curve: Curve) -> dict[str, Any]:
     steps, findings = prepared.file.run.local_steps, set()
     listening = Callbacks(
         on_evaluated=lambda one: curve.add(one, one.version * steps),
@@ -140,7 +140,7 @@ def _fleet(prepared: Prepared, seed: int, curve: Curve) -> dict[str, Any]:
 
 
 def _rival(
-    rival: Rival, prepared: Prepared, task: Task, shares: Shares, seed: int, curve: Curve
+    rival: Rival, prepared: PreparedFleet, task: Task, shares: Shares, seed: int, curve: Curve
 ) -> dict[str, Any]:
     names = places(prepared.file, shares, seed)
     slow = frozenset(place for place, share in enumerate(names) if share in shares.slow)

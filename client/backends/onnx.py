@@ -282,7 +282,7 @@ def select_fastest(
                 raise RuntimeError(f"its gradient is off by {error / np.linalg.norm(expected):.1e}")
             timed[name] = min(_seconds(step, batch, clock) for _ in range(_RUNS)), step
         except Exception as error:  # onnxruntime's errors have no base of their own
-            log.warning("execution provider %s is passed over: %s", name, _flat(error))
+            log.warning("execution provider %s is not used: %s", name, _flat(error))
     for name, (seconds, _) in timed.items():
         log.info("execution provider %s takes %.2f ms a step", name, 1e3 * seconds)
     name = min(timed, key=lambda name: timed[name][0])

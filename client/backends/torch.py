@@ -80,5 +80,5 @@ def _open_device(accelerator: str) -> "torch.device | nullcontext[None]":
         reason = str(error).partition("\n")[0].partition(". ")[0]
         raise ConfigError(
             f"client.accelerator = {accelerator!r}: torch {torch.__version__} cannot use it here ({reason}); "
-            "leave it out, and the processor trains"
+            "leave it out to train on the processor"
         ) from error

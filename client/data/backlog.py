@@ -77,7 +77,7 @@ class Backlog:
             if self._feeding.done():
                 self._feeding.result()
                 if not len(self._buffer):
-                    raise StreamEnded("all there was has been trained on")
+                    raise StreamEnded("all samples have been trained on")
                 return
             self._arrived.clear()
             self._wanted.set()

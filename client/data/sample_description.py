@@ -69,6 +69,6 @@ class SampleDescription:
             self._warned.add(column)
             log.warning(
                 "%s of some samples is missing, or a category that the run does not know: it counts as none "
-                "of the run's categories (more of these are not told)",
+                "of the run's categories (warned once a column)",
                 column,
             )

@@ -85,13 +85,13 @@ class Truncation:
     def __init__(self, seconds: float = 1.0, minimum: int = 8, quota_bytes: int = 1 << 26) -> None:
         """The samples take at most `quota_bytes` of memory at any rate."""
         self._seconds = seconds
-        self._minimum = minimum
+        self._low = minimum
         self._quota = quota_bytes
         self._chunks: deque[_Arrival] = deque()
         self._taken: list[_Arrival] = []
         self._count = 0
         self._octets = 0
-        self._refilled = -math.inf
+        self._refill = -math.inf
         """When the buffer last reached `minimum` samples."""
         self._keys: OrderedDict[str, None] = OrderedDict()
         self.drops = self.unwritten = 0
@@ -105,8 +105,8 @@ class Truncation:
         self.duplicates += repeated
         if not len(chunk):
             return
-        if self._count < self._minimum <= self._count + len(chunk):
-            self._refilled = now
+        if self._count < self._low <= self._count + len(chunk):
+            self._refill = now
         fitting = max(1, self._quota // max(1, octets(chunk) // max(1, len(chunk))))
         if len(chunk) > fitting:  # copied, to free the memory of the rest
             self.drops += len(chunk) - fitting
@@ -119,9 +119,7 @@ class Truncation:
     def take(self, count: int, now: float) -> Batch:
         self._truncate(now)
         taken: list[_Arrival] = []
-        while (
-            count > 0 and self._chunks and (not taken or fit_together(taken[0].chunk, self._chunks[0].chunk))
-        ):
+        while count > 0 and self._chunks and (not taken or batchable(taken[0].chunk, self._chunks[0].chunk)):
             taken.append(self._take_oldest(count))
             count -= len(taken[-1].chunk)
         self._taken += taken
@@ -158,10 +156,8 @@ class Truncation:
         return True
 
     def _truncate(self, now: float) -> None:
-        while (
-            self._count > self._minimum and now - max(self._chunks[0].arrived, self._refilled) > self._seconds
-        ):
-            self.drops += len(self._take_oldest(self._count - self._minimum).chunk)
+        while self._count > self._low and now - max(self._chunks[0].arrived, self._refill) > self._seconds:
+            self.drops += len(self._take_oldest(self._count - self._low).chunk)
 
     def _put(self, held: _Arrival) -> None:
         self._chunks.append(held)
@@ -192,7 +188,7 @@ def octets(chunk: StreamChunk) -> int:
     return octets
 
 
-def fit_together(one: StreamChunk, other: StreamChunk) -> bool:
+def batchable(one: StreamChunk, other: StreamChunk) -> bool:
     """Return whether two chunks fit one batch: the first samples may have another shape."""
     return all(a.shape[1:] == b.shape[1:] for a, b in ((one.x, other.x), (one.y, other.y)))
 

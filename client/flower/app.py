@@ -89,7 +89,7 @@ class FlowerApp:
                 "leave it out on the server"
             )
         layout = Layout.of(welcome.layout)  # type: ignore[arg-type]  # the link has looked at it
-        with as_server_fault("word to its devices' apps"):
+        with as_server_fault("message to Flower apps"):
             self._record = decode(welcome.app, layout) if welcome.app else App({}, 0, Arrays.like(layout))
         if self._record.evaluate and not inside.handles(self._app, MessageType.EVALUATE):
             log.warning("run.evaluate_on_devices: the app in %s has no @app.evaluate()", self._folder)
@@ -121,7 +121,7 @@ class FlowerApp:
             samples = samples_of(metrics, _WEIGHT)
         except (Refused, TypeError, ValueError) as error:
             raise TrainingFailed(
-                f"the ClientApp in {self._folder} made a reply that is none: {error}"
+                f"the ClientApp in {self._folder} returned an invalid reply: {error}"
             ) from error
         self._sequence = number
         self._store_metrics("train", reply)
@@ -208,7 +208,7 @@ class FlowerApp:
         except FileNotFoundError:
             return RecordDict()
         except (OSError, ValueError, TypeError) as error:
-            log.warning("%s does not hold the app's state, which begins anew: %s", self._path, error)
+            log.warning("%s does not hold the app's state, which starts empty: %s", self._path, error)
             return RecordDict()
 
 

@@ -51,7 +51,7 @@ class Pausing:
                 log.warning("paused: %s", self._reason.text)
                 await notify()
             elif self._reason is None and since is not None:
-                log.info("goes on, after a pause of %.0f s", time.monotonic() - since)
+                log.info("training resumes after a pause of %.0f s", time.monotonic() - since)
                 since = None
                 await notify()
             await asyncio.sleep(_EVERY)

@@ -56,7 +56,7 @@ async def open_data(
     """
     schema = SampleSchema()
     held: list[Batches]
-    async with AsyncExitStack() as opened:
+    async with AsyncExitStack() as stack:
         if app is not None:
             held = [app]
         elif objects.batches is not None:
@@ -64,7 +64,7 @@ async def open_data(
         else:
             each = [settings.model_copy(update={"data": data}) for data in named.values()] or [settings]
             held = [
-                await opened.enter_async_context(open_batches(one, schema, objects.samples)) for one in each
+                await stack.enter_async_context(open_batches(one, schema, objects.samples)) for one in each
             ]
         batches, choose = held[0], require_first_shard
         if named:

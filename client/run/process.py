@@ -153,8 +153,8 @@ def _check_any_fit(account: SampleAccount | None) -> None:
     """Raises ConfigError if there were samples and all of them were set aside."""
     if account is not None and 0 < account.came == account.quarantined:
         raise ConfigError(
-            f"client.data: none of {account.came:,} samples could be trained on, the log says why; if it is "
-            "a table, say which column is to be predicted: csv:PATH?label=COLUMN"
+            f"client.data: none of {account.came:,} samples could be trained on, the log has the reasons; of "
+            "a table, name the column to predict: csv:PATH?label=COLUMN"
         )
 
 
@@ -163,10 +163,10 @@ def _end_reason(error: BaseException) -> str:
     if isinstance(error, asyncio.CancelledError):
         return "retired: stopped by its owner"
     if isinstance(error, ConfigError):
-        return "error: its settings or its data do not fit the run; its own log says why"
+        return "error: its settings or its data do not fit the run; its log has the reason"
     if isinstance(error, TrainingFailed):
         cause = type(error.__cause__ or error).__name__
-        return f"error: {FAILURES} steps in a row failed, the last one with {cause}; its own log says why"
+        return f"error: {FAILURES} steps in a row failed, the last one with {cause}; its log has the reason"
     return f"error: {error if isinstance(error, EdgeflockError) else type(error).__name__}"
 
 
@@ -183,7 +183,7 @@ def _with_identity(settings: "ClientSettings", identity: ClientIdentity | None) 
 def _save_renewed(identity: ClientIdentity, place: Path | None) -> None:
     if place is not None:
         save_identity(identity, place)
-        log.info("has another key and credential: %s", place)
+        log.info("the server replaced this device's key and credential: %s", place)
 
 
 def _longest_samples() -> int:

@@ -92,7 +92,7 @@ class Averaging:
                 try:
                     self._elastic.take(chunk, model)
                 except Refused as error:
-                    raise ServerAtFault(f"the server's centre is none for this device: {error}") from error
+                    raise ServerAtFault(f"the server's centre is not valid here: {error}") from error
                 update, move = self._elastic.make_update(chunk, self._sequence + 1)
             try:
                 async with self._request_lock:

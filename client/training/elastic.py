@@ -103,13 +103,15 @@ class Elastic:
             where = np.arange(self._layout.size)
         whole = model.base is None and where.size == chunk.stop - chunk.start
         if not whole and (model.base is None or model.base != self.base(chunk)):
-            raise Malformed(f"the difference builds on {model.base}, held is {self.base(chunk)}")
+            raise Malformed(
+                f"the difference is from version {model.base}, this device holds {self.base(chunk)}"
+            )
         if where.size and not (chunk.start <= where[0] and where[-1] < chunk.stop):
             raise Malformed(
                 f"parameters {where[0]} to {where[-1]} are none of {chunk.start} to {chunk.stop - 1}"
             )
         if model.changes and where.size:
-            raise Malformed("the centre is to be told exactly")
+            raise Malformed("the centre came as changes instead of values")
         if not np.isfinite(new).all():
             raise NonFinite("the centre holds NaN or infinity: the run has diverged")
         self._centre[where] = new

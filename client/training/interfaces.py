@@ -119,4 +119,4 @@ def as_server_fault(subject: str) -> Iterator[None]:
     except Unauthorized:
         raise
     except Refused as error:
-        raise ServerAtFault(f"the server's {subject} is none for this device: {error}") from error
+        raise ServerAtFault(f"the server's {subject} is not valid for this device: {error}") from error

@@ -39,7 +39,9 @@ class Replica:
         """
         whole = model.base is None and model.index_mode == sparse.DENSE
         if not whole and (model.base is None or model.base != self.version):
-            raise BaseExpired(f"the difference builds on {model.base}, held is {self.version}")
+            raise BaseExpired(
+                f"the difference is from version {model.base}, this device holds {self.version}"
+            )
         if model.changes and not whole:
             self._add(model)
         else:

@@ -52,4 +52,4 @@ def require_first_shard(number: int) -> None:
 
 
 def _no_such_shard(number: int, held: int) -> ServerAtFault:
-    return ServerAtFault(f"the server asks for shard {number}, from 0 on; this device holds {held}")
+    return ServerAtFault(f"the server asks for shard {number}, counted from 0; this device holds {held}")

@@ -116,7 +116,7 @@ def _layout(shapes: list[Any]) -> Layout:
     try:
         layout = Layout.of(shapes)
     except ConfigError as error:
-        raise ServerAtFault(f"the server's layout is none: {error}") from error
+        raise ServerAtFault(f"the server's layout is not valid: {error}") from error
     if len({tensor.name for tensor in layout.tensors}) < len(shapes):
         raise ServerAtFault("the server's layout has two tensors of the same name")
     return layout
@@ -146,5 +146,5 @@ def _is_text(text: str, limit: int) -> bool:
 
 def _check(is_valid: bool, name: str, value: object, limit: object = None) -> None:
     if not is_valid:
-        beyond = "" if limit is None else f"; 1 to {limit} can be"
-        raise ServerAtFault(f"the server's Welcome has {name} = {value!r:.60}, which cannot be{beyond}")
+        beyond = "" if limit is None else f": it must be 1 to {limit}"
+        raise ServerAtFault(f"the server's Welcome has {name} = {value!r:.60}, which is not valid{beyond}")

@@ -219,7 +219,7 @@ class Worker:
             return welcome.sequence
         if update.sequence <= welcome.sequence:
             self._spool.drop()
-            log.info("update %d of before this start had arrived", update.sequence)
+            log.info("update %d from before the restart had arrived", update.sequence)
             return welcome.sequence
         again = replace(update, facts=None, held=0, pull=False)
         try:
@@ -228,11 +228,11 @@ class Worker:
             raise
         except Refused as refused:
             self.progress.refused += 1
-            log.warning("dropped update %d of before this start: %s", update.sequence, refused)
+            log.warning("dropped update %d from before the restart: %s", update.sequence, refused)
             return welcome.sequence
         self._acknowledge(again, receipt)
         self.progress.samples += update.samples
-        log.info("sent update %d of before this start", update.sequence)
+        log.info("sent update %d from before the restart", update.sequence)
         return update.sequence
 
     async def _push(self, update: Update, run: str, layout: Layout) -> Receipt:

@@ -115,7 +115,7 @@ class Dialer:
             return False
         first = self._servers.index(self._home.url)
         self._servers = [*self._servers[first:], *self._servers[:first]]
-        log.info("goes back to %s", self.server().origin())
+        log.info("returns to its own server, %s", self.server().origin())
         return True
 
     async def _answers(self, seconds: float) -> bool:

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 NOT_JOINED = (
     "the server does not let this device in: it has not joined, or was revoked; "
-    "edgeflock client join URL TOKEN, with a token of who runs the server"
+    "edgeflock client join URL TOKEN, with a token from the server's operator"
 )
 
 SILENT_SECONDS = 60.0
@@ -92,7 +92,9 @@ class Downloads:
             before = cache.size
             found = await self._retries.until_answered(lambda: liveness.during(self._load(http, cache)))
             if found and cache.missing:
-                log.warning("the line dropped after %d bytes of the first model", cache.size - before)
+                log.warning(
+                    "connection lost after %d bytes of the first model; it resumes", cache.size - before
+                )
                 await self._retries.pause()
         return found
 

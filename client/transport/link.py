@@ -262,7 +262,7 @@ class Link:
         elif isinstance(record, Over) and self._tasks:
             self._round_ended = True
         else:
-            raise ServerAtFault(f"the server sent a {type(record).__name__} that was not asked for")
+            raise ServerAtFault(f"the server sent a {type(record).__name__} that this device did not request")
 
     async def _next_task(self, session: RecordSession) -> Task | None:
         """Return the next Task from the server, or None after the round's Over or a lost connection."""

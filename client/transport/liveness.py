@@ -71,7 +71,7 @@ class Liveness:
                     # Check again for an answer: this process may have been suspended.
                     if not answers and not task.done() and _count_signs(peer()) == last:
                         self._factor = min(2 * self._factor, _MAX_FACTOR)
-                        raise ServerHangs(f"the server has said nothing for {(silent + _CHECK) * look:.0f} s")
+                        raise ServerHangs(f"the server has sent nothing for {(silent + _CHECK) * look:.0f} s")
                     silent, quiet = 0, max(_QUIET, min(waited // 10, _MAX_QUIET))
             result = task.result()
             self._factor = 1

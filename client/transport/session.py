@@ -84,7 +84,7 @@ class RecordSession:
         code = message.data if message.type is aiohttp.WSMsgType.CLOSE else self._socket.close_code
         if code == aiohttp.WSCloseCode.MESSAGE_TOO_BIG:
             raise FrameTooLarge("the server takes no update of this size (limits.frame_bytes)")
-        raise _refusal_of(code) or ConnectionResetError("the server hung up")
+        raise _refusal_of(code) or ConnectionResetError("the server closed the connection")
 
     def count_signs(self) -> int:
         """Return a count that grows if bytes arrived, or part of a long message was sent."""
@@ -124,7 +124,7 @@ class RecordSession:
         try:
             record = wire.decode(octets)
         except SessionRefused as error:
-            raise ServerAtFault(f"the server sent what is no record: {shown(str(error))}") from error
+            raise ServerAtFault(f"the server sent an invalid record: {shown(str(error))}") from error
         if isinstance(record, Refusal):
             refusal = REFUSALS.get(record.code, Refused)(shown(record.detail))
             refusal.seconds = record.seconds

@@ -2,7 +2,8 @@
 
 costs.py has the costs, fleet.py the question, and need.py what a fleet takes of each part. plan.py has the
 number of each part, storm.py the return after an outage, and shown.py the text. The package does no I/O. It
-imports numbers and edgeflock.shared only. docs/scale.md says how far the results can be trusted."""
+imports numbers and edgeflock.shared only. docs/scale.md says how far the results can be trusted.
+"""
 
 from edgeflock.devices.capacity.fleet import FleetLoad, Machine, ServerParts
 from edgeflock.devices.capacity.need import Need, estimate_needs, return_seconds

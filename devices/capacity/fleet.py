@@ -51,8 +51,11 @@ class FleetLoad:
 
     @property
     def window(self) -> int:
-        """The coordination.window at which no update is refused. A device trains on the model of its last
-        answer, which is a period old. All other working devices push meanwhile."""
+        """The coordination.window at which no update is refused.
+
+        A device trains on the model of its last answer, which is a period old. All other working devices push
+        meanwhile.
+        """
         return min(MAX_WINDOW, max(256, math.ceil(_MAX_AGE * self.active)))
 
     @property

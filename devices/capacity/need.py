@@ -202,9 +202,10 @@ def model_bytes(fleet: FleetLoad, parts: ServerParts) -> float:
 
 
 def busy_fraction(fleet: FleetLoad, seconds: float, group_seconds: float) -> float:
-    """Return the part of its time that a process is busy. It takes `seconds` for an update, and
-    `group_seconds` for all updates of a group. The limit of a process does not count the latter, because the
-    group grows while updates wait.
+    """Return the part of its time that a process is busy.
+
+    It takes `seconds` for an update, and `group_seconds` for all updates of a group. The limit of a process
+    does not count the latter, because the group grows while updates wait.
     """
     return min(1.0, fleet.rate * (seconds + group_seconds / group_size(fleet)))
 
@@ -234,8 +235,10 @@ def shard_fractions(parameters: int) -> tuple[float, float]:
 
 
 def push_seconds(fleet: FleetLoad, parts: ServerParts, entries: int | None = None) -> float:
-    """Return the time of an update without a gateway, commit and answer. `entries` are those of another
-    coding than the grid's."""
+    """Return the time of an update without a gateway, commit and answer.
+
+    `entries` are those of another coding than the grid's.
+    """
     step = step_seconds(fleet, entries) * (shard_fractions(fleet.parameters)[0] if parts.shards else 1.0)
     decode = costs.DECODE_SECONDS * fleet.sent_entries if entries is None else 0.0
     return costs.PUSH_SECONDS + costs.TLS_SECONDS * fleet.tls + step + decode

@@ -47,8 +47,11 @@ class _PerDevice:
 def simulate_storm(
     devices: int, outage: float, seconds: float, *, gateways: int = 0, gateway_s: float = 0.0, seed: int = 0
 ) -> Storm:
-    """Return the storm of `devices` >= 1 that lose their connections for `outage` seconds. Each returning
-    device takes `each` seconds of one of the `gateways`, if there are any, then `seconds` of the server."""
+    """Return the storm of `devices` >= 1 that lose their connections for `outage` seconds.
+
+    Each returning device takes `gateway_s` seconds of one of the `gateways`, if there are any, then `seconds`
+    of the server.
+    """
     arrivals = first_attempts(devices, outage, seed) - outage
     queues, admitted = [], arrivals
     if gateways:
@@ -85,8 +88,7 @@ def longest_queue(arrivals: NDArray[np.float64], back: NDArray[np.float64]) -> i
 
 
 def first_attempts(devices: int, outage: float, seed: int) -> NDArray[np.float64]:
-    """Return when each device first asks after the outage: sorted seconds [devices], from the beginning of
-    the outage."""
+    """Return when each device first asks after the outage, in sorted seconds [devices] from its start."""
     waits = back_off(_PerDevice(devices, seed))
     times = next(waits)
     while (waiting := times < outage).any():

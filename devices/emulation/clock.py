@@ -24,24 +24,24 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     _clock_resolution: float
 
     def __init__(self) -> None:
-        self._clock = _Jump()
+        self._clock = _VirtualSelector()
         super().__init__(self._clock)
         # Timers this close count as one. This is far above the spacing of floats for thirty virtual years.
         self._clock_resolution = 1e-6
 
     def time(self) -> float:
-        return self._clock.now
+        return self._clock.seconds
 
 
-class _Jump(selectors.SelectSelector):
+class _VirtualSelector(selectors.SelectSelector):
     """A selector that advances the virtual clock by the timeout instead of waiting for files."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.now = 0.0
+        self.seconds = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
             raise RuntimeError("every task waits, and no timer is set: nothing can happen any more")
-        self.now += timeout
+        self.seconds += timeout
         return []

@@ -26,7 +26,7 @@ _Finite = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 _Positive = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
 
 
-def _listed(value: object) -> object:
+def _split(value: object) -> object:
     """Split the text of `--set fleet.seeds=0,1,2` at its commas."""
     return value.split(",") if isinstance(value, str) else value
 
@@ -44,7 +44,9 @@ class FleetSettings(Section):
         "0: coordination.tasks",
     )
     seeds: Annotated[
-        tuple[Annotated[int, Field(ge=0, lt=1 << 31)], ...], BeforeValidator(_listed), Field(min_length=1)
+        tuple[Annotated[int, Field(ge=0, lt=1 << 31)], ...],
+        BeforeValidator(_split),
+        Field(min_length=1),
     ] = Field((0,), description="one run each")
     evaluate_every: Annotated[int, Field(ge=1)] = Field(500, description="updates")
     seconds: _Finite = Field(0.0, description="stop at this virtual time; 0: never")
@@ -90,7 +92,7 @@ class DeviceClass(Section):
 
     @field_validator("rate")
     @classmethod
-    def _is_a_curve(cls, rate: str) -> str:
+    def _check_rate(cls, rate: str) -> str:
         try:
             curve(rate, np.random.default_rng(0))
         except ConfigError as error:
@@ -98,7 +100,7 @@ class DeviceClass(Section):
         return rate
 
     @model_validator(mode="after")
-    def _has_bounds_in_order(self) -> Self:
+    def _check_bounds(self) -> Self:
         if self.batch_min > self.batch_max:
             raise ValueError(f"batch_min = {self.batch_min} is above batch_max = {self.batch_max}")
         return self
@@ -123,12 +125,13 @@ class FleetFile(Config):
 
 
 def parse(
-    toml: str, source: str, overrides: Iterable[str] = (), given: Mapping[str, object] | None = None
+    toml: str, source: str, overrides: Iterable[str] = (), settings: Mapping[str, object] | None = None
 ) -> FleetFile:
-    """Return the settings in `toml`, the text of `source`, after `overrides` (key=value). If settings are
-    `given`, they replace the text and have the types of TOML. Raises ConfigError.
+    """Return the settings in `toml`, the text of `source`, after `overrides` (key=value).
+
+    `settings`, which have the types of TOML, replace the text. Raises ConfigError.
     """
-    file = parse_as(FleetFile, toml, source, {}, overrides, CHOICES, given)
+    file = parse_as(FleetFile, toml, source, {}, overrides, CHOICES, settings)
     for name, kind in file.classes.items():
         if (kind.session_s > 0) != (kind.away_s > 0):
             raise ConfigError(
@@ -141,8 +144,8 @@ def parse(
     if holds and not tasks:
         raise ConfigError(f"{source}: fleet.holds = {holds} is of a run of tasks: set coordination.tasks")
     if max(holds, tasks) > devices:
-        named = f"fleet.holds = {holds}" if holds else f"coordination.tasks = {tasks}"
-        raise ConfigError(f"{source}: {named}: there are only {devices} shards, one a device (fleet.devices)")
+        entry = f"fleet.holds = {holds}" if holds else f"coordination.tasks = {tasks}"
+        raise ConfigError(f"{source}: {entry}: there are only {devices} shards, one a device (fleet.devices)")
     if tasks and any(kind.rate != "0" for kind in file.classes.values()):
         raise ConfigError(
             f"{source}: coordination.tasks = {tasks}: a stream is one device's alone; set no "
@@ -164,7 +167,7 @@ def parse(
     return file
 
 
-def profile(name: str) -> Profile:
+def load_profile(name: str) -> Profile:
     """Return the shipped profile with this name."""
     text = resources.files("edgeflock.devices").joinpath(f"profiles/{name}.toml").read_text("utf-8")
     return Profile.model_validate(tomllib.loads(text))

@@ -34,14 +34,14 @@ Recorded = Callable[[int, float], Update | None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Resumed:
+class _ReplayingTrainer:
     """A trainer that reads the updates of an interrupted run instead of computing them again."""
 
     trainer: Trainer
     batches: Batches
     welcome: Welcome
     recorded: Recorded
-    until: float
+    end: float
     """The virtual second until which the device stays. Another session computed later updates."""
 
     @property
@@ -51,7 +51,7 @@ class _Resumed:
     def step(
         self, theta: NDArray[np.float32], base: int, sequence: int, stopped: Callable[[], bool] = bool
     ) -> Update:
-        update = self.recorded(sequence, self.until)
+        update = self.recorded(sequence, self.end)
         if update is None or update.base != base:
             return self.trainer.step(theta, base, sequence, stopped)
         for _ in range(self.welcome.local_steps):  # take the batches that the steps would have taken
@@ -80,7 +80,7 @@ class EmulatedDevice:
 
     name: str
     kind: DeviceClass
-    pace: DeviceSpeed
+    speed: DeviceSpeed
     server: EmulatedServer
     backend: Backend
     """The fleet shares it. It keeps no state between steps."""
@@ -96,37 +96,37 @@ class EmulatedDevice:
     """The names of the data shards that the device holds, in a run of tasks."""
     _injected: Injection | None = None
 
-    async def live(self) -> None:
+    async def run(self) -> None:
         """Train, leave and come back as the device's class says."""
         try:
             async with AsyncExitStack() as streaming:
                 if isinstance(self.batches, EmulatedStream):
                     await streaming.enter_async_context(self.batches)
                 if self.kind.session_s:
-                    await self._come_and_go()
+                    await self._run_sessions()
                 else:
                     await self._train(math.inf)
         except Crashed:
             self.tally.crashed += 1
 
-    async def _come_and_go(self) -> None:
+    async def _run_sessions(self) -> None:
         session, away = self.kind.session_s, self.kind.away_s
         if self.random.random() < away / (session + away):
             await asyncio.sleep(self.random.exponential(away))
         while True:
-            leaving = asyncio.get_running_loop().time() + self.random.exponential(session)
+            departure = asyncio.get_running_loop().time() + self.random.exponential(session)
             try:
-                async with asyncio.timeout_at(leaving):
-                    return await self._train(leaving)
+                async with asyncio.timeout_at(departure):
+                    return await self._train(departure)
             except TimeoutError:
                 await asyncio.sleep(self.random.exponential(away))
 
-    async def _train(self, until: float) -> None:
+    async def _train(self, end: float) -> None:
         shares = self.kind.shares
         link = EmulatedLink(
             self.server,
             self.name,
-            self.pace,
+            self.speed,
             self.kind.crash,
             self.tally,
             self.random,
@@ -138,33 +138,33 @@ class EmulatedDevice:
             batches = self._injected = Injection(self.batches, link.share, self.sharing, self.kind.batch_max)
             link.listen(self._injected.receive)
 
-        async def trainer(welcome: Welcome) -> _Resumed:
+        async def trainer(welcome: Welcome) -> _ReplayingTrainer:
             batches.begin(welcome, self.backend)
             training = Trainer(self.backend, batches, welcome)
-            return _Resumed(training, batches, welcome, self.recorded, until)
+            return _ReplayingTrainer(training, batches, welcome, self.recorded, end)
 
-        def leaving() -> bool:
+        def is_leaving() -> bool:
             """Return whether the device leaves before it can send another update."""
-            return asyncio.get_running_loop().time() + self._usual_step >= until
+            return asyncio.get_running_loop().time() + self._usual_step >= end
 
-        why = "killed: the line broke without a word"
+        reason = "killed: the line broke without a word"
         try:
             choose = self.batches.choose if isinstance(self.batches, Shards) else require_first_shard
             worker = Worker(
-                link, trainer, batches, self._compute, self.health, is_leaving=leaving, choose=choose
+                link, trainer, batches, self._compute, self.health, is_leaving=is_leaving, choose=choose
             )
             await worker.run()
-            if leaving():  # it stays connected until its time to leave
+            if is_leaving():  # it stays connected until its time to leave
                 await asyncio.get_running_loop().create_future()
-            why = "finished: its part is done"
+            reason = "finished: its part is done"
         finally:
-            link.leave(why)
+            link.leave(reason)
 
     @property
     def _usual_step(self) -> float:
         """Average seconds of an update's local steps and of its way to the server."""
         run = self.server.config.run
-        return run.local_steps * (self.pace.step + self.pace.sample * run.batch) + self.pace.latency
+        return run.local_steps * (self.speed.step + self.speed.sample * run.batch) + self.speed.latency
 
     async def _compute(self, step: Callable[..., Computed], *arguments: Any) -> Computed:
         """Return the update of `step`, or one step of the device's own, after the time that its steps take.
@@ -177,7 +177,7 @@ class EmulatedDevice:
         steps = self.server.config.run.local_steps if isinstance(done, Update) else 1
         each = done.samples / steps
         self.tally.samples += done.samples
-        seconds = [self.pace.draw(self.random, each) for _ in range(steps)]
+        seconds = [self.speed.draw(self.random, each) for _ in range(steps)]
         if not isinstance(self.batches, Shards):
             await asyncio.sleep(sum(seconds))
             return done

@@ -18,7 +18,7 @@ from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Update
 
 JOURNAL = "journal.sqlite"
-_CUT_SHORT = "interrupted.sqlite"
+_INTERRUPTED = "interrupted.sqlite"
 
 
 class Interrupted:
@@ -26,32 +26,32 @@ class Interrupted:
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        self._path = directory / _CUT_SHORT
-        self._fresh = directory / JOURNAL
+        self._path = directory / _INTERRUPTED
+        self._current = directory / JOURNAL
         # A run that goes on from another one may be interrupted before it holds as many updates.
-        if _length(self._fresh) > _length(self._path):
+        if _length(self._current) > _length(self._path):
             _remove(self._path)
-            self._fresh.rename(self._path)
-            mark_path(self._fresh).rename(mark_path(self._path))
-        _remove(self._fresh)
+            self._current.rename(self._path)
+            mark_path(self._current).rename(mark_path(self._path))
+        _remove(self._current)
         if _length(self._path) < 0:
             _remove(self._path)
         self._journal: Journal | None = None
-        self._known: dict[tuple[int, int], UpdateReceipt] = {}
+        self._frames: dict[tuple[int, int], UpdateReceipt] = {}
         self._evaluations: dict[int, tuple[float, float | None]] = {}
         if self._path.exists():
             self._journal = Journal(self._path, durable=False)
-            self._known = self._journal.frames()
+            self._frames = self._journal.frames()
             self._evaluations = {
                 e.version: (e.loss, e.accuracy) for e in self._journal.evaluations() if e.loss is not None
             }
 
-    def update(self, device: int, sequence: int, until: float) -> Update | None:
-        """Return the device's update with this number, if it pushed one by virtual second `until`."""
-        known = self._known.get((device, sequence))
-        if self._journal is None or known is None or known.time > until:
+    def update(self, device: int, sequence: int, end: float) -> Update | None:
+        """Return the device's update with this number, if it pushed one by virtual second `end`."""
+        frame = self._frames.get((device, sequence))
+        if self._journal is None or frame is None or frame.time > end:
             return None
-        (journaled,) = self._journal.updates(known.version - 1, known.version)
+        (journaled,) = self._journal.updates(frame.version - 1, frame.version)
         update = wire.decode(journaled.frame)
         assert isinstance(update, Update)
         return update
@@ -64,10 +64,10 @@ class Interrupted:
         if self._journal is not None:
             self._journal.close()
 
-    def forget(self) -> None:
+    def remove(self) -> None:
         """Remove both journals after the end of the run, and the folder if it is empty."""
         _remove(self._path)
-        _remove(self._fresh)
+        _remove(self._current)
         if not any(self._path.parent.iterdir()):
             self._path.parent.rmdir()
 

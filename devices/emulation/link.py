@@ -38,7 +38,7 @@ from edgeflock.shared.protocol.messages import (
     Welcome,
 )
 
-Down = TypeVar("Down", Welcome, Model, Receipt, Refusal, Stop, Samples, Task, Over)
+FromServer = TypeVar("FromServer", Welcome, Model, Receipt, Refusal, Stop, Samples, Task, Over)
 
 
 class Crashed(Exception):
@@ -78,7 +78,7 @@ class EmulatedLink:
         self,
         server: EmulatedServer,
         name: str,
-        pace: DeviceSpeed,
+        speed: DeviceSpeed,
         crash: float,
         tally: ClassTotals,
         random: np.random.Generator,
@@ -91,7 +91,7 @@ class EmulatedLink:
         self._shards = shards
         self._base: int | None = None
         """In a run of tasks: the base of the round in which the device takes part, or None."""
-        self._pace = pace
+        self._speed = speed
         self._crash = crash
         self._tally = tally
         self._random = random
@@ -99,9 +99,9 @@ class EmulatedLink:
         self._listener: Callable[[Samples], None] = lambda samples: None
 
     async def join(self) -> Welcome:
-        await self._up(self._hello)
+        await self._send(self._hello)
         name, shares = self._hello.device, self._hello.shares
-        self._server.arrive(self._device, name, shares=shares, shards=self._shards)
+        self._server.connect(self._device, name, shares=shares, shards=self._shards)
         engine, config = self._server.engine, self._server.config
         version, sequence = engine.published.version, engine.receipts.last_sequence(self._device)
         greeting = welcome(
@@ -113,74 +113,74 @@ class EmulatedLink:
         as_received = wire.decode(wire.encode(greeting))  # its floats are single on the wire
         assert isinstance(as_received, Welcome)
         self._hello = replace(self._hello, secret=as_received.secret)
-        return await self._down(as_received)
+        return await self._receive(as_received)
 
     async def pull(self, base: int | None, held: int = 0, start: int = 0, stop: int = 0) -> Model:
         pull = Pull(base, held, start, stop)
-        await self._up(pull)
+        await self._send(pull)
         engine = self._server.engine
-        await self._its_turn()
+        await self._wait_for_turn()
         model = engine.outlet.model(base, held, self._device, requested_slice(pull, engine.layout))
         self._base = model.version
         await self._deliver()
-        return await self._down(model)
+        return await self._receive(model)
 
-    async def _its_turn(self) -> None:
+    async def _wait_for_turn(self) -> None:
         """Wait until the device may take part in the round, if the run has turns. Raises RunOver."""
         engine = self._server.engine
         while (turns := engine.turns) is not None:
             if engine.published.complete:
                 stop = Stop(f"the run is over: {engine.published.end_reason}")
-                raise RunOver((await self._down(stop)).reason)
+                raise RunOver((await self._receive(stop)).reason)
             if self._device in turns.members:
                 return
-            await self._server.turned.wait()
+            await self._server.round_changed.wait()
 
     async def push(self, update: Update) -> Receipt:
-        record, frame = await self._up(update)
+        record, frame = await self._send(update)
         assert isinstance(record, Update)
         try:
             accepted = await self._server.push(self._push(record, frame))
         except Refused as refusal:
-            await self._refused(refusal, record)
+            await self._send_refusal(refusal, record)
             raise
-        self._applied(record, accepted)
+        self._count_applied(record, accepted)
         if self._crash and self._random.random() < self._crash:
             raise Crashed
         await self._deliver()
-        return await self._down(accepted.receipt)
+        return await self._receive(accepted.receipt)
 
     async def offer(self, update: Update) -> Task:
-        record, frame = await self._up(update)
+        record, frame = await self._send(update)
         assert isinstance(record, Update)
         counted = True
         try:
-            answer = self._server.take(self._push(record, frame))
+            answer = self._server.submit(self._push(record, frame))
         except AlreadyComputed:
             counted = False
             self._tally.duplicates += 1
         except Refused as refusal:
-            await self._refused(refusal, record)
+            await self._send_refusal(refusal, record)
             raise
         else:
-            answer.add_done_callback(partial(self._settled, record))
+            answer.add_done_callback(partial(self._count_settled, record))
         if self._crash and self._random.random() < self._crash:
             raise Crashed
         await self._deliver()
-        return await self._down(Task(await self._next_shard(), counted))
+        return await self._receive(Task(await self._next_shard(), counted))
 
     async def task(self) -> Task | None:
         while self._base is not None:
             if (shard := await self._next_shard()) is not None:
-                return await self._down(Task(shard))
+                return await self._receive(Task(shard))
             if self._base is not None:
-                await self._server.turned.wait()
+                await self._server.round_changed.wait()
         return None
 
     async def round_end(self) -> None:
         while self._base == self._server.engine.published.version:
-            await self._server.turned.wait()
-        await self._end()
+            await self._server.round_changed.wait()
+        await self._end_round()
 
     async def _next_shard(self) -> int | None:
         """Return the next data shard of the device's round. If the round is over, first tell the device."""
@@ -188,52 +188,52 @@ class EmulatedLink:
             return None
         shard = self._server.hand_out(self._device, self._base)
         if self._base != self._server.engine.published.version or self._server.engine.published.complete:
-            await self._end()
+            await self._end_round()
         return shard
 
-    async def _end(self) -> None:
+    async def _end_round(self) -> None:
         if self._base is None:
             return
         self._base = None
         published = self._server.engine.published
         if published.complete:
-            raise RunOver((await self._down(Stop(f"the run is over: {published.end_reason}"))).reason)
-        await self._down(Over(published.version))
+            raise RunOver((await self._receive(Stop(f"the run is over: {published.end_reason}"))).reason)
+        await self._receive(Over(published.version))
 
     def _push(self, record: Update, frame: bytes) -> Push:
-        kept = frame if self._server.keep_frames else b""
-        return Push(self._device, asyncio.get_running_loop().time(), record, kept)
+        frame_kept = frame if self._server.keep_frames else b""
+        return Push(self._device, asyncio.get_running_loop().time(), record, frame_kept)
 
-    async def _refused(self, refusal: Refused, record: Update) -> None:
+    async def _send_refusal(self, refusal: Refused, record: Update) -> None:
         """Send the refusal to the device. Raises RunOver if the run is over."""
         if isinstance(refusal, RunComplete):
-            raise RunOver((await self._down(Stop(str(refusal)))).reason) from None
+            raise RunOver((await self._receive(Stop(str(refusal)))).reason) from None
         self._tally.refused += 1
-        self._known.statistics.count_refusal()
-        await self._down(Refusal(refusal.code, str(refusal), record.sequence))
+        self._record.statistics.count_refusal()
+        await self._receive(Refusal(refusal.code, str(refusal), record.sequence))
 
-    def _settled(self, record: Update, answer: asyncio.Future[Accepted]) -> None:
+    def _count_settled(self, record: Update, answer: asyncio.Future[Accepted]) -> None:
         """Count an update that was held until its round ended."""
         if answer.cancelled():
             return
         if answer.exception() is None:
-            self._applied(record, answer.result())
+            self._count_applied(record, answer.result())
         else:
             self._tally.refused += 1
 
-    def _applied(self, record: Update, accepted: Accepted) -> None:
+    def _count_applied(self, record: Update, accepted: Accepted) -> None:
         tally = self._tally
         tally.updates += 1
         tally.compressed += record.index_mode != sparse.DENSE
         tally.floats += record.count
         tally.staleness += accepted.staleness
-        known, total = self._known, self._server.traffic.total
+        known, total = self._record, self._server.traffic.total
         heard = known.connection.last_heard
         known.statistics.count(record, accepted.staleness, heard, heard, total.ingress)
-        self._server.committed()
+        self._server.on_commit()
 
     async def share(self, samples: Samples) -> None:
-        record, octets = await self._up(samples)
+        record, octets = await self._send(samples)
         assert isinstance(record, Samples)
         self._server.relay.share(self._device, record, octets)
         self._tally.shared += record.count
@@ -247,34 +247,34 @@ class EmulatedLink:
         for _, octets in self._server.relay.take(self._device):
             samples = wire.decode(octets)
             assert isinstance(samples, Samples)
-            self._listener(await self._down(samples))
+            self._listener(await self._receive(samples))
 
     @property
-    def _known(self) -> Device:
+    def _record(self) -> Device:
         """The server's record of this device."""
         return self._server.devices[self._device]
 
-    def leave(self, why: str) -> None:
-        self._server.leave(self._device, why)
+    def leave(self, reason: str) -> None:
+        self._server.leave(self._device, reason)
 
     def announce_layout(self, layout: bytes) -> None:
         self._hello = replace(self._hello, layout=layout)
 
-    async def _up(self, record: Record) -> tuple[Record, bytes]:
+    async def _send(self, record: Record) -> tuple[Record, bytes]:
         octets = wire.encode(record)
         size = wire.framed_size(len(octets), masked=True)
-        await asyncio.sleep(self._pace.latency + size / self._pace.uplink)
-        self._server.hear(self._device)
+        await asyncio.sleep(self._speed.latency + size / self._speed.uplink)
+        self._server.record_message(self._device)
         self._server.traffic.received[type(record)] += size
         self._server.traffic.total.ingress += size
         self._tally.ingress += size
         return wire.decode(octets), octets
 
-    async def _down(self, record: Down) -> Down:
+    async def _receive(self, record: FromServer) -> FromServer:
         """Return the record itself. A copy of a model takes long, and the wire format keeps it exactly."""
         size = wire.framed_size(wire.size(record), masked=False)
         self._server.traffic.sent[type(record)] += size
         self._server.traffic.total.egress += size
         self._tally.egress += size
-        await asyncio.sleep(self._pace.latency + size / self._pace.downlink)
+        await asyncio.sleep(self._speed.latency + size / self._speed.downlink)
         return record

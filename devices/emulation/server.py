@@ -13,7 +13,7 @@ from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.settings.config import Config
 
 
-class _Line:
+class _IdleConnection:
     """The connection of a device that is present. Its methods do nothing."""
 
     credential = b""
@@ -34,20 +34,21 @@ class _Line:
 
 
 class EmulatedServer:
-    """The engine behind emulated links. Links call `committed` after every receipt. The server calls `made`
-    with each update that is in the model.
+    """The engine behind emulated links.
+
+    Links call `on_commit` after every receipt. The server calls `on_applied` with each update in the model.
     """
 
     def __init__(
         self,
         config: Config,
         engine: Engine,
-        committed: Callable[[], None],
+        on_commit: Callable[[], None],
         shape: tuple[int, ...] | None,
         held_out: Sketch | None = None,
         *,
         keep_frames: bool,
-        made: Callable[[Push, Accepted], None],
+        on_applied: Callable[[Push, Accepted], None],
     ) -> None:
         self.config = config
         self.input = shape
@@ -56,31 +57,31 @@ class EmulatedServer:
         self.engine = engine
         self.traffic = Traffic()
         """Framed bytes of WebSocket messages. The HTTP request that opens a session is not counted."""
-        self.committed = committed
+        self.on_commit = on_commit
         self.devices: dict[int, Device] = {}
         """The server's records of devices by number, in virtual time."""
-        self._made = made
+        self._on_applied = on_applied
         self.relay = Relay(config.injection, config.limits.samples)
-        self.turned = asyncio.Event()
+        self.round_changed = asyncio.Event()
         """Set and replaced when a round ends, or when a device joins or leaves."""
-        self._held: dict[Push, asyncio.Future[Accepted]] = {}
-        self._alarm: asyncio.TimerHandle | None = None
+        self._pending: dict[Push, asyncio.Future[Accepted]] = {}
+        self._timer: asyncio.TimerHandle | None = None
 
     async def push(self, push: Push) -> Accepted:
         """Return the result of one update. Raises the refusal of the update."""
-        return await self.take(push)
+        return await self.submit(push)
 
-    def take(self, push: Push) -> asyncio.Future[Accepted]:
+    def submit(self, push: Push) -> asyncio.Future[Accepted]:
         """Return a future of the update's result, which may be held. Raises an immediate refusal."""
-        held: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
+        result: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
         answer = self._commit([push]).get(push)
         if isinstance(answer, Refused):
             raise answer
         if answer is None:
-            self._held[push] = held
+            self._pending[push] = result
         else:
-            held.set_result(answer)
-        return held
+            result.set_result(answer)
+        return result
 
     def hand_out(self, device: int, base: int) -> int | None:
         """Return the device's next data shard in a run of tasks, or None if there is none now."""
@@ -89,37 +90,37 @@ class EmulatedServer:
         if self.engine.published.version != base:
             return None
         shard = tasks.assign(device, asyncio.get_running_loop().time())
-        self._set_alarm()
+        self._set_timer()
         return shard
 
-    def hear(self, device: int) -> None:
+    def record_message(self, device: int) -> None:
         """Record that the device has sent a message."""
-        if (known := self.devices.get(device)) is not None:
+        if (record := self.devices.get(device)) is not None:
             now = asyncio.get_running_loop().time()
-            known.connection.last_seen = known.connection.last_heard = now
+            record.connection.last_seen = record.connection.last_heard = now
 
-    def arrive(self, device: int, name: str, *, shares: bool, shards: Sequence[str] = ()) -> None:
-        known = self.devices.setdefault(device, Device(DeviceIdentity(name, device)))
-        known.connection.join(_Line())
-        self.hear(device)
+    def connect(self, device: int, name: str, *, shares: bool, shards: Sequence[str] = ()) -> None:
+        record = self.devices.setdefault(device, Device(DeviceIdentity(name, device)))
+        record.connection.join(_IdleConnection())
+        self.record_message(device)
         if self.engine.tasks is not None:
             self.engine.tasks.set_shards(device, shards)
         self.engine.add_device(device)
-        self._turn()
+        self._wake_waiting()
         if shares:
             self.relay.join(device)
 
-    def leave(self, device: int, why: str) -> None:
-        if (known := self.devices.get(device)) is not None and known.connection.is_connected:
-            known.connection.leave(why)
+    def leave(self, device: int, reason: str) -> None:
+        if (record := self.devices.get(device)) is not None and record.connection.is_connected:
+            record.connection.leave(reason)
         self.engine.remove_device(device)
         self.relay.leave(device)
         self._commit([])
-        self._turn()
+        self._wake_waiting()
 
-    def look(self) -> None:
+    def schedule_commit(self) -> None:
         """Check the held updates again after the current callbacks."""
-        asyncio.get_running_loop().call_soon(self._ring)
+        asyncio.get_running_loop().call_soon(self._commit_due)
 
     def _commit(self, pushes: list[Push]) -> dict[Push, Answer]:
         """Commit `pushes` and return their results. Resolve the futures of held updates that are settled."""
@@ -128,25 +129,25 @@ class EmulatedServer:
         staged = self.engine.stage(pushes, loop.time())
         settled = dict(self.engine.publish(staged))
         for push, accepted in staged.applied:
-            self._made(push, accepted)
+            self._on_applied(push, accepted)
         for push, answer in settled.items():
-            if push in self._held:
-                settle(self._held.pop(push), answer)
-        self._set_alarm()
+            if push in self._pending:
+                settle(self._pending.pop(push), answer)
+        self._set_timer()
         if self.engine.published.version != before:
-            self._turn()
+            self._wake_waiting()
         return settled
 
-    def _set_alarm(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         due = self.engine.due
-        self._alarm = None if due is None else asyncio.get_running_loop().call_at(due, self._ring)
+        self._timer = None if due is None else asyncio.get_running_loop().call_at(due, self._commit_due)
 
-    def _ring(self) -> None:
+    def _commit_due(self) -> None:
         self._commit([])
-        self._turn()
+        self._wake_waiting()
 
-    def _turn(self) -> None:
-        turned, self.turned = self.turned, asyncio.Event()
-        turned.set()
+    def _wake_waiting(self) -> None:
+        round_changed, self.round_changed = self.round_changed, asyncio.Event()
+        round_changed.set()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgeflock.devices.emulation.config import DeviceClass, profile
+from edgeflock.devices.emulation.config import DeviceClass, load_profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,20 +22,20 @@ class DeviceSpeed:
     """Additional step time for each sample."""
 
     @classmethod
-    def of(cls, kind: DeviceClass, flops: int) -> "DeviceSpeed":
+    def from_class(cls, kind: DeviceClass, flops: int) -> "DeviceSpeed":
         """Return the speed of `kind` for a model whose step takes `flops` floating-point operations."""
-        made = profile(kind.profile) if kind.profile else None
+        profile = load_profile(kind.profile) if kind.profile else None
 
         def get(key: str, default: float) -> float:
             own = getattr(kind, key)
-            value = own if own is not None else getattr(made, key) if made else default
+            value = own if own is not None else getattr(profile, key) if profile else default
             return float(value)
 
         if kind.step_ms is not None:
             step_ms = kind.step_ms
         else:
-            assert made is not None, "a class has a profile or a step time"
-            step_ms = made.overhead_ms + flops / made.gflops / 1e6
+            assert profile is not None, "a class has a profile or a step time"
+            step_ms = profile.overhead_ms + flops / profile.gflops / 1e6
         return cls(
             step_ms / 1e3,
             get("spread", 0.0),

@@ -43,8 +43,9 @@ class Client:
         name: str = "",
         **settings: object,
     ) -> None:
-        """`data` is (x, y), a part from `deal`, a data URI like client.data, your own Batches, or a stream. A
-        stream is a sync or async generator of samples (x, y), or a function that makes one.
+        """`data` is (x, y), a part from `deal`, a data URI like client.data, your own Batches, or a stream.
+
+        A stream is a sync or async generator of samples (x, y), or a function that makes one.
 
         `token` lets the device join under `name`, or under a new name for each `run`. Without a token, it
         uses the identity of an earlier join (client.identity); an open run needs none. `model` is for
@@ -85,18 +86,18 @@ class Client:
                 "edgeflock.Client(gentle=True): a Client leaves its program's priority as it is; leave "
                 "gentle out, and call os.nice(19) in the program"
             )
-        self._set(parsed, threads="threads" in settings)
+        self._initialise(parsed, threads="threads" in settings)
 
     @classmethod
     def configured(cls, settings: ClientSettings) -> Self:
         """Return a client with the settings of a file, for a process of its own."""
         client = cls.__new__(cls)
         client._token, client._model, client._batches, client._samples = "", None, None, None
-        client._set(settings, threads=True)
+        client._initialise(settings, threads=True)
         client._gentle = settings.gentle
         return client
 
-    def _set(self, settings: ClientSettings, *, threads: bool) -> None:
+    def _initialise(self, settings: ClientSettings, *, threads: bool) -> None:
         self._settings = settings
         self._threads = threads
         self._gentle = False

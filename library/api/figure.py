@@ -11,12 +11,12 @@ from edgeflock.results.curves import COLOURS
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.frames import Evaluation
 
-Against = Literal["updates", "bytes", "time"]
+Axis = Literal["updates", "bytes", "time"]
 
 _AXES: dict[str, tuple[str, Callable[[Evaluation, Evaluation], float]]] = {
-    "updates": ("updates", lambda at, first: at.version),
-    "bytes": ("bytes that the server received and sent", lambda at, first: at.ingress + at.egress),
-    "time": ("seconds since the first evaluation", lambda at, first: at.time - first.time),
+    "updates": ("updates", lambda now, first: now.version),
+    "bytes": ("bytes that the server received and sent", lambda now, first: now.ingress + now.egress),
+    "time": ("seconds since the first evaluation", lambda now, first: now.time - first.time),
 }
 
 
@@ -29,7 +29,7 @@ class Curves(Figure):
         return octets.getvalue()
 
 
-def plot(*runs: Evaluated, against: Against = "updates", **named: Evaluated) -> Curves:
+def plot(*runs: Evaluated, against: Axis = "updates", **named: Evaluated) -> Curves:
     """Plot the runs' accuracy, or their loss if a run has no accuracy, against updates, bytes or time.
 
     Bytes count both ways. Keyword arguments name their runs. Raises ConfigError.
@@ -39,19 +39,19 @@ def plot(*runs: Evaluated, against: Against = "updates", **named: Evaluated) -> 
     chosen = {**{f"run {number}": run for number, run in enumerate(runs, 1)}, **named}
     if not chosen:
         raise ConfigError("plot(): give it what Server.until or Fleet.run returned")
-    if bare := [name for name, run in chosen.items() if not run.evaluations]:
-        raise ConfigError(f"plot(): {bare[0]} has no evaluations; give its server evaluate=(x, y)")
-    judged = all(one.accuracy is not None for run in chosen.values() for one in run.evaluations)
-    label, place = _AXES[against]
+    if empty := [name for name, run in chosen.items() if not run.evaluations]:
+        raise ConfigError(f"plot(): {empty[0]} has no evaluations; give its server evaluate=(x, y)")
+    has_accuracy = all(one.accuracy is not None for run in chosen.values() for one in run.evaluations)
+    label, position = _AXES[against]
     figure = Curves(figsize=(6.0, 4.0), layout="constrained")
     axes = figure.add_subplot()
     for number, (name, run) in enumerate(chosen.items()):
-        x = [place(one, run.evaluations[0]) for one in run.evaluations]
-        y = [one.accuracy if judged else one.loss for one in run.evaluations]
-        known = [(at, value) for at, value in zip(x, y, strict=True) if value is not None]
-        axes.plot(*zip(*known, strict=True), label=name, color=COLOURS[number % len(COLOURS)])
+        x = [position(one, run.evaluations[0]) for one in run.evaluations]
+        y = [one.accuracy if has_accuracy else one.loss for one in run.evaluations]
+        points = [(a, b) for a, b in zip(x, y, strict=True) if b is not None]
+        axes.plot(*zip(*points, strict=True), label=name, color=COLOURS[number % len(COLOURS)])
     axes.set_xlabel(label)
-    axes.set_ylabel("accuracy" if judged else "loss")
+    axes.set_ylabel("accuracy" if has_accuracy else "loss")
     axes.grid(alpha=0.3)
     if len(chosen) > 1:
         axes.legend()

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Self
 import torch
 
 from edgeflock.api.data import Data, dataset
-from edgeflock.api.functions import Metrics, scored_by, told_by
+from edgeflock.api.functions import Metrics, check_callback, split_metrics
 from edgeflock.api.model import Model, model_of
-from edgeflock.api.named import named
+from edgeflock.api.named import name_objects
 from edgeflock.api.result import Evaluated
 from edgeflock.devices.emulation import config
 from edgeflock.devices.emulation.config import FleetFile
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 _FIFTH = 5
 
-_AT_HAND = "(x, y)"
+_IN_MEMORY = "(x, y)"
 """The name of data that the program passes as arrays."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Emulated(Evaluated):
+class FleetRun(Evaluated):
     """One run of a fleet. The times of its evaluations are virtual seconds."""
 
     outcome: FleetResult
@@ -59,8 +59,10 @@ class Fleet:
         metrics: Metrics = (),
         **settings: object,
     ) -> None:
-        """`data` is (x, y) or a data URI, dealt evenly among `devices` of a shipped `profile`, or of several
-        `classes`: names with settings of [devices.NAME]. Without `evaluate`, a fifth of (x, y) is held out.
+        """`data` is (x, y) or a data URI, dealt evenly among the devices.
+
+        There are `devices` of a shipped `profile`, or of several `classes`: names with settings of
+        [devices.NAME]. Without `evaluate`, a fifth of (x, y) is held out.
         `metrics` are like a Server's.
 
         Other settings are those of a fleet file: of [fleet] and [run] by name, a section by its name as a
@@ -68,8 +70,8 @@ class Fleet:
         """
         model = model_of(model)
         train, test, uris = _data(data, evaluate)
-        names, own_metrics = scored_by(metrics, "Fleet(metrics")
-        sections = named({name: value for name, value in settings.items() if name in FleetFile.model_fields})
+        names, own_metrics = split_metrics(metrics, "Fleet(metrics")
+        sections = name_objects({key: settings[key] for key in settings if key in FleetFile.model_fields})
         if refused := sections.keys() & {"run", "model", "client", "fleet"}:
             raise ConfigError(
                 f"edgeflock.Fleet({min(refused)}=...): settings of [fleet] and [run] go by their own names, "
@@ -79,30 +81,30 @@ class Fleet:
         run = {name: value for name, value in settings.items() if name not in own and name not in sections}
         if "seeds" in own:
             raise ConfigError("edgeflock.Fleet(seeds=...): say run(seed) for each")
-        given = {
+        tables = {
             **sections,
             "run": run,
             "model": {**model.settings, "input": [], "data": uris[1], "metrics": names},
             "fleet": {"devices": devices, "data": uris[0], **own},
             "devices": {profile: {"profile": profile}} if classes is None else classes,
         }
-        file = config.parse("", "edgeflock.Fleet", given=given)
-        self._set(file, FleetObjects(train, test, model.make, own_metrics))
+        file = config.parse("", "edgeflock.Fleet", settings=tables)
+        self._initialise(file, FleetObjects(train, test, model.make, own_metrics))
 
     @classmethod
     def configured(cls, file: FleetFile) -> Self:
         """Return a fleet with the settings of a file. Raises ConfigError if they cannot work."""
         fleet = cls.__new__(cls)
-        fleet._set(file, FleetObjects())
+        fleet._initialise(file, FleetObjects())
         return fleet
 
-    def _set(self, file: FleetFile, given: FleetObjects) -> None:
+    def _initialise(self, file: FleetFile, objects: FleetObjects) -> None:
         self.file = file
-        arrays = given.train is not None or given.test is not None
-        self._at_hand = arrays or given.make is not None or bool(given.metrics)
+        arrays = objects.train is not None or objects.test is not None
+        self._has_objects = arrays or objects.make is not None or bool(objects.metrics)
         """Whether the fleet has objects that another process cannot find."""
-        with _as_it_was():
-            self._prepared = prepare(file, given)
+        with _restored_torch_state():
+            self._prepared = prepare(file, objects)
 
     def run(
         self,
@@ -112,50 +114,53 @@ class Fleet:
         on_update: Callable[[Applied], object] | None = None,
         on_evaluated: Callable[[Evaluation], object] | None = None,
         on_finding: Callable[[Finding], object] | None = None,
-    ) -> Emulated:
-        """Run the fleet once. The same seed gives the same result, bit for bit. The run ends after an
-        evaluation for which `stop` returns true. `on_update`, `on_evaluated` and `on_finding` are called as
-        by a Server, and an exception that they raise ends the run.
+    ) -> FleetRun:
+        """Run the fleet once.
+
+        The same seed gives the same result, bit for bit. The run ends after an evaluation for which `stop`
+        returns true. `on_update`, `on_evaluated` and `on_finding` are called as by a Server, and an exception
+        that they raise ends the run.
 
         The call returns when the run is over, also in a notebook, whose event loop waits for it.
         """
         evaluations: list[Evaluation] = []
-        told = told_by(on_evaluated, "Fleet.run(on_evaluated")
-        ends = told_by(stop, "Fleet.run(stop") or (lambda evaluation: False)
+        callback = check_callback(on_evaluated, "Fleet.run(on_evaluated")
+        stops = check_callback(stop, "Fleet.run(stop") or (lambda evaluation: False)
 
         def evaluated(evaluation: Evaluation) -> None:
             evaluations.append(evaluation)
-            if told is not None:
-                told(evaluation)
+            if callback is not None:
+                callback(evaluation)
 
         listening = Callbacks(
-            told_by(on_update, "Fleet.run(on_update"),
+            check_callback(on_update, "Fleet.run(on_update"),
             evaluated,
-            on_finding=told_by(on_finding, "Fleet.run(on_finding"),
+            on_finding=check_callback(on_finding, "Fleet.run(on_finding"),
         )
 
-        def play() -> Emulated:
-            with TemporaryDirectory(prefix="edgeflock-fleet-") as folder, _as_it_was():
-                outcome = run_fleet(self._prepared, seed, Path(folder) / "run", listening, ends)
-            return Emulated(outcome=outcome, evaluations=tuple(evaluations))
+        def run_once() -> FleetRun:
+            with TemporaryDirectory(prefix="edgeflock-fleet-") as folder, _restored_torch_state():
+                outcome = run_fleet(self._prepared, seed, Path(folder) / "run", listening, stops)
+            return FleetRun(outcome=outcome, evaluations=tuple(evaluations))
 
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return play()
+            return run_once()
         with ThreadPoolExecutor(1, thread_name_prefix="edgeflock-fleet") as thread:  # a loop runs in this one
-            return thread.submit(play).result()
+            return thread.submit(run_once).result()
 
     def sweep(
         self, directory: str | Path, seeds: Sequence[int] = (), *, workers: int | None = None
     ) -> list[Outcome]:
-        """Run each of `seeds` (default: the file's), `workers` at a time (default: one for each core). Each
-        run has its own process and stays in `directory`. A run that has ended is read, not repeated.
+        """Run each of `seeds` (default: the file's), `workers` at a time (default: one for each core).
+
+        Each run has its own process and stays in `directory`. A run that has ended is read, not repeated.
 
         Raises ConfigError if the model or its data are this program's objects, which other processes cannot
         find, or if the directory holds runs with other settings.
         """
-        if self._at_hand:
+        if self._has_objects:
             raise ConfigError(
                 "Fleet.sweep: its model, data or metrics are objects of this program, and each run has a "
                 'process of its own; name them, "package.module:Name" and a data URI, or run(seed) each'
@@ -166,7 +171,7 @@ class Fleet:
 
 
 @contextmanager
-def _as_it_was() -> Iterator[None]:
+def _restored_torch_state() -> Iterator[None]:
     """Restore torch's number of threads and random state, which belong to the program."""
     threads = torch.get_num_threads()
     try:
@@ -183,13 +188,13 @@ def _data(
     uri = os.fspath(data) if isinstance(data, str | os.PathLike) else ""
     train = None if isinstance(data, str | os.PathLike) else dataset(data, "edgeflock.Fleet(data=...)")
     if isinstance(evaluate, str | os.PathLike):
-        return train, None, (uri or _AT_HAND, os.fspath(evaluate))
+        return train, None, (uri or _IN_MEMORY, os.fspath(evaluate))
     if evaluate is not None:
         test = dataset(evaluate, "edgeflock.Fleet(evaluate=...)")
-        return train, test, (uri or _AT_HAND, _AT_HAND)
+        return train, test, (uri or _IN_MEMORY, _IN_MEMORY)
     if train is None:
         return None, None, (uri, uri)
     if len(train) < _FIFTH:
         raise ConfigError(f"edgeflock.Fleet(data=...): no fifth of {len(train)} samples can be held out")
     test, *parts = datasets.deal(train, _FIFTH)
-    return datasets.joined(parts), test, (_AT_HAND, _AT_HAND)
+    return datasets.joined(parts), test, (_IN_MEMORY, _IN_MEMORY)

@@ -48,9 +48,10 @@ class Graphs:
         return list(written)
 
 
-def graphs_of(module: str, loss: str, make: "Make | None", data: Data | str) -> Graphs:
-    """Return the graphs of a module, traced with a few samples of `data`. The import string `module` names
-    it, or `make` builds it. Raises ConfigError or NotExportable.
+def export_graphs(module: str, loss: str, make: "Make | None", data: Data | str) -> Graphs:
+    """Return the graphs of a module, traced with a few samples of `data`.
+
+    The import string `module` names it, or `make` builds it. Raises ConfigError or NotExportable.
     """
     from edgeflock.server.training_graph.export import export_model
 

@@ -2,8 +2,10 @@
 
 
 def AdaComp(**settings: object) -> dict[str, object]:
-    """Apply each update at once. Divide each parameter's rate by how often others have changed it since
-    (C. Hardy et al., 2017). `settings` are others of [coordination], such as learning_rate.
+    """Apply each update at once, slower where others have changed the parameters (C. Hardy et al., 2017).
+
+    A parameter's rate is divided by how often others have changed it since. `settings` are others of
+    [coordination], such as learning_rate.
 
     >>> AdaComp(learning_rate=0.1)
     {'mode': 'async', 'rule': 'adacomp', 'learning_rate': 0.1}
@@ -12,15 +14,17 @@ def AdaComp(**settings: object) -> dict[str, object]:
 
 
 def ASGD(**settings: object) -> dict[str, object]:
-    """Apply each update at once. Divide its rate by its staleness, the number of versions since its base
-    (W. Zhang et al., 2015).
+    """Apply each update at once, at a rate divided by its staleness (W. Zhang et al., 2015).
+
+    The staleness is the number of versions since the update's base.
     """
     return {"mode": "async", "rule": "tau", **settings}
 
 
 def Rounds(**settings: object) -> dict[str, object]:
-    """Apply the updates of all devices together, weighted by samples (H. B. McMahan et al., 2017). `quorum`
-    and `deadline` end a round without late devices. With `tasks`, several devices hold a data shard.
+    """Apply the updates of all devices together, weighted by samples (H. B. McMahan et al., 2017).
+
+    `quorum` and `deadline` end a round without late devices. With `tasks`, several devices hold a data shard.
     """
     return {"mode": "rounds", "rule": "none", **settings}
 

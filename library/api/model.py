@@ -34,8 +34,9 @@ class Model:
         example: Any = None,
         weights: str = "",
     ) -> None:
-        """`module` is "package.module:Name", a class or function that builds one without arguments, or a
-        module, which is copied. `loss` is a name like model.loss, e.g. mse or a plug-in's. It may also be a
+        """`module` is "package.module:Name", a class or function that builds a module, or a module.
+
+        A module is copied. `loss` is a name like model.loss, e.g. mse or a plug-in's. It may also be a
         Loss, or a function of (output, target) or (outputs, batch) to the batch mean, in torch tensors.
         `example` is (x, y) or x of a few samples: only its shape counts, and only without data to evaluate
         on. `weights` is a safetensors file to begin with.
@@ -75,9 +76,9 @@ class Model:
         `data` is (x, y) or a data URI. Servers export graphs themselves. Raises ConfigError or NotExportable,
         which names the obstacle.
         """
-        from edgeflock.api.graphs import graphs_of
+        from edgeflock.api.graphs import export_graphs
 
-        return graphs_of(self.name, self.loss, self.make, data)
+        return export_graphs(self.name, self.loss, self.make, data)
 
 
 def model_of(model: "Model | str | Callable[[], nn.Module] | nn.Module") -> Model:

@@ -14,27 +14,28 @@ _TABLES: Tables = {
     **{f"{end}.values": VALUE_CODINGS for end in ("compression", "downlink")},
 }
 
-_ALONE = {"coordination": "rule", "optimizer": "kind", "defence": "mode"}
+_SECTION_KEYS = {"coordination": "rule", "optimizer": "kind", "defence": "mode"}
 """Section -> the key for an object that replaces the section."""
 
 
-def named(sections: Mapping[str, object]) -> dict[str, object]:
-    """Return `sections` with names instead of objects. Each object becomes an entry of its table in this
-    process. A rule may replace `coordination`, an optimizer `optimizer`, and a defence `defence`. Raises
-    ConfigError.
+def name_objects(sections: Mapping[str, object]) -> dict[str, object]:
+    """Return `sections` with names instead of objects.
+
+    Each object becomes an entry of its table in this process. A rule may replace `coordination`, an optimizer
+    `optimizer`, and a defence `defence`. Raises ConfigError.
     """
-    return {name: _named(name, section) for name, section in sections.items()}
+    return {name: _name_section(name, section) for name, section in sections.items()}
 
 
-def _named(name: str, section: object) -> object:
-    if name in _ALONE and not isinstance(section, Mapping | str | int | float | None):
-        section = {_ALONE[name]: section}
+def _name_section(name: str, section: object) -> object:
+    if name in _SECTION_KEYS and not isinstance(section, Mapping | str | int | float | None):
+        section = {_SECTION_KEYS[name]: section}
     if not isinstance(section, Mapping):
         return section
-    return {key: _name_of(f"{name}.{key}", value) for key, value in section.items()}
+    return {key: _name_value(f"{name}.{key}", value) for key, value in section.items()}
 
 
-def _name_of(key: str, value: object) -> object:
+def _name_value(key: str, value: object) -> object:
     table = _TABLES.get(key)
     if not isinstance(table, Table) or isinstance(value, str | int | float | None):
         return value

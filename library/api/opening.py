@@ -10,9 +10,10 @@ T = TypeVar("T")
 
 
 @asynccontextmanager
-async def in_a_thread(context: AbstractContextManager[T]) -> AsyncIterator[T]:
-    """Enter and leave `context` in one thread. A cancelled caller waits until this is done, so that nothing
-    stays half open.
+async def enter_in_thread(context: AbstractContextManager[T]) -> AsyncIterator[T]:
+    """Enter and leave `context` in one thread.
+
+    A cancelled caller waits until this is done, so that nothing stays half open.
     """
     thread = ThreadPoolExecutor(1, thread_name_prefix="edgeflock-opening")
     try:
@@ -37,7 +38,7 @@ async def _result(job: "Future[T]") -> T:
     while not job.done():
         waiting = asyncio.wrap_future(job)
         # Read the exception, so that asyncio does not log it as unread. The last line raises it.
-        waiting.add_done_callback(lambda over: over.cancelled() or over.exception())
+        waiting.add_done_callback(lambda future: future.cancelled() or future.exception())
         try:
             await asyncio.wait([waiting])
         except asyncio.CancelledError:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-_AT_ONCE = 200
+_BATCH = 200
 """Samples in one prediction batch."""
 
 
@@ -43,8 +43,9 @@ class Evaluated:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Result(Evaluated):
-    """The model of one version, and the evaluations until then. In a complete run, the last evaluation is of
-    this version.
+    """The model of one version, and the evaluations until then.
+
+    In a complete run, the last evaluation is of this version.
     """
 
     model: Model
@@ -86,8 +87,10 @@ class Result(Evaluated):
             raise ConfigError(f"save({str(path)!r}): cannot be written: {error.strerror}") from error
 
     def predict(self, data: Any) -> NDArray[np.generic]:
-        """Predict the samples of a data URI or an array, which need no labels. Returns class names if there
-        are some, numbers in their own units, or the outputs as they are. Raises ConfigError.
+        """Predict the samples of a data URI or an array, which need no labels.
+
+        Returns class names if there are some, numbers in their own units, or the outputs as they are. Raises
+        ConfigError.
         """
         return self.predictions(data).values
 
@@ -107,14 +110,16 @@ class Result(Evaluated):
 
         module, parts = self.module(), []
         with torch.no_grad():
-            for start in range(0, count, _AT_ONCE):
-                parts.append(applied(module, tensors_of(rows(x, slice(start, start + _AT_ONCE)))))
+            for start in range(0, count, _BATCH):
+                parts.append(applied(module, tensors_of(rows(x, slice(start, start + _BATCH)))))
         outputs: NDArray[np.float32] = torch.cat(parts).numpy()
         return outputs
 
     def module(self) -> "nn.Module":
-        """Return a new torch module with these weights, in evaluation mode. It takes samples as the run reads
-        them. Regression outputs are in deviations from their mean (`data.target`, see `predict`).
+        """Return a new torch module with these weights, in evaluation mode.
+
+        It takes samples as the run reads them. Regression outputs are in deviations from their mean
+        (`data.target`, see `predict`).
         """
         import torch
 

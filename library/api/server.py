@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from edgeflock.api.data import Data, dataset
-from edgeflock.api.functions import Metrics, scored_by, told_by
+from edgeflock.api.functions import Metrics, check_callback, split_metrics
 from edgeflock.api.model import Model, model_of
-from edgeflock.api.named import named
-from edgeflock.api.opening import in_a_thread
+from edgeflock.api.named import name_objects
+from edgeflock.api.opening import enter_in_thread
 from edgeflock.api.result import Result
 from edgeflock.server.app import RunningServer, serve
 from edgeflock.server.choices import CHOICES
@@ -29,14 +29,16 @@ from edgeflock.shared.settings.config import Config
 if TYPE_CHECKING:
     from torch import nn
 
-_LOOK = 0.02
+_POLL_SECONDS = 0.02
 """Seconds between two checks of a run that a caller waits for."""
 
 _DAY = 86400.0
 
 
 class Server:
-    """Hosts a model and applies updates. Use it once, as an async context manager:
+    """Hosts a model and applies updates.
+
+    Use it once, as an async context manager:
 
     async with Server(model, directory="run", updates=8000, evaluate=(x, y)) as server:
         ...
@@ -57,8 +59,9 @@ class Server:
         stop: Callable[[Evaluation], object] | None = None,
         **settings: object,
     ) -> None:
-        """`directory` keeps the run, and a later server with the same one continues it. Port 0 is any free
-        one.
+        """`directory` keeps the run, and a later server with the same one continues it.
+
+        Port 0 is any free one.
 
         `evaluate` is held-out data: (x, y), a data URI, or a function of the current module to its loss or
         (loss, accuracy). `metrics` are names like model.metrics. They may also be your own names with
@@ -70,28 +73,29 @@ class Server:
         Raises ConfigError.
         """
         listening = Callbacks(
-            told_by(on_update, "Server(on_update"),
-            told_by(on_evaluated, "Server(on_evaluated"),
-            told_by(stop, "Server(stop"),
-            told_by(on_finding, "Server(on_finding"),
+            check_callback(on_update, "Server(on_update"),
+            check_callback(on_evaluated, "Server(on_evaluated"),
+            check_callback(stop, "Server(stop"),
+            check_callback(on_finding, "Server(on_finding"),
         )
         self._standby: Standby | None = None
-        self._set(*_described(model_of(model), directory, port, evaluate, metrics, listening, settings))
+        self._initialise(*_parse(model_of(model), directory, port, evaluate, metrics, listening, settings))
 
     @classmethod
     def configured(cls, config: Config, standby: Standby | None = None) -> Self:
-        """Return a server with the settings of a file. It waits for the run as `standby` says: as one of
-        several servers, or after the loss of its journal.
+        """Return a server with the settings of a file.
+
+        It waits for the run as `standby` says: as one of several servers, or after the loss of its journal.
         """
         server = cls.__new__(cls)
         server._standby = standby
-        server._set(Model(config.model.module, loss=config.model.loss), config, ServerObjects())
+        server._initialise(Model(config.model.module, loss=config.model.loss), config, ServerObjects())
         return server
 
-    def _set(self, model: Model, config: Config, given: ServerObjects) -> None:
+    def _initialise(self, model: Model, config: Config, objects: ServerObjects) -> None:
         self.model = model
         self.config = config
-        self._given = given
+        self._objects = objects
         self._hosted: HostedRun | None = None
         self._serving: RunningServer | None = None
         self._opened = AsyncExitStack()
@@ -100,7 +104,7 @@ class Server:
         """The task that entered the context."""
         self._cancelling = 0
         """The number of cancellation requests for that task before the context."""
-        self._ended = False
+        self._has_failed = False
 
     async def __aenter__(self) -> Self:
         """Open the run, which loads torch, and listen. Raises ConfigError or EdgeflockError.
@@ -111,12 +115,12 @@ class Server:
             raise ConfigError("this Server has been used; make another one to serve its run again")
         async with AsyncExitStack() as opening:
             self._hosted = await self._open(opening)
-            kept = None if self._standby is None else self._standby.sockets
-            served = serve(self.config, self._hosted, self._end, kept)
+            sockets = None if self._standby is None else self._standby.sockets
+            served = serve(self.config, self._hosted, self._cancel_body, sockets)
             self._serving = await opening.enter_async_context(served)
             assert self._hosted.register is not None, "every run that is opened has one"
             self._hosted.register.store_address(self.url, self._hosted.pin)
-            self._over_before = self._at.app[EVALUATOR].state != "training"
+            self._was_over = self._active.app[EVALUATOR].state != "training"
             self._opened = opening.pop_all()
             self._body = asyncio.current_task()
             assert self._body is not None, "this is a coroutine"
@@ -129,18 +133,18 @@ class Server:
         if standby is not None and standby.waits:
             tls = await asyncio.to_thread(standby.tls, self.config)
             async with serve_standby(self.config, tls, standby):
-                run = open_run(self.config, self._given, standby.wait, standby.place)
-                return await opening.enter_async_context(in_a_thread(run))
-        run = open_run(self.config, self._given, None, None if standby is None else standby.place)
-        hosted = await opening.enter_async_context(in_a_thread(run))
+                run = open_run(self.config, self._objects, standby.wait, standby.place)
+                return await opening.enter_async_context(enter_in_thread(run))
+        run = open_run(self.config, self._objects, None, None if standby is None else standby.place)
+        hosted = await opening.enter_async_context(enter_in_thread(run))
         if standby is not None:
             standby.start_leading(hosted.tls)
         return hosted
 
-    def _end(self) -> None:
+    def _cancel_body(self) -> None:
         """Cancel the task in the context, because the server cannot go on."""
         if self._serving is not None and self._body is not None:
-            self._ended = True
+            self._has_failed = True
             self._body.cancel()
 
     async def __aexit__(
@@ -160,8 +164,8 @@ class Server:
             except asyncio.CancelledError:
                 cancelled = True
         failure = closing.exception()
-        if self._ended and self._body is not None and self._body.uncancel() <= self._cancelling:
-            cancelled = False  # only `_end` has cancelled the task
+        if self._has_failed and self._body is not None and self._body.uncancel() <= self._cancelling:
+            cancelled = False  # only `_cancel_body` has cancelled the task
             error = None if isinstance(error, asyncio.CancelledError) else error
         if cancelled:
             raise asyncio.CancelledError
@@ -172,8 +176,8 @@ class Server:
     def url(self) -> str:
         """The URL of the server."""
         host = self.config.run.host
-        reached = socket.gethostname() if host in ("0.0.0.0", "::", "") else host
-        return f"{'http' if self._run.tls is None else 'https'}://{reached}:{self._at.port}"
+        name = socket.gethostname() if host in ("0.0.0.0", "::", "") else host
+        return f"{'http' if self._run.tls is None else 'https'}://{name}:{self._active.port}"
 
     @property
     def token(self) -> str:
@@ -201,32 +205,35 @@ class Server:
         return self._run.engine.published.version
 
     async def events(self) -> AsyncIterator[Event]:
-        """Yield past and new events until the run is over or the server stops: joins, leaves, evaluations,
-        refusals, warnings. Raises EdgeflockError if the server cannot go on.
+        """Yield past and new events until the run is over or the server stops.
+
+        Events are joins, leaves, evaluations, refusals and warnings. Raises EdgeflockError if the server
+        cannot go on.
         """
-        served, seen = self._at, 0
+        served, seen = self._active, 0
         events, evaluator = served.app[HOST].hub.events, served.app[EVALUATOR]
         while self._serving is served:
             served.check_ended()
-            over = evaluator.state != "training"
+            is_over = evaluator.state != "training"
             new, _ = events.list_from(seen)
             seen = events.count
             for event in new:
                 yield event
-            if over and (self._over_before or any(event.kind in ("finished", "diverged") for event in new)):
+            if is_over and (self._was_over or any(event.kind in ("finished", "diverged") for event in new)):
                 return
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_POLL_SECONDS)
 
     async def until(
         self, updates: int | None = None, *, stop: Callable[[Evaluation], object] | None = None
     ) -> Result:
-        """Return the model of the complete, evaluated run, or the model once it has `updates` updates. Then
-        the run goes on until the context ends. An evaluation for which `stop` returns true ends the run.
+        """Return the model of the complete, evaluated run, or the model once it has `updates` updates.
+
+        Then the run goes on until the context ends. An evaluation for which `stop` returns true ends the run.
 
         Raises Diverged if the model is not finite, EdgeflockError if the server cannot go on, ConfigError if
         the run has no such end, and what `stop` raises.
         """
-        run, evaluator = self.config.run, self._at.app[EVALUATOR]
+        run, evaluator = self.config.run, self._active.app[EVALUATOR]
         target = run.updates
         if stop is not None and self._run.evaluate is None:
             raise ConfigError("until(stop=...): nothing is evaluated; give the Server evaluate=(x, y)")
@@ -241,13 +248,13 @@ class Server:
         while not (evaluator.finished or (updates is not None and self.version >= updates)):
             new, seen = evaluator.history[seen:], len(evaluator.history)
             if stop is not None and any(stop(one) for one in new):
-                await self._at.app[LISTENERS].end("an evaluation was enough (until)")
+                await self._active.app[LISTENERS].end("an evaluation was enough (until)")
                 stop = None
-            self._at.check_ended()
+            self._active.check_ended()
             if evaluator.divergence is not None:
                 raise Diverged(evaluator.divergence)
-            await asyncio.sleep(_LOOK)
-        version, theta = await self._at.app[WRITER].call(self._run.engine.result)
+            await asyncio.sleep(_POLL_SECONDS)
+        version, theta = await self._active.app[WRITER].call(self._run.engine.result)
         return Result(
             model=self.model,
             layout=self._run.engine.layout,
@@ -261,7 +268,7 @@ class Server:
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Wait for `stop`. Raises EdgeflockError as soon as the server cannot go on."""
-        waiting = [asyncio.ensure_future(event.wait()) for event in (stop, self._at.ended)]
+        waiting = [asyncio.ensure_future(event.wait()) for event in (stop, self._active.ended)]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -269,7 +276,7 @@ class Server:
                 one.cancel()
             with suppress(asyncio.CancelledError):
                 await asyncio.gather(*waiting)
-        self._at.check()
+        self._active.check()
 
     @property
     def _run(self) -> HostedRun:
@@ -278,13 +285,13 @@ class Server:
         return self._hosted
 
     @property
-    def _at(self) -> RunningServer:
+    def _active(self) -> RunningServer:
         if self._serving is None:
             raise EdgeflockError("the server does not run: `async with Server(...) as server`")
         return self._serving
 
 
-def _described(
+def _parse(
     model: Model,
     directory: str | Path,
     port: int,
@@ -294,18 +301,18 @@ def _described(
     settings: dict[str, object],
 ) -> tuple[Model, Config, ServerObjects]:
     """Return the model, the settings and the objects of a server. Raises ConfigError."""
-    sections = named({name: value for name, value in settings.items() if name in Config.model_fields})
+    sections = name_objects({name: value for name, value in settings.items() if name in Config.model_fields})
     run = {name: value for name, value in settings.items() if name not in sections}
     if refused := sections.keys() & {"run", "model", "client"}:
         raise ConfigError(
             f"edgeflock.Server({min(refused)}=...): settings of [run] go by their own names, those of "
             "[model] into edgeflock.Model; a client has its own"
         )
-    held_out, judge, uri = None, None, ""
+    held_out, evaluator, uri = None, None, ""
     if isinstance(evaluate, str | os.PathLike):
         uri = os.fspath(evaluate)
     elif callable(evaluate):
-        judge = _judging(evaluate)
+        evaluator = _evaluator(evaluate)
     elif evaluate is not None:
         held_out = dataset(evaluate, "edgeflock.Server(evaluate=...)")
         shape = list(held_out.x.shape[1:])
@@ -314,23 +321,25 @@ def _described(
                 f"edgeflock.Server(evaluate=...): samples have the shape {shape}, those of "
                 f"Model(example=...) {model.input}; leave the example out"
             )
-    names, own = scored_by(metrics, "Server(metrics")
+    names, own = split_metrics(metrics, "Server(metrics")
     of_model = {**model.settings, "data": uri, "metrics": names}
     if held_out is not None:
         of_model["input"] = list(held_out.x.shape[1:])
     paths = {name: os.fspath(value) for name, value in run.items() if isinstance(value, os.PathLike)}
     of_run = {"directory": os.fspath(directory), "port": port, **run, **paths}
-    given = {"run": of_run, "model": of_model, **sections}
-    config = settings_of.taken(given, "edgeflock.Server", CHOICES)
-    return model, config, ServerObjects(model.make, held_out, judge, listening, own)
+    tables = {"run": of_run, "model": of_model, **sections}
+    config = settings_of.taken(tables, "edgeflock.Server", CHOICES)
+    return model, config, ServerObjects(model.make, held_out, evaluator, listening, own)
 
 
-def _judging(evaluate: "Callable[[nn.Module], Any]") -> "Callable[[nn.Module], tuple[float, float | None]]":
+def _evaluator(
+    evaluate: "Callable[[nn.Module], Any]",
+) -> "Callable[[nn.Module], tuple[float, float | None]]":
     """Return `evaluate` as a function of (loss, accuracy). It may return the loss alone."""
 
-    def judge(module: "nn.Module") -> tuple[float, float | None]:
-        said = evaluate(module)
-        loss, accuracy = said if isinstance(said, tuple) else (said, None)
+    def evaluate_module(module: "nn.Module") -> tuple[float, float | None]:
+        result = evaluate(module)
+        loss, accuracy = result if isinstance(result, tuple) else (result, None)
         return float(loss), None if accuracy is None else float(accuracy)
 
-    return judge
+    return evaluate_module

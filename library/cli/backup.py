@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from edgeflock.cli.options import Json, needing
+from edgeflock.cli.options import Json, require
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
 
@@ -20,7 +20,7 @@ def backup(
 
     The file holds the run's keys and tokens, but no folders of its directory, such as TensorBoard's.
     """
-    with needing("server", "journals need"):
+    with require("server", "journals need"):
         from edgeflock.server.ledger import back_up
 
     done = back_up(run, file)
@@ -53,7 +53,7 @@ def restore(
     The run gets another name, so that devices, which have seen what came after the backup, begin with its
     model. Their names and credentials hold.
     """
-    with needing("server", "journals need"):
+    with require("server", "journals need"):
         from edgeflock.server.ledger import restore as unpack
 
     done = unpack(file, run, same_run=same_run)

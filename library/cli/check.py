@@ -14,9 +14,9 @@ from edgeflock.cli.options import (
     Set,
     Verbose,
     client_flags,
-    needing,
-    settings_of,
-    text_of,
+    load_settings,
+    read_text,
+    require,
 )
 from edgeflock.shared.errors import ConfigError
 
@@ -40,21 +40,21 @@ def check(
     core, or in 25 steps of a slow model. No server runs, and nothing is written but by --write. Without
     CONFIG.toml the settings are those of edgeflock.toml, if that is in this folder.
     """
-    with needing("server", "a check needs"):
-        from edgeflock.projects.acting import CheckedPolicy, checked_policy
-        from edgeflock.projects.checking import Checked, checked
+    with require("server", "a check needs"):
+        from edgeflock.projects.acting import PolicyCheck, check_policy
+        from edgeflock.projects.checking import ProjectCheck, check_project
         from edgeflock.server.choices import CHOICES
         from edgeflock.shared.environments import is_environment
 
         if config is None and PROJECT.is_file():
             config = PROJECT
-        settings = settings_of(config, [*(set_ or []), *client_flags(data=data)], verbose, CHOICES)
+        settings = load_settings(config, [*(set_ or []), *client_flags(data=data)], verbose, CHOICES)
         with redirect_stdout(sys.stderr):  # the user's module may print
-            found: Checked | CheckedPolicy
+            found: ProjectCheck | PolicyCheck
             if is_environment(settings.model.data):
-                found = checked_policy(settings)
+                found = check_policy(settings)
             else:
-                found = checked(settings, tests_rate=True)
+                found = check_project(settings, tests_rate=True)
     if json:
         import json as encoder
         from dataclasses import asdict
@@ -68,19 +68,20 @@ def check(
 
 
 def _write(path: Path | None, rate: "RangeTest | None", optimizer: str) -> None:
-    """Write the proposed rate into the settings, with the devices' optimizer that it belongs to. Without that
-    setting, a rate is SGD's. Raises ConfigError.
+    """Write the proposed rate into the settings, with the devices' optimizer that it belongs to.
+
+    Without that setting, a rate is SGD's. Raises ConfigError.
     """
-    from edgeflock.projects.settings_file import with_setting
+    from edgeflock.projects.settings_file import replace_setting
     from edgeflock.server.ledger import write_atomically
 
     if path is None:
         raise ConfigError("--write: there is no file of settings; name CONFIG.toml")
     if rate is None or rate.proposed is None:
         raise ConfigError(f"--write: {rate.advice if rate else 'no learning rate was tested'}")
-    text = with_setting(text_of(path), str(path), rate.key, rate.proposed)
+    text = replace_setting(read_text(path), str(path), rate.key, rate.proposed)
     if optimizer != "sgd":
-        text = with_setting(text, str(path), "run.local_optimizer", optimizer)
+        text = replace_setting(text, str(path), "run.local_optimizer", optimizer)
     path = path.resolve()  # write the target of a link
     try:
         mode = path.stat().st_mode

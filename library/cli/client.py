@@ -21,8 +21,8 @@ from edgeflock.cli.options import (
     Set,
     TokenFile,
     client_flags,
+    load_settings,
     log_to_stderr,
-    settings_of,
     token_in,
 )
 from edgeflock.cli.supervisor import LastLine, supervised
@@ -117,7 +117,7 @@ def train(
         bandwidth=bandwidth,
         pause_on=pause_on,
     )
-    settings = settings_of(config, [*(set_ or []), *flags])
+    settings = load_settings(config, [*(set_ or []), *flags])
     from edgeflock.api.client import Client
 
     async def until_stopped() -> None:
@@ -164,15 +164,15 @@ def join(
 
     if (token is None) == (token_file is None):
         raise ConfigError("give either TOKEN or --token-file PATH (-: standard input)")
-    place = identity or default_path()
-    if place.exists():
+    path = identity or default_path()
+    if path.exists():
         raise ConfigError(
-            f"{place}: this device has joined {load_identity(place).server}; remove that file to leave that "
+            f"{path}: this device has joined {load_identity(path).server}; remove that file to leave that "
             "run, or name another file with --identity PATH"
         )
     text = token_in(token_file) if token_file is not None else token or ""
     joined_as = asyncio.run(joined(url, text, name or default_name(), insecure=insecure))
-    save_identity(joined_as, place)
-    print(f"{joined_as.name} has joined {joined_as.server}; its identity is in {place}", file=sys.stderr)
-    chosen = "" if identity is None else f" --identity {place}"
+    save_identity(joined_as, path)
+    print(f"{joined_as.name} has joined {joined_as.server}; its identity is in {path}", file=sys.stderr)
+    chosen = "" if identity is None else f" --identity {path}"
     print(f"Train with: edgeflock client{chosen} --data URI", file=sys.stderr)

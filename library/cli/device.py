@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from edgeflock.cli.groups import Group
-from edgeflock.cli.options import Directory, Json, labels_of, register_of
+from edgeflock.cli.options import Directory, Json, labels_of, open_register
 from edgeflock.shared.identity import names
 
 device = typer.Typer(
@@ -22,14 +22,14 @@ Name = Annotated[str, typer.Argument(help="As `edgeflock device list` shows it."
 @device.command("list")
 def list_(directory: Directory = Path("edgeflock-run"), json: Json = False) -> None:
     """Show the devices that have joined. Which of them are there, `edgeflock status` says."""
-    with register_of(directory) as (register, _):
+    with open_register(directory) as (register, _):
         rows = sorted(register.devices.values(), key=lambda one: one.name)
-        out = {one.name: register.find_quarantine(one.name) for one in rows}
+        quarantines = {one.name: register.find_quarantine(one.name) for one in rows}
     if json:
         import json as encoder
 
         for one in rows:
-            quarantine = out[one.name]
+            quarantine = quarantines[one.name]
             print(encoder.dumps({
                 "name": one.name, "key": one.key.hex(), "joined": one.joined, "token": one.token.hex()[:12],
                 "revoked": one.revoked, "rotates": one.rotate, "labels": dict(one.labels),
@@ -39,12 +39,12 @@ def list_(directory: Directory = Path("edgeflock-run"), json: Json = False) -> N
         return
     for one in rows:
         state = "revoked" if one.revoked is not None else "to be rotated" if one.rotate else "joined"
-        if one.revoked is None and (quarantine := out[one.name]) is not None:
+        if one.revoked is None and (quarantine := quarantines[one.name]) is not None:
             until = time.strftime("%Y-%m-%d %H:%M", time.localtime(quarantine.until))
             state = f"in quarantine until {until}"
-        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.joined))
+        joined = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.joined))
         labels = " ".join(f"{key}={value}" for key, value in sorted(one.labels.items()))
-        print(f"{names.shown(one.name)}  {state}  {when}  key {one.key.hex()[:12]}  {labels}".rstrip())
+        print(f"{names.shown(one.name)}  {state}  {joined}  key {one.key.hex()[:12]}  {labels}".rstrip())
 
 
 @device.command()
@@ -53,7 +53,7 @@ def revoke(name: Name, directory: Directory = Path("edgeflock-run")) -> None:
 
     With another token it may join anew, with another key.
     """
-    with register_of(directory) as (register, audit):
+    with open_register(directory) as (register, audit):
         register.revoke(name)
         audit(f"revoked {name!r}")
     print(f"{name} is revoked")
@@ -62,7 +62,7 @@ def revoke(name: Name, directory: Directory = Path("edgeflock-run")) -> None:
 @device.command()
 def release(name: Name, directory: Directory = Path("edgeflock-run")) -> None:
     """End a device's quarantine: it is let in when it next asks, which is within five minutes."""
-    with register_of(directory) as (register, audit):
+    with open_register(directory) as (register, audit):
         register.release(name)
         audit(f"released {name!r}")
     print(f"{name} is released")
@@ -71,7 +71,7 @@ def release(name: Name, directory: Directory = Path("edgeflock-run")) -> None:
 @device.command()
 def rotate(name: Name, directory: Directory = Path("edgeflock-run")) -> None:
     """Let a device make another key and get another credential, as soon as it is there."""
-    with register_of(directory) as (register, audit):
+    with open_register(directory) as (register, audit):
         register.rotate(name)
         audit(f"has {name!r} rotate its key")
     print(f"{name} gets another key and credential when it next comes")
@@ -86,7 +86,7 @@ def label(
     ),
 ) -> None:
     """Set labels of a device."""
-    with register_of(directory) as (register, audit):
+    with open_register(directory) as (register, audit):
         register.label(name, labels_of(labels))
         audit(f"labelled {name!r} {' '.join(labels)}")
     print(f"{name} is labelled")

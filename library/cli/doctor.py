@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgeflock.cli.options import ConfigFile, Json, Set, needing, settings_of
+from edgeflock.cli.options import ConfigFile, Json, Set, load_settings, require
 from edgeflock.shared.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,18 +27,18 @@ def doctor(config: ConfigFile = None, server: OfServer = False, set_: Set = None
     server that this device has joined.
     """
     settings = _settings(config, set_, server)
-    found = []
-    for finding in _examined(settings, server):
-        found.append(finding)
+    results = []
+    for finding in _check(settings, server):
+        results.append(finding)
         if not json:
             print("\n".join(finding.lines()), flush=True)
-    well = all(finding.state != "bad" for finding in found)
+    is_ok = all(finding.state != "bad" for finding in results)
     if json:
         import json as encoder
         from dataclasses import asdict
 
-        print(encoder.dumps({"ok": well, "findings": [asdict(finding) for finding in found]}))
-    if not well:
+        print(encoder.dumps({"ok": is_ok, "findings": [asdict(finding) for finding in results]}))
+    if not is_ok:
         raise typer.Exit(1)
 
 
@@ -53,19 +53,19 @@ def report(
 ) -> None:
     """Put what doctor says, settings, versions, and the log's last lines into one file, without secrets."""
     from edgeflock.client.identity import default_path
-    from edgeflock.doctor import bundled
-    from edgeflock.doctor.report import of_the_service
+    from edgeflock.doctor import build_report
+    from edgeflock.doctor.report import service_log
 
     settings = _settings(config, set_, server)
     try:
         lines = (
-            of_the_service("server" if server else "client")
+            service_log("server" if server else "client")
             if log is None
             else log.read_text("utf-8", "replace").splitlines()
         )
         directory = Path(settings.run.directory)
-        octets = bundled(
-            list(_examined(settings, server)),
+        octets = build_report(
+            list(_check(settings, server)),
             settings,
             os.environ,
             identity=Path(settings.client.identity) if settings.client.identity else default_path(),
@@ -82,13 +82,13 @@ def report(
 
 def _settings(config: Path | None, set_: list[str] | None, server: bool) -> "Config":
     if not server:
-        return settings_of(config, set_)
-    with needing("server", "the server needs"):
+        return load_settings(config, set_)
+    with require("server", "the server needs"):
         from edgeflock.server.choices import CHOICES
-    return settings_of(config, set_, tables=CHOICES)
+    return load_settings(config, set_, tables=CHOICES)
 
 
-def _examined(settings: "Config", server: bool) -> "Iterator[CheckResult]":
-    from edgeflock.doctor import examined_device, examined_server
+def _check(settings: "Config", server: bool) -> "Iterator[CheckResult]":
+    from edgeflock.doctor import check_device, check_server
 
-    return examined_server(settings) if server else examined_device(settings.client)
+    return check_server(settings) if server else check_device(settings.client)

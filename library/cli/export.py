@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgeflock.cli.options import Json, look_into, needing
+from edgeflock.cli.options import Json, add_to_path, require
 from edgeflock.shared.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,19 +34,19 @@ def export(
     """
     if not digest and out is None:
         raise ConfigError("--out names the folder for the graphs; or ask for --digest")
-    with needing("server", "the export needs"), redirect_stdout(sys.stderr):  # the user's module may print
+    with require("server", "the export needs"), redirect_stdout(sys.stderr):  # the user's module may print
         from edgeflock.api.model import Model
 
-        look_into(Path.cwd())
+        add_to_path(Path.cwd())
 
         graphs = Model(model, loss=loss).graphs(data)
     if digest:
         print(graphs.digest)
     elif out is not None:
-        show(graphs, model, loss, out, as_json=json)
+        write_graphs(graphs, model, loss, out, as_json=json)
 
 
-def show(graphs: "Graphs", model: str, loss: str, out: Path, *, as_json: bool) -> None:
+def write_graphs(graphs: "Graphs", model: str, loss: str, out: Path, *, as_json: bool) -> None:
     """Write the graphs to `out` and print their description. Raises ConfigError."""
     import json
 

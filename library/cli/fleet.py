@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from edgeflock.cli.options import Json, Level, Set, log_to_stderr, look_into, needing, text_of
+from edgeflock.cli.options import Json, Level, Set, add_to_path, log_to_stderr, read_text, require
 from edgeflock.shared.extras import install
 
 
@@ -26,14 +26,14 @@ def run_fleet_file(path: Path, overrides: list[str], out: Path | None, *, as_jso
     """Run `path` and leave JSON lines, figures and a report in `out`. Raises ConfigError."""
     import json
 
-    with needing("server", "fleets need"):
+    with require("server", "fleets need"):
         from edgeflock.api.fleet import Fleet
         from edgeflock.devices.emulation.config import parse
         from edgeflock.results.report import draw_accuracy, report, told
 
-    look_into(path.resolve().parent)
+    add_to_path(path.resolve().parent)
     log_to_stderr(Level.warning)
-    file = parse(text_of(path), str(path), overrides)
+    file = parse(read_text(path), str(path), overrides)
     directory = out or Path("edgeflock-fleet") / path.stem
     outcomes = Fleet.configured(file).sweep(directory)
     figures = "accuracy.png, accuracy.svg, "

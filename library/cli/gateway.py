@@ -18,7 +18,7 @@ from edgeflock.cli.options import (
     LogLevel,
     TokenFile,
     log_to_stderr,
-    needing,
+    require,
     token_of,
 )
 from edgeflock.cli.supervisor import supervised
@@ -71,7 +71,7 @@ def gateway(
     log_to_stderr(log_level, log_format)
     secret = token if token_file is None else token_of(None, token_file)
     shown = name or f"{socket.gethostname()}:{port}"
-    with needing("server", "a gateway needs"):
+    with require("server", "a gateway needs"):
         from edgeflock.server.gateway import ClientCertificate, Gateway, GatewayAddress
     own = None if identity is None else load_identity(identity)
 
@@ -79,9 +79,9 @@ def gateway(
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        place = GatewayAddress(host, port, certificate, key, insecure)
+        address = GatewayAddress(host, port, certificate, key, insecure)
         certified = None if own is None else ClientCertificate(own.key, own.certificate)
-        one = Gateway(upstream, secret or "", shown, place, certified, insecure=insecure)
+        one = Gateway(upstream, secret or "", shown, address, certified, insecure=insecure)
         async with one.serving() as bound:
             url = f"{'https' if key else 'http'}://{host}:{bound}"
             if json:

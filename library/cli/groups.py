@@ -13,9 +13,9 @@ typer.core.HAS_RICH = False
 _make_argument = typer.core.TyperArgument.__init__
 
 
-def _make_argument_with_help(argument: typer.core.TyperArgument, **made: Any) -> None:
-    _make_argument(argument, **made)
-    argument.help = made.get("help")
+def _make_argument_with_help(argument: typer.core.TyperArgument, **arguments: Any) -> None:
+    _make_argument(argument, **arguments)
+    argument.help = arguments.get("help")
 
 
 # click 8.5 drops the help that typer has given an argument, and lists arguments that typer lists too.
@@ -29,10 +29,10 @@ class Group(typer.core.TyperGroup):
     format_arguments = typer.core.TyperCommand.format_arguments
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        below = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         rows = [
             (name, one.get_short_help_str(_ANY_LENGTH))
-            for name, one in below
+            for name, one in commands
             if one is not None and not one.hidden
         ]
         with formatter.section("Commands"):

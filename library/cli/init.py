@@ -22,10 +22,10 @@ def init(
 
     Without held= the file is the server's alone, and each device names data of its own.
     """
-    from edgeflock.projects.beginning import begun
+    from edgeflock.projects.beginning import create_project
     from edgeflock.shared.data.datasets import splits
 
-    project = begun(directory, data)
+    project = create_project(directory, data)
     project.write()
     print(f"wrote {', '.join(str(directory / name) for name in project.files)}", file=sys.stderr)
     if data and not splits(data):
@@ -34,5 +34,5 @@ def init(
             "edgeflock client --data URI",
             file=sys.stderr,
         )
-    there = "" if directory.resolve() == Path.cwd() else f"cd {shlex.quote(str(directory))} && "
-    print(f"Go on with: {there}edgeflock check edgeflock.toml", file=sys.stderr)
+    change_folder = "" if directory.resolve() == Path.cwd() else f"cd {shlex.quote(str(directory))} && "
+    print(f"Go on with: {change_folder}edgeflock check edgeflock.toml", file=sys.stderr)

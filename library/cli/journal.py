@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from edgeflock.cli.groups import Group
-from edgeflock.cli.options import Json, needing
+from edgeflock.cli.options import Json, require
 from edgeflock.shared.errors import ConfigError
 
 journal = typer.Typer(
@@ -29,7 +29,7 @@ def verify(path: Journal, json: Json = False) -> None:
 
     It changes nothing, and the run's server may go on meanwhile.
     """
-    with needing("server", "journals need"):
+    with require("server", "journals need"):
         from edgeflock.server.ledger import verify as read_all
 
     place = _place(path)
@@ -67,7 +67,7 @@ def repair(
 
     Its server must not run. What is kept is another run: devices begin anew with the model of that version.
     """
-    with needing("server", "journals need"):
+    with require("server", "journals need"):
         from edgeflock.server.ledger import repair as keep
 
     place = _place(path)
@@ -102,7 +102,7 @@ def copy(
 
     Its server must not run. Afterwards journal.url says which of the two it hosts; remove the other one.
     """
-    with needing("server", "journals need"):
+    with require("server", "journals need"):
         from edgeflock.server.ledger import copy as copied
 
     from_, to = _place(source), _place(target)

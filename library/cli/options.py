@@ -30,9 +30,9 @@ Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override one setting, e.g. run.port=9000."),
 ]
-TOKEN_SHOWS = "Others on this machine see it in `ps`: rather --token-file or EDGEFLOCK_TOKEN."
+TOKEN_WARNING = "Others on this machine see it in `ps`: rather --token-file or EDGEFLOCK_TOKEN."
 Token = Annotated[
-    str | None, typer.Option(help=f"A viewer's or an admin's token [client.token]. {TOKEN_SHOWS}")
+    str | None, typer.Option(help=f"A viewer's or an admin's token [client.token]. {TOKEN_WARNING}")
 ]
 TokenFile = Annotated[
     Path | None, typer.Option(metavar="PATH", help="A file that holds the token; -: standard input.")
@@ -69,14 +69,15 @@ PROJECT = Path("edgeflock.toml")
 """The name of the settings file that `edgeflock init` writes."""
 
 
-def settings_of(
+def load_settings(
     path: Path | None,
     overrides: list[str] | None,
     verbose: bool = False,
     tables: "Tables | None" = None,
 ) -> "Config":
-    """Return the settings of a file, the environment and --set. Set up logging if it is not. Raises
-    ConfigError.
+    """Return the settings of a file, the environment and --set.
+
+    Set up logging if it is not. Raises ConfigError.
 
     `tables` are the server's names of choices, for callers that need their settings checked.
     """
@@ -84,13 +85,13 @@ def settings_of(
 
     if not logging.getLogger().handlers:
         log_to_stderr(Level.info if verbose else Level.warning)
-    text = "" if path is None else text_of(path)
+    text = "" if path is None else read_text(path)
     if path is not None:
-        look_into(path.resolve().parent)
+        add_to_path(path.resolve().parent)
     return config.parse(text, str(path), os.environ, overrides or (), tables)
 
 
-def look_into(folder: Path) -> None:
+def add_to_path(folder: Path) -> None:
     """Add a folder to the module path. Settings name modules in their own folder."""
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
@@ -108,7 +109,7 @@ def _number(level: Level) -> int:
     return logging.getLevelNamesMapping()[level.upper()]
 
 
-def _moment(record: logging.LogRecord) -> str:
+def _timestamp(record: logging.LogRecord) -> str:
     """Return the time in ISO 8601, with the local offset."""
     return datetime.fromtimestamp(record.created).astimezone().isoformat(timespec="milliseconds")
 
@@ -120,7 +121,7 @@ class _Lines(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
-        return _moment(record)
+        return _timestamp(record)
 
 
 class _Objects(logging.Formatter):
@@ -129,18 +130,18 @@ class _Objects(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         import json
 
-        said = {
-            "time": _moment(record),
+        entry = {
+            "time": _timestamp(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
         if record.exc_info:
-            said["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(said)
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry)
 
 
-def text_of(path: Path) -> str:
+def read_text(path: Path) -> str:
     """Return the text of a settings file. Raises ConfigError."""
     try:
         return path.read_text("utf-8")
@@ -153,7 +154,7 @@ def connection_of(
 ) -> tuple[str, str]:
     """Return (URL, token) of a server. Raises ConfigError."""
     flags = client_flags(server=url, token=token_of(token, token_file))
-    client = settings_of(None, [*(overrides or []), *flags]).client
+    client = load_settings(None, [*(overrides or []), *flags]).client
     from edgeflock.shared.identity import pin_in, tls_for
 
     parts = urlsplit(client.server if "://" in client.server else f"http://{client.server}")
@@ -177,32 +178,32 @@ def token_in(file: Path) -> str:
     Warn about a file that others may read, because its readers can use the secret.
     """
     if str(file) == "-":
-        kept = sys.stdin.readline().strip()
+        token = sys.stdin.readline().strip()
     else:
-        kept = text_of(file).strip()
+        token = read_text(file).strip()
         if file.stat().st_mode & 0o044:
             log.warning("--token-file %s: others on this machine can read it: chmod 600 %s", file, file)
-    if not kept or not kept.isprintable():
+    if not token or not token.isprintable():
         raise ConfigError(f"--token-file {file}: holds no token; write one into it")
-    return kept
+    return token
 
 
-def client_flags(**given: str | None) -> list[str]:
+def client_flags(**options: str | None) -> list[str]:
     """Return overrides of [client] for the given options."""
-    return [f"client.{key}={value}" for key, value in given.items() if value is not None]
+    return [f"client.{key}={value}" for key, value in options.items() if value is not None]
 
 
 @contextmanager
-def needing(extra: str, what: str) -> Iterator[None]:
-    """Import packages of an extra. A ConfigError begins with `what` and names the package to install."""
+def require(extra: str, purpose: str) -> Iterator[None]:
+    """Import packages of an extra. A ConfigError begins with `purpose` and names the package to install."""
     try:
         yield
     except ImportError as error:
-        raise ConfigError(f"{what} {error.name}: {install(extra)}") from error
+        raise ConfigError(f"{purpose} {error.name}: {install(extra)}") from error
 
 
 @contextmanager
-def register_of(directory: Path) -> Iterator[tuple["Register", Callable[[str], None]]]:
+def open_register(directory: Path) -> Iterator[tuple["Register", Callable[[str], None]]]:
     """Yield (the identities of a run, a function that writes to its audit log). Raises ConfigError.
 
     It needs write access to the run's folder. The server need not run; a running one notices changes at once.
@@ -215,16 +216,16 @@ def register_of(directory: Path) -> Iterator[tuple["Register", Callable[[str], N
         raise ConfigError(f"{directory}: no run is there; name the server's run.directory, once it has run")
     try:
         with closing(Register(directory)) as register:
-            who = f"command line, user {os.getuid()}" if hasattr(os, "getuid") else "command line"
-            yield register, lambda did: Audit(directory).note(who, did)
+            actor = f"command line, user {os.getuid()}" if hasattr(os, "getuid") else "command line"
+            yield register, lambda action: Audit(directory).note(actor, action)
     except (OSError, sqlite3.Error) as error:
         raise ConfigError(f"{directory}: its identities cannot be read or written: {error}") from error
 
 
-def labels_of(given: list[str] | None) -> dict[str, str]:
+def labels_of(options: list[str] | None) -> dict[str, str]:
     """Parse KEY=VALUE texts into a table. Raises ConfigError."""
     labels = {}
-    for text in given or []:
+    for text in options or []:
         key, equals, value = text.partition("=")
         if not (key and equals) or not text.isprintable() or len(text) > 100:
             raise ConfigError(f"a label is KEY=VALUE, of 100 characters at most, not {text!r:.120}")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from edgeflock.cli.options import Json, Set, Token, TokenFile, connection_of, needing
+from edgeflock.cli.options import Json, Set, Token, TokenFile, connection_of, require
 
 
 def plot(
@@ -23,7 +23,7 @@ def plot(
     json: Json = False,
 ) -> None:
     """Draw the figures of `edgeflock top`'s overview."""
-    with needing("demo", "figures need"):
+    with require("demo", "figures need"):
         from edgeflock.operations.plot import plot as draw
 
     url, secret = connection_of(source, token, token_file, set_)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from edgeflock.cli.options import look_into, settings_of
+from edgeflock.cli.options import add_to_path, settings_of
 from edgeflock.shared.errors import ConfigError
 
 
@@ -33,8 +33,8 @@ def predict(
     """
     if model.suffix == ".toml":
         model = Path(_kept(model))
-    look_into(Path.cwd())
-    look_into(model.resolve().parent)
+    add_to_path(Path.cwd())
+    add_to_path(model.resolve().parent)
     from edgeflock.inference.opening import opened
     from edgeflock.inference.table import write
     from edgeflock.shared.artifacts import interpret

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from edgeflock.cli.options import Json, needing
+from edgeflock.cli.options import Json, require
 from edgeflock.shared.errors import ConfigError
 
 
@@ -34,16 +34,16 @@ def reproduce(
     json: Json = False,
 ) -> None:
     """Reproduce a paper's tables and figures: on emulated fleets; scheduling by its delays alone."""
-    with needing("server,demo", "fleets need"):
+    with require("server,demo", "fleets need"):
         from edgeflock.papers.adacomp import reproduce_adacomp
         from edgeflock.papers.easgd import reproduce_easgd, reproduce_easgd_rl
         from edgeflock.papers.scadles import reproduce_scadles
         from edgeflock.papers.scheduling import reproduce_scheduling
 
     folder = os.environ.get("EDGEFLOCK_DATA", ".")
-    flags = [f"--{name}" for name, on in (("quick", quick), ("grid", grid)) if on]
-    given = [f"--{name} {value}" for name, value in (("updates", updates), ("seeds", seeds)) if value]
-    command = " ".join([f"edgeflock reproduce {paper}", *flags, *given])
+    flags = [f"--{name}" for name, is_set in (("quick", quick), ("grid", grid)) if is_set]
+    counts = [f"--{name} {value}" for name, value in (("updates", updates), ("seeds", seeds)) if value]
+    command = " ".join([f"edgeflock reproduce {paper}", *flags, *counts])
     if paper == "adacomp":
         reproduce_adacomp(
             data or f"npz:{folder}/mnist.npz",
@@ -81,8 +81,8 @@ def reproduce(
         )
     elif paper == "scheduling":
         unused = {"--updates": updates, "--data": data, "--grid": grid, "--finished": finished}
-        if named := [flag for flag, value in unused.items() if value]:
-            raise ConfigError(f"{named[0]}: scheduling trains nothing; it has --quick and --seeds")
+        if refused := [flag for flag, value in unused.items() if value]:
+            raise ConfigError(f"{refused[0]}: scheduling trains nothing; it has --quick and --seeds")
         reproduce_scheduling(out, quick=quick, seeds=seeds, command=command, as_json=json)
     else:
         raise ConfigError(f"reproduce {paper!r}: known are adacomp, easgd, easgd-rl, scadles and scheduling")

@@ -20,9 +20,9 @@ from edgeflock.cli.options import (
     LogFormat,
     LogLevel,
     Set,
+    load_settings,
     log_to_stderr,
-    needing,
-    settings_of,
+    require,
 )
 from edgeflock.cli.supervisor import is_supervised, supervised
 from edgeflock.shared.errors import ConfigError, EdgeflockError
@@ -58,7 +58,7 @@ def server(
 
     results, sys.stdout = sys.stdout, sys.stderr  # a user's module may print; stdout is for results
 
-    def ready(server: "Server") -> None:
+    def announce(server: "Server") -> None:
         if json:
             import json as encoder
 
@@ -84,25 +84,22 @@ def server(
             file=sys.stderr,
         )
 
-    async def led(server: "Server", stop: asyncio.Event) -> None:
+    async def serve_until(server: "Server", stop: asyncio.Event) -> None:
         # What is loaded by now lives as long as the server: the collector need not walk it again.
         gc.freeze()
-        ready(server)
+        announce(server)
         await server.serve(stop)
-
-    def doing(server: "Server") -> str:
-        return f"run {server.run} at version {server.version} on {server.url}"
 
     async def until_stopped(settings: "Config") -> None:
         """Lead, or wait to lead. Wait again if another server leads, or if the journal is lost."""
         stop, waiting = asyncio.Event(), Standby(waits=standby)
         leading: list[Server] = []
 
-        def told() -> None:
+        def on_signal() -> None:
             stop.set()
             waiting.stop()
 
-        def doing() -> str:
+        def describe() -> str:
             if not leading:
                 return f"stands by: {waiting.reason}"
             return f"run {leading[0].run} at version {leading[0].version} on {leading[0].url}"
@@ -111,11 +108,11 @@ def server(
             waiting.sockets = []
             opened.callback(waiting.close)
             if not settings.scale.ray:  # a cluster has the memory once: for whoever leads
-                waiting.place = await opened.enter_async_context(in_a_thread(open_place(settings.scale)))
+                waiting.place = await opened.enter_async_context(enter_in_thread(open_place(settings.scale)))
 
             async def begin() -> None:
-                _on_signals(told)
-                await opened.enter_async_context(supervised(doing))
+                _on_signals(on_signal)
+                await opened.enter_async_context(supervised(describe))
 
             if standby:  # who stands by is ready
                 await begin()
@@ -128,7 +125,7 @@ def server(
                             await begin()
                         has_begun = True
                         try:
-                            await led(server, stop)
+                            await serve_until(server, stop)
                         finally:
                             leading.clear()
                 except StandbyStopped:
@@ -143,18 +140,18 @@ def server(
                         async with asyncio.timeout(_PAUSE):
                             await stop.wait()
 
-    with needing("server", "the server needs"):
-        from edgeflock.api.opening import in_a_thread
+    with require("server", "the server needs"):
+        from edgeflock.api.opening import enter_in_thread
         from edgeflock.api.server import Server
         from edgeflock.server.choices import CHOICES
         from edgeflock.server.ledger import is_shared, is_transient
         from edgeflock.server.shards import open_place
         from edgeflock.server.standby import Standby, StandbyStopped
 
-        asked = [*(set_ or []), *(["run.insecure=true"] if insecure else [])]
+        overrides = [*(set_ or []), *(["run.insecure=true"] if insecure else [])]
         if config is None and PROJECT.is_file():
             log.warning("%s is here, and was not named: none of its settings count", PROJECT)
-        settings = settings_of(config, asked, tables=CHOICES)
+        settings = load_settings(config, overrides, tables=CHOICES)
         if standby and not is_shared(settings.journal.url):
             raise ConfigError(
                 f"--standby: journal.url = {settings.journal.url!r} is for one server alone; servers that "
@@ -167,9 +164,9 @@ def server(
         asyncio.run(until_stopped(settings))
 
 
-def _on_signals(told: Callable[[], None]) -> None:
-    """Call `told` when a signal asks the process to end."""
+def _on_signals(on_signal: Callable[[], None]) -> None:
+    """Call `on_signal` when a signal asks the process to end."""
     import asyncio
 
     for name in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(name, told)
+        asyncio.get_running_loop().add_signal_handler(name, on_signal)

@@ -16,17 +16,17 @@ def is_supervised(environ: Mapping[str, str]) -> bool:
     return environ.get("NOTIFY_SOCKET", "")[:1] in ("/", "@")
 
 
-def tell(environ: Mapping[str, str], **said: object) -> None:
+def notify(environ: Mapping[str, str], **values: object) -> None:
     """Send a datagram, e.g. READY=1, STATUS=connected. A missing supervisor is not an error."""
     if not is_supervised(environ):
         return
-    place = environ["NOTIFY_SOCKET"]
-    address = "\0" + place[1:] if place[0] == "@" else place  # "@": of Linux's abstract names
+    path = environ["NOTIFY_SOCKET"]
+    address = "\0" + path[1:] if path[0] == "@" else path  # "@": of Linux's abstract names
     # Write one line for each, so that a line break in a text cannot add a message.
-    lines = (f"{key}={' '.join(str(value).split())}" for key, value in said.items())
-    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
-        line.setblocking(False)
-        line.sendto("\n".join(lines).encode(), address)
+    lines = (f"{key}={' '.join(str(value).split())}" for key, value in values.items())
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as connection:
+        connection.setblocking(False)
+        connection.sendto("\n".join(lines).encode(), address)
 
 
 def watchdog_seconds(environ: Mapping[str, str], pid: int) -> float | None:
@@ -48,29 +48,30 @@ class LastLine(logging.Handler):
         self._environ = environ
 
     def emit(self, record: logging.LogRecord) -> None:
-        tell(self._environ, STATUS=record.getMessage())
+        notify(self._environ, STATUS=record.getMessage())
 
 
 @asynccontextmanager
 async def supervised(status: Callable[[], str] | None = None) -> AsyncIterator[None]:
-    """Report ready until the end of the context, and alive while the event loop runs. Report `status` as
-    often.
+    """Report ready until the end of the context, and alive while the event loop runs.
+
+    Report `status` as often.
     """
     environ = os.environ
-    tell(environ, READY=1, **_status(status))
+    notify(environ, READY=1, **_status(status))
     seconds = watchdog_seconds(environ, os.getpid())
 
-    async def keep_telling() -> None:
+    async def keep_notifying() -> None:
         while seconds is not None:
-            tell(environ, WATCHDOG=1, **_status(status))
+            notify(environ, WATCHDOG=1, **_status(status))
             await asyncio.sleep(seconds)
 
-    telling = asyncio.create_task(keep_telling())
+    notifying = asyncio.create_task(keep_notifying())
     try:
         yield
     finally:
-        tell(environ, STOPPING=1)
-        telling.cancel()
+        notify(environ, STOPPING=1)
+        notifying.cancel()
 
 
 def _status(status: Callable[[], str] | None) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from edgeflock.cli.groups import Group
-from edgeflock.cli.options import Directory, Json, Labels, labels_of, register_of, seconds_of
+from edgeflock.cli.options import Directory, Json, Labels, labels_of, open_register, seconds_of
 from edgeflock.shared.errors import ConfigError
 
 if TYPE_CHECKING:  # SQLite, which `edgeflock --help` need not load
@@ -48,30 +48,30 @@ def create(
         graph = b"?"
     if len(graph) not in (0, 32):
         raise ConfigError(f"--graph-digest {graph_digest!r} must be 64 hexadecimal digits")
-    with register_of(directory) as (register, audit):
-        made = register.create(
+    with open_register(directory) as (register, audit):
+        created = register.create(
             cast("Role", role),
             reusable=reusable or role != "device",
             seconds=seconds,
             labels=labels_of(label),
             graph=graph,
         )
-        id_, url = register.tokens[made.digest].id, register.url or "URL"
+        id_, url = register.tokens[created.digest].id, register.url or "URL"
         audit(f"made the token {id_} for the role {role}")
     if json:
         import json as encoder
 
-        print(encoder.dumps({"token": made.text, "id": id_, "role": role, "url": register.url}))
+        print(encoder.dumps({"token": created.text, "id": id_, "role": role, "url": register.url}))
     elif role == "device":
-        print(f"edgeflock client join {url} {made.text}")
+        print(f"edgeflock client join {url} {created.text}")
     else:
-        print(made.text)
+        print(created.text)
 
 
 @token.command("list")
 def list_(directory: Directory = Path("edgeflock-run"), json: Json = False) -> None:
     """Show the tokens that there are, without their secrets."""
-    with register_of(directory) as (register, _):
+    with open_register(directory) as (register, _):
         rows = sorted(register.tokens.values(), key=lambda one: one.created)
     if json:
         import json as encoder
@@ -84,14 +84,14 @@ def list_(directory: Directory = Path("edgeflock-run"), json: Json = False) -> N
         return
     for one in rows:
         until = "never expires" if one.expires is None else f"until {_date(one.expires)}"
-        use = (
+        usage = (
             "reusable"
             if one.reusable
             else "for one device"
             if one.used_by is None
             else f"used by {one.used_by}"
         )
-        print(f"{one.id}  {one.role:<6}  {until}  {use}  {_shown(one.labels)}".rstrip())
+        print(f"{one.id}  {one.role:<6}  {until}  {usage}  {_join_labels(one.labels)}".rstrip())
 
 
 @token.command()
@@ -100,7 +100,7 @@ def revoke(
     directory: Directory = Path("edgeflock-run"),
 ) -> None:
     """Let a token open nothing any more. Devices that joined with it stay."""
-    with register_of(directory) as (register, audit):
+    with open_register(directory) as (register, audit):
         register.delete(id_)
         audit(f"revoked the token {id_}")
     print(f"{id_} is revoked")
@@ -110,6 +110,6 @@ def _date(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
-def _shown(labels: object) -> str:
+def _join_labels(labels: object) -> str:
     assert isinstance(labels, dict)
     return " ".join(f"{key}={value}" for key, value in sorted(labels.items()))

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from edgeflock.cli.options import TOKEN_SHOWS, Set, connection_of, token_in
+from edgeflock.cli.options import TOKEN_WARNING, Set, connection_of, token_in
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.extras import install
 
@@ -17,7 +17,7 @@ def top(
     token: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"A viewer's or an admin's token [client.token]; again for each server. {TOKEN_SHOWS}"
+            help=f"A viewer's or an admin's token [client.token]; again for each server. {TOKEN_WARNING}"
         ),
     ] = None,
     token_file: Annotated[

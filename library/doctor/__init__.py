@@ -1,13 +1,13 @@
 """Checks of a device's or a server's machine, each with a remedy.
 
-`examined_device` and `examined_server` run all checks once and yield a CheckResult for each (finding.py).
-`bundled` puts them, settings, versions, log and audit into one file without secrets (report.py). Each check
-is a function of its arguments: machine.py has those of this machine, files.py of files, packages.py of
-packages, line.py of the connection. May import projects, server, client and shared.
+`check_device` and `check_server` run all checks once and yield a CheckResult for each (finding.py).
+`build_report` puts results, settings, versions, log and audit into one file without secrets (report.py). Each
+check is a function of its arguments: machine.py has those of this machine, files.py of files, packages.py of
+packages, connection.py of the connection. May import projects, server, client and shared.
 """
 
+from edgeflock.doctor.checks import check_device, check_server
 from edgeflock.doctor.finding import CheckResult
-from edgeflock.doctor.patients import examined_device, examined_server
-from edgeflock.doctor.report import bundled
+from edgeflock.doctor.report import build_report
 
-__all__ = ["CheckResult", "bundled", "examined_device", "examined_server"]
+__all__ = ["CheckResult", "build_report", "check_device", "check_server"]

@@ -19,5 +19,5 @@ class CheckResult:
 
     def lines(self) -> list[str]:
         """Return the result as readable lines."""
-        told = [f"{self.state:<5} {self.check:<9} {self.said}"]
-        return [*told, f"{'':<15} {self.remedy}"] if self.remedy else told
+        lines = [f"{self.state:<5} {self.check:<9} {self.said}"]
+        return [*lines, f"{'':<15} {self.remedy}"] if self.remedy else lines

@@ -18,7 +18,7 @@ LITTLE_MEMORY = 256 << 20
 SKEW = 300.0
 """The allowed difference of this clock and the server's, in seconds. Certificates begin a day early."""
 
-STRANGERS = 1024 + 64
+OTHER_FILES = 1024 + 64
 """Open files besides devices' connections: connections that are not accepted yet, and the server's own."""
 
 
@@ -61,24 +61,24 @@ def skew(now: float, server: float | None) -> CheckResult | None:
     """Compare the clock with the server's answer. None if the answer has no time."""
     if server is None:
         return None
-    apart = abs(now - server)
-    if apart > SKEW:
+    difference = abs(now - server)
+    if difference > SKEW:
         return CheckResult(
             "clock",
             "warn",
-            f"it is {apart:,.0f} s off the server's",
+            f"it is {difference:,.0f} s off the server's",
             "set the one that is wrong: timedatectl set-ntp true; certificates hold from a time to a time",
         )
-    return CheckResult("clock", "ok", f"within {max(1, round(apart))} s of the server's")
+    return CheckResult("clock", "ok", f"within {max(1, round(difference))} s of the server's")
 
 
-def disk(path: Path, free: int, writable: bool, wanted: int) -> CheckResult:
-    """Check the file system of `path`. `wanted` is the recommended number of free bytes."""
+def disk(path: Path, free: int, writable: bool, recommended: int) -> CheckResult:
+    """Check the file system of `path`. `recommended` is the recommended number of free bytes."""
     if not writable:
         return CheckResult("disk", "bad", f"{path} cannot be written", f"chown it, or mend its disk: {path}")
-    if free < wanted // 10:
+    if free < recommended // 10:
         return CheckResult("disk", "bad", f"{size(free)} left at {path}", "make room, or name another place")
-    if free < wanted:
+    if free < recommended:
         return CheckResult("disk", "warn", f"{size(free)} left at {path}", "make room before it is full")
     return CheckResult("disk", "ok", f"{size(free)} left at {path}")
 
@@ -131,15 +131,15 @@ def heat(degrees: object) -> CheckResult | None:
     return CheckResult("heat", "ok", said)
 
 
-def open_files(soft: int, devices: int) -> CheckResult:
-    """`soft` is ulimit -n, -1 if unlimited. Each device's connection is a file (limits.devices)."""
-    needed = devices + STRANGERS
-    if soft == -1 or soft >= needed:
-        return CheckResult("files", "ok", f"{'any number' if soft == -1 else f'{soft:,}'} may be open")
+def open_files(limit: int, devices: int) -> CheckResult:
+    """`limit` is ulimit -n, -1 if unlimited. Each device's connection is a file (limits.devices)."""
+    needed = devices + OTHER_FILES
+    if limit == -1 or limit >= needed:
+        return CheckResult("files", "ok", f"{'any number' if limit == -1 else f'{limit:,}'} may be open")
     return CheckResult(
         "files",
         "warn",
-        f"{soft:,} may be open, and limits.devices = {devices:,} needs {needed:,}",
+        f"{limit:,} may be open, and limits.devices = {devices:,} needs {needed:,}",
         f"ulimit -n {needed} before it starts (the unit of install.sh has LimitNOFILE=65536), or fewer "
         "limits.devices",
     )

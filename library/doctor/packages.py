@@ -12,12 +12,12 @@ Load = Callable[[str], tuple[int, str]]
 """Module -> (exit code of a process that imports it, the last line of its output)."""
 
 
-def loaded(module: str) -> tuple[int, str]:
+def try_import(module: str) -> tuple[int, str]:
     done = subprocess.run([sys.executable, "-c", f"import {module}"], capture_output=True, text=True)
     return done.returncode, (done.stderr.strip().splitlines() or [""])[-1]
 
 
-def package(module: str, install: str, load: Load = loaded) -> CheckResult:
+def check_package(module: str, install: str, load: Load = try_import) -> CheckResult:
     """`install` is the command that installs the package."""
     code, last = load(module)
     if code == 0:

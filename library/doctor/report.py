@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeflock.doctor.finding import CheckResult
-from edgeflock.doctor.secrets import scrubbed, scrubbed_all, secrets_of, told
+from edgeflock.doctor.secrets import harmless_settings, scrub, scrub_all, secrets_of
 from edgeflock.shared.settings.config import Config
 
 LAST = 2000
@@ -32,7 +32,7 @@ _FIELDS = ("time", "level", "logger", "message")
 """Fields of a line of the log as JSON."""
 
 
-def bundled(
+def build_report(
     findings: Sequence[CheckResult],
     config: Config,
     environ: Mapping[str, str],
@@ -45,8 +45,8 @@ def bundled(
     """Return a tar.gz. `directory` is a run's, if it is here. `identity` is that of a device that joined."""
     secrets = secrets_of(config, environ, identity, directory)
     parts: dict[str, Any] = {
-        "doctor.json": [asdict(found) for found in findings],
-        "settings.json": told(config),
+        "doctor.json": [asdict(entries) for entries in findings],
+        "settings.json": harmless_settings(config),
         "versions.json": versions(),
         "environment.json": sorted(name for name in environ if name.startswith("EDGEFLOCK_")),
     }
@@ -54,13 +54,13 @@ def bundled(
         from edgeflock.server.identity.audit import AUDIT  # a device has not what that needs
 
         if (directory / AUDIT).is_file():
-            parts["audit.json"] = audited((directory / AUDIT).read_text("utf-8", "replace").splitlines())
-    texts = {name: json.dumps(scrubbed_all(part, secrets), indent=1) + "\n" for name, part in parts.items()}
-    ours, others = lines_of(log)
-    texts["log.txt"] = "".join(f"{scrubbed(line, secrets)}\n" for line in ours) + (
+            parts["audit.json"] = read_audit((directory / AUDIT).read_text("utf-8", "replace").splitlines())
+    texts = {name: json.dumps(scrub_all(part, secrets), indent=1) + "\n" for name, part in parts.items()}
+    ours, others = split_log(log)
+    texts["log.txt"] = "".join(f"{scrub(line, secrets)}\n" for line in ours) + (
         f"({others} other lines were left out)\n" if others else ""
     )
-    return _packed(texts, now)
+    return _pack(texts, now)
 
 
 def versions() -> dict[str, object]:
@@ -77,26 +77,26 @@ def versions() -> dict[str, object]:
     }
 
 
-def audited(lines: Sequence[str]) -> list[dict[str, object]]:
+def read_audit(lines: Sequence[str]) -> list[dict[str, object]]:
     """Return time, actor and action of the last lines of an audit."""
-    found = []
+    entries = []
     for line in lines[-LAST:]:
         try:
-            said = json.loads(line)
-            found.append({key: said[key] for key in ("time", "who", "did")})
+            entry = json.loads(line)
+            entries.append({key: entry[key] for key in ("time", "who", "did")})
         except (ValueError, KeyError, TypeError):
             continue  # an incomplete line
-    return found
+    return entries
 
 
-def lines_of(log: Iterable[str]) -> tuple[list[str], int]:
+def split_log(log: Iterable[str]) -> tuple[list[str], int]:
     """Return (the last lines of our log, text or JSON; the number of other lines)."""
     ours, others = [], 0
     for line in log:
         if _LINE.match(line):
             ours.append(line)
-        elif (said := _object(line)) is not None:
-            ours.append(" ".join(said))
+        elif (entry := _object(line)) is not None:
+            ours.append(" ".join(entry))
         else:
             others += 1
     return ours[-LAST:], others
@@ -105,14 +105,14 @@ def lines_of(log: Iterable[str]) -> tuple[list[str], int]:
 def _object(line: str) -> list[str] | None:
     """Return the fields of a JSON line, without its traceback."""
     try:
-        said = json.loads(line)
-        found = [str(said[field]) for field in _FIELDS]
+        entry = json.loads(line)
+        entries = [str(entry[field]) for field in _FIELDS]
     except (ValueError, KeyError, TypeError):
         return None
-    return found if found[2].startswith("edgeflock") else None
+    return entries if entries[2].startswith("edgeflock") else None
 
 
-def of_the_service(role: str, run: Callable[..., Any] = subprocess.run) -> list[str]:
+def service_log(role: str, run: Callable[..., Any] = subprocess.run) -> list[str]:
     """Return systemd's log of the service, or nothing if there is none."""
     command = [
         "journalctl",
@@ -131,7 +131,7 @@ def of_the_service(role: str, run: Callable[..., Any] = subprocess.run) -> list[
     return str(done.stdout).splitlines() if done.returncode == 0 else []
 
 
-def _packed(texts: Mapping[str, str], now: float) -> bytes:
+def _pack(texts: Mapping[str, str], now: float) -> bytes:
     octets = io.BytesIO()
     folder = time.strftime("edgeflock-report-%Y%m%dT%H%M%S", time.gmtime(now))
     with tarfile.open(fileobj=octets, mode="w:gz") as archive:

@@ -33,15 +33,15 @@ _SHORTEST = 6
 """The shortest secret that is searched for, in characters. Shorter ones are parts of harmless words."""
 
 
-def told(config: Config) -> dict[str, dict[str, object]]:
+def harmless_settings(config: Config) -> dict[str, dict[str, object]]:
     """Return the settings that everybody may see."""
     return {
-        name: {key: _told(f"{name}.{key}", value) for key, value in section.model_dump().items()}
+        name: {key: _harmless_value(f"{name}.{key}", value) for key, value in section.model_dump().items()}
         for name, section in config
     }
 
 
-def _told(key: str, value: object) -> object:
+def _harmless_value(key: str, value: object) -> object:
     if isinstance(value, bool | int | float) and not key.startswith("client_config."):
         return value
     if value in ("", [], {}) or key in OPEN_TEXTS or key.partition(".")[0] in OPEN_SECTIONS:
@@ -59,13 +59,11 @@ def _told(key: str, value: object) -> object:
 def secrets_of(
     config: Config, environ: Mapping[str, str], identity: Path, directory: Path | None = None
 ) -> set[str]:
-    """Return all known secrets here: of settings, environment, a device's identity, and the tokens in a run's
-    directory.
-    """
+    """Return all known secrets here: of settings, environment, identity, and a run directory's tokens."""
     found = {value for name, value in environ.items() if any(part in name.upper() for part in _VARIABLES)}
     for section, values in config:
         for key, value in values.model_dump(exclude_defaults=True).items():
-            if _told(f"{section}.{key}", value) != value:
+            if _harmless_value(f"{section}.{key}", value) != value:
                 found |= _texts(value)
     files = [identity]
     if directory is not None:
@@ -104,7 +102,7 @@ def _passwords(text: str) -> set[str]:
         return set()
 
 
-def scrubbed(text: str, secrets: Iterable[str]) -> str:
+def scrub(text: str, secrets: Iterable[str]) -> str:
     """Return `text` without the `secrets`, tokens, and the parts of URLs beyond their destination."""
     for secret in sorted(secrets, key=len, reverse=True):  # one secret may contain another
         text = text.replace(secret, HIDDEN)
@@ -126,10 +124,10 @@ def _scrubbed_word(word: str) -> str:
     return word
 
 
-def scrubbed_all(value: Any, secrets: Iterable[str]) -> Any:
-    """Apply `scrubbed` to all texts in JSON."""
+def scrub_all(value: Any, secrets: Iterable[str]) -> Any:
+    """Apply `scrub` to all texts in JSON."""
     if isinstance(value, str):
-        return scrubbed(value, secrets)
+        return scrub(value, secrets)
     if isinstance(value, dict):
-        return {key: scrubbed_all(one, secrets) for key, one in value.items()}
-    return [scrubbed_all(one, secrets) for one in value] if isinstance(value, list) else value
+        return {key: scrub_all(one, secrets) for key, one in value.items()}
+    return [scrub_all(one, secrets) for one in value] if isinstance(value, list) else value

@@ -1,3 +1,4 @@
-"""A project of one's own: begun as a folder of small files (beginning.py), and checked before anything joins
-(checking.py). Imports server, client and shared.
+"""A project: a new folder of small files (beginning.py), and its checks (checking.py).
+
+Imports server, client and shared.
 """

@@ -25,7 +25,7 @@ from edgeflock.shared.settings.config import Config
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedPolicy:
+class PolicyCheck:
     """What was found of a policy and its environment."""
 
     model: str
@@ -60,7 +60,7 @@ class CheckedPolicy:
         return iter(())
 
 
-def checked_policy(config: Config) -> CheckedPolicy:
+def check_policy(config: Config) -> PolicyCheck:
     """Raises ConfigError that says what cannot work, and what to do about it."""
     check(config, acts=True)
     evaluated = open_environment(config.model.data)
@@ -93,7 +93,7 @@ def checked_policy(config: Config) -> CheckedPolicy:
     began = time.perf_counter()
     for lap in range(laps):
         trainers[1].step(theta, 0, 2 + lap)
-    return CheckedPolicy(
+    return PolicyCheck(
         module,
         flat.layout.parameters.size,
         environment.uri,

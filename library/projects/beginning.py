@@ -35,7 +35,7 @@ from torch import nn
 
 
 class Model(nn.Sequential):
-    """{inputs} numbers in, {what} out."""
+    """{inputs} numbers in, {kind} out."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -50,7 +50,7 @@ from torch import nn
 
 
 class Model(nn.Sequential):
-    """Images of {shape} in, {what} out."""
+    """Images of {shape} in, {kind} out."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -83,7 +83,7 @@ select = 1               # send all of the gradient, coded: right for a small mo
 _TRAINING = """data = {uri}
                          # what a device trains on, where the command line does not say"""
 
-_OWN = """# data = {uri}
+_OWN_DATA = """# data = {uri}
                          # each device's own rows, never the held-out ones: --data on its command line"""
 
 _CLASSES = """# metrics = ["f1", "auroc"]
@@ -130,22 +130,22 @@ class Project:
             raise ConfigError(f"{self.folder}: cannot be written: {error.strerror}") from error
 
 
-def begun(folder: Path, data: str) -> Project:
+def create_project(folder: Path, data: str) -> Project:
     """A project in `folder` on what the URI `data` names, seen from here; empty: on made-up data.
 
     Raises ConfigError.
     """
     if not data:
-        made_up = _TABLE.format(inputs=8, hidden=64, what="2 classes", last="nn.Linear(64, 2)")
+        made_up = _TABLE.format(inputs=8, hidden=64, kind="2 classes", last="nn.Linear(64, 2)")
         return _project(folder, MADE_UP, MADE_UP, made_up, "cross_entropy", {"data.py": _DATA}, splits=True)
     sample = datasets.opened(data, "test")
-    uri = _seen_from(folder, data)
+    uri = _relative_to(folder, data)
     loss = "mse" if sample.described.numbers else "cross_entropy"
     splits = datasets.splits(data)
-    return _project(folder, uri, uri if splits else _own(data), _model(sample), loss, splits=splits)
+    return _project(folder, uri, uri if splits else _own_data(data), _model(sample), loss, splits=splits)
 
 
-def _own(data: str) -> str:
+def _own_data(data: str) -> str:
     """What a device calls data of its own that are like `data`."""
     scheme, _, rest = data.partition(":")
     _, mark, query = rest.partition("?")
@@ -158,7 +158,7 @@ def _project(
     training: str,
     model: str,
     loss: str,
-    more: dict[str, str] | None = None,
+    extra: dict[str, str] | None = None,
     *,
     splits: bool,
 ) -> Project:
@@ -166,39 +166,39 @@ def _project(
     readme = _README.format(name=folder.resolve().name, data=shlex.quote(training))
     files = {
         "edgeflock.toml": _SETTINGS.format(
-            held_out=_quoted(held_out),
-            loss=_quoted(loss),
-            training=(_TRAINING if splits else _OWN).format(uri=_quoted(training)),
+            held_out=_quote(held_out),
+            loss=_quote(loss),
+            training=(_TRAINING if splits else _OWN_DATA).format(uri=_quote(training)),
             metrics=_CLASSES if loss == "cross_entropy" else _NUMBERS,
         ),
         "model.py": model,
         "README.md": readme,
     }
-    return Project(folder, {**files, **(more or {})})
+    return Project(folder, {**files, **(extra or {})})
 
 
 def _model(sample: Stored) -> str:
     """A model that takes such samples: small, and no more than a beginning."""
     shape, labels = sample.x.shape[1:], sample.described.labels
     if sample.described.numbers:
-        what, last = "a number", "nn.Linear(64, 1), nn.Flatten(0)"
+        kind, last = "a number", "nn.Linear(64, 1), nn.Flatten(0)"
     else:
         classes = len(labels) or int(sample.y.max()) + 1
-        what, last = f"{classes} classes", f"nn.Linear(64, {classes})"
+        kind, last = f"{classes} classes", f"nn.Linear(64, {classes})"
     if len(shape) == 1:
-        return _TABLE.format(inputs=shape[0], hidden=64, what=what, last=last)
+        return _TABLE.format(inputs=shape[0], hidden=64, kind=kind, last=last)
     if len(shape) == 3 and min(shape[1:]) >= 4:
         channels, height, width = shape
         inputs = 32 * (height // 4) * (width // 4)
-        named = "x".join(map(str, shape))
-        return _IMAGES.format(shape=named, channels=channels, inputs=inputs, hidden=64, what=what, last=last)
+        size = "x".join(map(str, shape))
+        return _IMAGES.format(shape=size, channels=channels, inputs=inputs, hidden=64, kind=kind, last=last)
     raise ConfigError(
         f"samples have the shape {list(shape)}, for which there is no ready-made beginning: begin without "
         "--data, and write model.py"
     )
 
 
-def _seen_from(folder: Path, data: str) -> str:
+def _relative_to(folder: Path, data: str) -> str:
     """The URI as it is to be read in `folder`: what it names by a path is elsewhere from there."""
     scheme, _, rest = data.partition(":")
     path, mark, query = rest.partition("?")
@@ -207,6 +207,6 @@ def _seen_from(folder: Path, data: str) -> str:
     return f"{scheme}:{path}{mark}{query}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

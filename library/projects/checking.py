@@ -49,7 +49,7 @@ SLOW, HEAVY = 1000.0, 1 << 28
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class ProjectCheck:
     """What was found of a project that can be trained."""
 
     model: str
@@ -121,7 +121,7 @@ class Checked:
             yield "client.data names nothing that is stored here: only the held-out data were looked at"
 
 
-def checked(config: Config, *, tests_rate: bool = False) -> Checked:
+def check_project(config: Config, *, tests_rate: bool = False) -> ProjectCheck:
     """What a project comes to; with `tests_rate` also at which learning rate it trains, which takes seconds.
 
     Raises ConfigError that says what cannot work, and what to do about it.
@@ -133,7 +133,7 @@ def checked(config: Config, *, tests_rate: bool = False) -> Checked:
         )
     module, loss = config.model.module, config.model.loss
     raw = datasets.read(config.model.data, "test")
-    held_out, said = read_as(raw, targets=scales_targets(loss))
+    held_out, note = read_as(raw, targets=scales_targets(loss))
     targets = None if held_out.described.target or not scales_targets(loss) else Targets.from_y(held_out.y)
     described = held_out.described.told
     shape = None if isinstance(held_out.x, Fields) else held_out.x.shape[1:]
@@ -162,7 +162,7 @@ def checked(config: Config, *, tests_rate: bool = False) -> Checked:
     graph = export_model(module, loss, rows(held_out.x, slice(8)), held_out.y[:8]).step
     export_seconds = time.perf_counter() - began
     x, y = batches.take(config.run.batch)
-    return Checked(
+    return ProjectCheck(
         model=module,
         parameters=flat.layout.parameters.size,
         held_out=len(held_out),
@@ -177,13 +177,13 @@ def checked(config: Config, *, tests_rate: bool = False) -> Checked:
         export_seconds=export_seconds,
         update=len(wire.encode(update)),
         selects=terms.select < 1,
-        reach=_reach(x, len(y)),
-        notes=(*filter(None, [said]), *filter(None, ["" if targets is None else far_targets(targets)])),
-        rate=_rate(config, terms, flat, batches, theta, held_out) if tests_rate else None,
+        reach=_input_magnitude(x, len(y)),
+        notes=(*filter(None, [note]), *filter(None, ["" if targets is None else target_advice(targets)])),
+        rate=_test_rate(config, terms, flat, batches, theta, held_out) if tests_rate else None,
     )
 
 
-def _rate(
+def _test_rate(
     config: Config,
     terms: Welcome,
     flat: FlatModule,
@@ -210,12 +210,12 @@ def _rate(
     )
 
 
-def far_targets(targets: Targets) -> str:
+def target_advice(targets: Targets) -> str:
     """What to do about targets that models learn badly; empty if nothing is wrong with them."""
     return f"{targets.problem}; {REMEDY}" if targets.problem else ""
 
 
-def _reach(x: Inputs, samples: int) -> float:
+def _input_magnitude(x: Inputs, samples: int) -> float:
     """How far from 0 the numbers of a sample usually reach; 0 if all of them are whole, as of embeddings."""
     numbers = [array.reshape(samples, -1) for array in named(x).values() if array.dtype.kind == "f"]
     return float(np.median(np.abs(np.hstack(numbers)).max(axis=1))) if numbers else 0.0

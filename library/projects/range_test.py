@@ -34,13 +34,13 @@ _RANGES = (1e-4, 10.0), (1e-9, 1e-4)
 """Of rates; the second one where the loss falls at none of the first."""
 _POINTS = 50
 """Of the curve."""
-_FALLS = 0.02
+_MIN_FALL = 0.02
 """Part of the first loss by which a loss falls that falls at all."""
-_RISES = 0.2
+_MIN_RISE = 0.2
 """Part of the fall by which the loss has risen that rises for good."""
 _MARGIN = 4.0
 """How many times below the rate at which the loss rises a rate is that lasts for a run."""
-_HOPELESS = 4.0
+_DIVERGED = 4.0
 """The test ends once the loss is so many times the first one."""
 
 Probe = Callable[[NDArray[np.float32]], float]
@@ -110,8 +110,9 @@ def range_test(
     constant: float | None = None,
     clock: Callable[[], float] = time.process_time,
 ) -> RangeTest:
-    """Train from theta (float32 [P + B], left as it is) at a rate that rises. `terms` and `regime` say by
-    which optimizers; `regime.learning_rate` is the configured rate.
+    """Train from theta (float32 [P + B], left as it is) at a rate that rises.
+
+    `terms` and `regime` say by which optimizers; `regime.learning_rate` is the configured rate.
 
     A function of its arguments, but that a model too slow for all of the steps takes fewer.
     """
@@ -121,19 +122,23 @@ def range_test(
     backend.gradient(theta, *batches.take(terms.batch))  # the first one also warms up
     warm = clock()
     backend.gradient(theta, *batches.take(terms.batch))
-    steps = _affordable(probed - began, clock() - warm)
+    steps = _affordable_steps(probed - began, clock() - warm)
     for range_ in _RANGES:
         optimizer = _Optimizer(backend.layout, terms, regime, theta)
-        curve = [(0.0, first), *_curve(backend, batches, terms.batch, optimizer, probe, first, range_, steps)]
-        found = _judged(curve, steps, key, regime.learning_rate, constant)
+        curve = [
+            (0.0, first),
+            *_trace(backend, batches, terms.batch, optimizer, probe, first, range_, steps),
+        ]
+        found = _conclude(curve, steps, key, regime.learning_rate, constant)
         if found.proposed is not None:
             break
     return found
 
 
-def _affordable(probe: float, step: float) -> int:
-    """How many steps take SECONDS at most, of a probe and a step of so many: halves of STEPS, so that the
-    noise of a clock rarely changes them.
+def _affordable_steps(probe: float, step: float) -> int:
+    """Return how many steps take at most SECONDS, given the seconds of a probe and of a step.
+
+    STEPS is halved, so that the noise of a clock rarely changes the number.
     """
     steps = STEPS
     while steps > _POINTS // 2 and steps * step + min(steps, _POINTS) * probe > SECONDS:
@@ -141,7 +146,7 @@ def _affordable(probe: float, step: float) -> int:
     return steps
 
 
-def _curve(
+def _trace(
     backend: Backend,
     batches: Batches,
     batch: int,
@@ -151,8 +156,7 @@ def _curve(
     range_: tuple[float, float],
     steps: int,
 ) -> Iterator[tuple[float, float]]:
-    """Yield (rate, the probe's loss after its step) at intervals, until it exceeds _HOPELESS times the
-    first."""
+    """Yield (rate, the probe's loss after its step) at intervals, up to _DIVERGED times the first."""
     (least, largest), every = range_, max(1, steps // _POINTS)
     for step in range(steps):
         rate = least * (largest / least) ** (step / max(1, steps - 1))
@@ -164,11 +168,11 @@ def _curve(
         if (step + 1) % every == 0:
             seen = _loss(probe, optimizer.theta)
             yield rate, seen
-            if not seen <= first + (_HOPELESS - 1) * abs(first):
+            if not seen <= first + (_DIVERGED - 1) * abs(first):
                 return
 
 
-def _judged(
+def _conclude(
     curve: list[tuple[float, float]], steps: int, key: str, configured: float, constant: float | None
 ) -> RangeTest:
     """What (rate, loss) pairs say, the first of them before any step."""
@@ -177,10 +181,10 @@ def _judged(
     least = float(losses[best])
     fall = first - least
     after = losses[best:]
-    above = np.flatnonzero(after > least + _RISES * max(fall, _FALLS * abs(first)))
+    above = np.flatnonzero(after > least + _MIN_RISE * max(fall, _MIN_FALL * abs(first)))
     rises = float(rates[best + above[0]]) if above.size else None
     proposed = None
-    if fall > _FALLS * abs(first):
+    if fall > _MIN_FALL * abs(first):
         top = rates[best] if rises is None else rises
         proposed = float(f"{top / _MARGIN:.1e}")
     return RangeTest(key, configured, steps, first, least, constant, rises, proposed)
@@ -190,8 +194,8 @@ class _Optimizer:
     """The direction of a device, and the step of the server that follows it: a fleet of one."""
 
     def __init__(self, layout: Layout, terms: Welcome, regime: Regime, theta: NDArray[np.float32]) -> None:
-        how = replace(regime.method, schedule="constant", warmup=0.0, together=1)
-        self._regime = replace(regime, method=how, average=0.0, rounds=False, base_batch=0, rule="none")
+        settings = replace(regime.method, schedule="constant", warmup=0.0, together=1)
+        self._regime = replace(regime, method=settings, average=0.0, rounds=False, base_batch=0, rule="none")
         self._parameters = Parameters(
             0, theta.copy(), buffers=layout.buffers, norms=layout.norms, regime=self._regime, start=0
         )
@@ -204,7 +208,7 @@ class _Optimizer:
         return self._parameters.theta
 
     def step(self, gradient: NDArray[np.float32], statistics: NDArray[np.float32], rate: float) -> None:
-        """theta <- theta - rate d."""
+        """Apply theta <- theta - rate d."""
         direction = self._local.direction(self.theta[: self._trained].copy(), gradient.copy())
         parameters = self._parameters
         parameters.regime = replace(self._regime, learning_rate=rate)

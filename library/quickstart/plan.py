@@ -52,7 +52,7 @@ def settings_of(plan: QuickstartPlan) -> list[str]:
     model, updates = _DEFAULTS.get(shape, ("", 8000))
     if not (plan.model or model):
         raise ConfigError(f"no ready-made model takes inputs of shape {shape}; name yours with --model")
-    given = {
+    chosen = {
         "coordination.rule": plan.rule,
         "compression.select": plan.select,
         "compression.values": plan.values,
@@ -65,7 +65,7 @@ def settings_of(plan: QuickstartPlan) -> list[str]:
         "run.host=127.0.0.1",
         f"model.module={plan.model or model}",
         f"model.data={plan.data}",
-        *(f"{key}={value}" for key, value in given.items() if value is not None),
+        *(f"{key}={value}" for key, value in chosen.items() if value is not None),
         *plan.overrides,
     ]
     try:

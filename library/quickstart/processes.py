@@ -9,7 +9,7 @@ from pathlib import Path
 
 from edgeflock.shared.errors import EdgeflockError
 
-_LEAVING = 30.0
+_EXIT_SECONDS = 30.0
 """Seconds for clients to leave after the end of the run."""
 
 
@@ -48,10 +48,10 @@ def tail_of(log: Path) -> str:
     return lines[-1].removeprefix("edgeflock: ") if lines else f"see {log}"
 
 
-async def left(clients: list[asyncio.subprocess.Process]) -> None:
+async def wait_for_exit(clients: list[asyncio.subprocess.Process]) -> None:
     """Wait a limited time for clients of a finished run to leave, and report how they ended."""
     leaving = [asyncio.create_task(client.wait()) for client in clients]
-    _, late = await asyncio.wait(leaving, timeout=_LEAVING)
+    _, late = await asyncio.wait(leaving, timeout=_EXIT_SECONDS)
     for one in late:
         one.cancel()
 

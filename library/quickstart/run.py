@@ -18,7 +18,7 @@ from edgeflock.client.identity import save_identity
 from edgeflock.client.joining import join
 from edgeflock.operations.requests import fetch
 from edgeflock.quickstart.plan import QuickstartPlan, backend_of, fresh_folder, settings_of
-from edgeflock.quickstart.processes import end, left, start, tail_of, url_of
+from edgeflock.quickstart.processes import end, start, tail_of, url_of, wait_for_exit
 from edgeflock.quickstart.shown import QuickstartResult, accuracy_of, progress_bar, show_result
 from edgeflock.results.outcomes import LAST
 from edgeflock.server.identity import Register, Role
@@ -60,7 +60,7 @@ async def _run(
         for number in range(1, plan.clients + 1):
             place = directory / f"device-{number}.json"
             save_identity(await join(url, _token(directory, "device"), f"device-{number}"), place)
-            own = [
+            client_settings = [
                 f"client.identity={place}",
                 f"client.data={plan.data}{separator}part={number}/{plan.clients}",
                 f"client.model={config.model.module}",
@@ -69,21 +69,21 @@ async def _run(
                 "client.gentle=false",  # somebody waits for it
             ]
             log = directory / f"device-{number}.log"
-            processes.append(await start("client", own, log=log))
+            processes.append(await start("client", client_settings, log=log))
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as http:
             status = await _watch(http, url, viewer, config, processes, directory, narration)
             seconds = time.monotonic() - began
             evaluations = json.loads(await fetch(http, url, "/v1/evaluations", viewer))
             model = directory / "model.safetensors"
             model.write_bytes(await fetch(http, url, "/v1/model.safetensors", viewer))
-        await left(processes[1:])
+        await wait_for_exit(processes[1:])
     finally:
         await end(processes)
-    known = [one["accuracy"] for one in evaluations if one["accuracy"] is not None]
+    accuracies = [one["accuracy"] for one in evaluations if one["accuracy"] is not None]
     return QuickstartResult(
         accuracy=accuracy_of(status),
-        last_five_accuracy=fmean(known[-LAST:]) if known else None,
-        best_accuracy=max(known, default=None),
+        last_five_accuracy=fmean(accuracies[-LAST:]) if accuracies else None,
+        best_accuracy=max(accuracies, default=None),
         updates=status["version"],
         clients=plan.clients,
         ingress_bytes=status["device_ingress"],

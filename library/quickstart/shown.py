@@ -67,7 +67,7 @@ def show_result(result: QuickstartResult) -> None:
     """Print `result` as a table."""
     table = Table(show_header=False, box=None)
     for name, value in (
-        ("accuracy", _learnt(result)),
+        ("accuracy", _accuracy_text(result)),
         ("updates", f"{result.updates:,} from {result.clients} client processes"),
         ("ingress", f"{size(result.ingress_bytes)}, framing included"),
         ("egress", f"{size(result.egress_bytes)}, first models included"),
@@ -80,7 +80,7 @@ def show_result(result: QuickstartResult) -> None:
     Console().print(table)
 
 
-def _learnt(result: QuickstartResult) -> str:
+def _accuracy_text(result: QuickstartResult) -> str:
     if result.accuracy is None:
         return percent(None)
     last_five, best = percent(result.last_five_accuracy), percent(result.best_accuracy)

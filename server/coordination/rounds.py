@@ -97,7 +97,7 @@ class Rounds:
         every round could outvote the cohort.
         """
         if self._cohort is not None and not self._cohort.may_contribute(push.device):
-            raise BaseExpired("it is others' turn in this round; pull again: the answer comes in yours")
+            raise BaseExpired("other devices take part in this round; pull again and wait for the answer")
         if self._open is None:
             self._wait_start = None
             self._open = _Open(now + self._ending.deadline, Gathered(self._layout, self._aggregate))

@@ -94,7 +94,7 @@ class TaskRounds:
         if position is None or position >= len(shards):
             raise NoSuchTask(
                 f"update {push.update.sequence} is of shard {position}; the device holds {len(shards)} "
-                "(client.shards), and is told which to compute"
+                "(client.shards); compute the one that the server assigns"
             )
         if not self._assignments.finish(push.device, shards[position], now):
             self._duplicates += 1

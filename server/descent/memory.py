@@ -44,7 +44,7 @@ class OptimizerMemory:
                 int(waiting),
             )
         except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
-            raise ValueError(f"what the optimizer remembers cannot be read: {error}") from error
+            raise ValueError(f"the optimizer's state in the journal cannot be read: {error}") from error
 
 
 def _vector(octets: bytes) -> NDArray[np.float32]:

@@ -63,7 +63,7 @@ class StepMethod:
         try:
             return cls(**json.loads(text)) if text else _DEFAULT
         except (ValueError, TypeError) as error:
-            raise ConfigError(f"{text!r:.80} does not say how steps are taken: {error}") from error
+            raise ConfigError(f"{text!r:.80} is no step method: {error}") from error
 
 
 _DEFAULT = StepMethod()

@@ -52,7 +52,7 @@ def admit(
         raise BaseExpired(f"base {update.base} is older than {oldest}, the oldest admitted; pull again")
     if not min_samples <= update.samples <= samples:
         range = f"{min_samples} to {samples} samples (limits.samples), not {update.samples}"
-        raise BadSamples(f"an update is of {range}")
+        raise BadSamples(f"an update must be of {range}")
     if update.count * EXPANSION_PER_ENTRY > expansion_bytes:
         raise ExpansionTooLarge(
             f"{update.count} entries expand to {update.count * EXPANSION_PER_ENTRY} bytes; "

@@ -213,7 +213,7 @@ class Engine:
         if not parameters.fits(step, limit, self._coordinator.round_sum):
             raise StepTooLarge(
                 f"update {update.sequence}, from version {update.base}, would take a parameter beyond "
-                f"{limit:g} (limits.parameter), or to no number; check the device's data, or lower "
+                f"{limit:g} (limits.parameter), or to NaN; check the device's data, or lower "
                 "coordination.learning_rate"
             )
         verdict = self._coordinator.offer(push, step, now)

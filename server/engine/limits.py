@@ -91,7 +91,7 @@ def requested_slice(pull: Pull, layout: Layout) -> slice | None:
         return None
     if not pull.start < pull.stop <= layout.parameters.size:
         raise Malformed(
-            f"parameters {pull.start} up to {pull.stop} are no part of {layout.parameters.size}; "
+            f"the model has no parameters {pull.start} to {pull.stop}, but {layout.parameters.size}; "
             "pull all of them"
         )
     return slice(pull.start, pull.stop)
@@ -161,8 +161,8 @@ def check_limits(config: Config, layout: Layout) -> None:
     coordination = config.coordination
     if coordination.mode == ELASTIC and len(chunks(layout, coordination.chunk)) > MOST_CHUNKS:
         raise ConfigError(
-            f"coordination.chunk = {coordination.chunk}: {size} parameters in so small chunks are more than "
-            f"{MOST_CHUNKS}, each an exchange of its own; raise it"
+            f"coordination.chunk = {coordination.chunk}: {size} parameters make more than "
+            f"{MOST_CHUNKS} chunks of this size, and each is an exchange; raise it"
         )
     samples = config.run.batch * config.run.local_steps
     if samples > config.limits.samples:

@@ -26,7 +26,7 @@ class Receipts:
         if sequence > last + SEQUENCE_WINDOW:
             raise SequenceAhead(
                 f"sequence {sequence} is more than {SEQUENCE_WINDOW} above {last}, the last accepted; "
-                f"go on with {last + 1}"
+                f"continue with {last + 1}"
             )
         return sequence > last
 
@@ -42,6 +42,6 @@ class Receipts:
         if (earlier := self._log.receipt(device, sequence)) is not None:
             return earlier
         raise BadSequence(
-            f"sequence {sequence} was never accepted and {self.last_sequence(device)} already is; "
-            "go on above it"
+            f"sequence {sequence} was never accepted, but {self.last_sequence(device)} already was; "
+            "continue with a higher one"
         )

@@ -24,12 +24,12 @@ class FlowerEvaluator:
     def __exit__(self, *_: object) -> None:
         self._thread.shutdown(cancel_futures=True)
 
-    def ask(self, number: int, version: int, arrays: ArrayRecord) -> None:
+    def submit(self, number: int, version: int, arrays: ArrayRecord) -> None:
         """Evaluate the model of a round in the thread, if there is a function."""
         if self._function is not None:
             self._pending.append((number, version, self._thread.submit(self._function, number, arrays)))
 
-    def said(self, *, wait: bool = False) -> Iterator[tuple[int, int, MetricRecord | None]]:
+    def pop_finished(self, *, wait: bool = False) -> Iterator[tuple[int, int, MetricRecord | None]]:
         """Yield (round, version, metrics) of finished evaluations, in order; with `wait` of all.
 
         Raises what the function raised.

@@ -58,9 +58,10 @@ class Template:
         trained = {name: content for name, content in contents.items() if content.dtype.kind == "f"}
         self._types = {name: content.dtype for name, content in trained.items()}
         shapes = [(name, content.shape) for name, content in trained.items()]
-        self.told = layout_of(shapes, statistics, remains=follow)
+        self.sent_layout = layout_of(shapes, statistics, remains=follow)
         """The mod's layout."""
-        self.layout = self.told if follow else Layout.of((t.name, t.shape) for t in self.told.tensors)
+        tensors = self.sent_layout.tensors
+        self.layout = self.sent_layout if follow else Layout.of((t.name, t.shape) for t in tensors)
         """The engine's layout: the same numbers in the same places."""
         self.theta = flatten(trained, self.layout)
         """The arrays' own numbers: float32 [P + B]."""
@@ -73,7 +74,7 @@ class Template:
 
     def record(self, theta: NDArray[np.float32]) -> ArrayRecord:
         """Return theta in the arrays' order and types."""
-        theta = self._without_the_first(theta)
+        theta = self._without_initial(theta)
         parts = {t.name: theta[t.start : t.stop].reshape(t.shape) for t in self.layout.tensors}
         return ArrayRecord(
             {
@@ -82,7 +83,7 @@ class Template:
             }
         )
 
-    def _without_the_first(self, theta: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _without_initial(self, theta: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return theta with (b - c b_0) / (1 - c) for its running statistics b, where c is REMAINS.
 
         The engine moves b towards the nodes' by a tenth at most, as if they were of one batch. A Flower node
@@ -96,14 +97,14 @@ class Template:
         b[:] = (b - b[-1] * self.statistics) / (1 - b[-1])
         return theta
 
-    def as_sent(self, theta: NDArray[np.float32]) -> NDArray[np.float32]:
+    def round_to_types(self, theta: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return float32 [P] or longer as a node sees it: arrays of half precision round parameters."""
         if all(kind.itemsize >= 4 for kind in self._types.values()):
             return theta
-        seen = theta.copy()
+        rounded = theta.copy()
         for t in self.layout.parameters.tensors:
-            seen[t.start : t.stop] = theta[t.start : t.stop].astype(self._types[t.name])
-        return seen
+            rounded[t.start : t.stop] = theta[t.start : t.stop].astype(self._types[t.name])
+        return rounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ class Keys:
     weight: str
 
 
-def training(
+def train_message(
     node: int,
     arrays: ArrayRecord,
     welcome: Welcome,
@@ -132,14 +133,14 @@ def training(
     return Message(content, node, MessageType.TRAIN, ttl=ttl)
 
 
-def evaluation(node: int, arrays: ArrayRecord, config: ConfigRecord, keys: Keys, ttl: float) -> Message:
+def evaluate_message(node: int, arrays: ArrayRecord, config: ConfigRecord, keys: Keys, ttl: float) -> Message:
     """Return the message that asks a node to evaluate."""
     return Message(
         RecordDict({keys.arrays: arrays, keys.config: config}), node, MessageType.EVALUATE, ttl=ttl
     )
 
 
-def size(message: Message) -> int:
+def content_bytes(message: Message) -> int:
     """Return the bytes of a message's records, without Flower's framing."""
     return sum(record.count_bytes() for record in message.content.values()) if message.has_content() else 0
 
@@ -155,44 +156,44 @@ def read_update(content: RecordDict, sent: SentModel, template: Template, keys: 
     (record,) = content.array_records.values()
     arrays = list(record.values())
     if len(arrays) == 1 and arrays[0].stype == STYPE:
-        update = _unpacked(arrays[0].data, sent, template)
+        update = _unpack(arrays[0].data, sent, template)
     else:
         update = _difference(_contents(record), sent, template)
     metrics = list(content.metric_records.values())
     return replace(update, samples=samples_of(metrics, keys.weight), loss=loss_of(metrics))
 
 
-def _unpacked(octets: bytes, sent: SentModel, template: Template) -> Update:
+def _unpack(octets: bytes, sent: SentModel, template: Template) -> Update:
     update = wire.decode(octets)
     if not isinstance(update, Update):
         raise Malformed(f"a reply holds an Update, not a {type(update).__name__}")
     if (update.sequence, update.base) != (sent.sequence, sent.base):
         raise BadSequence(
-            f"update {update.sequence} on version {update.base} answers the question for update "
+            f"update {update.sequence} on version {update.base} answers the request for update "
             f"{sent.sequence} on version {sent.base}"
         )
-    if template.told.buffers == template.layout.buffers:
+    if template.sent_layout.buffers == template.layout.buffers:
         if template.layout.buffers and update.values[-2:] != bytes(2):
             raise BadStatistics(f"{REMAINS} is not 0; use the mod of the same version of Edgeflock")
         return update
-    return _with_statistics_as_parameters(update, sent, template.told)
+    return _with_statistics_as_parameters(update, sent, template.sent_layout)
 
 
-def _with_statistics_as_parameters(update: Update, sent: SentModel, told: Layout) -> Update:
+def _with_statistics_as_parameters(update: Update, sent: SentModel, layout: Layout) -> Update:
     """Return the update with the changes of the running statistics after those of the parameters."""
-    bound = EXPANSION_PER_ENTRY * told.size
+    bound = EXPANSION_PER_ENTRY * layout.size
     step = admit(
-        update, told, oldest=sent.base, version=sent.base, samples=update.samples, expansion_bytes=bound
+        update, layout, oldest=sent.base, version=sent.base, samples=update.samples, expansion_bytes=bound
     )
-    check_statistics(step.statistics, told)
-    parameters = told.parameters.size
+    check_statistics(step.statistics, layout)
+    parameters = layout.parameters.size
     delta = np.concatenate([step.delta, sent.theta[parameters:] - step.statistics])
     f32 = values.CODINGS["f32"].mode
     octets = delta.astype("<f4").tobytes()
     if isinstance(step.indices, slice):
         return replace(update, value_mode=f32, count=delta.size, values=octets)
-    where = np.concatenate([step.indices, np.arange(parameters, told.size)])
-    indices = sparse.encode(where, told.size)
+    where = np.concatenate([step.indices, np.arange(parameters, layout.size)])
+    indices = sparse.encode(where, layout.size)
     return replace(
         update,
         index_mode=sparse.GOLOMB,
@@ -204,8 +205,8 @@ def _with_statistics_as_parameters(update: Update, sent: SentModel, told: Layout
 
 
 def _difference(contents: dict[str, NDArray[np.generic]], sent: SentModel, template: Template) -> Update:
-    returned, told = flatten(contents, template.layout), template.told
-    check_statistics(returned[told.parameters.size :], told)
+    returned, layout = flatten(contents, template.layout), template.sent_layout
+    check_statistics(returned[layout.parameters.size :], layout)
     parameters = template.layout.parameters.size
     statistics = returned[parameters:]
     if not (np.abs(statistics) <= values.LARGEST_STATISTIC).all():
@@ -235,5 +236,5 @@ def _contents(record: ArrayRecord) -> dict[str, NDArray[np.generic]]:
         except (TypeError, ValueError, EOFError, OSError, MemoryError) as error:
             raise Malformed(f"array {name!r} cannot be read: {error}") from error
         if contents[name].dtype.kind not in "fiub":
-            raise LayoutMismatch(f"array {name!r} is of type {contents[name].dtype}, which is no number")
+            raise LayoutMismatch(f"array {name!r} is of type {contents[name].dtype}, which is not numeric")
     return contents

@@ -66,31 +66,31 @@ COMPRESSION = ("select", "balance", "feedback", "threshold", "indices", "values"
 """The compression options, which nodes with the mod use."""
 
 
-def listed(options: Mapping[str, object]) -> str:
+def format_options(options: Mapping[str, object]) -> str:
     """Format options or counts for people: name = value, ..."""
     values = {name: f"{value:g}" if isinstance(value, float) else value for name, value in options.items()}
     return ", ".join(f"{name} = {value}" for name, value in values.items()) or "none"
 
 
-def by_name(positional: tuple[Any, ...], options: Options, own: Iterable[str]) -> Options:
+def merge_arguments(positional: tuple[Any, ...], options: Options, own: Iterable[str]) -> Options:
     """Return FedAvg's arguments, some of them given by position.
 
     Raises TypeError as Python does, with a suggestion: names of Flower's earlier strategies (fraction_fit)
     are near those of today. `own` are the strategy's further options, which are not among these.
     """
     if len(positional) > len(FEDAVG):
-        raise TypeError(f"{len(FEDAVG)} arguments at most have a place, as FedAvg's: {', '.join(FEDAVG)}")
-    placed = dict(zip(FEDAVG, positional, strict=False))
-    if twice := placed.keys() & options.keys():
-        raise TypeError(f"{min(twice)} is given twice, by its place and by its name")
+        raise TypeError(f"at most {len(FEDAVG)} arguments are positional, FedAvg's: {', '.join(FEDAVG)}")
+    by_place = dict(zip(FEDAVG, positional, strict=False))
+    if twice := by_place.keys() & options.keys():
+        raise TypeError(f"{min(twice)} is given twice, by position and by name")
     known = [*(field.name for field in fields(StrategySettings)), *own]
     if odd := sorted(options.keys() - set(known)):
         near = get_close_matches(odd[0], known, n=1)
         raise TypeError(
             f"{odd[0]!r} is no option of this strategy"
-            + (f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}")
+            + (f"; did you mean {near[0]!r}?" if near else f"; its options are {', '.join(known)}")
         )
-    return {**placed, **options}  # type: ignore[typeddict-item]
+    return {**by_place, **options}  # type: ignore[typeddict-item]
 
 
 def _option(place: Sequence[int | str]) -> str:
@@ -152,7 +152,7 @@ class StrategySettings:
                 f"statistics = {self.statistics!r}: it must be a list, such as ['running_mean']"
             )
 
-    def of(self, names: Iterable[str]) -> dict[str, object]:
+    def subset(self, names: Iterable[str]) -> dict[str, object]:
         """Return the options of these names."""
         return {name: getattr(self, name) for name in names}
 
@@ -162,7 +162,7 @@ class StrategySettings:
             "coordination": coordination,
             "optimizer": dict(self.optimizer),
             "defence": {"mode": self.defence},
-            "compression": self.of(COMPRESSION),
+            "compression": self.subset(COMPRESSION),
             "downlink": {"mode": "exact"},  # Flower's messages carry whole models
             "limits": {"samples": self.samples},
             "run": {"snapshot_every": self.snapshot_every, "keep_updates": self.keep_updates},
@@ -176,7 +176,7 @@ class StrategySettings:
             ) from invalid
         if DEFENCES.chosen(self.defence).trusts:
             raise ConfigError(
-                f"defence = {self.defence!r} needs gradients of the server's own, which a strategy has not; "
+                f"defence = {self.defence!r} needs samples on the server, which a strategy does not have; "
                 "use 'clip'"
             )
         return config

@@ -27,7 +27,7 @@ class FlowerReports:
     """The metrics of a Result."""
 
     def __init__(self, result: Result, checkpoint: str | Path) -> None:
-        self._of = {
+        self._metrics = {
             TRAINED: result.train_metrics_clientapp,
             EVALUATED: result.evaluate_metrics_clientapp,
             JUDGED: result.evaluate_metrics_serverapp,
@@ -36,23 +36,23 @@ class FlowerReports:
         self._lost: dict[tuple[str, str], dict[int, int]] = {}
         """(kind, metric) -> class -> in how many evaluations in a row it was lost."""
 
-    def note(self, kind: str, number: int, metrics: MetricRecord) -> None:
+    def add(self, kind: str, number: int, metrics: MetricRecord) -> None:
         """Store the metrics of a round."""
-        self._of[kind][number] = metrics
+        self._metrics[kind][number] = metrics
         if kind != TRAINED:
             self._warn_of_classes(kind, number, metrics)
         if self._path is not None:
             with self._path.open("a") as file:
                 file.write(json.dumps({"round": number, "kind": kind, "metrics": dict(metrics)}) + "\n")
 
-    def warn_of(self, nodes: Iterable[Short]) -> None:
+    def warn_of_short(self, nodes: Iterable[Short]) -> None:
         """Warn of nodes that are newly short of their share."""
         for node in nodes:
             log.warning(
-                "Node %d: its replies are %.1f%% of what counts, and it has about %.0f%% of the data: what "
-                "only it has is hardly learned. It is slow, has far more data than others, or its answers "
-                "fail, which the log then says. ScaDLES without a quorum waits for every node until the "
-                "deadline, and counts replies by their samples. Or let other nodes have such data, too",
+                "Node %d: its replies are %.1f%% of what counts, and it has about %.0f%% of the data, so the "
+                "model hardly learns what only this node has. It is slow, has far more data than others, or "
+                "its replies fail (see the log). Use ScaDLES without a quorum: it waits for every node until "
+                "the deadline, and counts replies by their samples. Or give such data to other nodes, too",
                 *(node.node, 100 * node.counted, 100 * node.data),
             )
 
@@ -64,26 +64,26 @@ class FlowerReports:
             self._lost[kind, name] = times
             if classes := [c for c, count in times.items() if count == _CONVINCING]:
                 log.warning(
-                    "Round %d: by %s at most 2%% of class %s are right, for the %drd time in a row: it may "
-                    "be that the nodes that have it count too little, or that nobody has it",
+                    "Round %d: by %s, at most 2%% of class %s are predicted correctly, for the %drd time in "
+                    "a row: the nodes that have this class may count too little, or no node has it",
                     *(number, name, ", ".join(map(str, classes)), _CONVINCING),
                 )
 
-    def recall(self, past: Mapping[int, Evaluation]) -> None:
+    def restore(self, past: Mapping[int, Evaluation]) -> None:
         """Restore the metrics of the rounds that the journal knows, which are `past`."""
         for number, evaluation in past.items():
             known = {"loss": evaluation.loss, "accuracy": evaluation.accuracy}
             metrics = {key: value for key, value in known.items() if value is not None}
             if metrics:
-                self._of[JUDGED][number] = MetricRecord(dict(metrics))
-        for kind, number, noted in self._kept():
+                self._metrics[JUDGED][number] = MetricRecord(dict(metrics))
+        for kind, number, noted in self._read():
             if number in past:
-                self._of[kind][number] = noted
+                self._metrics[kind][number] = noted
 
     def has(self, kind: str, number: int) -> bool:
-        return number in self._of[kind]
+        return number in self._metrics[kind]
 
-    def _kept(self) -> Iterator[tuple[str, int, MetricRecord]]:
+    def _read(self) -> Iterator[tuple[str, int, MetricRecord]]:
         """Yield the complete lines: the last one may be torn."""
         if self._path is None or not self._path.exists():
             return
@@ -93,11 +93,11 @@ class FlowerReports:
                 kind, number, metrics = kept["kind"], kept["round"], MetricRecord(kept["metrics"])
             except (ValueError, TypeError, KeyError):
                 continue
-            if kind in self._of:
+            if kind in self._metrics:
                 yield kind, number, metrics
 
 
-def aggregated(function: Aggregate, contents: list[RecordDict], weight: str) -> MetricRecord | None:
+def aggregate(function: Aggregate, contents: list[RecordDict], weight: str) -> MetricRecord | None:
     """Return the metrics that a function (a user's or Flower's) makes of replies; None if it fails."""
     if not contents:
         return None
@@ -108,13 +108,13 @@ def aggregated(function: Aggregate, contents: list[RecordDict], weight: str) -> 
         return None
 
 
-def finite(metrics: MetricRecord | None, key: str) -> float | None:
+def finite_number(metrics: MetricRecord | None, key: str) -> float | None:
     """Return the finite number under this key; None if there is none."""
     number = metrics.get(key) if metrics else None
     return float(number) if isinstance(number, int | float) and math.isfinite(number) else None
 
 
-def plain(metrics: MetricRecord) -> dict[str, Any]:
+def to_numbers(metrics: MetricRecord) -> dict[str, Any]:
     """Return metrics as Python numbers: NumPy's would be shown with the names of their types."""
     numbers: dict[str, Any] = json.loads(json.dumps(dict(metrics)))
     return numbers

@@ -21,8 +21,8 @@ from edgeflock.server.coordination import Push
 from edgeflock.server.engine.admission import EXPANSION_PER_ENTRY
 from edgeflock.server.engine.outcomes import Accepted
 from edgeflock.server.engine.welcome import welcome
-from edgeflock.server.flower.messages import Keys, Template, read_update, size, training
-from edgeflock.server.flower.nodes import Asked, FlowerNode, Nodes, SentModel
+from edgeflock.server.flower.messages import Keys, Template, content_bytes, read_update, train_message
+from edgeflock.server.flower.nodes import FlowerNode, Nodes, PendingTraining, SentModel
 from edgeflock.server.flower.shares import Shares
 from edgeflock.server.ledger import Claim, claim_run
 from edgeflock.shared.errors import BaseExpired, Refused
@@ -47,7 +47,7 @@ _RAISED = re.compile(
 )
 """Flower's message about an app's exception: its class and reason; simulations put a traceback first."""
 
-_REASONS = {"vanished": "the node is gone", "timed-out": "no answer came in time"}
+_REASONS = {"vanished": "the node has disconnected", "timed-out": "no answer came in time"}
 
 
 def outcome_of(reply: Message) -> str:
@@ -57,13 +57,13 @@ def outcome_of(reply: Message) -> str:
 
 def reason_of(reply: Message) -> str:
     """Return why a reply has no content, for people."""
-    reason = reply.error.reason or _REASONS.get(outcome_of(reply), "Flower says no more")
+    reason = reply.error.reason or _REASONS.get(outcome_of(reply), "Flower gives no reason")
     if raised := _RAISED.fullmatch(reason):
         reason = ": ".join(part for part in raised.groups() if part is not None)
     return " ".join(reason.split())
 
 
-def pushed(grid: Grid, message: Message) -> str | None:
+def push_message(grid: Grid, message: Message) -> str | None:
     """Send a message and return its identifier; None if Flower does not take it.
 
     Messages go one at a time: some grids omit messages that they refuse, others return None or "" for them.
@@ -90,65 +90,65 @@ class FlowerRun:
         self._keys = keys
         self._durable = durable
         how = config.coordination
-        self._shares = how.mode == "async" and not how.base_batch  # base_batch weighs them
+        self._counts_nodes = how.mode == "async" and not how.base_batch  # base_batch weighs them
         template.statistics = journal.snapshot(first=True).theta[template.layout.parameters.size :]
         self._past = {account.name: account for account in journal.accounts()}
         self._current: tuple[int, ArrayRecord, NDArray[np.float32]] | None = None
 
     def arrays(self) -> ArrayRecord:
         """Return the current model, for training."""
-        return self._now()[1]
+        return self._current_model()[1]
 
     def result(self) -> ArrayRecord:
         """Return the model to use: the averaged model if the run keeps one."""
         return self._template.record(self.engine.result()[1])
 
-    def _now(self) -> tuple[int, ArrayRecord, NDArray[np.float32]]:
+    def _current_model(self) -> tuple[int, ArrayRecord, NDArray[np.float32]]:
         """Return (version, arrays, theta as nodes see it), built once a version for all nodes."""
         if self._current is None or self._current[0] != self.engine.published.version:
             version, theta = self.engine.theta()
-            self._current = version, self._template.record(theta), self._template.as_sent(theta)
+            self._current = version, self._template.record(theta), self._template.round_to_types(theta)
         return self._current
 
-    def question(self, node: int, config: ConfigRecord, ttl: float) -> Message:
+    def train_message(self, node: int, config: ConfigRecord, ttl: float) -> Message:
         """Return the message that asks a node to train on the current model."""
-        version, arrays, _ = self._now()
-        known = self._known(node)
-        last = self.engine.receipts.last_sequence(known.device)
-        terms = welcome(self._run, self._config, self._template.told, version, last)
-        return training(node, arrays, terms, config, self._keys, ttl, refused=known.refused)
+        version, arrays, _ = self._current_model()
+        flower_node = self._node(node)
+        last = self.engine.receipts.last_sequence(flower_node.device)
+        terms = welcome(self._run, self._config, self._template.sent_layout, version, last)
+        return train_message(node, arrays, terms, config, self._keys, ttl, refused=flower_node.refused)
 
-    def ask(self, grid: Grid, question: Message, now: float) -> None:
-        """Send `question`, and record that it is pending."""
-        version, _, theta = self._now()
+    def send(self, grid: Grid, question: Message, now: float) -> None:
+        """Send `train_message`, and record that it is pending."""
+        version, _, theta = self._current_model()
         node = question.metadata.dst_node_id
-        known = self._known(node)
-        message = pushed(grid, question)
+        flower_node = self._node(node)
+        message = push_message(grid, question)
         if message is None:
-            self._failed(node, "unsent", "Flower did not take the message", now)
+            self._record_failure(node, "unsent", "Flower did not take the message", now)
             return
-        known.egress += size(question)
-        sent = SentModel(version, self.engine.receipts.last_sequence(known.device) + 1, theta)
-        self.nodes.ask(message, Asked(node, sent, now))
-        self.shares.ask(node)
+        flower_node.egress += content_bytes(question)
+        sent = SentModel(version, self.engine.receipts.last_sequence(flower_node.device) + 1, theta)
+        self.nodes.add(message, PendingTraining(node, sent, now))
+        self.shares.record_request(node)
 
-    def share(self, nodes: int) -> None:
+    def set_node_count(self, nodes: int) -> None:
         """Set how many nodes train at a time. As in FedAvg, each reply counts by its part of them."""
-        if not self._shares:
+        if not self._counts_nodes:
             nodes = 1
         before = self.engine.parameters.regime.method.nodes
         if abs(nodes - before) > _SLACK * before or nodes == 1:
             self.engine.steering.set_node_count(nodes)
 
-    def _known(self, node: int) -> FlowerNode:
-        if node not in self.nodes.known:
+    def _node(self, node: int) -> FlowerNode:
+        if node not in self.nodes.by_id:
             name = str(node)
             past = self._past.get(name)
             traffic = (past.ingress, past.egress) if past else (0, 0)
-            self.nodes.known[node] = FlowerNode(
+            self.nodes.by_id[node] = FlowerNode(
                 self.engine.device_id(name), ingress=traffic[0], egress=traffic[1]
             )
-        return self.nodes.known[node]
+        return self.nodes.by_id[node]
 
     def take(self, replies: Iterable[Message], now: float) -> list[RecordDict]:
         """Commit replies. Returns the contents of those that were accepted."""
@@ -156,67 +156,67 @@ class FlowerRun:
         taken: list[tuple[int, RecordDict]] = []
         pushes: list[Push] = []
         for reply in replies:
-            asked = self.nodes.asked.pop(reply.metadata.reply_to_message_id, None)
+            asked = self.nodes.pending.pop(reply.metadata.reply_to_message_id, None)
             if asked is None:
                 continue
-            known = self._known(asked.node)
-            known.ingress += size(reply)
+            flower_node = self._node(asked.node)
+            flower_node.ingress += content_bytes(reply)
             if reply.has_error():
-                self._failed(asked.node, outcome_of(reply), reason_of(reply), now)
+                self._record_failure(asked.node, outcome_of(reply), reason_of(reply), now)
                 continue
             try:
                 update = read_update(reply.content, asked.sent, self._template, self._keys)
             except Refused as refusal:
-                self._refused(asked.node, refusal, now)
+                self._record_refusal(asked.node, refusal, now)
                 continue
-            self.shares.answer(asked.node, update.samples)
+            self.shares.record_reply(asked.node, update.samples)
             frame = wire.encode(update) if self._durable else b""
-            pushes.append(Push(known.device, time.time(), update, frame))
+            pushes.append(Push(flower_node.device, time.time(), update, frame))
             taken.append((asked.node, reply.content))
-        self._see()
+        self._update_devices()
         settled = dict(self.engine.commit(pushes, now))
         for push, (node, content) in zip(pushes, taken, strict=True):
             answer = settled.get(push)  # none yet, if it waits for the end of its round
             if isinstance(answer, Refused):
-                self._refused(node, answer, now)
+                self._record_refusal(node, answer, now)
             else:
-                self.nodes.succeeded(node)
-                self.shares.count(node, self._weight(push, answer))
+                self.nodes.record_success(node)
+                self.shares.record_update(node, self._weight(push, answer))
                 accepted.append(content)
-        self.shares.pass_by(len(accepted))
+        self.shares.advance(len(accepted))
         return accepted
 
     def _weight(self, push: Push, answer: Accepted | None) -> float:
         """Return about how much a reply counts in comparison with others."""
-        how = self.engine.parameters.regime
-        by_samples = push.update.samples if how.rounds or how.base_batch else 1
-        turns = answer.staleness / how.method.nodes if answer and how.rule != "none" else 0
+        regime = self.engine.parameters.regime
+        by_samples = push.update.samples if regime.rounds or regime.base_batch else 1
+        turns = answer.staleness / regime.method.nodes if answer and regime.rule != "none" else 0
         return by_samples / max(1, turns)
 
-    def _refused(self, node: int, why: Refused, now: float) -> None:
-        self._known(node).refused = not isinstance(why, BaseExpired)
-        said = str(why).replace("coordination.", "")  # a strategy's options are in no section
-        self._failed(node, why.code, said, now)
+    def _record_refusal(self, node: int, refusal: Refused, now: float) -> None:
+        self._node(node).refused = not isinstance(refusal, BaseExpired)
+        reason = str(refusal).replace("coordination.", "")  # a strategy's options are in no section
+        self._record_failure(node, refusal.code, reason, now)
 
-    def _failed(self, node: int, outcome: str, reason: str, now: float) -> None:
+    def _record_failure(self, node: int, outcome: str, reason: str, now: float) -> None:
         log.warning("Node %d: %s: %.300s", node, outcome, reason)
-        self.nodes.failed(node, outcome, now, f"node {node}: {outcome}: {reason:.300}")
+        self.nodes.record_failure(node, outcome, now, f"node {node}: {outcome}: {reason:.300}")
 
-    def _see(self) -> None:
+    def _update_devices(self) -> None:
         """Update the engine on the devices with pending answers: others wait for these."""
         under_way = self.nodes.devices()
-        for node in self.nodes.known.values():
+        for node in self.nodes.by_id.values():
             (self.engine.add_device if node.device in under_way else self.engine.remove_device)(node.device)
 
-    def look(self, now: float) -> None:
+    def check_round(self, now: float) -> None:
         """Check whether a round is over, because time has passed or a device is gone."""
-        self._see()
+        self._update_devices()
         self.engine.commit([], now)
 
-    def held(self) -> Set[int]:
+    def held_nodes(self) -> Set[int]:
         """Return the nodes whose updates wait for others."""
         devices = self.engine.held_updates
-        return {number for number, node in self.nodes.known.items() if node.device in devices}
+        return {number for number, node in self.nodes.by_id.items() if node.device in devices}
 
     def rounds(self) -> dict[int, Evaluation]:
         """Return the finished rounds, from 0 on, each with its latest evaluation."""
@@ -225,17 +225,17 @@ class FlowerRun:
 
     def record(self, version: int, loss: float | None = None, accuracy: float | None = None) -> None:
         """Write into the journal that a round has ended with this model, and the result of its evaluation."""
-        gone = [past for name, past in self._past.items() if int(name) not in self.nodes.known]
-        here = self.nodes.known.values()
-        ingress = sum(node.ingress for node in here) + sum(node.ingress for node in gone)
-        egress = sum(node.egress for node in here) + sum(node.egress for node in gone)
+        left = [past for name, past in self._past.items() if int(name) not in self.nodes.by_id]
+        nodes = self.nodes.by_id.values()
+        ingress = sum(node.ingress for node in nodes) + sum(node.ingress for node in left)
+        egress = sum(node.egress for node in nodes) + sum(node.egress for node in left)
         evaluation = Evaluation(version, time.time(), loss, accuracy, ingress, egress)
         self.engine.steering.record(evaluation, self.nodes.traffic())
         self.evaluations.append(evaluation)
 
 
 @contextmanager
-def opened(
+def open_run(
     checkpoint: str | Path, initial: ArrayRecord, statistics: Iterable[str], config: Config, keys: Keys
 ) -> Iterator[FlowerRun]:
     """Open the job in the directory `checkpoint`, or begin it there; in memory without a directory.
@@ -246,8 +246,8 @@ def opened(
     # A mean stays within the nodes' values, as a variance must. Larger steps may leave them.
     average = how.mode == "rounds" and not how.base_batch and how.learning_rate <= 1
     template = Template(initial, statistics, follow=not average)
-    where = Path(checkpoint) if checkpoint else None
+    directory = Path(checkpoint) if checkpoint else None
     largest = config.limits.model_copy(update={"expansion_bytes": EXPANSION_PER_ENTRY * template.layout.size})
     config = config.model_copy(update={"limits": largest})
-    with claim_run(where, "checkpoint", template.layout, template.theta, config) as claim:
-        yield FlowerRun(claim, template, config, keys, durable=where is not None)
+    with claim_run(directory, "checkpoint", template.layout, template.theta, config) as claim:
+        yield FlowerRun(claim, template, config, keys, durable=directory is not None)

@@ -38,39 +38,39 @@ class Shares:
     """Node -> the samples of its last reply."""
     _counted: dict[int, float] = field(default_factory=dict)
     """Node -> the decaying sum of its replies' weights."""
-    _known: dict[int, float] = field(default_factory=dict)
+    _turns: dict[int, float] = field(default_factory=dict)
     """Node -> turns since its first request."""
     _short: set[int] = field(default_factory=set)
 
-    def ask(self, node: int) -> None:
+    def record_request(self, node: int) -> None:
         """Record a request to a node. Until it answers, it is assumed to have as much data as others."""
-        self._known.setdefault(node, 0.0)
+        self._turns.setdefault(node, 0.0)
 
-    def answer(self, node: int, samples: int) -> None:
+    def record_reply(self, node: int, samples: int) -> None:
         """Record the number of samples of a reply, whether or not it counts."""
         self._samples[node] = samples
 
-    def count(self, node: int, weight: float) -> None:
+    def record_update(self, node: int, weight: float) -> None:
         """Record that a node's reply counts with this weight."""
         self._counted[node] = self._counted.get(node, 0.0) + weight
 
-    def pass_by(self, updates: int) -> None:
+    def advance(self, updates: int) -> None:
         """Record the number of updates that have counted since the last call."""
         turns = updates / max(1, len(self._samples))
-        self._known = {node: known + turns for node, known in self._known.items()}
+        self._turns = {node: known + turns for node, known in self._turns.items()}
         self._counted = {node: part * _FADING**turns for node, part in self._counted.items()}
 
-    def short(self, online: Set[int]) -> Iterator[Short]:
+    def find_short(self, online: Set[int]) -> Iterator[Short]:
         """Yield the online nodes that are short of their share, and were not at the last call."""
         counted = sum(part for node, part in self._counted.items() if node in online)
         before, self._short = self._short, set()
         if not counted:
             return
         usual = sum(self._samples.values()) / len(self._samples)
-        samples = {node: self._samples.get(node, usual) for node in self._known.keys() & online}
+        samples = {node: self._samples.get(node, usual) for node in self._turns.keys() & online}
         total = sum(samples.values())
         for node in sorted(samples):
-            turns = self._known[node]
+            turns = self._turns[node]
             found = Short(node, self._counted.get(node, 0.0) / counted, samples[node] / total)
             bound = _ENOUGH if node in before else _SHORT
             if turns >= _TURNS and found.counted < bound * found.data:

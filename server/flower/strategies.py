@@ -8,7 +8,7 @@ The engine (server/engine/engine.py) decides what an update does, as for native 
 
 from typing import Any, Unpack
 
-from edgeflock.server.flower.options import Options, StrategySettings, by_name
+from edgeflock.server.flower.options import Options, StrategySettings, merge_arguments
 from edgeflock.server.flower.run import FlowerRun
 from edgeflock.server.flower.strategy import EdgeflockStrategy
 from edgeflock.shared.errors import ConfigError
@@ -17,10 +17,11 @@ __all__ = ["AsyncAdaComp", "ScaDLES"]
 
 
 class AsyncAdaComp(EdgeflockStrategy):
-    """Keeps every node busy. A reply applies when it comes, at learning_rate / max(1, sigma_k).
+    """Keeps every node busy. A reply applies when it comes, at learning_rate / max(n, sigma_k).
 
-    AdaComp's rule (equation 5): sigma_k updates have changed parameter k since the node was sent the model. A
-    round, which Flower uses for evaluations and metrics, is over after `updates_per_round` updates.
+    n nodes train at a time; n = 1 with `base_batch`. sigma_k updates have changed parameter k since the node
+    was sent the model (AdaComp's equation 5). A round, which Flower uses for evaluations and metrics, is over
+    after `updates_per_round` updates.
     """
 
     def __init__(
@@ -51,19 +52,19 @@ class AsyncAdaComp(EdgeflockStrategy):
         if updates_per_round < 0:
             raise ConfigError(f"updates_per_round = {updates_per_round!r}: it must be at least 0")
         own = AsyncAdaComp.__init__.__kwdefaults__ or ()
-        super().__init__(coordination, StrategySettings(**by_name(fedavg, options, own)))
+        super().__init__(coordination, StrategySettings(**merge_arguments(fedavg, options, own)))
         self._updates_per_round = updates_per_round
 
     def _begin(self, job: FlowerRun, num_rounds: int) -> None:
         super()._begin(job, num_rounds)
         self._size = self._updates_per_round
 
-    def _room(self) -> int:
+    def _remaining(self) -> int:
         self._size = self._size or len(self._job.nodes.online)
-        return max(0, self._size - (self._job.engine.published.version - self._ended_at))
+        return max(0, self._size - (self._job.engine.published.version - self._end_version))
 
-    def _round_is_over(self, now: float) -> bool:
-        return self._room() == 0
+    def _is_round_over(self, now: float) -> bool:
+        return self._remaining() == 0
 
 
 class ScaDLES(EdgeflockStrategy):
@@ -91,14 +92,14 @@ class ScaDLES(EdgeflockStrategy):
             aggregate=aggregate, quorum=quorum, deadline=deadline,
         )  # fmt: skip
         own = ScaDLES.__init__.__kwdefaults__ or ()
-        super().__init__(coordination, StrategySettings(**by_name(fedavg, options, own)))
+        super().__init__(coordination, StrategySettings(**merge_arguments(fedavg, options, own)))
 
     def _wants(self, node: int) -> bool:
         """Whether an idle node joins: a round that has begun to gather takes it only if it is needed."""
-        held = self._job.held()
+        held = self._job.held_nodes()
         return node not in held and (not held or self.config.coordination.quorum > 0)
 
-    def _round_is_over(self, now: float) -> bool:
-        self._job.look(now)
+    def _is_round_over(self, now: float) -> bool:
+        self._job.check_round(now)
         # Also true where the ServerApp died between a round's end and its evaluation.
-        return self._job.engine.published.version > self._ended_at
+        return self._job.engine.published.version > self._end_version

@@ -18,24 +18,24 @@ from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 
 from edgeflock.server.flower.evaluation import Evaluations
 from edgeflock.server.flower.judging import EvaluateFn, FlowerEvaluator
-from edgeflock.server.flower.messages import Keys, evaluation
-from edgeflock.server.flower.options import COMPRESSION, FEDAVG, StrategySettings, listed
+from edgeflock.server.flower.messages import Keys, evaluate_message
+from edgeflock.server.flower.options import COMPRESSION, FEDAVG, StrategySettings, format_options
 from edgeflock.server.flower.reports import (
     EVALUATED,
     JUDGED,
     TRAINED,
     FlowerReports,
-    aggregated,
-    finite,
-    plain,
+    aggregate,
+    finite_number,
+    to_numbers,
 )
-from edgeflock.server.flower.run import FlowerRun, log, opened, outcome_of, pushed, reason_of
+from edgeflock.server.flower.run import FlowerRun, log, open_run, outcome_of, push_message, reason_of
 from edgeflock.shared.errors import ConfigError
 
-_HOPELESS = 10
+_MAX_FAILURES = 10
 """Failures in a row, for each node, after which a run ends."""
 
-_LOOK_AROUND = 1.0
+_REFRESH_SECONDS = 1.0
 """Seconds between two looks at which nodes are online."""
 
 
@@ -57,7 +57,7 @@ class EdgeflockStrategy(Strategy):
     def summary(self) -> None:
         """Log the settings."""
         for about, options in self._summarised():
-            log.info("\t├──> %s: %s", about, listed(options))
+            log.info("\t├──> %s: %s", about, format_options(options))
         log.info("\t└──> Checkpoint: %s", self.settings.checkpoint or "none")
 
     def _summarised(self) -> Iterable[tuple[str, dict[str, object]]]:
@@ -65,9 +65,9 @@ class EdgeflockStrategy(Strategy):
         yield "Replies", self._coordination
         yield "Optimizer", {"kind": config.optimizer.kind, **settings.optimizer}
         yield "Defence", {"mode": config.defence.mode, "samples": config.limits.samples}
-        yield "Nodes", settings.of(FEDAVG[:5])
-        yield "Nodes with the mod send", settings.of(COMPRESSION)
-        yield "Keys in records", settings.of(FEDAVG[5:8])
+        yield "Nodes", settings.subset(FEDAVG[:5])
+        yield "Nodes with the mod send", settings.subset(COMPRESSION)
+        yield "Keys in records", settings.subset(FEDAVG[5:8])
 
     def start(
         self,
@@ -90,17 +90,17 @@ class EdgeflockStrategy(Strategy):
         evaluate_config = evaluate_config or ConfigRecord()
         self._timeout, began = timeout, time.monotonic()
         with (
-            opened(
+            open_run(
                 self.settings.checkpoint, initial_arrays, self._statistics, self.config, self._keys
             ) as job,
-            FlowerEvaluator(evaluate_fn) as self._judge,
+            FlowerEvaluator(evaluate_fn) as self._evaluator,
         ):
             result = Result(arrays=job.result())
             self._reports = FlowerReports(result, self.settings.checkpoint)
             self._begin(job, num_rounds)
             first = job.engine.published.version
             while self._rounds < num_rounds:
-                self._look_around(grid)
+                self._refresh_nodes(grid)
                 over = self._exchange(grid, last=self._rounds + 1 == num_rounds)
                 self._report_evaluations()
                 self._report_judged()
@@ -109,8 +109,8 @@ class EdgeflockStrategy(Strategy):
             self._drain(grid)
             log.info(
                 "Training is over after round %d, at version %d: %d updates in %.1f s, %s",
-                *(self._rounds, self._ended_at, self._ended_at - first),
-                *(time.monotonic() - began, listed(self.outcomes)),
+                *(self._rounds, self._end_version, self._end_version - first),
+                *(time.monotonic() - began, format_options(self.outcomes)),
             )
         log.info("Final results:\n%s", result)
         return result
@@ -122,18 +122,18 @@ class EdgeflockStrategy(Strategy):
         self._metrics: MetricRecord | None = None
         self._aggregated_at, self._configured = -1, 0
         self._evaluations = Evaluations()
-        self._surplus: list[Message] = []
+        self._later_replies: list[Message] = []
         """Replies that have come, but belong to the next round."""
-        self._looked = -math.inf
+        self._refreshed = -math.inf
         self._last = num_rounds
-        self._rounds, self._ended_at = 0, job.engine.published.version
+        self._rounds, self._end_version = 0, job.engine.published.version
         """How many rounds are over, and the version at the end of the last one."""
         if not (past := job.rounds()):
-            job.record(self._ended_at)
-            self._judge.ask(0, self._ended_at, job.result())
+            job.record(self._end_version)
+            self._evaluator.submit(0, self._end_version, job.result())
         else:
-            self._rounds, self._ended_at = len(past) - 1, past[len(past) - 1].version
-            self._reports.recall(past)
+            self._rounds, self._end_version = len(past) - 1, past[len(past) - 1].version
+            self._reports.restore(past)
             log.info("Going on at version %d, after round %d", job.engine.published.version, self._rounds)
             if self._rounds >= num_rounds:
                 log.warning(
@@ -142,31 +142,31 @@ class EdgeflockStrategy(Strategy):
                     *(self._rounds, num_rounds),
                 )
             judged = self._reports.has(JUDGED, self._rounds)
-            if not judged and self._ended_at == job.engine.published.version:
-                self._judge.ask(self._rounds, self._ended_at, job.result())
+            if not judged and self._end_version == job.engine.published.version:
+                self._evaluator.submit(self._rounds, self._end_version, job.result())
         self._report_judged()
         self._round_began = time.monotonic()
 
-    def _look_around(self, grid: Grid) -> None:
+    def _refresh_nodes(self, grid: Grid) -> None:
         """Update the online nodes; the first time, wait until there are enough."""
         nodes, enough = self._job.nodes, self.settings.min_available_nodes
-        if time.monotonic() - self._looked < _LOOK_AROUND:
+        if time.monotonic() - self._refreshed < _REFRESH_SECONDS:
             return
         nodes.online = frozenset(grid.get_node_ids())
-        if self._looked == -math.inf and len(nodes.online) < enough:
-            log.info("Waiting for %d nodes, %d are here", enough, len(nodes.online))
+        if self._refreshed == -math.inf and len(nodes.online) < enough:
+            log.info("Waiting for %d nodes, %d are online", enough, len(nodes.online))
             while len(nodes.online) < enough:
-                time.sleep(_LOOK_AROUND)
+                time.sleep(_REFRESH_SECONDS)
                 nodes.online = frozenset(grid.get_node_ids())
-        if self._looked == -math.inf:
+        if self._refreshed == -math.inf:
             log.info(
                 "Training starts with %d nodes at version %d",
                 len(nodes.online),
                 self._job.engine.published.version,
             )
-        self._looked = time.monotonic()
+        self._refreshed = time.monotonic()
         settings = self.settings
-        self._job.share(nodes.capacity(settings.fraction_train, settings.min_train_nodes))
+        self._job.set_node_count(nodes.capacity(settings.fraction_train, settings.min_train_nodes))
 
     def _exchange(self, grid: Grid, last: bool) -> bool:
         """Take replies and ask idle nodes. Return whether the round is over. `last`: it is the last round."""
@@ -178,51 +178,50 @@ class EdgeflockStrategy(Strategy):
             self._metrics = self._metrics if metrics is None else metrics
             if arrays is not None and arrays is not job.arrays():
                 raise ConfigError(
-                    f"{type(self).__name__}.aggregate_train returns arrays of its own, and the model is what "
-                    "the updates in the checkpoint make of it: return those of super(), or use a strategy of "
-                    "Flower's"
+                    f"{type(self).__name__}.aggregate_train returns arrays of its own, but the checkpoint "
+                    "stores only updates: return the arrays of super(), or use one of Flower's strategies"
                 )
-        for late in [] if self._surplus else job.nodes.expire(now, self._timeout):
+        for late in [] if self._later_replies else job.nodes.expire(now, self._timeout):
             log.warning("Node %d: no answer within %g s", late.node, self._timeout)
-        self._give_up_if_hopeless()
-        over = self._round_is_over(now)
+        self._stop_if_failing()
+        over = self._is_round_over(now)
         if not (over and last):
-            for question in self._questions(current + over, grid):
-                job.ask(grid, question, now)
+            for question in self._train_messages(current + over, grid):
+                job.send(grid, question, now)
         if not replies and not over:
             time.sleep(self.settings.poll)
         return over
 
-    def _give_up_if_hopeless(self) -> None:
+    def _stop_if_failing(self) -> None:
         nodes = self._job.nodes
-        if nodes.hopeless() or nodes.failures >= _HOPELESS * max(1, len(nodes.online)):
-            outcomes = listed(self.outcomes)
+        if nodes.all_broken() or nodes.failures >= _MAX_FAILURES * max(1, len(nodes.online)):
+            outcomes = format_options(self.outcomes)
             raise ConfigError(
-                f"{nodes.failures} failures in a row, nothing else: {outcomes}; the last: {nodes.said}"
+                f"{nodes.failures} failures in a row end the run: {outcomes}; the last: {nodes.last_failure}"
             )
 
-    def _questions(self, number: int, grid: Grid) -> Iterable[Message]:
+    def _train_messages(self, number: int, grid: Grid) -> Iterable[Message]:
         """Return configure_train's messages, if there are nodes to ask.
 
         It may change its config, as Flower's examples do to lower a learning rate in some round. As with
         FedAvg, such a change happens once a round and lasts. So it is also called for rounds without requests
         and for those of a resumed run. All messages of a round begin with the same copy.
         """
-        if not self._to_ask():
+        if not self._nodes_to_train():
             return []
         questions: list[Message] | None = None
         while self._configured < number:
             self._configured += 1
-            self._config_before, self._train_config = self._train_config, _copied(self._train_config)
+            self._config_before, self._train_config = self._train_config, _copy(self._train_config)
             questions = list(self._configured_by(self._configured, self._train_config, grid))
         if questions is None:
-            questions = list(self._configured_by(number, _copied(self._config_before), grid))
+            questions = list(self._configured_by(number, _copy(self._config_before), grid))
         return questions
 
     def _configured_by(self, number: int, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
         return self.configure_train(number, self._job.arrays(), config, grid)
 
-    def _to_ask(self) -> list[int]:
+    def _nodes_to_train(self) -> list[int]:
         """Return the idle nodes that are to train now."""
         settings = self.settings
         idle = self._job.nodes.idle(time.monotonic(), settings.fraction_train, settings.min_train_nodes)
@@ -233,20 +232,20 @@ class EdgeflockStrategy(Strategy):
 
         Replies to evaluations are stored.
         """
-        asked, here = self._job.nodes.asked, {_question_of(reply) for reply in self._surplus}
-        under_way = [*(asked.keys() - here), *self._evaluations.asked]
+        pending, held = self._job.nodes.pending, {_request_id(reply) for reply in self._later_replies}
+        under_way = [*(pending.keys() - held), *self._evaluations.pending]
         replies = list(grid.pull_messages(under_way)) if under_way else []
         self._take_evaluations(replies)
-        replies = self._surplus + [reply for reply in replies if _question_of(reply) in asked]
-        room = self._room()
-        self._surplus = [] if room is None else replies[room:]
+        replies = self._later_replies + [reply for reply in replies if _request_id(reply) in pending]
+        room = self._remaining()
+        self._later_replies = [] if room is None else replies[room:]
         return replies[:room]
 
-    def _room(self) -> int | None:
+    def _remaining(self) -> int | None:
         """Return how many more replies the round may take; None: any number."""
         return None
 
-    def _round_is_over(self, now: float) -> bool:
+    def _is_round_over(self, now: float) -> bool:
         raise NotImplementedError
 
     def configure_train(
@@ -254,7 +253,7 @@ class EdgeflockStrategy(Strategy):
     ) -> Iterable[Message]:
         """Return messages to the idle nodes, with the current model."""
         config = ConfigRecord({**config, "server-round": server_round})
-        return [self._job.question(node, config, self._timeout) for node in self._to_ask()]
+        return [self._job.train_message(node, config, self._timeout) for node in self._nodes_to_train()]
 
     def _wants(self, node: int) -> bool:
         """Whether an idle node is to train now."""
@@ -265,7 +264,7 @@ class EdgeflockStrategy(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Apply replies. Return (the model, the metrics of the round if it is over)."""
         self._accepted += self._job.take(replies, time.monotonic())
-        over = self._round_is_over(time.monotonic())
+        over = self._is_round_over(time.monotonic())
         return self._job.arrays(), self._aggregate() if over else None
 
     def _aggregate(self) -> MetricRecord | None:
@@ -274,58 +273,58 @@ class EdgeflockStrategy(Strategy):
             return None
         self._aggregated_at = self._rounds
         function = self.settings.train_metrics_aggr_fn or aggregate_metricrecords
-        return aggregated(function, self._accepted, self._keys.weight)
+        return aggregate(function, self._accepted, self._keys.weight)
 
     def _end_round(self, grid: Grid, config: ConfigRecord, result: Result) -> None:
         """Report a round, and start the evaluation of its model."""
         metrics = self._metrics or self._aggregate()
         job, version = self._job, self._job.engine.published.version
-        now, updates = time.monotonic(), version - self._ended_at
+        now, updates = time.monotonic(), version - self._end_version
         rate = 60 * updates / max(now - self._round_began, 1e-3)
-        self._rounds, self._ended_at, self._round_began = self._rounds + 1, version, now
+        self._rounds, self._end_version, self._round_began = self._rounds + 1, version, now
         number = self._rounds
         log.info(
             "[ROUND %d/%d] version %d, %.1f updates a minute; since the start: %s",
-            *(number, self._last, version, rate, listed(self.outcomes)),
+            *(number, self._last, version, rate, format_options(self.outcomes)),
         )
         self._accepted, self._metrics = [], None
         if metrics is not None:
-            self._reports.note(TRAINED, number, metrics)
-            log.info("\t└──> Aggregated MetricRecord: %s", plain(metrics))
-        self._reports.warn_of(job.shares.short(job.nodes.online))
+            self._reports.add(TRAINED, number, metrics)
+            log.info("\t└──> Aggregated MetricRecord: %s", to_numbers(metrics))
+        self._reports.warn_of_short(job.shares.find_short(job.nodes.online))
         result.arrays = job.result()
         job.record(version)
-        self._evaluate_there(number, grid, config)
-        self._judge.ask(number, version, result.arrays)
+        self._request_evaluations(number, grid, config)
+        self._evaluator.submit(number, version, result.arrays)
         self._report_judged()
 
     def _report_judged(self, *, wait: bool = False) -> None:
         """Report the finished results of evaluate_fn."""
-        for number, version, metrics in self._judge.said(wait=wait):
+        for number, version, metrics in self._evaluator.pop_finished(wait=wait):
             if metrics is not None:
-                self._reports.note(JUDGED, number, metrics)
-                self._job.record(version, finite(metrics, "loss"), finite(metrics, "accuracy"))
-                log.info("Global evaluation after round %d: %s", number, plain(metrics))
+                self._reports.add(JUDGED, number, metrics)
+                self._job.record(version, finite_number(metrics, "loss"), finite_number(metrics, "accuracy"))
+                log.info("Global evaluation after round %d: %s", number, to_numbers(metrics))
 
-    def _evaluate_there(self, number: int, grid: Grid, config: ConfigRecord) -> None:
+    def _request_evaluations(self, number: int, grid: Grid, config: ConfigRecord) -> None:
         """Ask nodes to evaluate. Training continues; results are reported when they arrive."""
         now = time.monotonic()
         for question in self.configure_evaluate(number, self._job.result(), config, grid):
-            message = pushed(grid, question)
+            message = push_message(grid, question)
             if message is not None:
-                self._evaluations.ask(message, number, question.metadata.dst_node_id, now)
+                self._evaluations.add(message, number, question.metadata.dst_node_id, now)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Return messages to a random `fraction_evaluate` of the nodes, without those that are behind."""
         online = self._job.nodes.online
-        free = sorted(online - self._evaluations.behind())
+        free = sorted(online - self._evaluations.busy_nodes())
         share = self.settings.fraction_evaluate
         wanted = max(math.ceil(share * len(online)), self.settings.min_evaluate_nodes) if share else 0
-        count = min(len(free), wanted)
+        nodes, keys = random.sample(free, min(len(free), wanted)), self._keys
         config = ConfigRecord({**config, "server-round": server_round})
-        return [evaluation(n, arrays, config, self._keys, self._timeout) for n in random.sample(free, count)]
+        return [evaluate_message(node, arrays, config, keys, self._timeout) for node in nodes]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Return the nodes' metrics, weighted by their samples; None if there are none."""
@@ -340,13 +339,13 @@ class EdgeflockStrategy(Strategy):
                 "Node %d: its evaluation of round %d does not count: its metrics lack %r",
                 *(reply.metadata.src_node_id, server_round, weight),
             )
-        return aggregated(own or aggregate_metricrecords, contents, weight)
+        return aggregate(own or aggregate_metricrecords, contents, weight)
 
     def _take_evaluations(self, replies: Iterable[Message]) -> None:
-        for asked, reply in self._evaluations.take(replies):
+        for failed, reply in self._evaluations.take(replies):
             log.warning(
                 "Node %d: its evaluation of round %d: %s: %.300s",
-                *(asked.node, asked.round, outcome_of(reply), reason_of(reply)),
+                *(failed.node, failed.round, outcome_of(reply), reason_of(reply)),
             )
 
     def _report_evaluations(self) -> None:
@@ -354,28 +353,28 @@ class EdgeflockStrategy(Strategy):
             log.warning(
                 "Node %d: no evaluation of round %d within %g s", late.node, late.round, self._timeout
             )
-        for number, replies in self._evaluations.over():
+        for number, replies in self._evaluations.pop_finished():
             metrics = self.aggregate_evaluate(number, replies)
             if metrics is not None:
-                self._reports.note(EVALUATED, number, metrics)
-                log.info("Federated evaluation after round %d: %s", number, plain(metrics))
+                self._reports.add(EVALUATED, number, metrics)
+                log.info("Federated evaluation after round %d: %s", number, to_numbers(metrics))
 
     def _drain(self, grid: Grid) -> None:
         """Wait for the pending evaluations."""
-        if waiting := sorted({asked.node for asked in self._evaluations.asked.values()}):
+        if waiting := sorted({asked.node for asked in self._evaluations.pending.values()}):
             nodes = ", ".join(map(str, waiting))
             log.info("Waiting for evaluations of node %s, for %g s at most", nodes, self._timeout)
-        while self._evaluations.asked:
-            self._take_evaluations(grid.pull_messages(list(self._evaluations.asked)))
+        while self._evaluations.pending:
+            self._take_evaluations(grid.pull_messages(list(self._evaluations.pending)))
             self._report_evaluations()
             time.sleep(self.settings.poll)
         self._report_evaluations()
         self._report_judged(wait=True)
 
 
-def _question_of(reply: Message) -> str:
+def _request_id(reply: Message) -> str:
     return reply.metadata.reply_to_message_id
 
 
-def _copied(config: ConfigRecord) -> ConfigRecord:
+def _copy(config: ConfigRecord) -> ConfigRecord:
     return ConfigRecord(deepcopy(dict(config)))

@@ -1,4 +1,4 @@
-"""The admission desk of a gateway's session: it asks the leader's."""
+"""The admission of a gateway's session, which the leader decides."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
@@ -19,7 +19,7 @@ R = TypeVar("R", bound=Refused)
 
 
 class GatewayAdmission:
-    """The desk of one session. A context manager: its end sends the end of the session to the leader."""
+    """The admission of one session. A context manager, which reports the session's end to the leader."""
 
     def __init__(self, upstream: "Upstream", context: "GatewayContext", identity: gateway.Known) -> None:
         self._upstream, self._context, self._identity = upstream, context, identity

@@ -21,9 +21,9 @@ from edgeflock.server.http import ranges
 from edgeflock.server.http.problem import problem
 from edgeflock.server.identity import (
     Certificate,
+    demand,
     peer_certificate,
     pin_of_file,
-    request_certificates,
     server_tls,
 )
 from edgeflock.server.listening import listen_on
@@ -56,10 +56,10 @@ class GatewayAddress:
         if self.certificate is not None and self.key is not None:
             return server_tls(Certificate(self.certificate, self.key))
         if self.key is not None:
-            raise ConfigError("--key is given, and --certificate is not: they go together")
+            raise ConfigError("--key needs --certificate too")
         if not self.insecure and not is_loopback(self.host):
             raise ConfigError(
-                f"--host {self.host}: devices would speak to it in the clear; give --certificate and --key, "
+                f"--host {self.host}: devices would connect without TLS; give --certificate and --key, "
                 "those of the leader, or allow it with --insecure"
             )
         return None, b"" if self.certificate is None else pin_of_file(self.certificate)
@@ -92,9 +92,7 @@ class Gateway:
         self._following: asyncio.Task[None] | None = None
 
     def _check_fit(self, sync: gateway.Sync, config: Config) -> None:
-        """Raise ConfigError if devices would take the gateway for another server, or if it can demand less of
-        them than its leader.
-        """
+        """Raise ConfigError if the leader's devices could not trust the gateway, or it cannot check them."""
         certificate = self.address.certificate
         if certificate is not None and sync.pin and sync.pin != self._pin:
             raise ConfigError(
@@ -122,7 +120,7 @@ class Gateway:
         tls.verify_mode = ssl.CERT_NONE
         if authority:
             self._authority = authority
-            request_certificates(tls, authority, required=clients == "everybody")
+            demand(tls, authority, required=clients == "everybody")
 
     @property
     def context(self) -> GatewayContext:
@@ -237,9 +235,7 @@ class Gateway:
             return await Session(context, self.upstream, request, connection, admission).serve()
 
     async def _identify(self, request: web.Request) -> gateway.Known:
-        """Identify the requester. Raises Unauthorized or Forbidden. The leader remembers the ticket until
-        `leave`.
-        """
+        """Identify the requester, whose ticket is valid until `leave`. Raises Unauthorized or Forbidden."""
         upstream, ticket = self.upstream, self.upstream.ticket()
         certificate = peer_certificate(request.get_extra_info("ssl_object"))
         identity = await upstream.knock(

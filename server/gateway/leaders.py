@@ -9,7 +9,7 @@ from typing import NamedTuple
 import aiohttp
 from yarl import URL
 
-from edgeflock.server.sessions import HANG_SECONDS
+from edgeflock.server.sessions import HANG
 from edgeflock.shared.errors import ConfigError, Unavailable
 from edgeflock.shared.identity import pin_in, tls_for, with_certificate
 from edgeflock.shared.protocol.backoff import may_pass, permanent
@@ -40,27 +40,22 @@ class Leaders:
     """A leader and its standbys: the first URL is asked."""
 
     def __init__(
-        self,
-        urls: str,
-        token: str,
-        client_certificate: ClientCertificate | None = None,
-        *,
-        insecure: bool = False,
+        self, urls: str, token: str, certificate: ClientCertificate | None = None, *, insecure: bool = False
     ) -> None:
         """`urls` has commas. Raises ConfigError if one is invalid, or the token may not go there."""
         self._urls = _urls(urls)
         pin = pin_in(token)
         for url in self._urls:
             self.tls = tls_for(
-                url.scheme, url.host or "", pin, insecure=insecure, of_its_own=client_certificate is not None
+                url.scheme, url.host or "", pin, insecure=insecure, of_its_own=certificate is not None
             )
-        if client_certificate is not None and isinstance(self.tls, ssl.SSLContext):
-            with_certificate(self.tls, client_certificate.key, client_certificate.certificate)
+        if certificate is not None and isinstance(self.tls, ssl.SSLContext):
+            with_certificate(self.tls, certificate.key, certificate.certificate)
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._graphs: dict[str, tuple[str, bytes]] = {}
         self._models: dict[str, tuple[Mapping[str, str], bytes]] = {}
         """Path and query -> (headers, model) as last received."""
-        self._patience = HANG_SECONDS
+        self._patience = HANG
         """Seconds that the next attempt may take: each attempt gives a slow leader more."""
 
     @property
@@ -79,20 +74,18 @@ class Leaders:
         try:
             async with asyncio.timeout(self._patience):
                 # aiohttp pings after this time without a byte, and gives up after half of it more.
-                send_pings, headers = HANG_SECONDS * 2 / 3, self.headers
+                ping, headers = HANG * 2 / 3, self.headers
                 socket = await http.ws_connect(
-                    url, headers=headers, heartbeat=send_pings, max_msg_size=0, compress=0
+                    url, headers=headers, heartbeat=ping, max_msg_size=0, compress=0
                 )
         except TimeoutError:
             reason = f"it has not answered for {self._patience:g} s"
             self._patience = min(2 * self._patience, _PATIENCE_LIMIT)
             raise TimeoutError(reason) from None
-        self._patience = HANG_SECONDS
+        self._patience = HANG
         return socket
 
-    async def find_permanent_error(
-        self, http: aiohttp.ClientSession, url: URL, error: Exception
-    ) -> ConfigError | None:
+    async def diagnose(self, http: aiohttp.ClientSession, url: URL, error: Exception) -> ConfigError | None:
         """Return the error to raise if asking for `url` again is useless after `error`; else None."""
         status = error.status if isinstance(error, aiohttp.WSServerHandshakeError) else None
         if status is None or may_pass(status):
@@ -134,7 +127,7 @@ class Leaders:
 
 
 async def read_body(answer: aiohttp.ClientResponse, limit: int = _LONGEST_ANSWER) -> bytes:
-    """Return the body of an answer. Raises Unavailable if it has more than `most` bytes."""
+    """Return the body of an answer. Raises Unavailable if it has more than `limit` bytes."""
     try:
         await answer.content.readexactly(limit + 1)
     except asyncio.IncompleteReadError as whole:

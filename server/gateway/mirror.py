@@ -59,7 +59,7 @@ class Mirror:
         else:
             indices = gateway.numbers(change.where, "<i4").astype(np.int64)
             if len(change.touched) != change.version - now or sum(change.touched) != indices.size:
-                raise Malformed(f"what leads from version {now} to {change.version} is not whole")
+                raise Malformed(f"the change from version {now} to {change.version} is incomplete")
             touched = []
             if change.touched:
                 touched.extend(np.split(indices, np.cumsum(change.touched)[:-1]))
@@ -78,7 +78,7 @@ class Mirror:
             assert isinstance(change, gateway.Change), "nothing else is taken"
             self.follow(change)
         if sha256(self.theta.data).digest() != resumed.digest:
-            raise Malformed("what changed meanwhile does not lead to the leader's model")
+            raise Malformed("the missed changes do not give the leader's model")
 
     def close(self) -> None:
         self.outlet.close()
@@ -86,7 +86,7 @@ class Mirror:
     def _put(self, indices: NDArray[np.int64], numbers: NDArray[np.float32]) -> None:
         size = self.layout.parameters.size
         if indices.size and not 0 <= indices.min() <= indices.max() < size:
-            raise Malformed("what changed is no parameter")
+            raise Malformed("a change has an index beyond the parameters")
         self._overwrite(self.theta[size:], numbers[indices.size :])
         self.theta[indices] = numbers[: indices.size]
 

@@ -50,7 +50,7 @@ class GatewayDevices:
         return hello.shares
 
     def listen(self, ticket: int, send: Callable[[Record], None]) -> None:
-        """Call `tell` with the leader's records for this session's device, until it leaves."""
+        """Call `send` with the leader's records for this session's device, until it leaves."""
         self._listeners[ticket] = send
 
     def leave(self, ticket: int, device: Device | None) -> Device | None:
@@ -103,9 +103,7 @@ class GatewayDevices:
         """End all sessions, because the leader is lost."""
         sessions = [self._session(number) for number in self._devices]
         self._devices, self._entering, self._listeners = {}, {}, {}
-        await asyncio.gather(
-            *(session.leave() for session in sessions if session is not None), return_exceptions=True
-        )
+        await asyncio.gather(*(one.leave() for one in sessions if one is not None), return_exceptions=True)
 
     def _session(self, number: int) -> OpenSession | None:
         device = self._devices.get(number)

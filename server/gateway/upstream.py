@@ -24,7 +24,7 @@ from edgeflock.server.gateway.present import GatewayDevices
 from edgeflock.server.gateway.relay import GatewayRelay
 from edgeflock.server.gateway.waiting import LOST, PendingRequests, ignore_failure
 from edgeflock.server.roster import Device, OpenSession, Relay
-from edgeflock.server.sessions import HANG_SECONDS, Outbox, PendingUpdate, send_pings
+from edgeflock.server.sessions import HANG, Outbox, PendingUpdate, ping
 from edgeflock.shared.errors import Malformed, Unavailable
 from edgeflock.shared.protocol import gateway
 from edgeflock.shared.protocol.backoff import back_off
@@ -50,11 +50,9 @@ _LONGEST_WAIT = 5.0
 class Upstream:
     """The line to the leader, and the queue of the gateway's sessions (sessions.Queue)."""
 
-    def __init__(
-        self, leaders: Leaders, name: str, check_fit: Callable[[gateway.Sync, Config], None]
-    ) -> None:
-        """`fits` raises ConfigError if this gateway cannot serve the leader that sent a Sync."""
-        self.leaders, self._name, self._check_fit = leaders, name, check_fit
+    def __init__(self, leaders: Leaders, name: str, check: Callable[[gateway.Sync, Config], None]) -> None:
+        """`check` raises ConfigError if this gateway cannot serve the leader that sent a Sync."""
+        self.leaders, self._name, self._check_fit = leaders, name, check
         self.mirror: Mirror | None = None
         """None while there is no leader."""
         self._last_mirror: Mirror | None = None
@@ -114,9 +112,7 @@ class Upstream:
                     reason = error
                     if isinstance(error, Malformed):
                         self._mark = b""  # the applied part is unknown
-                    if (
-                        permanent := await self.leaders.find_permanent_error(http, self._url, error)
-                    ) is not None:
+                    if (permanent := await self.leaders.diagnose(http, self._url, error)) is not None:
                         raise permanent from error
                 finally:
                     await self._end_sessions()
@@ -133,16 +129,16 @@ class Upstream:
             self._socket = socket
             tasks = [
                 asyncio.create_task(self._outbox.send_through(socket)),
-                asyncio.create_task(send_pings(socket)),
+                asyncio.create_task(ping(socket)),
             ]
             try:
                 while (message := await socket.receive()).type is aiohttp.WSMsgType.BINARY:
                     for item in gateway.items(message.data, gateway.OF_LEADERS):
                         await self._handle(item)
                 if message.type is aiohttp.WSMsgType.ERROR and isinstance(message.data, OSError):
-                    raise ConnectionError(f"nothing came from it for {HANG_SECONDS:g} s") from message.data
+                    raise ConnectionError(f"nothing came from it for {HANG:g} s") from message.data
                 if message.type is aiohttp.WSMsgType.TEXT:
-                    raise Malformed("the leader sends what is no item")
+                    raise Malformed("the leader sent a text message, not items")
                 if message.type is aiohttp.WSMsgType.CLOSE and message.data >= _REFUSED:
                     raise Malformed(f"it sends this gateway away: {shown(message.extra or '')}")
             finally:
@@ -205,7 +201,7 @@ class Upstream:
             await asyncio.wait(both)
 
     def listen(self, ticket: int, send: Callable[[Record], None]) -> None:
-        """Call `tell` with the leader's records for this session's device, until it leaves."""
+        """Call `send` with the leader's records for this session's device, until it leaves."""
         self._devices.listen(ticket, send)
 
     async def report_ready(self, ready: gateway.Ready) -> None:
@@ -229,9 +225,8 @@ class Upstream:
         if mirror is not None and mirror.config.coordination.tasks:
             return outcome  # the device goes on to its next task, and the leader counts
         if isinstance(outcome, PendingUpdate):
-            return PendingUpdate(
-                ignore_failure(asyncio.ensure_future(self._await_accepted(push, outcome.answer)))
-            )
+            pending = asyncio.ensure_future(self._await_accepted(push, outcome.answer))
+            return PendingUpdate(ignore_failure(pending))
         return await self._add_model(push, outcome)
 
     async def _await_accepted(self, push: Push, answer: asyncio.Future[Accepted]) -> Accepted:
@@ -296,7 +291,7 @@ class Upstream:
         elif isinstance(item, gateway.Resumed):
             before = self._last_mirror
             if before is None or item.mark != self._mark:
-                raise Malformed("the leader goes on from what this gateway does not have")
+                raise Malformed("the leader resumes from a version that this gateway does not have")
             await asyncio.to_thread(before.resume, item)
             self._mark = gateway.further(item.mark, len(item.changes))
             self.mirror, self._last_mirror = before, None

@@ -6,12 +6,12 @@ from pathlib import Path
 from edgeflock.server.identity import (
     Authority,
     Certificate,
-    certificate_files,
+    demand,
+    key_files,
     own_certificate,
     pin_of_file,
-    request_certificates,
     server_tls,
-    share_key,
+    share,
 )
 from edgeflock.server.ledger import is_shared
 from edgeflock.shared.errors import ConfigError
@@ -25,8 +25,8 @@ def server_context(config: Config, directory: Path) -> tuple[ssl.SSLContext | No
     plain = run.insecure or is_loopback(run.host)
     if is_shared(config.journal.url):
         directory.mkdir(0o700, parents=True, exist_ok=True)
-        for own in certificate_files(directory):
-            share_key(config.journal.url, own)
+        for own in key_files(directory):
+            share(config.journal.url, own)
     if run.open and not plain:
         raise ConfigError(
             f"run.open = true lets in everybody who reaches run.host = {run.host!r}: leave it out, listen on "
@@ -58,5 +58,5 @@ def authority_of(config: Config, directory: Path, tls: ssl.SSLContext | None) ->
         return None
     authority = Authority(directory)
     if demanded:
-        request_certificates(tls, authority.pem, required=demanded == "everybody")
+        demand(tls, authority.pem, required=demanded == "everybody")
     return authority

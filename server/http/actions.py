@@ -124,11 +124,9 @@ async def roll_back(request: web.Request) -> web.Response:
     if isinstance(done, ConfigError):
         raise refusal(409, "no-such-version", str(done))
     writer.wake()
-    source, version = done
-    _note(
-        request, "config", None, f"the model of version {source:,} again, as version {version:,}, by an admin"
-    )
-    return web.json_response({"of": source, "version": version})
+    old, version = done
+    _note(request, "config", None, f"the model of version {old:,} again, as version {version:,}, by an admin")
+    return web.json_response({"of": old, "version": version})
 
 
 async def _store_order(request: web.Request, device: Device, order: StoredOrder | None) -> None:

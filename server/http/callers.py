@@ -21,7 +21,8 @@ _SCHEME = "bearer "
 def find_caller(request: web.Request) -> Caller:
     """Return who sends this request, by its secret, or else by a browser's login.
 
-    Raises Unauthorized where the run is not open and the secret is unknown."""
+    Raises Unauthorized where the run is not open and the secret is unknown.
+    """
     secret, login = secret_of(request), login_of(request)
     return authenticate(request.app, secret, "" if secret else login)
 
@@ -79,20 +80,19 @@ def authenticate(app: web.Application, secret: str, login: str = "") -> Caller:
 def authenticate_behind_gateway(app: web.Application, bearer: str, path: str, certificate: bytes) -> Caller:
     """Return the caller that asks a gateway for `path` and has shown it this certificate, in DER.
 
-    Raises Unauthorized if it may not, Forbidden without the certificate that the run demands."""
+    Raises Unauthorized if it may not, Forbidden without the certificate that the run demands.
+    """
     caller = authenticate(app, bearer)
     may = caller.role == "device" or (is_open(app) and caller is NOBODY)
     if not may or not path.startswith(device_paths(app)):
         raise Unauthorized("a gateway serves devices that have joined; ask the leader")
     authority = app.get(AUTHORITY)
-    if not has_valid_certificate(
-        app, caller, None if authority is None else authority.verified_key(certificate)
-    ):
+    if not has_certificate(app, caller, None if authority is None else authority.verified_key(certificate)):
         raise Forbidden(CERTIFICATES)
     return caller
 
 
-def has_valid_certificate(app: web.Application, caller: Caller, key: bytes | None) -> bool:
+def has_certificate(app: web.Application, caller: Caller, key: bytes | None) -> bool:
     """Whether the caller's certificate, or its lack, fits. `key` is the certificate's, if there is one."""
     if not app[HOST].config.run.client_certificates:
         return True

@@ -135,9 +135,7 @@ def run_metrics(
     yield states
     left = GaugeMetricFamily("edgeflock_left", "Devices that are away, by why they left.", labels=["why"])
     for reason in LEFT:
-        left.add_metric(
-            [reason], sum(row.why_left is not None and row.why_left.startswith(reason) for row in rows)
-        )
+        left.add_metric([reason], sum((row.why_left or "").startswith(reason) for row in rows))
     yield left
     for name, text, value in (
         ("updates_target", "Updates after which the run is complete; 0: never.", host.config.run.updates),

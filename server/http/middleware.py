@@ -9,7 +9,7 @@ from edgeflock.server.http.callers import (
     CERTIFICATES,
     caller_of,
     has_caller,
-    has_valid_certificate,
+    has_certificate,
     is_open,
     login_of,
     note,
@@ -54,7 +54,8 @@ async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
 async def check_origin(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Refuse an action or a WebSocket from a page of another site.
 
-    Only browsers send the Origin that this checks."""
+    Only browsers send the Origin that this checks.
+    """
     reason = _foreign_reason(request)
     return _refuse(403, "forbidden", reason) if reason else await handler(request)
 
@@ -70,7 +71,7 @@ async def check_role(request: web.Request, handler: Handler) -> web.StreamRespon
     except Unauthorized as error:
         return _refuse(error.status, error.code, str(error))
     reason = access.refusal(caller.role, is_open(app))
-    if access is not JOIN and not has_valid_certificate(
+    if access is not JOIN and not has_certificate(
         app, caller, peer_key(request.get_extra_info("ssl_object"))
     ):
         reason = CERTIFICATES
@@ -156,7 +157,7 @@ def _foreign_reason(request: web.Request) -> str:
     if origin is None:
         # Only a browser sends a cookie, and a browser sends its Origin.
         is_browser = login_of(request) and not request.headers.get("Authorization")
-        return "a login goes with an Origin" if is_browser else ""
+        return "a request with a login cookie needs an Origin header" if is_browser else ""
     if request.app[ORIGINS].accepts(origin, request.scheme, request.host):
         return ""
     return (
@@ -168,10 +169,11 @@ def _foreign_reason(request: web.Request) -> str:
 def _foreign_host_reason(request: web.Request) -> str:
     """Why a request without a secret may not use this host name; empty: it may.
 
-    This stops a page elsewhere whose name now points to this machine (DNS rebinding), in an open run."""
+    This stops a page elsewhere whose name now points to this machine (DNS rebinding), in an open run.
+    """
     run = request.app[HOST].config.run
     if not is_open(request.app) or not is_loopback(run.host) or access_of(request) is EVERYBODY:
         return ""
-    if request.app[ORIGINS].is_own_host(request.host):
+    if request.app[ORIGINS].is_own(request.host):
         return ""
-    return f"this server does not go by the name {request.host!r:.200}; run.origins names others that it has"
+    return f"this server is not named {request.host!r:.200}; add its origin to run.origins"

@@ -26,23 +26,22 @@ class ModelExports:
     """Converts versions of a run's model into files. The last ONNX file is kept for the next request."""
 
     def __init__(self, info: ModelInfo, held_out: Dataset | Stored | None) -> None:
-        """`info` describes the run's models, as yet of no version. Quantised ones are evaluated on
-        `held_out`.
-        """
+        """`info` describes the run's models, without a version. `held_out` evaluates quantised ones."""
         self.info = info
         self._held_out = held_out
         self._lock = asyncio.Lock()
         self._last: tuple[tuple[str, bool], bytes, dict[str, str]] | None = None
 
     async def onnx(self, model: ModelFile, evaluation: bytes, *, int8: bool) -> tuple[bytes, dict[str, str]]:
-        """Return (the file, its HTTP headers). With `int8`, X-Edgeflock-Scores has the scores of both
-        precisions on held-out data, as JSON. Raises BadGraph, or ConfigError without a package.
+        """Return (the file, its HTTP headers). Raises BadGraph, or ConfigError without a package.
+
+        With `int8`, X-Edgeflock-Scores has the scores of both precisions on held-out data, as JSON.
         """
         async with self._lock:
-            made = await asyncio.to_thread(self._made, model, evaluation, int8)
+            made = await asyncio.to_thread(self._make, model, evaluation, int8)
         return made
 
-    def _made(self, model: ModelFile, evaluation: bytes, int8: bool) -> tuple[bytes, dict[str, str]]:
+    def _make(self, model: ModelFile, evaluation: bytes, int8: bool) -> tuple[bytes, dict[str, str]]:
         from edgeflock.shared.artifacts import onnx_file
 
         key = (f"{digest_of(model.theta)} {model.info.version}", int8)

@@ -27,8 +27,10 @@ routes = web.RouteTableDef()
 @routes.get("/v1/model.safetensors")
 @allows(GRAPH)
 async def get_safetensors(request: web.Request) -> web.StreamResponse:
-    """The model as a safetensors file. version=last (the default, averaged if the run says so), best, or a
-    number, for which it takes the admin token."""
+    """The model as a safetensors file.
+
+    version=last (the default, averaged if the run says so), best, or a number, which needs an admin's token.
+    """
     model = await _model(request)
     etag = _etag(request, model, "safetensors")
     extra = request.app[HOST].extra_tensors
@@ -39,8 +41,11 @@ async def get_safetensors(request: web.Request) -> web.StreamResponse:
 @routes.get("/v1/model.onnx")
 @allows(GRAPH)
 async def get_onnx(request: web.Request) -> web.StreamResponse:
-    """The model's forward pass with its weights as ONNX. version as for safetensors; precision=float32 (the
-    default) or int8, which is evaluated on held-out data (X-Edgeflock-Scores)."""
+    """The model's forward pass with its weights as ONNX.
+
+    version as for safetensors. precision=float32 (the default) or int8, which is evaluated on held-out data
+    (X-Edgeflock-Scores).
+    """
     precision = request.query.get("precision", "float32")
     if precision not in ("float32", "int8"):
         return problem(400, "bad-precision", f"precision={precision!r:.40} must be float32 or int8")

@@ -12,9 +12,7 @@ CHECK_SECONDS = 0.25
 """Seconds between two checks. A check takes microseconds if nothing was written."""
 
 
-async def apply_revocations(
-    register: Register, registry: Registry, watchers: Watchers, gateways: Gateways
-) -> None:
+async def enforce(register: Register, registry: Registry, watchers: Watchers, gateways: Gateways) -> None:
     """Check the register for as long as the server lives."""
     seen = register.changes
     _copy_quarantines(register, registry)
@@ -27,7 +25,7 @@ async def apply_revocations(
             _copy_quarantines(register, registry)
             await asyncio.gather(
                 watchers.close_revoked(),
-                *(_check_session(register, name, registry) for name in list(registry.devices)),
+                *(_check(register, name, registry) for name in list(registry.devices)),
             )
 
 
@@ -38,13 +36,11 @@ def _copy_quarantines(register: Register, registry: Registry) -> None:
         device.conduct.quarantined_until = 0.0 if quarantine is None else quarantine.until
 
 
-async def _check_session(register: Register, name: str, registry: Registry) -> None:
+async def _check(register: Register, name: str, registry: Registry) -> None:
     session = registry.devices[name].connection.session
     if session is None or not session.credential:
         return
     if not register.is_valid_credential(name, session.credential):
-        await session.drop(
-            Unauthorized(f"the credential of {name!r} was revoked; join anew with a new token")
-        )
+        await session.drop(Unauthorized(f"the credential of {name!r} was revoked; join with a new token"))
     elif register.is_to_rotate(name, session.credential):
         await session.leave()  # on its return the server asks it to rotate its key

@@ -1,4 +1,4 @@
-"""Which roles may use a route. A decorator below the route's path says so:
+"""Which roles may use a route, as a decorator below its path says.
 
     @routes.get("/v1/status")
     @allows(DEVICE)

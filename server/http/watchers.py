@@ -39,7 +39,8 @@ class Watchers:
     ) -> web.WebSocketResponse:
         """Send a snapshot, then the changes every `interval` seconds.
 
-        It ends when either side closes, or when `may_watch` returns False."""
+        It ends when either side closes, or when `may_watch` returns False.
+        """
         socket = web.WebSocketResponse(
             heartbeat=HEARTBEAT, compress=False, max_msg_size=_LONGEST, timeout=_CLOSE_SECONDS
         )
@@ -66,10 +67,8 @@ class Watchers:
 
     async def close(self) -> None:
         """Close all sockets, because the server stops."""
-        sockets = list(self._sockets.items())
-        await asyncio.gather(
-            *(self._close(socket, transport, WSCloseCode.GOING_AWAY) for socket, (transport, _) in sockets)
-        )
+        sockets = [(one, transport) for one, (transport, _) in self._sockets.items()]
+        await asyncio.gather(*(self._close(*one, WSCloseCode.GOING_AWAY) for one in sockets))
 
     async def close_revoked(self) -> None:
         """Close the sockets of monitors that may no longer watch."""

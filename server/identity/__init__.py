@@ -1,5 +1,4 @@
-"""Tokens, devices, their keys and roles. They are in a file of their own in the journal's directory, or,
-with standbys, in tables of their own in the database that the servers share.
+"""Tokens, devices, their keys and roles, in a database of their own (databases.py).
 
 `Register` answers the server and takes what commands write. store.py and databases.py keep it. audit.py logs
 who did what. logins.py knows which browsers have shown a token. certificate.py has the server's TLS, and
@@ -12,17 +11,17 @@ It imports ledger, for its connections.
 from edgeflock.server.identity.audit import Audit
 from edgeflock.server.identity.authority import (
     Authority,
-    certificate_files,
+    demand,
+    key_files,
     peer_certificate,
     peer_key,
-    request_certificates,
 )
 from edgeflock.server.identity.certificate import (
     Certificate,
     own_certificate,
     pin_of_file,
     server_tls,
-    share_key,
+    share,
 )
 from edgeflock.server.identity.databases import IDENTITIES, URL_FILE
 from edgeflock.server.identity.entry import SessionAuthenticator
@@ -31,7 +30,6 @@ from edgeflock.server.identity.records import (
     NOBODY,
     Caller,
     CallerRole,
-    EnrolledDevice,
     JoinResult,
     Role,
     StoredOrder,
@@ -48,7 +46,6 @@ __all__ = [
     "Authority",
     "Caller",
     "Certificate",
-    "EnrolledDevice",
     "SessionAuthenticator",
     "JoinResult",
     "Logins",
@@ -57,11 +54,11 @@ __all__ = [
     "Role",
     "CallerRole",
     "peer_certificate",
-    "request_certificates",
+    "demand",
     "peer_key",
-    "certificate_files",
+    "key_files",
     "own_certificate",
     "pin_of_file",
     "server_tls",
-    "share_key",
+    "share",
 ]

@@ -25,7 +25,7 @@ _DAYS = 3650
 """A device to be kept out before that is revoked."""
 
 
-def certificate_files(directory: Path) -> tuple[Certificate, Certificate]:
+def key_files(directory: Path) -> tuple[Certificate, Certificate]:
     """The server's own certificate, and the one that signs devices' certificates."""
     return (
         Certificate(directory / OWN_CERTIFICATE, directory / OWN_KEY),
@@ -61,7 +61,8 @@ class Authority:
     def verified_key(self, der: bytes) -> bytes | None:
         """The Ed25519 key of a certificate, in DER, that a gateway was shown.
 
-        None if it was shown none; empty if the certificate is not valid."""
+        None if it was shown none; empty if the certificate is not valid.
+        """
         if not der:
             return None
         try:
@@ -73,10 +74,8 @@ class Authority:
         return _raw_key(certificate) if is_current else b""
 
 
-def request_certificates(tls: ssl.SSLContext, authority: str, *, required: bool) -> None:
-    """Let `tls` ask clients for a certificate of this authority, in PEM. A certificate that is shown must be
-    valid. With `of_everybody`, the handshake fails without one.
-    """
+def demand(tls: ssl.SSLContext, authority: str, *, required: bool) -> None:
+    """Ask clients for a certificate of this authority, in PEM. If `required`, TLS fails without one."""
     tls.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
     tls.load_verify_locations(cadata=authority)
 

@@ -72,7 +72,7 @@ def new_key() -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
-def share_key(url: str, own: Certificate) -> None:
+def share(url: str, own: Certificate) -> None:
     """Make all servers whose journal is the database `url` use one key, this one if it is the first."""
     stored = own.key.read_bytes() if own.key.exists() else b""
     shared = shared_file(url, own.key.name, stored or new_key())

@@ -1,6 +1,4 @@
-"""The databases of a register: a file in the run's directory, or the database that a leader and its
-standbys share (journal.url). Statements are valid in both SQLite and PostgreSQL.
-"""
+"""A register's database: a SQLite file, or the PostgreSQL database that servers share (journal.url)."""
 
 import os
 import sqlite3

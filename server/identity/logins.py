@@ -1,6 +1,4 @@
-"""Browsers that have shown a token. Each has a number in a cookie, which stands for the token.
-Logins are in the register, so they outlive the server, and a standby that takes over knows them.
-"""
+"""Logins of browsers: a number in a cookie stands for a token. Stored, they outlive the server."""
 
 import secrets
 

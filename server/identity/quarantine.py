@@ -20,7 +20,7 @@ class QuarantineTerm:
 
 
 def next_quarantine(previous: QuarantineTerm | None, reason: str, now: float) -> QuarantineTerm:
-    """The quarantine that follows `before`."""
+    """The quarantine that follows `previous`."""
     if previous is None or now > previous.until + RESET_SECONDS:
         seconds = FIRST_SECONDS
     else:

@@ -53,13 +53,15 @@ class Register(IdentityStore):
         return self.identify_digest(digest_of(bearer))
 
     def identify_digest(self, digest: bytes) -> Caller:
-        """Return the owner of a secret, by its digest. Raises as `who` does."""
+        """Return the owner of a secret, by its digest. Raises as `identify` does."""
         if digest not in self.tokens and digest not in self.credentials:
             self.refresh()  # it may be new
         token = self.tokens.get(digest)
         if token is not None:
             if token.expires is not None and token.expires <= self.clock():
-                raise Unauthorized(f"the token {token.id} has expired; have another one made")
+                raise Unauthorized(
+                    f"the token {token.id} has expired; create another: edgeflock token create"
+                )
             role: CallerRole = "joining" if token.role == "device" else token.role
             return Caller(role, f"token {token.id}", digest)
         device = self.devices.get(self.credentials.get(digest, ""))
@@ -151,7 +153,7 @@ class Register(IdentityStore):
     ) -> JoinResult:
         """Enrol a device that shows a token, or renew the credential of one that shows its own.
 
-        `proof` signs the join with the new key. `before` signs it with the old key, if the device has joined.
+        `proof` signs the join with the new key, `old_proof` with the old key, if the device has joined.
         Raises Unauthorized, NameInUse if another device has the name, TooManyDevices beyond `limit`.
         """
         words = join_words(bearer, pin or NO_PIN, key, name)

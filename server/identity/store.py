@@ -136,7 +136,5 @@ class IdentityStore:
 
     def _devices(self, condition: str = "", *values: object) -> list[EnrolledDevice]:
         columns = ", ".join(EnrolledDevice.__match_args__)
-        return [
-            device_from_row(row)
-            for row in self.db.execute(f"SELECT {columns} FROM devices{condition}", values)
-        ]
+        rows = self.db.execute(f"SELECT {columns} FROM devices{condition}", values)
+        return [device_from_row(row) for row in rows]

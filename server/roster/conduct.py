@@ -39,9 +39,9 @@ class Conduct:
     _times: deque[float] = field(default_factory=deque)
 
     def count_refusal(self, refusal: Refused, limit: int, now: float) -> bool:
-        """Whether this is one more than `most` in the window, by any clock. Then the count restarts.
+        """Whether this is one more than `limit` in the window, by any clock. Then the count restarts.
 
-        If `most` is 0 there is no limit.
+        If `limit` is 0 there is no limit.
         """
         if not limit or not isinstance(refusal, _FAULTS):
             return False

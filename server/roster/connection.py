@@ -1,7 +1,7 @@
 """A device's connection to the server, and an operator's order to the device.
 
 A table lists all transitions. The session tells the device of them (sessions/session.py). The roster
-sees a session as a `OpenSession` only.
+sees a session as an `OpenSession` only.
 """
 
 import asyncio
@@ -146,21 +146,21 @@ class Connection:
         return self.earlier_traffic.ingress + now.ingress, self.earlier_traffic.egress + now.egress
 
     def join(self, session: OpenSession, secret: bytes = b"") -> None:
-        """Begin a session. If `shown` is not the last secret, the device gets a new one."""
+        """Begin a session. If `secret` is not the last secret, the device gets a new one."""
         self._transition(ConnectionEvent.JOIN)
         self.session, self.leave_reason = session, None
         if not self.has_secret(secret):
             self.secret = secrets.token_bytes(SECRET_BYTES)
 
     def has_secret(self, secret: bytes) -> bool:
-        """Whether a device that has `shown` this secret is the one that was connected last.
+        """Whether a device that has `secret` this secret is the one that was connected last.
 
         A Welcome may be lost. So a device that comes back keeps the secret that it has.
         """
         return bool(self.secret) and hmac.compare_digest(secret, self.secret)
 
     def leave(self, reason: str | None = None) -> None:
-        """End its session for the reason `why`."""
+        """End its session for `reason`."""
         self._transition(ConnectionEvent.LEAVE)
         self.leave_reason = reason
         self.early_ends += reason is not None and not reason.startswith(("finished", "stopped"))

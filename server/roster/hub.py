@@ -38,7 +38,7 @@ _LEVELS: dict[EventKind, int] = {
 _RATE_SECONDS = 10
 """The seconds over which rates are averaged."""
 
-_LOSS_WEIGHT = 0.02
+_WEIGHT = 0.02
 """The weight of the last update's loss in the average."""
 
 
@@ -67,9 +67,7 @@ class Counters:
         self.staleness[staleness_bin(staleness)] += 1
         self.staleness_sum += staleness
         if math.isfinite(update.loss):
-            self.loss = (
-                update.loss if self.loss is None else self.loss + _LOSS_WEIGHT * (update.loss - self.loss)
-            )
+            self.loss = update.loss if self.loss is None else self.loss + _WEIGHT * (update.loss - self.loss)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +125,7 @@ class Hub:
         self.mark_changed(device)
 
     def count_refusal(self, device: Device | None, refusal: Refused, gateway_name: str = "") -> None:
-        """Count and note a refusal. `through` names the gateway, if there is one."""
+        """Count and note a refusal. `gateway_name` names the gateway, if there is one."""
         self.tally.refusals[refusal.code] += 1
         by = f", through gateway {gateway_name}" if gateway_name else ""
         self.note("refused", device, f"{refusal.code}{by}: {refusal}")
@@ -152,7 +150,7 @@ class Hub:
             self.mark_changed(device)
 
     async def run(self, state: Callable[[], RunState], reason: Callable[[], str | None]) -> None:
-        """Sample the counts and the run's state each second, until cancelled. `why` says why it ended."""
+        """Sample the counts and the run's state each second, until cancelled. `reason` says why it ended."""
         before = state()
         while True:
             await asyncio.sleep(1)

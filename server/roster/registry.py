@@ -70,7 +70,7 @@ class Registry:
     """Devices by name."""
 
     def __init__(self, limit: int, totals: Iterable[DeviceTotals] = ()) -> None:
-        """`known` are the devices in the journal."""
+        """`totals` are the devices in the journal."""
         self._limit = limit
         self.devices: dict[str, Device] = {
             account.name: Device(
@@ -96,7 +96,8 @@ class Registry:
     def admit(self, name: str) -> Device:
         """The device of this name. Raises TooManyDevices if it is new and the limit is reached.
 
-        Raises NameInUse if it is new and reads like another name, Dropped if an operator has dropped it."""
+        Raises NameInUse if it is new and reads like another name, Dropped if an operator has dropped it.
+        """
         device = self.devices.get(name)
         if device is None:
             if (other := names.alike(name, self.devices)) is not None:

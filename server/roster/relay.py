@@ -32,7 +32,7 @@ class Relay:
     """Deals each device's shared samples out among the other connected devices that share."""
 
     def __init__(self, injection: InjectionSettings, limit: int) -> None:
-        """A record may have at most `most` samples."""
+        """A record may have at most `limit` samples."""
         self._enabled = injection.alpha > 0 and injection.beta > 0
         self._limit = limit
         self._queues: dict[int, _Queue] = {}
@@ -44,7 +44,7 @@ class Relay:
         """The device that gets one more, if a record cannot be dealt out evenly."""
 
     def join(self, device: int, send: SendSamples | None = None) -> None:
-        """Add a connected device that shares. At a gateway, `post` sends it its samples."""
+        """Add a connected device that shares. At a gateway, `send` sends it its samples."""
         if self._enabled:
             self._queues[device] = _WaitingQueue() if send is None else _Forwarder(send)
 
@@ -85,7 +85,8 @@ class Relay:
     def check(self, device: int, samples: Samples) -> None:
         """Raises UnexpectedRecord if the device may not share, FrameTooLarge or Malformed.
 
-        The server does not know a sample's shape, so it checks sizes only."""
+        The server does not know a sample's shape, so it checks sizes only.
+        """
         if not self._enabled:
             raise UnexpectedRecord("this run shares no samples (injection.alpha, injection.beta)")
         if device not in self._queues:
@@ -100,7 +101,7 @@ class Relay:
 
 
 def parts(samples: Samples, limit: int) -> list[Samples]:
-    """Split `samples` into up to `most` parts of nearly equal size, the larger ones first, none empty."""
+    """Split `samples` into up to `limit` parts of nearly equal size, the larger ones first, none empty."""
     number = min(limit, samples.count)
     each, more = divmod(samples.count, number)
     ends = [part * each + min(part, more) for part in range(number + 1)]

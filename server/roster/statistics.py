@@ -68,7 +68,7 @@ class Statistics:
     def count(self, update: Update, staleness: int, now: float, monotonic: float, ingress: int) -> bool:
         """Count an update accepted at the Unix time `now`. False if it is counted already.
 
-        `heard` is the same moment by the monotonic clock; `ingress` is the bytes received from the device.
+        `monotonic` is the same moment by the monotonic clock; `ingress` counts bytes from the device.
         """
         if update.sequence <= (self.sequence or 0):
             return False

@@ -10,19 +10,19 @@ roster and engine. Nothing here knows how updates are coordinated.
 from edgeflock.server.sessions.context import RunHost, ServedModel, SessionContext, UpdateQueue
 from edgeflock.server.sessions.device_admission import AdmittedDevice, DeviceAdmission, ServerAdmission
 from edgeflock.server.sessions.gateways import (
-    HANG_SECONDS,
+    HANG,
     GatewayConnection,
     Gateways,
     Outbox,
     RelayedDevice,
-    send_pings,
+    ping,
 )
 from edgeflock.server.sessions.session import Session
 from edgeflock.server.sessions.task_feed import Send, TaskFeed
 from edgeflock.server.sessions.writer import PendingUpdate, Writer, settle
 
 __all__ = [
-    "HANG_SECONDS",
+    "HANG",
     "RelayedDevice",
     "DeviceAdmission",
     "SessionContext",
@@ -39,6 +39,6 @@ __all__ = [
     "TaskFeed",
     "ServedModel",
     "Writer",
-    "send_pings",
+    "ping",
     "settle",
 ]

@@ -192,29 +192,28 @@ class Conversation:
             await self._listen_until(order.ended.wait())
         return waits
 
-    async def _make_model(self, request: Pull | Update) -> Model:
+    async def _make_model(self, query: Pull | Update) -> Model:
         engine, device = self._host.engine, self._device
         version = engine.published.version
-        if request.base is not None and request.base > version:
+        if query.base is not None and query.base > version:
             # Any device may claim this. It is shown to monitors and stops nothing (docs/security.md).
             detail = (
-                f"it holds version {request.base:,}, the run is at {version:,}; is the journal an old copy?"
+                f"it holds version {query.base:,}, the run is at {version:,}; is the journal an old copy?"
             )
             self._host.hub.note("refused", device, f"{BaseInFuture.code}: {detail}")
-        part = requested_slice(request, engine.layout) if isinstance(request, Pull) else None
-        if isinstance(request, Pull):
+        part = requested_slice(query, engine.layout) if isinstance(query, Pull) else None
+        if isinstance(query, Pull):
             if not device.connection.has_updated:
                 numbers = engine.layout.size if part is None else part.stop - part.start
                 self._limiter.charge_numbers(numbers, asyncio.get_running_loop().time())
             device.connection.has_updated = False
-        return await self._writer.call(
-            lambda: engine.outlet.model(request.base, request.held, device.id, part)
-        )
+        return await self._writer.call(lambda: engine.outlet.model(query.base, query.held, device.id, part))
 
     async def _listen_until(self, awaited: Awaitable[T]) -> T:
         """The result of `awaited`, which may take long.
 
-        Meanwhile pings are answered, samples are accepted, and the device's leaving is noticed."""
+        Meanwhile pings are answered, samples are accepted, and the device's leaving is noticed.
+        """
         waiting = asyncio.ensure_future(awaited)
         try:
             while not waiting.done():

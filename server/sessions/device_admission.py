@@ -73,7 +73,8 @@ class DeviceAdmission(Protocol):
     async def wait_for_turn(self, device: Device) -> None:
         """Wait while the device is outside the cohort (coordination/cohort.py).
 
-        Raises Refused if its turn will not come."""
+        Raises Refused if its turn will not come.
+        """
 
     def task_feed(self, device: Device, send: Send) -> TaskFeed | None:
         """The device's task feed, in a run of tasks. `send` sends the device a record."""
@@ -101,7 +102,7 @@ class ServerAdmission:
     """None: the device needs no proof."""
     gateway_name: str = ""
     """The name of the device's gateway, if it has one."""
-    send_samples: Callable[[Device, SampleRecord], None] | None = None
+    post: Callable[[Device, SampleRecord], None] | None = None
     """Sends samples of others to the device there."""
 
     @property
@@ -136,9 +137,7 @@ class ServerAdmission:
             # Afterwards the statistics keep it, also for updates that came while the device was away.
             device.statistics.sequence = sequence
         if identity.shares:
-            host.relay.join(
-                device.id, None if self.send_samples is None else partial(self.send_samples, device)
-            )
+            host.relay.join(device.id, None if self.post is None else partial(self.post, device))
         return AdmittedDevice(device, sequence, connection.secret)
 
     def note_welcome(self, device: Device, version: int) -> None:
@@ -202,9 +201,7 @@ class ServerAdmission:
         was not shown.
         """
         connection, engine = device.connection, self.host.engine
-        dead = (
-            None if connection.has_secret(hello.secret) else await _find_dead_session(connection, device.name)
-        )
+        dead = None if connection.has_secret(hello.secret) else await _find_dead(connection, device.name)
         async with connection.replacement_lock:  # in order of arrival: the newest session stays
             if not device.identity.id:
                 device.identity.id = await self.writer.call(lambda: engine.device_id(hello.device))
@@ -215,7 +212,7 @@ class ServerAdmission:
             self.host.registry.admit(hello.device)  # an operator may have dropped it meanwhile
             if (tasks := engine.tasks) is not None:
                 await self.writer.call(lambda: tasks.set_shards(device.id, shards))
-            sequence = await self.writer.call_quick(lambda: engine.receipts.last_sequence(device.id))
+            sequence = await self.writer.read(lambda: engine.receipts.last_sequence(device.id))
             connection.join(session, hello.secret)
         return sequence
 
@@ -228,7 +225,7 @@ def _parse_shards(hello: Hello) -> list[str]:
     return names
 
 
-async def _find_dead_session(connection: Connection, name: str) -> OpenSession | None:
+async def _find_dead(connection: Connection, name: str) -> OpenSession | None:
     """The device's line, if it has one that does not answer any more.
 
     Raises NameInUse if it answers: then another device uses its name.

@@ -72,12 +72,13 @@ class RecordSocket:
     async def open(self, on_refused: Callable[[Refused], None]) -> web.StreamResponse | None:
         """Answer the request. Returns a refusal if it is not valid.
 
-        `hung_up` is called if the door has to hang up."""
+        `on_refused` is called if the connection's limits end it.
+        """
         request = self._request
         if self._socket.can_prepare(request) and (
             request.body_exists or not self._connection.upgrade(LONGEST_HELLO, on_refused)
         ):
-            return web.Response(status=400, text="nothing follows the request until it is answered\n")
+            return web.Response(status=400, text="send nothing after the request until it is answered\n")
         await self._socket.prepare(request)
         return None
 

@@ -118,7 +118,7 @@ class Session:
         await self._socket.close(4000 + verdict.status, verdict)
 
     def _note_hang_up(self, refusal: Refused) -> None:
-        """Note a refusal that the door has sent to the device."""
+        """Note a refusal that the connection's limits have sent to the device."""
         self._set_end_reason(f"refused: {refusal.code}")
         self._admission.note_refusal(self._device, refusal)
 

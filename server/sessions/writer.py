@@ -63,10 +63,11 @@ class Writer:
         on_accepted: Callable[[Push, Accepted], None] = lambda push, accepted: None,
         on_published: Callable[[], None] = lambda: None,
     ) -> None:
-        """`together` gets the number of waiting updates that applied together.
+        """`on_round` gets the number of waiting updates that applied together.
 
-        `made` gets each update in the model once, in the order of versions. `published` is called after
-        each use of the engine, when it is at rest and durable, and before any answer."""
+        `on_accepted` gets each update in the model once, in the order of versions. `on_published` is called
+        after each use of the engine, when it is at rest and durable, and before any answer.
+        """
         self._engine = engine
         self._on_round = on_round
         self._on_accepted = on_accepted
@@ -81,7 +82,7 @@ class Writer:
         self._group_full = asyncio.Event()
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
-        self._turn_events: dict[int, asyncio.Event] = {}
+        self._turns: dict[int, asyncio.Event] = {}
         """The events of devices that wait for their turn."""
         self._timer: asyncio.TimerHandle | None = None
         self._leaving = self._stopping = self._ended = self._has_changed = False
@@ -125,19 +126,17 @@ class Writer:
         """Wait while the device is outside the cohort. Raises RunComplete, Unavailable."""
         engine = self._engine
         while (turns := engine.turns) is not None:
-            complete, is_member = await self.call_quick(
-                lambda: (engine.published.complete, device in turns.members)
-            )
+            complete, member = await self.read(lambda: (engine.published.complete, device in turns.members))
             if complete:
                 raise RunComplete(f"the run is over: {engine.published.end_reason}")
-            if is_member:
+            if member:
                 return
-            self._turn_events[device] = event = asyncio.Event()
+            self._turns[device] = event = asyncio.Event()
             try:
                 await event.wait()
             finally:
-                if self._turn_events.get(device) is event:  # it has gone
-                    del self._turn_events[device]
+                if self._turns.get(device) is event:  # it has gone
+                    del self._turns[device]
 
     def wake(self) -> None:
         """Have the engine check whether held updates can be decided now."""
@@ -169,7 +168,7 @@ class Writer:
                 self._wake_waiting()  # wake devices that wait for a turn, which they do not get
             return result
 
-    async def call_quick(self, function: Callable[[], T]) -> T:
+    async def read(self, function: Callable[[], T]) -> T:
         """`call` for a quick function that changes nothing, so that it needs no thread."""
         async with self._engine_at_rest:
             self._check_working()
@@ -225,15 +224,11 @@ class Writer:
 
     def _wake_turns(self) -> None:
         """Wake only the devices whose turn it is, since thousands may wait."""
-        if not self._turn_events or (turns := self._engine.turns) is None:
+        if not self._turns or (turns := self._engine.turns) is None:
             return
-        devices = (
-            list(self._turn_events)
-            if self._engine.published.complete
-            else turns.members & self._turn_events.keys()
-        )
+        devices = list(self._turns) if self._engine.published.complete else turns.members & self._turns.keys()
         for device in devices:
-            self._turn_events.pop(device).set()
+            self._turns.pop(device).set()
 
     async def _commit(self, pushes: list[Push]) -> list[tuple[Push, Answer]]:
         """engine.commit; its first half runs on the event loop's thread if it is quick.
@@ -319,7 +314,8 @@ class Writer:
     async def _in_thread(self, function: Callable[[], T]) -> T:
         """The result of `function`.
 
-        A cancelled caller waits until it is over, since nothing else may use the engine before that."""
+        A cancelled caller waits until it is over, since nothing else may use the engine before that.
+        """
         job = self._thread.submit(function)
         try:
             return await asyncio.wrap_future(job)

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.module_tracker import ModuleTracker
 
 from edgeflock.server.training_graph.gradient_check import TOLERANCE, feed, session_for
-from edgeflock.server.training_graph.tracing import apart
+from edgeflock.server.training_graph.tracing import split_arguments
 from edgeflock.shared.model.fields import Fields
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.torch_module import FlatModule, applied
@@ -44,7 +44,7 @@ def module_that_calls(
 
     An example is "layers.3 (MaxPool3d)".
     """
-    _, x, y = apart(arguments, fields)
+    _, x, y = split_arguments(arguments, fields)
     tracker = ModuleTracker()
     with tracker, _Watch(tracker, operator) as watch:
         flat.module.train()
@@ -82,8 +82,8 @@ def first_difference(
     Remember(traced.graph_module).run(*traced._graph_module_flat_inputs(arguments, {}))
     model = program.model_proto
     # The exporter names values after their nodes, but outputs as its caller named them.
-    told = zip(traced.graph_signature.user_outputs, model.graph.output, strict=True)
-    shown = {str(name): output.name for name, output in told}
+    pairs = zip(traced.graph_signature.user_outputs, model.graph.output, strict=True)
+    shown = {str(name): output.name for name, output in pairs}
     made = {name for node in model.graph.node for name in node.output}
     names = {name: shown.get(name, name) for name in wanted if shown.get(name, name) in made}
     outputs = {output.name for output in model.graph.output}
@@ -91,10 +91,10 @@ def first_difference(
         onnx.ValueInfoProto(name=value) for value in names.values() if value not in outputs
     )
     session = session_for(model.SerializeToString())
-    held, x, y = apart(arguments, fields)
+    held, x, y = split_arguments(arguments, fields)
     theta = np.concatenate([tensor.numpy().ravel() for tensor in held])
-    given = Fields({name: one.numpy() for name, one in x.items()}) if isinstance(x, dict) else x.numpy()
-    fed = feed(session, layout, theta, given, y.numpy())
+    inputs = Fields({name: one.numpy() for name, one in x.items()}) if isinstance(x, dict) else x.numpy()
+    fed = feed(session, layout, theta, inputs, y.numpy())
     for name, found in zip(names, session.run([*names.values()], fed), strict=True):
         node, value = wanted[name]
         size = max(float(np.abs(value).max(initial=0)), 1e-6)
@@ -119,7 +119,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._tracker = tracker
         self._operator = operator
-        self.where = ""
+        self.path = ""
         """The path of the first module that called it, starting with the root's class."""
 
     def __torch_dispatch__(
@@ -129,6 +129,6 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        if not self.where and str(func) == self._operator:
-            self.where = max(self._tracker.parents, key=len)
+        if not self.path and str(func) == self._operator:
+            self.path = max(self._tracker.parents, key=len)
         return func(*args, **(kwargs or {}))

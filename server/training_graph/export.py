@@ -40,9 +40,9 @@ from torch.utils._pytree import tree_leaves
 from edgeflock.server.training_graph import tracing
 from edgeflock.server.training_graph.blame import first_difference, module_that_calls, operator_in
 from edgeflock.server.training_graph.gradient_check import check_evaluation, check_step
-from edgeflock.server.training_graph.operators.scanning import name_apart
+from edgeflock.server.training_graph.operators.scanning import make_names_unique
 from edgeflock.server.training_graph.operators.translations import TRANSLATIONS
-from edgeflock.server.training_graph.untranslated import untranslated
+from edgeflock.server.training_graph.untranslated import first_untranslated
 from edgeflock.shared.errors import BadGraph, NotExportable
 from edgeflock.shared.graphs.reading import read
 from edgeflock.shared.graphs.step import RIGHT, outputs_of
@@ -51,7 +51,7 @@ from edgeflock.shared.model.fields import Fields, Inputs, concatenated, copied, 
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.torch_module import FlatModule, Make, applied, tensors_of
 
-SMALLEST = 4
+MIN_SAMPLES = 4
 """The least samples of an example batch. torch takes a dimension of one for a constant."""
 
 
@@ -78,26 +78,26 @@ def export_model(
     module or operator that prevents it, and ConfigError without such a module or with unfit data.
     """
     flat = FlatModule(module, loss, make=make)
-    repeat = -(-SMALLEST // len(y))
-    x = rows(concatenated([x] * repeat), slice(2 * SMALLEST))
-    y = np.concatenate([y] * repeat)[: 2 * SMALLEST]
+    repeat = -(-MIN_SAMPLES // len(y))
+    x = rows(concatenated([x] * repeat), slice(2 * MIN_SAMPLES))
+    y = np.concatenate([y] * repeat)[: 2 * MIN_SAMPLES]
     fields = tuple(x) if isinstance(x, Fields) else ()
-    arguments = tracing.example(flat, x, y)
+    arguments = tracing.example_arguments(flat, x, y)
     try:
         right = flat.gradient(flat.theta(), copied(x), y).right
-        made = len(tree_leaves(applied(flat.at(flat.theta()), tensors_of(copied(x)))))
+        count = len(tree_leaves(applied(flat.at(flat.theta()), tensors_of(copied(x)))))
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
         raise NotExportable(
             f"model.module {module!r} does not fit inputs {described(x)} with targets {y.dtype}: {error}"
         ) from error
     outputs_of_step = [*outputs_of(flat.layout), *([] if right is None else [RIGHT])]
     steps = tracing.training_step(flat, fields), True, outputs_of_step, check_step
-    returned = ["output"] if made == 1 else [f"output/{place}" for place in range(made)]
+    returned = ["output"] if count == 1 else [f"output/{place}" for place in range(count)]
     judge = tracing.evaluation(flat, fields), False, ["loss", *returned], check_evaluation
     graphs = []
-    for what, training, outputs, check in (steps, judge):
-        traced = _traced(flat, what, arguments, fields, training=training)
-        graph = _as_devices_take_it(flat, _to_onnx(flat, traced, arguments, fields, outputs).model_proto)
+    for function, training, outputs, check in (steps, judge):
+        traced = _trace(flat, function, arguments, fields, training=training)
+        graph = _canonical(flat, _to_onnx(flat, traced, arguments, fields, outputs).model_proto)
         try:
             wrong = check(flat, graph, x, y)
         except Exception as error:  # onnxruntime's exceptions have no common base
@@ -105,23 +105,23 @@ def export_model(
         if wrong:
             bare = _to_onnx(flat, traced, arguments, fields, outputs, optimize=False)
             blamed = first_difference(bare, flat.layout, arguments, fields)
-            why = (
+            reason = (
                 f"the first operator that differs is {blamed}" if blamed else f"{_RULES}, nor on calls before"
             )
-            raise NotExportable(f"{flat.path}: its ONNX graph differs from torch in {wrong}; {why}")
+            raise NotExportable(f"{flat.path}: its ONNX graph differs from torch in {wrong}; {reason}")
         graphs.append(graph)
     return ExportedGraphs(*graphs)
 
 
-def inputs(layout: Layout, fields: Sequence[str] = ()) -> list[str]:
+def input_names(layout: Layout, fields: Sequence[str] = ()) -> list[str]:
     """The names of a graph's inputs, in order. A graph lacks the inputs that it does not need."""
     batch = [f"x/{name}" for name in fields] or ["x"]
     return [*(f"theta/{tensor.name}" for tensor in layout.tensors), *batch, "y"]
 
 
-def _traced(
+def _trace(
     flat: FlatModule,
-    what: tracing.Trace,
+    function: tracing.Trace,
     arguments: tuple[Tensor, ...],
     fields: Sequence[str],
     *,
@@ -129,21 +129,21 @@ def _traced(
 ) -> GraphModule:
     try:
         with _quiet():
-            graph = tracing.trace(flat, what, arguments, training=training)
+            graph = tracing.trace(flat, function, arguments, training=training)
     except DynamicOutputShapeException as error:
-        raise NotExportable(_has_no_translation(flat, str(error.func), arguments, fields)) from error
+        raise NotExportable(_untranslated_text(flat, str(error.func), arguments, fields)) from error
     except Exception as error:  # torch or the user's module may raise anything
         raise NotExportable(
             f"{flat.path}: cannot be traced: {type(error).__name__}: {_first_line(error)}; {_RULES}"
         ) from error
-    if asked := tracing.asks_where_maxima_are(graph):
+    if asked := tracing.unsupported_max_pool(graph):
         pool = module_that_calls(flat, asked, arguments, fields)
         raise NotExportable(
-            f"{flat.path}: {pool} tells where its maxima are (return_indices), no ONNX of ours does"
+            f"{flat.path}: {pool} returns the indices of its maxima (return_indices), which has no export"
         )
-    unknown = untranslated(graph)
+    unknown = first_untranslated(graph)
     if unknown:
-        raise NotExportable(_has_no_translation(flat, unknown, arguments, fields))
+        raise NotExportable(_untranslated_text(flat, unknown, arguments, fields))
     return graph
 
 
@@ -166,14 +166,14 @@ def _to_onnx(
                 program,
                 dynamo=True,
                 custom_translation_table=TRANSLATIONS,
-                input_names=inputs(flat.layout, fields),
+                input_names=input_names(flat.layout, fields),
                 output_names=outputs,
                 verbose=False,
                 optimize=optimize,
             )
     except (OnnxExporterError, NotImplementedError) as error:
-        said = _has_no_translation(flat, operator_in(error), arguments, fields)
-        raise NotExportable(f"{said}: {_root(error)}") from error
+        text = _untranslated_text(flat, operator_in(error), arguments, fields)
+        raise NotExportable(f"{text}: {_root_cause(error)}") from error
     except Exception as error:
         hint = f"; {_RULES}" if isinstance(error, UserError) else ""
         raise NotExportable(f"{flat.path}: {type(error).__name__}: {_first_line(error)}{hint}") from error
@@ -181,7 +181,7 @@ def _to_onnx(
     return exported
 
 
-def _has_no_translation(
+def _untranslated_text(
     flat: FlatModule, operator: str, arguments: tuple[Tensor, ...], fields: Sequence[str]
 ) -> str:
     module = module_that_calls(flat, operator, arguments, fields)
@@ -189,13 +189,13 @@ def _has_no_translation(
     return f"{uses}, which has no translation to ONNX (devices with torch can train it)"
 
 
-def _as_devices_take_it(flat: FlatModule, model: onnx.ModelProto) -> bytes:
+def _canonical(flat: FlatModule, model: onnx.ModelProto) -> bytes:
     """The graph in its canonical form, without metadata for people. Raises NotExportable."""
     model.ClearField("producer_name")
     model.ClearField("producer_version")
     _clear(model.graph)
     model.ClearField("metadata_props")
-    name_apart(model.graph)
+    make_names_unique(model.graph)
     try:
         return write(read(model.SerializeToString(deterministic=True)))
     except BadGraph as error:
@@ -237,7 +237,7 @@ def _quiet() -> Iterator[None]:
             logging.disable(before)
 
 
-def _root(error: BaseException) -> str:
+def _root_cause(error: BaseException) -> str:
     while error.__cause__ is not None:
         error = error.__cause__
     return _first_line(error)

@@ -47,18 +47,18 @@ class GraphStore:
         self._model = model
         self._make_module = make
         self._export: asyncio.Task[dict[str, ServedGraph]] | None = None
-        self._made = 0.0
+        self._export_end = 0.0
 
     async def get(self, kind: str) -> ServedGraph:
         """The "step" or "evaluation" graph. After a failed export every call raises NotExportable."""
         if self._export is None:
-            self._export = asyncio.create_task(self._make())
+            self._export = asyncio.create_task(self._export_all())
         # Shielded, so that a cancelled request does not end the export for the others.
         return (await asyncio.shield(self._export))[kind]
 
-    def keeps_waiting(self, now: float) -> float:
+    def wait_end(self, now: float) -> float:
         """The monotonic time until which devices had to wait: `now`, while graphs are made."""
-        return now if self._export is not None and not self._export.done() else self._made
+        return now if self._export is not None and not self._export.done() else self._export_end
 
     async def close(self) -> None:
         """Cancel a running export."""
@@ -66,7 +66,7 @@ class GraphStore:
             self._export.cancel()
             await asyncio.gather(self._export, return_exceptions=True)
 
-    async def _make(self) -> dict[str, ServedGraph]:
+    async def _export_all(self) -> dict[str, ServedGraph]:
         if self._model.arrays:
             raise NotExportable(
                 f"model.module = {self._model.module!r} has no graph: devices train it with an app of their "
@@ -78,20 +78,20 @@ class GraphStore:
                 "set it on the server to that of one sample, e.g. [16] or [1, 28, 28], or set model.data"
             )
         log.info("exporting %s for devices without torch", self._model.module)
-        elsewhere = self._make_module is None and not LOSSES.is_here_only(self._model.loss)
-        exported = await (self._in_another_process() if elsewhere else self._in_a_thread())
+        in_process = self._make_module is None and not LOSSES.is_here_only(self._model.loss)
+        exported = await (self._export_in_process() if in_process else self._export_in_thread())
         if "refused" in exported:
             log.warning("no graph for devices without torch: %s", exported["refused"])
             raise NotExportable(exported["refused"])
-        self._made = time.monotonic()
+        self._export_end = time.monotonic()
         return {
             kind: ServedGraph(octets, hashlib.sha256(octets).hexdigest()) for kind, octets in exported.items()
         }
 
-    async def _in_a_thread(self) -> dict[str, Any]:
+    async def _export_in_thread(self) -> dict[str, Any]:
         """Export in a thread. A cancelled caller waits until it is over, so that no thread is left behind."""
         with ThreadPoolExecutor(1, thread_name_prefix="edgeflock-export") as thread:
-            job = thread.submit(_answer, self._model, self._make_module)
+            job = thread.submit(_export_or_refuse, self._model, self._make_module)
             try:
                 return await asyncio.wrap_future(job)
             except asyncio.CancelledError:
@@ -105,7 +105,7 @@ class GraphStore:
                     f"{self._model.module}: the export failed; the server's log says why"
                 ) from error
 
-    async def _in_another_process(self) -> dict[str, Any]:
+    async def _export_in_process(self) -> dict[str, Any]:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", __name__),
             stdin=PIPE,
@@ -130,16 +130,16 @@ def _export_in_this_process() -> None:
     results = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # a user's module may print
     model = ModelSettings.model_validate_json(sys.stdin.buffer.read())
-    with suppress(ImportError):  # `_answer` reports it
+    with suppress(ImportError):  # `_export_or_refuse` reports it
         import torch
 
         torch.set_num_threads(1)
-    answer = _answer(model)
+    answer = _export_or_refuse(model)
     with results:
         results.write(msgpack.packb(answer))
 
 
-def _answer(model: ModelSettings, make: Callable[[], Any] | None = None) -> dict[str, Any]:
+def _export_or_refuse(model: ModelSettings, make: Callable[[], Any] | None = None) -> dict[str, Any]:
     """The graphs by kind, or {"refused": why}."""
     try:
         return _export(model, make)

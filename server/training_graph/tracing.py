@@ -29,7 +29,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from edgeflock.server.training_graph.operators import recurrence
-from edgeflock.server.training_graph.operators.decompositions import TAKEN_APART
+from edgeflock.server.training_graph.operators.decompositions import REPLACEMENTS
 from edgeflock.server.training_graph.operators.translations import TRANSLATIONS
 from edgeflock.shared.model.fields import Inputs, named
 from edgeflock.shared.model.torch_module import FlatModule, X, call_of
@@ -64,7 +64,7 @@ def training_step(flat: FlatModule, fields: Sequence[str] = ()) -> Trace:
     frozen = [not parameter.requires_grad for parameter in flat.module.parameters()]
 
     def step(*tensors: Tensor) -> tuple[Tensor, ...]:
-        held, x, y = apart(tensors, fields)
+        held, x, y = split_arguments(tensors, fields)
         parameters = [tensor.detach() for tensor in held[:trained]]
         learning = [
             tensor.requires_grad_() for tensor, never in zip(parameters, frozen, strict=True) if not never
@@ -87,14 +87,14 @@ def evaluation(flat: FlatModule, fields: Sequence[str] = ()) -> Trace:
     """(loss, output) of `flat` as a function of the same tensors."""
 
     def evaluate(*tensors: Tensor) -> tuple[Tensor, ...]:
-        held, x, y = apart(tensors, fields)
+        held, x, y = split_arguments(tensors, fields)
         output = _call(flat, held, x)
         return _loss(flat, output, y, x), *tree_leaves(output)
 
     return evaluate
 
 
-def apart(tensors: Sequence[Tensor], fields: Sequence[str]) -> tuple[list[Tensor], X, Tensor]:
+def split_arguments(tensors: Sequence[Tensor], fields: Sequence[str]) -> tuple[list[Tensor], X, Tensor]:
     """Split the arguments of a step into (tensors of the layout, x, y)."""
     if not fields:
         *held, x, y = tensors
@@ -128,8 +128,8 @@ def _call(flat: FlatModule, tensors: Sequence[Tensor], x: X) -> Any:
     return functional_call(flat.module, state, *call_of(flat.module, x), tie_weights=False)
 
 
-def trace(flat: FlatModule, what: Trace, example: tuple[Tensor, ...], *, training: bool) -> GraphModule:
-    """`what` as a graph over arguments like `example`. Those after the layout's have any first dimension.
+def trace(flat: FlatModule, function: Trace, example: tuple[Tensor, ...], *, training: bool) -> GraphModule:
+    """`function` as a graph over arguments like `example`. Those after the layout's have any first dimension.
 
     May raise any exception that the module raises when it is called with symbols instead of numbers.
     """
@@ -142,7 +142,7 @@ def trace(flat: FlatModule, what: Trace, example: tuple[Tensor, ...], *, trainin
         context = StatelessSymbolicContext(dynamic_sizes=sizes)  # type: ignore[var-annotated]
         arguments.append(fake.from_tensor(batch, symbolic_context=context, source=ConstantSource("batch")))
     with _traceable(flat.module, training):
-        graph: GraphModule = make_fx(what, _decompositions(), tracing_mode="fake")(*arguments)
+        graph: GraphModule = make_fx(function, _decompositions(), tracing_mode="fake")(*arguments)
     return graph
 
 
@@ -153,7 +153,7 @@ MAX_POOLS = {
 """Each max pool with its gradient."""
 
 
-def asks_where_maxima_are(graph: GraphModule) -> str:
+def unsupported_max_pool(graph: GraphModule) -> str:
     """The max pool whose indices are used for more than its gradient. Empty if there is none.
 
     No translation computes those indices. An example is "aten.max_pool2d_with_indices.default".
@@ -166,16 +166,16 @@ def asks_where_maxima_are(graph: GraphModule) -> str:
             if indices.args[1] == 1
             for user in indices.users
         )
-        if any(user.target is not backward and _needed(user) for user in users):
+        if any(user.target is not backward and _is_needed(user) for user in users):
             return str(forward)
     return ""
 
 
-def _needed(node: Node) -> bool:
-    return node.op == "output" or any(_needed(user) for user in node.users)
+def _is_needed(node: Node) -> bool:
+    return node.op == "output" or any(_is_needed(user) for user in node.users)
 
 
-def example(flat: FlatModule, x: Inputs, y: NDArray[np.generic]) -> tuple[Tensor, ...]:
+def example_arguments(flat: FlatModule, x: Inputs, y: NDArray[np.generic]) -> tuple[Tensor, ...]:
     """The arguments of a step of `flat` on the batch (x, y)."""
     theta = torch.from_numpy(flat.theta())
     held = (theta[tensor.start : tensor.stop].view(tensor.shape) for tensor in flat.layout.tensors)
@@ -193,7 +193,7 @@ def _traceable(module: nn.Module, training: bool) -> Iterator[None]:
         stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         stack.enter_context(enable_python_dispatcher())
-        stack.enter_context(_AsOnnxHasIt())
+        stack.enter_context(_OnnxEquivalents())
         try:
             for buffers in counting:
                 buffers[_COUNT] = None
@@ -204,8 +204,8 @@ def _traceable(module: nn.Module, training: bool) -> Iterator[None]:
             module.train(was_training)
 
 
-class _AsOnnxHasIt(TorchFunctionMode):
-    """Replaces recurrent layers and TAKEN_APART, and drops memory formats, of which ONNX has only one."""
+class _OnnxEquivalents(TorchFunctionMode):
+    """Replaces recurrent layers and REPLACEMENTS, and drops memory formats, of which ONNX has only one."""
 
     def __torch_function__(
         self,
@@ -214,9 +214,9 @@ class _AsOnnxHasIt(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        result: Any = recurrence.of(func, args)
-        if result is None and func in TAKEN_APART:
-            result = TAKEN_APART[func](*args, **(kwargs or {}))
+        result: Any = recurrence.run_recurrent(func, args)
+        if result is None and func in REPLACEMENTS:
+            result = REPLACEMENTS[func](*args, **(kwargs or {}))
         if result is not None:
             return result
         if func in (Tensor.to, Tensor.contiguous, Tensor.clone):

@@ -13,7 +13,7 @@ from torch.onnx._internal.exporter._torchlib._torchlib_registry import get_torch
 from edgeflock.server.training_graph.operators.translations import TRANSLATIONS
 
 
-def untranslated(graph: GraphModule) -> str:
+def first_untranslated(graph: GraphModule) -> str:
     """The first operator (e.g. "aten.max_pool3d_with_indices.default") without translation or decomposition.
 
     Empty if there is none. The exporter itself refuses unknown parts of a decomposition.
@@ -29,8 +29,8 @@ def _is_known(operator: OpOverload[..., object]) -> bool:
     return (
         operator in TRANSLATIONS
         or operator in decomposition_table
-        or operator in _taken_apart()
-        or operator in _torch_s()
+        or operator in _decomposed()
+        or operator in _torch_translations()
         or operator.name() in default_registry  # type: ignore[no-untyped-call]
         or operator._schema.is_mutable
         or operator._can_decompose()
@@ -38,10 +38,10 @@ def _is_known(operator: OpOverload[..., object]) -> bool:
 
 
 @cache
-def _taken_apart() -> frozenset[object]:
+def _decomposed() -> frozenset[object]:
     return frozenset(default_decompositions())
 
 
 @cache
-def _torch_s() -> frozenset[object]:
+def _torch_translations() -> frozenset[object]:
     return frozenset(meta.fx_target for meta in get_torchlib_ops())

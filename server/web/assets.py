@@ -29,11 +29,9 @@ class Asset:
     """SHA-256, in hex."""
 
 
-def edition(page_files: dict[str, Asset]) -> str:
+def edition(page: dict[str, Asset]) -> str:
     """A text that differs for each version of the page. An open page notices it and reloads."""
-    return hashlib.sha256(
-        "".join(page_files[name].digest for name in sorted(page_files)).encode()
-    ).hexdigest()
+    return hashlib.sha256("".join(page[name].digest for name in sorted(page)).encode()).hexdigest()
 
 
 def assets() -> dict[str, Asset]:

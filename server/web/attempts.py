@@ -28,7 +28,8 @@ class LoginAttempts:
     def count_failure(self, address: str, account: str) -> float:
         """Count a failure of both the address and the account.
 
-        If one of them has reached its limit, do not count, but return the seconds to wait."""
+        If one of them has reached its limit, do not count, but return the seconds to wait.
+        """
         both = ("address", address), ("account", account)
         if (wait := max(self._wait(one) for one in both)) > 0:
             return wait

@@ -16,40 +16,38 @@ from urllib.parse import urlsplit
 class Origins:
     """The origins of one server."""
 
-    configured: frozenset[str]
+    listed: frozenset[str]
     """Origins that its operator names, as browsers write them."""
     host_names: frozenset[str]
     """Names of its host, in lower case."""
 
     @classmethod
-    def from_names(cls, configured: Iterable[str], *hosts: str) -> "Origins":
+    def from_names(cls, listed: Iterable[str], *hosts: str) -> "Origins":
         """The origins of an operator's list, and of a server on this machine that is known as `hosts`."""
         own = socket.gethostname().lower()
-        return cls(
-            frozenset(configured), frozenset({"localhost", own, f"{own}.local", *map(str.lower, hosts)})
-        )
+        return cls(frozenset(listed), frozenset({"localhost", own, f"{own}.local", *map(str.lower, hosts)}))
 
     def accepts(self, origin: str, scheme: str, host: str) -> bool:
         """Whether a page of `origin` may use the server.
 
-        The request came by `scheme` (http or https) to `host` (a name or an address, and a port)."""
-        if origin.lower() in self.configured:
+        The request came by `scheme` (http or https) to `host` (a name or an address, and a port).
+        """
+        if origin.lower() in self.listed:
             return True
-        return origin.lower() == f"{scheme}://{host.lower()}" and (
-            scheme == "https" or self.is_own_host(host)
-        )
+        return origin.lower() == f"{scheme}://{host.lower()}" and (scheme == "https" or self.is_own(host))
 
-    def is_own_host(self, host: str) -> bool:
+    def is_own(self, host: str) -> bool:
         """Whether `host` is an address, a name of this machine, or named by the operator.
 
-        No attacker can point these here. Over TLS the certificate protects instead."""
+        No attacker can point these here. Over TLS the certificate protects instead.
+        """
         try:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:
             return False
         if name in self.host_names or name.endswith(".localhost") or _is_address(name):
             return True
-        return any(urlsplit(origin).netloc == host.lower() for origin in self.configured)
+        return any(urlsplit(origin).netloc == host.lower() for origin in self.listed)
 
 
 def _is_address(name: str) -> bool:

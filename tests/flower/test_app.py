@@ -109,7 +109,7 @@ async def test_a_clientapp_trains_as_it_is(tmp_path: Path) -> None:
     async with serving(tmp_path, "run.updates=3", "client_config.lr=0.1", "client_config.name=x") as server:
         progress = await client(server, app, node_config="partition-id=4 on=true")
         result = await server.until()
-        (device,) = server._at.app[HOST].registry.devices.values()
+        (device,) = server._active.app[HOST].registry.devices.values()
     assert result.theta.tolist() == [3, 3, 3, 3], "each update adds one to all"
     assert (progress.updates, progress.samples, progress.loss) == (3, 120, 0.25)
     assert device.identity.facts["backend"].startswith("flwr 1.4")  # type: ignore[union-attr]
@@ -146,8 +146,8 @@ async def test_an_app_evaluates_where_the_run_asks_for_it(tmp_path: Path) -> Non
     app = folder(tmp_path / "app", "native_evaluates")
     async with serving(tmp_path, "run.updates=4", "run.evaluate_on_devices=1") as server:
         await client(server, app)
-        (device,) = server._at.app[HOST].registry.devices.values()
-        facts, known = dict(device.statistics.telemetry), server._at.app
+        (device,) = server._active.app[HOST].registry.devices.values()
+        facts, known = dict(device.statistics.telemetry), server._active.app
         told = status(known[HOST], known[EVALUATOR], (), (), 0.0)
     assert told["on_devices"] == {"by-mod": 1.0, "eval_loss": 0.0, "num-examples": 30}
     # Its first update tells how it does, and later ones not before some seconds are over.

@@ -74,18 +74,18 @@ def test_who_is_left_behind_by_every_quorum_is_named(grid: FakeGrid, warnings: l
 def test_it_is_over_only_with_half_of_the_share() -> None:
     shares = Shares()
     for node in (1, 2):
-        shares.ask(node)
-        shares.answer(node, 100)
-    shares.count(1, 5.0)
-    shares.pass_by(12)
-    assert [short.node for short in shares.short({1, 2})] == [2]
-    shares.count(2, 1.0)
-    assert list(shares.short({1, 2})) == []
-    shares.count(2, 5.0)
-    assert list(shares.short({1, 2})) == []
-    shares.pass_by(200)
-    shares.count(1, 5.0)
-    assert [short.node for short in shares.short({1, 2})] == [2], "it had its share meanwhile"
+        shares.record_request(node)
+        shares.record_reply(node, 100)
+    shares.record_update(1, 5.0)
+    shares.advance(12)
+    assert [short.node for short in shares.find_short({1, 2})] == [2]
+    shares.record_update(2, 1.0)
+    assert list(shares.find_short({1, 2})) == []
+    shares.record_update(2, 5.0)
+    assert list(shares.find_short({1, 2})) == []
+    shares.advance(200)
+    shares.record_update(1, 5.0)
+    assert [short.node for short in shares.find_short({1, 2})] == [2], "it had its share meanwhile"
 
 
 def test_a_class_that_is_not_known_is_named_once(grid: FakeGrid, warnings: list[str]) -> None:
@@ -96,8 +96,8 @@ def test_a_class_that_is_not_known_is_named_once(grid: FakeGrid, warnings: list[
         grid.add(node, app(plus(1)))
     ScaDLES(fraction_evaluate=0.0).start(grid, record(PLAIN), 6, evaluate_fn=evaluate)
     assert warnings == [
-        "Round 2: by accuracy_by_class at most 2% of class 2, 3 are right, for the 3rd time in a row: it may "
-        "be that the nodes that have it count too little, or that nobody has it"
+        "Round 2: by accuracy_by_class, at most 2% of class 2, 3 are predicted correctly, for the 3rd time "
+        "in a row: the nodes that have this class may count too little, or no node has it"
     ]
 
 

@@ -189,7 +189,7 @@ async def test_parts_that_are_none_are_refused(tmp_path: Path, start: int, stop:
         with pytest.raises(SessionRefused) as refusal:
             await line.pull(None, 0, start, stop)
         assert refusal.value.code == Malformed.code
-        assert f"parameters {start} up to {stop} are no part of {LAYOUT.size}" in str(refusal.value)
+        assert f"the model has no parameters {start} to {stop}, but {LAYOUT.size}" in str(refusal.value)
 
 
 FLEET = (

@@ -37,7 +37,7 @@ async def until_told(frames: Frames, device: str, **wanted: object) -> Delta:
 
 
 async def test_a_snapshot_and_then_what_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edgeflock.server.roster.statistics._LEAST_SILENCE", 3600.0)  # nobody is idle yet
+    monkeypatch.setattr("edgeflock.server.roster.statistics._MIN_SILENCE", 3600.0)  # nobody is idle yet
     async with hosting(tmp_path, closed=True, admin_token=ADMIN, viewer_token="look") as hosted:
         async with (
             link(hosted.port, "early", hosted.enrol("early")) as early,
@@ -111,7 +111,7 @@ async def test_a_changed_setting_begins_the_feed_anew(tmp_path: Path) -> None:
 
 
 async def test_a_silent_device_is_told_to_be_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edgeflock.server.roster.statistics._LEAST_SILENCE", 0.01)
+    monkeypatch.setattr("edgeflock.server.roster.statistics._MIN_SILENCE", 0.01)
     monkeypatch.setattr("edgeflock.server.roster.statistics._UNKNOWN_INTERVAL", 0.01)
     async with hosting(tmp_path) as hosted, link(hosted.port) as device, operating(hosted.port, "") as viewer:
         await device.join()

@@ -70,7 +70,7 @@ async def test_who_waits_for_the_server_s_export_is_not_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     since = [5.0]
-    monkeypatch.setattr(GraphStore, "keeps_waiting", lambda self, now: now - since[0])
+    monkeypatch.setattr(GraphStore, "wait_end", lambda self, now: now - since[0])
     async with hosting(tmp_path) as hosted, link(hosted.port) as device:
         await device.join()
         hosted.registry.devices["pi"].connection.last_heard -= 100
@@ -119,10 +119,10 @@ async def test_a_pause_of_the_server_is_no_silence_of_its_devices(tmp_path: Path
 
 
 async def test_who_has_sent_an_update_has_its_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_LEAST_SILENCE", "_UNKNOWN_INTERVAL"):
+    for name in ("_MIN_SILENCE", "_UNKNOWN_INTERVAL"):
         monkeypatch.setattr(f"edgeflock.server.roster.statistics.{name}", 0.0)
     monkeypatch.setattr("edgeflock.server.findings.devices._SILENT_SECONDS", 1e-9)
-    monkeypatch.setattr(GraphStore, "keeps_waiting", lambda self, now: now)
+    monkeypatch.setattr(GraphStore, "wait_end", lambda self, now: now)
     async with hosting(tmp_path) as hosted, link(hosted.port) as device:
         await device.join()
         await hosted.health.check()

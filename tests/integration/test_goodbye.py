@@ -93,7 +93,7 @@ async def test_what_ends_a_client_is_told_without_its_data(
     assert "123456" not in left
     why = {
         "cancelled": "retired: stopped by its owner",
-        "unfit": "error: its settings or its data do not fit the run; its own log says why",
+        "unfit": "error: its settings or its data do not fit the run; its log has the reason",
     }
     assert left == why[ends]
 
@@ -122,7 +122,7 @@ async def test_a_device_whose_steps_fail_says_so(tmp_path: Path, monkeypatch: py
         with pytest.raises(TrainingFailed, match="5 steps in a row failed: MemoryError: no room for sample"):
             await run_client(settings)
         left = await told(hosted, "left")
-    assert left == "error: 5 steps in a row failed, the last one with MemoryError; its own log says why"
+    assert left == "error: 5 steps in a row failed, the last one with MemoryError; its log has the reason"
     assert len(computed) == attempts.FAILURES
 
 

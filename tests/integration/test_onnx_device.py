@@ -43,7 +43,7 @@ class HandMade:
         octets = model()
         return ServedGraph(octets, sha256(octets).hexdigest())
 
-    def keeps_waiting(self, now: float) -> float:
+    def wait_end(self, now: float) -> float:
         return 0.0
 
     async def close(self) -> None:

@@ -21,7 +21,7 @@ WHY = "by its owner: hot: 83 C"
 
 
 async def test_operators_see_why_a_device_pauses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edgeflock.server.roster.statistics._LEAST_SILENCE", 3600.0)  # it is never idle
+    monkeypatch.setattr("edgeflock.server.roster.statistics._MIN_SILENCE", 3600.0)  # it is never idle
     async with hosting(tmp_path) as hosted, operating(hosted.port, "") as viewer, link(hosted.port) as device:
         await device.join()
         async with viewer.feed() as frames:

@@ -61,8 +61,8 @@ async def test_killed_before_and_after_its_update_arrives_it_counts_once(tmp_pat
         updates = [wire.decode(one.frame) for one in hosted.journal.updates(0, 4)]
         theta = hosted.engine.theta()
     said = log.read_text()
-    assert "sent update 1 of before this start" in said
-    assert "update 2 of before this start had arrived" in said
+    assert "sent update 1 from before the restart" in said
+    assert "update 2 from before the restart had arrived" in said
     first, *rest = updates
     assert isinstance(first, Update)
     assert [update.sequence for update in rest if isinstance(update, Update)] == [2, 3, 4]

@@ -20,7 +20,7 @@ ACCOUNT: Facts = {"came": 60, "trained": 40, "drops": 3, "quarantined": 2, "dupl
 async def test_a_device_that_waits_for_samples_shows_as_such(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edgeflock.server.roster.statistics._LEAST_SILENCE", 0.0)
+    monkeypatch.setattr("edgeflock.server.roster.statistics._MIN_SILENCE", 0.0)
     monkeypatch.setattr("edgeflock.server.roster.statistics._UNKNOWN_INTERVAL", 0.0)
     async with hosting(tmp_path) as hosted, operating(hosted.port, "") as viewer, link(hosted.port) as device:
         await device.join()

@@ -12,7 +12,7 @@ import torch
 
 from benchmarks.learning.rivals.channel import Channel, Vector
 from edgeflock.client.data import Shuffled
-from edgeflock.devices.emulation.fleet import Prepared, prepare
+from edgeflock.devices.emulation.fleet import PreparedFleet, prepare
 from edgeflock.devices.emulation.speed import DeviceSpeed
 from edgeflock.results.sweep import Job
 from edgeflock.server.weights import first_model
@@ -86,7 +86,7 @@ class Federation:
     seconds: float = 0.0
 
     @classmethod
-    def of(cls, prepared: Prepared, seed: int, coding: str = "f32", slow: frozenset[int] = frozenset(),
+    def of(cls, prepared: PreparedFleet, seed: int, coding: str = "f32", slow: frozenset[int] = frozenset(),
            slower: float = 1.0, central: bool = False) -> "Federation":  # fmt: skip
         """Of a fleet's shares, initial model and step times, or with all data in one place (`central`).
         `slow` devices take `slower` times as long."""
@@ -95,8 +95,8 @@ class Federation:
         theta, _ = first_model(flat, file.model.weights, seed)
         shares = [joined(prepared.shares)] if central else prepared.shares
         kind = next(iter(file.classes.values()))
-        fast = DeviceSpeed.of(kind, prepared.flops)
-        late = DeviceSpeed.of(
+        fast = DeviceSpeed.from_class(kind, prepared.flops)
+        late = DeviceSpeed.from_class(
             kind.model_copy(update={"step_ms": fast.step * 1e3 * slower, "spread": fast.spread}),
             prepared.flops,
         )
@@ -141,7 +141,7 @@ class Rival(Protocol):
 
 def simulate(
     rival: Rival,
-    prepared: Prepared,
+    prepared: PreparedFleet,
     seed: int,
     gradients: int,
     every: int,

@@ -128,7 +128,7 @@ async def _commit(consumer: "aiokafka.AIOKafkaConsumer", offsets: dict["TopicPar
     try:
         await consumer.commit(mine)
     except KafkaError as error:  # messages since then are read again, and recognized by their keys
-        log.info("the broker was not told what is done with: %s", error)
+        log.info("the broker stored no offsets: %s; it sends the samples since then again", error)
 
 
 def _name(message: "aiokafka.ConsumerRecord[object, object]") -> str:

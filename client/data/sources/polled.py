@@ -103,7 +103,7 @@ async def _answer(http: "aiohttp.ClientSession", url: "URL", context: Any) -> by
         if response.status != 200:  # aiohttp's own error would include the query
             raise OSError(f"it answers {response.status}")
         if response.headers.get("Content-Encoding", "identity") != "identity":
-            raise Broken("compressed", "the answer is, though nobody asked for that")
+            raise Broken("compressed", "the answer is, though the request excludes that")
         body = bytearray()
         async for part in response.content.iter_chunked(1 << 16):
             body += part

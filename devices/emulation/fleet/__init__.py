@@ -9,7 +9,7 @@ running.py has a run, members.py its devices, and watching.py its findings. prep
 deals them out. The package loads torch.
 """
 
-from edgeflock.devices.emulation.fleet.preparing import FleetObjects, Prepared, prepare
+from edgeflock.devices.emulation.fleet.preparing import FleetObjects, PreparedFleet, prepare
 from edgeflock.devices.emulation.fleet.running import FleetResult, run_fleet
 
-__all__ = ["FleetResult", "FleetObjects", "Prepared", "prepare", "run_fleet"]
+__all__ = ["FleetResult", "FleetObjects", "PreparedFleet", "prepare", "run_fleet"]

@@ -12,7 +12,7 @@ from edgeflock.client.data.acting import Actor
 from edgeflock.client.training.shards import Shards
 from edgeflock.devices.emulation.config import DeviceClass, FleetFile, headcount
 from edgeflock.devices.emulation.device import EmulatedDevice
-from edgeflock.devices.emulation.fleet.preparing import Prepared
+from edgeflock.devices.emulation.fleet.preparing import PreparedFleet
 from edgeflock.devices.emulation.interrupted import Interrupted
 from edgeflock.devices.emulation.link import ClassTotals
 from edgeflock.devices.emulation.server import EmulatedServer
@@ -24,37 +24,39 @@ from edgeflock.shared.environments import Environment
 from edgeflock.shared.protocol.messages import Facts
 
 
-def tallies(file: FleetFile) -> dict[str, ClassTotals]:
+def create_totals(file: FleetFile) -> dict[str, ClassTotals]:
     """Return class -> its totals. The number of devices is set; the rest is counted during the run."""
     counts = headcount(file.classes, file.fleet.devices)
     return {name: ClassTotals(devices=count) for name, count in counts.items()}
 
 
-def members(
-    prepared: Prepared,
+def make_devices(
+    prepared: PreparedFleet,
     seed: int,
     server: EmulatedServer,
     backends: Callable[[int], Backend],
     totals: Mapping[str, ClassTotals],
     number_of: Callable[[str], int],
-    earlier: Interrupted | None,
+    resumed: Interrupted | None,
     health_of: Callable[[str], Callable[[], Facts]],
 ) -> Iterator[tuple[int, EmulatedDevice]]:
-    """Yield (number in the journal, device). `number_of` maps a device's name to that number. Classes are
-    dealt over the shares at random, so that no class gets certain data. `backends` maps a device's place in
-    the fleet to its backend. `health_of` maps its name to its telemetry.
+    """Yield (number in the journal, device).
+
+    `number_of` maps a device's name to that number. Classes are dealt over the shares at random, so that no
+    class gets certain data. `backends` maps a device's place in the fleet to its backend. `health_of` maps
+    its name to its telemetry.
     """
     file = prepared.file
     kinds = file.classes
     names = np.random.default_rng([seed, 0]).permutation(
         np.repeat(list(totals), [total.devices for total in totals.values()])
     )
-    paces = {name: DeviceSpeed.of(kind, prepared.flops) for name, kind in kinds.items()}
-    for place, kind in enumerate(names):
-        data = prepared.acts_in.get(kind) or prepared.shares[place]
-        name = f"{kind}-{place}"
+    paces = {name: DeviceSpeed.from_class(kind, prepared.flops) for name, kind in kinds.items()}
+    for index, kind in enumerate(names):
+        data = prepared.environments.get(kind) or prepared.shares[index]
+        name = f"{kind}-{index}"
         number = number_of(name)
-        shards = _held_by(place, file)
+        shards = _device_shards(index, file)
         yield (
             number,
             EmulatedDevice(
@@ -62,39 +64,39 @@ def members(
                 kinds[kind],
                 paces[kind],
                 server,
-                backends(place),
-                _sharded(prepared.shares, shards, seed, place)
+                backends(index),
+                _shard_batches(prepared.shares, shards, seed, index)
                 if shards
-                else _batches(kinds[kind], data, seed, place),
+                else _batches(kinds[kind], data, seed, index),
                 totals[kind],
-                np.random.default_rng([seed, 2, place]),
-                np.random.default_rng([seed, 4, place]),
-                partial(earlier.update, number) if earlier else lambda sequence, until: None,
+                np.random.default_rng([seed, 2, index]),
+                np.random.default_rng([seed, 4, index]),
+                partial(resumed.update, number) if resumed else lambda sequence, until: None,
                 health_of(name),
                 [f"shard-{shard}" for shard in shards],
             ),
         )
 
 
-def _held_by(place: int, file: FleetFile) -> list[int]:
+def _device_shards(index: int, file: FleetFile) -> list[int]:
     """Return a device's data shards in a run of tasks, its own first: a column of the cyclic matrix."""
     tasks, devices = file.coordination.tasks, file.fleet.devices
     holds = (file.fleet.holds or tasks) if tasks else 0
-    return [(place + step) % devices for step in range(holds)]
+    return [(index + step) % devices for step in range(holds)]
 
 
-def _sharded(data: Sequence[Dataset], shards: Sequence[int], seed: int, place: int) -> Shards:
+def _shard_batches(data: Sequence[Dataset], shards: Sequence[int], seed: int, index: int) -> Shards:
     """Return the batches of the device's data shards. Each device draws its own batches of a shard."""
-    return Shards([Shuffled(data[one], np.random.default_rng([seed, 1, place, one])) for one in shards])
+    return Shards([Shuffled(data[one], np.random.default_rng([seed, 1, index, one])) for one in shards])
 
 
 def _batches(
-    kind: DeviceClass, data: Dataset | Environment, seed: int, place: int
+    kind: DeviceClass, data: Dataset | Environment, seed: int, index: int
 ) -> Shuffled | EmulatedStream | Actor:
-    random = np.random.default_rng([seed, 1, place])
+    random = np.random.default_rng([seed, 1, index])
     if isinstance(data, Environment):
         return Actor(data, random)
-    own = np.random.default_rng([seed, 3, place])
+    own = np.random.default_rng([seed, 3, index])
     rate = curve(kind.rate, own)
     if rate == steady(0):
         return Shuffled(data, random)

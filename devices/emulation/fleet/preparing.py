@@ -25,12 +25,12 @@ from edgeflock.shared.model.trial import SAMPLES
 
 log = logging.getLogger(__name__)
 
-_SHOWN = 2
+_EXAMPLE_SAMPLES = 2
 """Samples that show the shapes of an environment."""
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedFleet:
     """A fleet file with its data, checked against each other."""
 
     file: FleetFile
@@ -48,7 +48,7 @@ class Prepared:
     """The targets of a regression that are not scaled."""
     environment: Environment | None = None
     """The environment whose episodes the model is evaluated on."""
-    acts_in: Mapping[str, Environment] = field(default_factory=dict)
+    environments: Mapping[str, Environment] = field(default_factory=dict)
     """Class of devices -> the environment in which they act."""
 
 
@@ -63,9 +63,10 @@ class FleetObjects:
     """Metrics in addition to those that model.metrics names."""
 
 
-def prepare(file: FleetFile, given: FleetObjects = FleetObjects()) -> Prepared:
-    """Load what `file` names, unless it is `given`. Raises ConfigError if the data cannot be dealt out or do
-    not fit the model.
+def prepare(file: FleetFile, objects: FleetObjects = FleetObjects()) -> PreparedFleet:
+    """Load what `file` names, unless `objects` has it.
+
+    Raises ConfigError if the data cannot be dealt out or do not fit the model.
     """
     fleet = file.fleet
     if not file.model.data:
@@ -73,11 +74,11 @@ def prepare(file: FleetFile, given: FleetObjects = FleetObjects()) -> Prepared:
     acts = is_environment(file.model.data)
     episodes.check(file, acts=acts)
     if acts or is_environment(fleet.data):
-        return _acting(file, given)
+        return _prepare_acting(file, objects)
     scaled = scales_targets(file.model.loss)
-    test = given.test or _load(file.model.data, "test", scales_targets=scaled)
+    test = objects.test or _load(file.model.data, "test", scales_targets=scaled)
     described = test.described.told
-    train = given.train or _load(fleet.data, "train", described)
+    train = objects.train or _load(fleet.data, "train", described)
     samples = fleet.samples or len(train)
     if samples > len(train):
         raise ConfigError(f"fleet.samples = {samples}: fleet.data = {fleet.data!r} has only {len(train)}")
@@ -86,19 +87,19 @@ def prepare(file: FleetFile, given: FleetObjects = FleetObjects()) -> Prepared:
             f"fleet.devices = {fleet.devices}: there are only {samples} samples, and a device needs one at "
             f"least (fleet.data = {fleet.data!r})"
         )
-    if given.train is None:
+    if objects.train is None:
         shares = _deal(fleet.data, fleet.devices, samples, fleet.labels, described)
     else:
-        shares = _dealt(train, fleet.devices, samples, fleet.labels)
+        shares = _split(train, fleet.devices, samples, fleet.labels)
     if fleet.devices > file.limits.devices:
         raise ConfigError(
             f"fleet.devices = {fleet.devices}: limits.devices = {file.limits.devices}; raise it"
         )
     targets = Targets.from_y(test.y) if scaled and not test.described.target else None
-    _look_at(train, test, targets, source=fleet.data)
-    flat = FlatModule(file.model.module, file.model.loss, make=given.make)
+    _warn_about_data(train, test, targets, source=fleet.data)
+    flat = FlatModule(file.model.module, file.model.loss, make=objects.make)
     check_limits(file, flat.layout)
-    scores = Scores(file.model.metrics, given.metrics)
+    scores = Scores(file.model.metrics, objects.metrics)
     scores.set_scale(test.described.target)
     try:
         flat.evaluate(flat.theta(), rows(test.x, slice(SAMPLES)), test.y[:SAMPLES], seen=scores.update)
@@ -109,14 +110,14 @@ def prepare(file: FleetFile, given: FleetObjects = FleetObjects()) -> Prepared:
             f"model.data = {file.model.data!r}: {error}"
         ) from error
     scores.check()
-    return Prepared(file, shares, test, flops, given.make, given.metrics, targets)
+    return PreparedFleet(file, shares, test, flops, objects.make, objects.metrics, targets)
 
 
-def _acting(file: FleetFile, given: FleetObjects) -> Prepared:
+def _prepare_acting(file: FleetFile, objects: FleetObjects) -> PreparedFleet:
     """Prepare a fleet whose devices act in environments. Raises ConfigError."""
     fleet = file.fleet
     data = [fleet.data, file.model.data, *(kind.data for kind in file.classes.values() if kind.data)]
-    if not all(map(is_environment, data)) or given.train or given.test:
+    if not all(map(is_environment, data)) or objects.train or objects.test:
         raise ConfigError(
             f"fleet.data = {fleet.data!r}, model.data = {file.model.data!r}: some are environments, and some "
             "are not; name one in each, e.g. gym:CartPole-v1"
@@ -134,22 +135,22 @@ def _acting(file: FleetFile, given: FleetObjects) -> Prepared:
             "defence.mode = 'clip'"
         )
     test = open_environment(file.model.data)
-    acts_in = {name: open_environment(kind.data or fleet.data) for name, kind in file.classes.items()}
-    for one in acts_in.values():
-        if (one.shape, one.actions, one.discrete) != (test.shape, test.actions, test.discrete):
+    environments = {name: open_environment(kind.data or fleet.data) for name, kind in file.classes.items()}
+    for env in environments.values():
+        if (env.shape, env.actions, env.discrete) != (test.shape, test.actions, test.discrete):
             raise ConfigError(
-                f"{one.uri!r} and model.data = {test.uri!r} have other observations or actions: one policy "
+                f"{env.uri!r} and model.data = {test.uri!r} have other observations or actions: one policy "
                 "cannot act in both"
             )
-    flat = FlatModule(file.model.module, file.model.loss, make=given.make)
+    flat = FlatModule(file.model.module, file.model.loss, make=objects.make)
     check_limits(file, flat.layout)
     EpisodeScores(flat, test)
     x, y = test.example(file.run.batch)
-    example = Dataset(x[:_SHOWN], y[:_SHOWN])
-    return Prepared(file, [], example, flat.flops(x, y), given.make, environment=test, acts_in=acts_in)
+    example, flops = Dataset(x[:_EXAMPLE_SAMPLES], y[:_EXAMPLE_SAMPLES]), flat.flops(x, y)
+    return PreparedFleet(file, [], example, flops, objects.make, environment=test, environments=environments)
 
 
-def _look_at(train: Dataset, test: Dataset, targets: Targets | None, *, source: str) -> None:
+def _warn_about_data(train: Dataset, test: Dataset, targets: Targets | None, *, source: str) -> None:
     """Log warnings about targets and held-out data that make a run's results useless."""
     if targets is not None and targets.problem:
         log.warning("%s; %s", targets.problem, REMEDY)
@@ -174,10 +175,10 @@ def _load(
 
 @lru_cache(maxsize=1)
 def _deal(data: str, devices: int, samples: int, labels: int, described: Description | None) -> list[Dataset]:
-    return _dealt(_load(data, "train", described), devices, samples, labels)
+    return _split(_load(data, "train", described), devices, samples, labels)
 
 
-def _dealt(train: Dataset, devices: int, samples: int, labels: int) -> list[Dataset]:
+def _split(train: Dataset, devices: int, samples: int, labels: int) -> list[Dataset]:
     if labels:
         return datasets.deal_by_label(train, devices, labels, samples)
     return datasets.deal(train, devices, samples)

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from edgeflock.client.backends import Backend, Predictor
 from edgeflock.client.backends.torch import TorchBackend
 from edgeflock.devices.emulation.clock import run_virtually
-from edgeflock.devices.emulation.fleet.members import members, tallies
-from edgeflock.devices.emulation.fleet.preparing import Prepared
+from edgeflock.devices.emulation.fleet.members import create_totals, make_devices
+from edgeflock.devices.emulation.fleet.preparing import PreparedFleet
 from edgeflock.devices.emulation.fleet.watching import Watch
 from edgeflock.devices.emulation.interrupted import JOURNAL, Interrupted
 from edgeflock.devices.emulation.link import ClassTotals
@@ -76,7 +76,7 @@ class FleetResult:
 
 
 def run_fleet(
-    prepared: Prepared,
+    prepared: PreparedFleet,
     seed: int,
     directory: Path,
     listening: Callbacks | None = None,
@@ -96,36 +96,36 @@ def run_fleet(
     backend = TorchBackend(file.model.module, file.model.loss, seed=seed, make=prepared.make)
     flat = FlatModule(file.model.module, file.model.loss, seed, prepared.make)
     compression = file.compression
-    remembers = compression.feedback or compression.threshold or file.injection.alpha
-    remembers = remembers or file.coordination.mode == ELASTIC or file.run.local_optimizer == ADAFACTOR
-    remembers = remembers or select_interval(file)  # depends on how often a device pushes
-    remembers = remembers or file.coordination.tasks  # a device's task depends on all earlier rounds
-    remembers = remembers or prepared.environment is not None  # a device's actions depend on its model
+    has_state = compression.feedback or compression.threshold or file.injection.alpha
+    has_state = has_state or file.coordination.mode == ELASTIC or file.run.local_optimizer == ADAFACTOR
+    has_state = has_state or select_interval(file)  # depends on how often a device pushes
+    has_state = has_state or file.coordination.tasks  # a device's task depends on all earlier rounds
+    has_state = has_state or prepared.environment is not None  # a device's actions depend on its model
     if file.coordination.mode == "rounds":  # no journal has an update that is sent again while it is held
-        remembers = remembers or any(kind.session_s for kind in file.classes.values())
-    if file.run.keep_updates and not remembers:
-        earlier: Interrupted | None = Interrupted(directory)
+        has_state = has_state or any(kind.session_s for kind in file.classes.values())
+    if file.run.keep_updates and not has_state:
+        resumed: Interrupted | None = Interrupted(directory)
         journal = Journal(directory / JOURNAL, durable=False)
     else:
-        earlier, journal = None, Journal(Path(":memory:"), durable=False)
-    timed, told = _Timed(backend), (listening or Callbacks()).with_settings(file.run)
+        resumed, journal = None, Journal(Path(":memory:"), durable=False)
+    timed, callbacks = _TimedBackend(backend), (listening or Callbacks()).with_settings(file.run)
 
-    def backends(place: int) -> Backend:
-        return backend_of(place, timed)
+    def backends(index: int) -> Backend:
+        return backend_of(index, timed)
 
-    run = _FleetRun(prepared, seed, flat, backends, journal, earlier, told, stop, health_of)
+    run = _FleetRun(prepared, seed, flat, backends, journal, resumed, callbacks, stop, health_of)
     try:
         result = run.result()
     finally:
         journal.close()
-        if earlier is not None:
-            earlier.close()
-    if earlier is not None:
-        earlier.forget()
+        if resumed is not None:
+            resumed.close()
+    if resumed is not None:
+        resumed.remove()
     return replace(result, gradient_s=timed.seconds, total_s=time.process_time() - began)
 
 
-class _Timed:
+class _TimedBackend:
     """A backend that measures the CPU time of its gradients."""
 
     def __init__(self, backend: TorchBackend) -> None:
@@ -150,19 +150,19 @@ class _FleetRun:
 
     def __init__(
         self,
-        prepared: Prepared,
+        prepared: PreparedFleet,
         seed: int,
         flat: FlatModule,
         backends: Callable[[int], Backend],
         journal: Journal,
-        earlier: Interrupted | None,
+        resumed: Interrupted | None,
         listening: Callbacks,
         stop: Callable[[Evaluation], object],
         health_of: HealthOf,
     ) -> None:
         file = self._file = prepared.file
         self._seed, self._flat = seed, flat
-        self._earlier, self._listening, self._stop = earlier, listening, stop
+        self._interrupted, self._listening, self._stop = resumed, listening, stop
         self._stopped = False
         self._failure: Exception | None = None
         """The first exception that a listening function has raised."""
@@ -172,37 +172,37 @@ class _FleetRun:
         self._evaluation_s = 0.0
         self._test = prepared.test
         self._episodes = None if prepared.environment is None else EpisodeScores(flat, prepared.environment)
-        self._look: trusting.TrustedGradients | None = None
+        self._trusted: trusting.TrustedGradients | None = None
         if trusting.is_wanted(file.defence.mode):
             samples, self._test = trusting.split_trusted(prepared.test)
-            self._look = trusting.TrustedGradients(flat, samples)
+            self._trusted = trusting.TrustedGradients(flat, samples)
         theta, start = first_model(flat, file.model.weights, seed)
         journal.begin_run("fleet", file.model.module, flat.layout, theta, 0.0, start)
-        held = journal.path.parent if earlier is not None and isinstance(journal.path, Path) else None
-        self._engine = open_engine(journal, flat.layout, file, held)
+        folder = journal.path.parent if resumed is not None and isinstance(journal.path, Path) else None
+        self._engine = open_engine(journal, flat.layout, file, folder)
         self._server = EmulatedServer(
             file,
             self._engine,
-            self._committed,
+            self._on_commit,
             None if isinstance(self._test.x, Fields) else self._test.x.shape[1:],
             sketch_of("fleet", self._test.x, self._test.y) if listening.on_finding is not None else None,
-            keep_frames=earlier is not None,
-            made=self._made,
+            keep_frames=resumed is not None,
+            on_applied=self._on_applied,
         )
         self._watch = Watch(flat.layout.parameters.size, prepared.targets, prepared.test.described.labels)
         if listening.on_finding is not None and file.coordination.mode != ELASTIC:
             self._engine.observe = self._watch.observe
-        self._tallies = tallies(file)
+        self._tallies = create_totals(file)
         number_of = self._engine.device_id
         self._devices = dict(
-            members(prepared, seed, self._server, backends, self._tallies, number_of, earlier, health_of)
+            make_devices(prepared, seed, self._server, backends, self._tallies, number_of, resumed, health_of)
         )
         """Devices by their numbers in the journal."""
-        self._look_again()
+        self._refresh_trusted()
 
     def result(self) -> FleetResult:
         try:
-            ended = run_virtually(self._live())
+            ended = run_virtually(self._run())
         except Diverged:
             ended = "diverged"
         if self._failure is not None:
@@ -224,22 +224,22 @@ class _FleetRun:
             evaluation_s=self._evaluation_s,
         )
 
-    async def _live(self) -> str:
+    async def _run(self) -> str:
         """Run until the updates or the time are used up, or no device is left. Return how the run ended."""
-        self._over = asyncio.Event()
+        self._ended = asyncio.Event()
         if self._listening.on_finding is not None:  # a server also evaluates its first model
             version, theta = self._engine.result()
             loss, accuracy = self._flat.evaluate(theta, self._test.x, self._test.y)
-            self._watch.evaluated(Evaluation(version, 0.0, loss, accuracy, 0, 0), ())
-        lives = [asyncio.create_task(device.live()) for device in self._devices.values()]
-        everybody, over = asyncio.gather(*lives), asyncio.create_task(self._over.wait())
+            self._watch.record_evaluation(Evaluation(version, 0.0, loss, accuracy, 0, 0), ())
+        lives = [asyncio.create_task(device.run()) for device in self._devices.values()]
+        everybody, ended = asyncio.gather(*lives), asyncio.create_task(self._ended.wait())
         try:
             done, _ = await asyncio.wait(
-                (everybody, over),
+                (everybody, ended),
                 timeout=self._file.fleet.seconds or None,
                 return_when=asyncio.FIRST_COMPLETED,
             )
-            if over in done:
+            if ended in done:
                 return "complete" if self._engine.published.complete else "stopped"
             if not self._evaluations or self._evaluations[-1].version < self._engine.published.version:
                 self._evaluate()
@@ -248,47 +248,47 @@ class _FleetRun:
                 return "no device left"
             return "out of time"
         finally:
-            for task in (*lives, over):
+            for task in (*lives, ended):
                 task.cancel()
-            await asyncio.gather(*lives, over, everybody, return_exceptions=True)
+            await asyncio.gather(*lives, ended, everybody, return_exceptions=True)
 
-    def _look_again(self) -> None:
+    def _refresh_trusted(self) -> None:
         """Give the engine's defence its trusted gradients, and refresh them when they are due."""
-        if self._look is None:
+        if self._trusted is None:
             return
         began = time.process_time()
         for version, theta in self._engine.models_to_trust(self._file.defence.refresh):
-            self._engine.set_trusted(self._look(version, theta))
+            self._engine.set_trusted(self._trusted(version, theta))
         self._evaluation_s += time.process_time() - began
 
-    def _committed(self) -> None:
-        self._look_again()
+    def _on_commit(self) -> None:
+        self._refresh_trusted()
         version, every = self._engine.published.version, self._file.fleet.evaluate_every
         seen = self._evaluations[-1].version if self._evaluations else 0
         if version > seen and (self._engine.published.complete or version // every > seen // every):
             self._evaluate()
         if self._engine.published.complete or self._stopped:
-            self._over.set()
+            self._ended.set()
 
-    def _made(self, push: Push, accepted: Accepted) -> None:
+    def _on_applied(self, push: Push, accepted: Accepted) -> None:
         if self._listening.on_update is not None:
             applied = Applied.from_push(push, accepted, self._devices[push.device].name)
-            self._tell(self._listening.on_update, applied)
+            self._call(self._listening.on_update, applied)
         if self._listening.on_finding is not None:
             now, version = asyncio.get_running_loop().time(), self._engine.published.version
-            for finding in self._watch.look(now, version, self._server.devices.values()):
-                self._tell(self._listening.on_finding, finding)
+            for finding in self._watch.new_findings(now, version, self._server.devices.values()):
+                self._call(self._listening.on_finding, finding)
 
-    def _tell(self, function: Callable[[News], object], news: News) -> object:
+    def _call(self, function: Callable[[News], object], news: News) -> object:
         """Return the result of `function`. If it raises an exception, `result` raises it again."""
         try:
             return function(news)
         except Exception as error:
             self._failure = self._failure or error
-            self._over.set()
+            self._ended.set()
             raise
 
-    def _judged(self, theta: NDArray[np.float32]) -> tuple[float, float | None]:
+    def _measure(self, theta: NDArray[np.float32]) -> tuple[float, float | None]:
         """Return (loss, accuracy) at theta."""
         if self._episodes is not None:
             return self._episodes.evaluate(theta)
@@ -298,30 +298,30 @@ class _FleetRun:
         began = time.process_time()
         version, theta = self._engine.result()
         # A journal does not hold metrics.
-        known_before = self._earlier.evaluation(version) if self._earlier and not self._scores else None
-        loss, accuracy = known_before or self._judged(theta)
+        stored = self._interrupted.evaluation(version) if self._interrupted and not self._scores else None
+        loss, accuracy = stored or self._measure(theta)
         finite = math.isfinite(loss)
         traffic = self._server.traffic.total
         seconds = asyncio.get_running_loop().time()
-        known = loss if finite else None
+        finite_loss = loss if finite else None
         octets = traffic.ingress, traffic.egress
         details = (self._episodes or self._scores).details()
-        evaluation = Evaluation(version, seconds, known, accuracy, *octets, *details)
+        evaluation = Evaluation(version, seconds, finite_loss, accuracy, *octets, *details)
         recovery = self._engine.steering.record(evaluation, (), may_recover=True)
         self._evaluations.append(evaluation)
-        self._watch.evaluated(evaluation, self._server.devices.values())
+        self._watch.record_evaluation(evaluation, self._server.devices.values())
         self._evaluation_s += time.process_time() - began
         if self._listening.on_evaluated is not None:
-            self._tell(self._listening.on_evaluated, evaluation)
+            self._call(self._listening.on_evaluated, evaluation)
         ends = [self._stop, *filter(None, [self._listening.stop])]
-        self._stopped = any([self._tell(one, evaluation) for one in ends])
+        self._stopped = any([self._call(one, evaluation) for one in ends])
         if recovery is not None:
             log.warning("%s", recovery)
-            self._server.look()
+            self._server.schedule_commit()
         elif not finite:
             if self._listening.on_finding is not None:
-                for finding in self._watch.look(
+                for finding in self._watch.new_findings(
                     seconds, version, self._server.devices.values(), diverged=True
                 ):
-                    self._tell(self._listening.on_finding, finding)
+                    self._call(self._listening.on_finding, finding)
             raise Diverged(f"the loss at update {version} is no number")

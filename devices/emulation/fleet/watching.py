@@ -24,31 +24,32 @@ class Watch:
     """Looks for findings of one run."""
 
     def __init__(self, parameters: int, targets: Targets | None = None, labels: tuple[str, ...] = ()) -> None:
-        """`parameters` is the size of the model. `targets` are regression targets that are not scaled.
-        `labels` are the names of the classes.
+        """`parameters` is the size of the model.
+
+        `targets` are regression targets that are not scaled. `labels` are the names of the classes.
         """
         self._labels = labels
         self._agreement = AgreementTracker(parameters)
         self._statuses, self._targets = DeviceStatuses(self._agreement.averages), targets
         self._history, self._diagnosis = EvaluationHistory(), Diagnosis()
-        self._looked = 0.0
+        self._last_look = 0.0
         """The virtual second of the last look."""
 
     def observe(self, push: Push, step: Step) -> None:
         """Record an admitted update."""
         self._agreement.observe(push.device, push.update.loss, step)
 
-    def evaluated(self, evaluation: Evaluation, devices: Iterable[Device]) -> None:
+    def record_evaluation(self, evaluation: Evaluation, devices: Iterable[Device]) -> None:
         """Record an evaluation of the model, and the devices' usual loss by then."""
         self._history = self._history.with_evaluation(evaluation, usual_loss(devices))
 
-    def look(
+    def new_findings(
         self, now: float, version: int, devices: Iterable[Device], *, diverged: bool = False
     ) -> Iterable[Finding]:
         """Return new findings every EVERY virtual seconds, and at once if the model has diverged."""
-        if now < self._looked + INTERVAL and not diverged:
+        if now < self._last_look + INTERVAL and not diverged:
             return ()
-        self._looked = now
+        self._last_look = now
         status = RunStatus(
             now,
             version,

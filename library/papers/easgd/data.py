@@ -16,9 +16,9 @@ Images = NDArray[np.uint8]
 
 
 def prepare(folder: Path, out: Path, test: int, digits: bool) -> dict[str, str]:
-    """task -> URI, of archives in `out` made of those in `folder`, with `test` samples held out; 0: all.
+    """Write archives of `test` held-out samples to `out`, 0 of all, and return task -> URI.
 
-    With `digits` the MLP's are MNIST's. Raises ConfigError if they are not there.
+    They are made from those in `folder`; with `digits`, the MLP's from MNIST. Raises ConfigError.
     """
     out.mkdir(parents=True, exist_ok=True)
     images, words, framed = (out / f"{name}-{test}.npz" for name in ("images", "words", "digits"))

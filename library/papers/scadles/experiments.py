@@ -105,10 +105,9 @@ def changing(folder: str, scale: ScadlesScale, rates: Rates) -> Iterator[Experim
 
 
 def buffers(scale: ScadlesScale) -> Iterator[Experiment]:
-    """Table IV: what waits under persistence after as many iterations; under truncation, which forgets, in a
-    tenth of them.
+    """Table IV: samples that wait under persistence, and under truncation after a tenth of the iterations.
 
-    What is trained does not matter, and is small.
+    The model does not matter, and is small.
     """
     for distribution, rate in DISTRIBUTIONS.items():
         for task in TASKS:
@@ -123,9 +122,9 @@ def buffers(scale: ScadlesScale) -> Iterator[Experiment]:
 
 
 def iterations_implied(distribution: str, task: ScadlesTask) -> int:
-    """T after which, by equation (2) at b = S, as many samples wait on all devices as Table IV says:
+    """Return T after which as many samples wait on all devices as Table IV says.
 
-    sum_i Q_i = (t - 1) T sum_i S_i + sum_i S_i
+    Equation (2) at b = S: sum_i Q_i = (t - 1) T sum_i S_i + sum_i S_i
     """
     persisted = BUFFERED[distribution, task.paper][0]
     arriving = DEVICES * MEANS[distribution]

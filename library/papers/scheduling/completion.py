@@ -1,5 +1,4 @@
-"""Completion times of a round: the k-th distinct result of a task-order matrix, coded schemes, the lower
-bound.
+"""Completion times of a round: of a task-order matrix, of coded schemes, and the lower bound.
 
 In the paper's model a worker takes the same T_i for each of its tasks of a round, one after another, and a
 result is there at once.
@@ -19,8 +18,9 @@ _BLOCK = 4096
 
 
 def completion(matrix: Matrix, times: Times, k: int) -> NDArray[np.float64]:
-    """Return T_C(r, k) of each round: [rounds]. T_Xj is min_i of (position of j at worker i) T_i, and
-    infinity for a task that no worker has.
+    """Return T_C(r, k) of each round: [rounds].
+
+    T_Xj is min_i of (position of j at worker i) T_i, and infinity for a task that no worker has.
     """
     order = positions(matrix)
     blocks = [
@@ -81,9 +81,7 @@ def lower_bound(times: Times, r: int, k: int) -> NDArray[np.float64]:
 
 
 def random_completion(times: Times, r: int, k: int, random: np.random.Generator) -> NDArray[np.float64]:
-    """T_C(r, k) of RA, with a matrix drawn anew each round: [rounds]; infinity where fewer than k tasks are
-    in that.
-    """
+    """Return T_C(r, k) of RA, with a new random matrix each round: [rounds], or infinity below k tasks."""
     rounds, n = times.shape
     blocks = []
     for first in range(0, rounds, _BLOCK):
@@ -95,15 +93,17 @@ def random_completion(times: Times, r: int, k: int, random: np.random.Generator)
 
 
 def polynomially_coded(times: Times, r: int) -> NDArray[np.float64]:
-    """PC (Li et al., arXiv 1805.09934): a worker computes on r coded points, and sends one result of all of
-    them. 2 ceil(n / r) - 1 workers' results are enough, k = n. Needs r >= 2.
+    """Return the times of PC (Li et al., arXiv 1805.09934), k = n. Needs r >= 2.
+
+    A worker sends one result of r coded points. 2 ceil(n / r) - 1 workers' results are enough.
     """
     needed = 2 * ceil(times.shape[1] / r) - 1
     return np.partition(r * times, needed - 1, axis=1)[:, needed - 1]
 
 
 def coded_multi_message(times: Times, r: int) -> NDArray[np.float64]:
-    """PCMM (Ozfatura, Gündüz, Ulukus, arXiv 1808.02240): each of the r results is sent at once, and any
-    2 n - 1 of them are enough, k = n. Needs r >= 2.
+    """Return the times of PCMM (Ozfatura, Gündüz, Ulukus, arXiv 1808.02240), k = n. Needs r >= 2.
+
+    Each of the r results is sent at once, and any 2 n - 1 of them are enough.
     """
     return lower_bound(times, r, 2 * times.shape[1] - 1)

@@ -90,7 +90,7 @@ def figure_1(scenario: Scenario, scale: SchedulingScale, tell: Callable[[str], N
 def _at(
     delays: ShiftedExponential, times: Times, r: int, k: int, random: np.random.Generator
 ) -> dict[str, float | None]:
-    """scheme -> the mean completion time."""
+    """Return scheme -> the mean completion time."""
     n = times.shape[1]
     coded = r >= 2 and k == n
     return {

@@ -14,8 +14,9 @@ from edgeflock.papers.scheduling.report import report, summarise
 
 
 def reproduce_scheduling(out: Path, *, quick: bool, seeds: int, command: str, as_json: bool) -> None:
-    """Leave scheduling.json, .md and figures in `out`. `seeds` is how often the workers are drawn; 0: as the
-    scale has it.
+    """Leave scheduling.json, .md and figures in `out`.
+
+    `seeds` is how often the workers are drawn; 0: as the scale has it.
     """
     scale = QUICK if quick else FULL
     if seeds:

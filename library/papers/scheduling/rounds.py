@@ -15,8 +15,10 @@ from edgeflock.server.scheduling.planning import WorkerLoad, plan
 def play(
     order: str, holds: Sequence[Sequence[int]], times: Times, r: int, k: int, seed: int = 0
 ) -> NDArray[np.float64]:
-    """Seconds that each round takes: [rounds]. Worker j holds holds[j], takes times[round, j] for each of its
-    tasks, at most `r`, and stops when the round is over. The scheduler knows what it sees and no more.
+    """Seconds that each round takes: [rounds].
+
+    Worker j holds holds[j], takes times[round, j] for each of its tasks, at most `r`, and stops when the
+    round is over. The scheduler knows what it sees and no more.
     """
     assignments = Assignments(order, r, k, seed)
     for worker, tasks in enumerate(holds):

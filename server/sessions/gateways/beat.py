@@ -10,21 +10,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-HANG_SECONDS = 6.0
+HANG = 6.0
 """Seconds without a byte after which the other end is given up. A device gives up after 8 s
 (client/transport/liveness.py), so its name is free when it connects elsewhere."""
 
 CHECK_SECONDS = 1.0
 """Seconds between two checks."""
 
-_PING_SECONDS = HANG_SECONDS / 3
+_PING_SECONDS = HANG / 3
 
 
 class Pings(Protocol):
     async def ping(self, message: bytes = b"") -> None: ...
 
 
-async def send_pings(socket: Pings) -> None:
+async def ping(socket: Pings) -> None:
     """Ping until cancelled or disconnected. The reader of the socket notices the loss, too."""
     with suppress(ConnectionError):
         while True:
@@ -32,8 +32,8 @@ async def send_pings(socket: Pings) -> None:
             await socket.ping()
 
 
-async def wait_for_silence(count_received: Callable[[], int], seconds: float = HANG_SECONDS) -> None:
-    """Return once the other end has sent nothing for so long. `heard` grows with each received byte."""
+async def wait_for_silence(count_received: Callable[[], int], seconds: float = HANG) -> None:
+    """Return once the other end sent nothing for so long. `count_received` returns its bytes so far."""
     last, silent = -1, 0
     while silent * CHECK_SECONDS < seconds:
         await asyncio.sleep(CHECK_SECONDS)

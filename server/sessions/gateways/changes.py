@@ -11,7 +11,7 @@ class ChangeLog:
     """Changes in order. A mark counts how many a gateway has had; it is valid for this leader's life only."""
 
     def __init__(self, limit: int) -> None:
-        """Keeps the newest changes, up to `most` bytes."""
+        """Keeps the newest changes, up to `limit` bytes."""
         self.mark = gateway.first_mark(os.urandom(gateway.LIFE))
         """The mark after the last change."""
         self._limit, self._bytes = limit, 0
@@ -32,7 +32,7 @@ class ChangeLog:
         return None if missed is None else list(islice(self._changes, len(self._changes) - missed, None))
 
     def has(self, mark: bytes) -> bool:
-        """Whether `since` knows the mark."""
+        """Whether `list_after` knows the mark."""
         return self._missed(mark) is not None
 
     def _missed(self, mark: bytes) -> int | None:

@@ -27,7 +27,8 @@ _RETAINED_BYTES = 1 << 20
 class Gateways:
     """The gateways of a leader.
 
-    They get each version once it is durable, and before any device has a receipt for it."""
+    They get each version once it is durable, and before any device has a receipt for it.
+    """
 
     def __init__(
         self,
@@ -130,12 +131,8 @@ class Gateways:
         connection.wake()
 
     async def close_revoked(self, is_valid: Callable[[bytes], bool]) -> None:
-        """Close the lines whose token is not valid any more, as `opens` says of its digest."""
-        revoked = [
-            connection
-            for connection in self.connections
-            if connection.credential and not is_valid(connection.credential)
-        ]
+        """Close the lines whose token is not valid any more, as `is_valid` says of its digest."""
+        revoked = [one for one in self.connections if one.credential and not is_valid(one.credential)]
         refusal = Unauthorized("the token of this gateway was revoked, or has expired")
         await asyncio.gather(*(connection.reject(refusal) for connection in revoked))
 
@@ -146,14 +143,5 @@ class Gateways:
 
 def _gateway_settings(host: RunHost) -> dict[str, Any]:
     """The settings for a gateway, without those of the leader's machine."""
-    excluded = {
-        "directory",
-        "certificate",
-        "key",
-        "trackers",
-        "on_update",
-        "on_evaluated",
-        "on_finding",
-        "stop",
-    }
-    return host.config.model_dump(mode="json", exclude={"client": True, "journal": True, "run": excluded})
+    own = {"directory", "certificate", "key", "trackers", "on_update", "on_evaluated", "on_finding", "stop"}
+    return host.config.model_dump(mode="json", exclude={"client": True, "journal": True, "run": own})

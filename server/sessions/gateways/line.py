@@ -12,7 +12,7 @@ from edgeflock.server.engine import frame_bytes
 from edgeflock.server.roster import Device, Meter, SampleRecord
 from edgeflock.server.sessions.context import RunHost
 from edgeflock.server.sessions.device_admission import Authenticator, ServerAdmission
-from edgeflock.server.sessions.gateways.beat import HANG_SECONDS, send_pings, wait_for_silence
+from edgeflock.server.sessions.gateways.beat import HANG, ping, wait_for_silence
 from edgeflock.server.sessions.gateways.outbox import Outbox
 from edgeflock.server.sessions.gateways.relayed_device import RelayedDevice
 from edgeflock.server.sessions.gateways.updates import GatewayUpdates
@@ -48,13 +48,14 @@ class GatewayConnection:
     ) -> None:
         """`mark` says up to which change of the model the gateway is. Empty: it has none.
 
-        `credential` is the digest of its token. Empty: it needs none."""
+        `credential` is the digest of its token. Empty: it needs none.
+        """
         self.mark, self.credential = mark, credential
         self.name, self.address, self.start_time = name, connection.address, time.time()
         self._host, self._writer, self._authenticate = host, writer, authenticate
         self._request, self._connection = request, connection
         limits = host.config.limits
-        self._outbox_limit = limits.inflight_bytes
+        self._limit = limits.inflight_bytes
         self._longest = gateway.HEAD + max(
             gateway.LONGEST, gateway.AROUND + frame_bytes(host.config, host.layout)
         )
@@ -106,13 +107,13 @@ class GatewayConnection:
         if request.body_exists or not self._connection.upgrade(
             self._longest, lambda refusal: hub.count_refusal(None, refusal)
         ):
-            return web.Response(status=400, text="nothing follows the request until it is answered\n")
+            return web.Response(status=400, text="send nothing after the request until it is answered\n")
         self.meter.internal = True  # the gateway counts its devices' bytes at its own sockets
         await self._socket.prepare(request)
         self._connection.admit(self._longest)
         tasks = [
             asyncio.create_task(self._outbox.send_through(self._socket)),
-            asyncio.create_task(send_pings(self._socket)),
+            asyncio.create_task(ping(self._socket)),
             asyncio.create_task(self._watch()),
         ]
         try:
@@ -142,7 +143,7 @@ class GatewayConnection:
         """Hang up once the gateway is silent: its devices connect elsewhere, and need their names."""
         await wait_for_silence(lambda: self.meter.ingress)
         if self._request.transport is not None:
-            self._end_reason = f"nothing came from it for {HANG_SECONDS:g} s"
+            self._end_reason = f"nothing came from it for {HANG:g} s"
             self._request.transport.abort()
 
     async def close(self) -> None:
@@ -162,11 +163,7 @@ class GatewayConnection:
         """Send a packed item without waiting. A gateway that does not read is disconnected."""
         self.queue(octets)
         self.wake()
-        if (
-            self._outbox.waiting > self._outbox_limit
-            and not self._lost
-            and self._request.transport is not None
-        ):
+        if self._outbox.waiting > self._limit and not self._lost and self._request.transport is not None:
             self._lost = True
             self._request.transport.abort()
 
@@ -186,7 +183,7 @@ class GatewayConnection:
 
     def _on_knock(self, knock: gateway.Knock) -> None:
         if knock.ticket in self._tickets:
-            raise Malformed("a gateway shows a ticket of its twice")
+            raise Malformed("a gateway used one ticket for two sessions")
         try:
             if len(self._tickets) >= self._ticket_limit:
                 raise TooManyDevices(
@@ -215,21 +212,17 @@ class GatewayConnection:
         try:
             hello = wire.decode(enter.hello, (Hello,))
             assert isinstance(hello, Hello), "nothing else is taken"
-            admitted = await relayed.admission.admit(relayed, hello, enter.hello)
+            device, sequence, secret = await relayed.admission.admit(relayed, hello, enter.hello)
         except Refused as refusal:
             self.deny(refusal, ticket=enter.ticket)
             return
-        relayed.enter(admitted.device)
+        relayed.enter(device)
         if self._lost:
             relayed.end(f"killed: the line to its gateway {self.name} broke")
             return
-        self._devices[admitted.device.id] = relayed
-        self.send(
-            gateway.Entered(
-                enter.ticket, admitted.device.id, admitted.sequence, admitted.secret, relayed.pause_reason
-            )
-        )
-        relayed.admission.note_welcome(admitted.device, self._host.published.version)
+        self._devices[device.id] = relayed
+        self.send(gateway.Entered(enter.ticket, device.id, sequence, secret, relayed.pause_reason))
+        relayed.admission.note_welcome(device, self._host.published.version)
 
     def _find_device(self, number: int) -> tuple[RelayedDevice, Device] | None:
         """A device of this gateway. None if it is not one, or its session is over."""

@@ -76,10 +76,8 @@ class RelayedDevice:
     async def drop(self, refusal: SessionRefused) -> None:
         self._send(gateway.End(self._id, refusal.code, str(refusal), refusal.seconds))
         if self.end_refusal is None:
-            reason = (
-                f"killed: its gateway {self.gateway_name} did not end its session in {_LEAVE_SECONDS:g} s"
-            )
-            asyncio.get_running_loop().call_later(_LEAVE_SECONDS, self.end, reason)
+            text = f"killed: its gateway {self.gateway_name} did not end its session in {_LEAVE_SECONDS:g} s"
+            asyncio.get_running_loop().call_later(_LEAVE_SECONDS, self.end, text)
         self.end_refusal = refusal
 
     async def leave(self) -> None:
@@ -95,7 +93,8 @@ class RelayedDevice:
     def count(self, ingress: int, egress: int) -> None:
         """Add the device's bytes at its socket. Raises Malformed if there are impossibly many.
 
-        Bytes beyond the most of all traffic are left out, so one gateway cannot block the others."""
+        Bytes beyond the most of all traffic are left out, so one gateway cannot block the others.
+        """
         if max(ingress, egress) > _BYTES_LIMIT:
             raise Malformed("a gateway counts more bytes than there can be")
         meter, total = self.meter, self.admission.host.traffic.total
@@ -110,13 +109,13 @@ class RelayedDevice:
         """Begin an update. Raises Malformed if one is unanswered or the device is paused."""
         order = None if self.device is None else self.device.connection.order
         if order is not None and order is self._known_order:
-            raise Malformed("a gateway lets a device go on that an operator has paused")
+            raise Malformed("a gateway continues a device that an operator has paused")
         if self._is_updating:
             raise Malformed("a gateway sends an update of a device before the one before is answered")
         self._is_updating = True
 
     def end_update(self, *, accepted: bool) -> None:
-        """Note that its update was answered: `taken` or refused."""
+        """Note that its update was answered: `accepted` or refused."""
         self._is_updating = False
         if accepted:
             self._known_order = None if self.device is None else self.device.connection.order

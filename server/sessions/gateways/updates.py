@@ -26,7 +26,7 @@ class GatewayUpdates:
         connection: GatewaySender,
         on_refused: Callable[[RelayedDevice, Device, Refused], None],
     ) -> None:
-        """`blamed` is called for each refused update."""
+        """`on_refused` is called for each refused update."""
         self._host, self._writer = host, writer
         self._connection, self._on_refused = connection, on_refused
         self._longest = frame_bytes(host.config, host.layout)

@@ -32,11 +32,13 @@ class Algebra(Protocol):
     def split(self, x: Value, parts: int) -> Sequence[Value]:
         """Split into equal parts along the width."""
 
-    def beside(self, *parts: Value) -> Value:
+    def concat(self, *parts: Value) -> Value:
         """Concatenate the parts along the width."""
 
-    def product(self, x: Value, weight: Value, plus: Value | None = None, *, turned: bool = False) -> Value:
-        """Return x weight + plus, weight [n, m]; with `turned`, x weight' + plus, weight [m, n]."""
+    def product(
+        self, x: Value, weight: Value, bias: Value | None = None, *, transposed: bool = False
+    ) -> Value:
+        """Return x weight + bias, weight [n, m]; with `transposed`, x weight' + bias, weight [m, n]."""
 
 
 Values = Sequence[Value]
@@ -45,66 +47,66 @@ Step = Callable[[Algebra, Values, Values, Values], tuple[Values, Values]]
 """(states, values of this time, values that all times share) -> (states, results of this time)."""
 
 
-def lstm(do: Algebra, states: Values, at: Values, held: Values) -> tuple[Values, Values]:
+def lstm(ops: Algebra, states: Values, inputs: Values, shared: Values) -> tuple[Values, Values]:
     """(h, c); x W' + b [b, 4 H]; (weight of h) -> h, c, all gates' sigmoids, g, tanh(c)."""
-    (h, c), (x,), (weight,) = states, at, held
-    gates = do.product(h, weight, x, turned=True)
-    sigmoids = do.sigmoid(gates)
-    i, f, _, o = do.split(sigmoids, 4)
-    g = do.tanh(do.split(gates, 4)[2])
+    (h, c), (x,), (weight,) = states, inputs, shared
+    gates = ops.product(h, weight, x, transposed=True)
+    sigmoids = ops.sigmoid(gates)
+    i, f, _, o = ops.split(sigmoids, 4)
+    g = ops.tanh(ops.split(gates, 4)[2])
     c = f * c + i * g
-    squashed = do.tanh(c)
+    squashed = ops.tanh(c)
     h = o * squashed
     return (h, c), (h, c, sigmoids, g, squashed)
 
 
-def lstm_backward(do: Algebra, states: Values, at: Values, held: Values) -> tuple[Values, Values]:
+def lstm_backward(ops: Algebra, states: Values, inputs: Values, shared: Values) -> tuple[Values, Values]:
     """Gradients of h and c; d h, factors; (weight of h) -> gradients of the gates."""
-    (into_h, into_c), (d_h, through, to_cell, forget), (weight,) = states, at, held
+    (into_h, into_c), (d_h, through, to_cell, forget), (weight,) = states, inputs, shared
     at_h = d_h + into_h
     at_c = into_c + at_h * to_cell
-    gates = do.beside(at_c, at_c, at_c, at_h) * through
-    return (do.product(gates, weight), at_c * forget), (gates,)
+    gates = ops.concat(at_c, at_c, at_c, at_h) * through
+    return (ops.product(gates, weight), at_c * forget), (gates,)
 
 
-def gru(do: Algebra, states: Values, at: Values, held: Values) -> tuple[Values, Values]:
+def gru(ops: Algebra, states: Values, inputs: Values, shared: Values) -> tuple[Values, Values]:
     """(h,); inputs to r and z [b, 2 H] and to n; (weights, bias of n) -> h, r and z, W_n h + b_n, n."""
-    (h,), (x_rz, x_n), (weight_rz, weight_n, bias_n) = states, at, held
-    rz = do.sigmoid(do.product(h, weight_rz, x_rz, turned=True))
-    r, z = do.split(rz, 2)
-    hidden = do.product(h, weight_n, bias_n, turned=True)
-    n = do.tanh(x_n + r * hidden)
+    (h,), (x_rz, x_n), (weight_rz, weight_n, bias_n) = states, inputs, shared
+    rz = ops.sigmoid(ops.product(h, weight_rz, x_rz, transposed=True))
+    r, z = ops.split(rz, 2)
+    hidden = ops.product(h, weight_n, bias_n, transposed=True)
+    n = ops.tanh(x_n + r * hidden)
     h = n + z * (h - n)
     return (h,), (h, rz, hidden, n)
 
 
-def gru_backward(do: Algebra, states: Values, at: Values, held: Values) -> tuple[Values, Values]:
+def gru_backward(ops: Algebra, states: Values, inputs: Values, shared: Values) -> tuple[Values, Values]:
     """Gradient of h; d h, factors; (weight of h) -> total gradient of h at this time."""
-    (into,), (d_h, through, z), (weight,) = states, at, held
+    (into,), (d_h, through, z), (weight,) = states, inputs, shared
     reached = d_h + into
-    gates = do.beside(reached, reached, reached) * through
-    return (do.product(gates, weight, reached * z),), (reached,)
+    gates = ops.concat(reached, reached, reached) * through
+    return (ops.product(gates, weight, reached * z),), (reached,)
 
 
-def rnn_tanh(do: Algebra, states: Values, at: Values, held: Values) -> tuple[Values, Values]:
+def rnn_tanh(ops: Algebra, states: Values, inputs: Values, shared: Values) -> tuple[Values, Values]:
     """(h,); x W' + b; (weight of h) -> h."""
-    (h,), (x,), (weight,) = states, at, held
-    h = do.tanh(do.product(h, weight, x, turned=True))
+    (h,), (x,), (weight,) = states, inputs, shared
+    h = ops.tanh(ops.product(h, weight, x, transposed=True))
     return (h,), (h,)
 
 
-def rnn_relu(do: Algebra, states: Values, at: Values, held: Values) -> tuple[Values, Values]:
+def rnn_relu(ops: Algebra, states: Values, inputs: Values, shared: Values) -> tuple[Values, Values]:
     """As `rnn_tanh`, with max(0, .)."""
-    (h,), (x,), (weight,) = states, at, held
-    h = do.relu(do.product(h, weight, x, turned=True))
+    (h,), (x,), (weight,) = states, inputs, shared
+    h = ops.relu(ops.product(h, weight, x, transposed=True))
     return (h,), (h,)
 
 
-def rnn_backward(do: Algebra, states: Values, at: Values, held: Values) -> tuple[Values, Values]:
+def rnn_backward(ops: Algebra, states: Values, inputs: Values, shared: Values) -> tuple[Values, Values]:
     """Gradient of h; d h, slope; (weight of h) -> gradient of the sum."""
-    (into,), (d_h, slope), (weight,) = states, at, held
+    (into,), (d_h, slope), (weight,) = states, inputs, shared
     gate = (d_h + into) * slope
-    return (do.product(gate, weight),), (gate,)
+    return (ops.product(gate, weight),), (gate,)
 
 
 STEPS: dict[str, Step] = {

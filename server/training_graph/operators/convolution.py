@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from onnxscript import opset18 as op
 
-from edgeflock.server.training_graph.operators.onnx_values import Value, constant, numbers, padded, single
+from edgeflock.server.training_graph.operators.onnx_values import Value, constant, first_output, numbers, pad
 
 _FEW_CHANNELS = 4
 _NARROW = 16
@@ -41,7 +41,7 @@ def convolution_backward(
 ) -> tuple[Value, Value, Value]:
     """(dX, dW, d bias). g and x are [N, C, length], [N, C, height, width] or [N, C, depth, height, width]."""
     rank = len(x.shape) - 2
-    stride, padding, dilation = (_each(values, rank) for values in (stride, padding, dilation))
+    stride, padding, dilation = (_per_dimension(values, rank) for values in (stride, padding, dilation))
     attributes: dict[str, Any] = {
         "strides": stride,
         "pads": [*padding, *padding],
@@ -61,8 +61,8 @@ def convolution_backward(
     elif wanted[0]:
         # The columns and rows of X that the last steps do not reach.
         rest = [
-            long + 2 * pad - (made - 1) * step - spread * (taps - 1) - 1
-            for long, made, taps, step, pad, spread in zip(
+            long + 2 * pad - (outputs - 1) * step - spread * (taps - 1) - 1
+            for long, outputs, taps, step, pad, spread in zip(
                 x.shape[2:], g.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True
             )
         ]
@@ -70,7 +70,7 @@ def convolution_backward(
     dw = g
     if wanted[1]:
         source, result = (g, x) if transposed else (x, g)
-        of_weight = _weight_gradient if rank < 3 else _of_a_volume
+        of_weight = _weight_gradient if rank < 3 else _volume_gradient
         dw = of_weight(source, result, weight.shape, stride, padding, dilation, groups)
     db = op.ReduceSum(g, numbers(0, *range(2, 2 + rank)), keepdims=0) if wanted[2] else g
     return dx, dw, db
@@ -94,19 +94,19 @@ def _weight_gradient(
         _plane(padding, 0),
         _plane(dilation),
     )
-    channels, made = shape[1] * groups, shape[0]
+    channels, outputs = shape[1] * groups, shape[0]
     x = op.Reshape(x, numbers(0, channels, *window.source))
-    g = op.Reshape(g, numbers(0, made, *window.result))
+    g = op.Reshape(g, numbers(0, outputs, *window.result))
     if groups == 1 and window.kernel == (1, 1) and window.padding == (0, 0):
-        dw = _by_pixels(x, g, channels, made, window)
+        dw = _by_pixels(x, g, channels, outputs, window)
     elif groups == 1 and channels <= _FEW_CHANNELS:
-        dw = _by_columns(x, g, channels, made, window)
+        dw = _by_columns(x, g, channels, outputs, window)
     else:
-        dw = _by_shared_shifts(x, g, channels, made, groups, window)
+        dw = _by_shared_shifts(x, g, channels, outputs, groups, window)
     return op.Reshape(dw, numbers(*shape))
 
 
-def _of_a_volume(
+def _volume_gradient(
     x: Value,
     g: Value,
     shape: Sequence[int],
@@ -116,8 +116,8 @@ def _of_a_volume(
     groups: int,
 ) -> Value:
     """Return dW in three dimensions, by im2col: X is copied once for each tap."""
-    channels, made, rank = shape[1] * groups, shape[0], len(shape) - 2
-    reach = [(size - 1) * step + 1 for size, step in zip(g.shape[2:], stride, strict=True)]
+    channels, outputs, rank = shape[1] * groups, shape[0], len(shape) - 2
+    extent = [(size - 1) * step + 1 for size, step in zip(g.shape[2:], stride, strict=True)]
     around = range(3, 3 + rank)
     x = op.Unsqueeze(op.Transpose(x, perm=[1, 0, *range(2, 2 + rank)]), numbers(1))
     if any(padding):
@@ -125,11 +125,11 @@ def _of_a_volume(
     columns = []
     for tap in product(*(range(taps) for taps in shape[2:])):
         start = [place * spread for place, spread in zip(tap, dilation, strict=True)]
-        ends = [first + long for first, long in zip(start, reach, strict=True)]
+        ends = [first + long for first, long in zip(start, extent, strict=True)]
         columns.append(op.Slice(x, numbers(*start), numbers(*ends), numbers(*around), numbers(*stride)))
-    together = op.Reshape(_joined(columns), numbers(groups, channels // groups * len(columns), -1))
+    together = op.Reshape(_join(columns), numbers(groups, channels // groups * len(columns), -1))
     gs = op.Transpose(g, perm=[1, 0, *range(2, 2 + rank)])
-    gs = op.Reshape(gs, numbers(groups, made // groups, -1))
+    gs = op.Reshape(gs, numbers(groups, outputs // groups, -1))
     return op.Reshape(op.MatMul(gs, op.Transpose(together, perm=[0, 2, 1])), numbers(*shape))
 
 
@@ -145,15 +145,15 @@ class _Window:
     dilation: tuple[int, int]
 
 
-def _by_pixels(x: Value, g: Value, channels: int, made: int, window: _Window) -> Value:
+def _by_pixels(x: Value, g: Value, channels: int, outputs: int, window: _Window) -> Value:
     """[made, channels]."""
     if window.stride != (1, 1):
         # A pool of one pixel is the cheapest way to skip pixels.
-        x = single(op.MaxPool(x, kernel_shape=[1, 1], strides=window.stride))
-    return op.Gemm(_rows(g, made), _rows(x, channels), transB=1)
+        x = first_output(op.MaxPool(x, kernel_shape=[1, 1], strides=window.stride))
+    return op.Gemm(_rows(g, outputs), _rows(x, channels), transB=1)
 
 
-def _by_columns(x: Value, g: Value, channels: int, made: int, window: _Window) -> Value:
+def _by_columns(x: Value, g: Value, channels: int, outputs: int, window: _Window) -> Value:
     """[made, channels * taps] by im2col."""
     (top, left), (down, right) = window.padding, window.stride
     x = op.Reshape(op.Transpose(x, perm=[1, 0, 2, 3]), numbers(channels, 1, -1, *window.source))
@@ -167,11 +167,11 @@ def _by_columns(x: Value, g: Value, channels: int, made: int, window: _Window) -
             columns.append(
                 op.Slice(x, numbers(row, column), numbers(*ends), numbers(3, 4), numbers(down, right))
             )
-    together = op.Reshape(_joined(columns), numbers(channels * len(columns), -1))
-    return op.Gemm(_rows(g, made), together, transB=1)
+    together = op.Reshape(_join(columns), numbers(channels * len(columns), -1))
+    return op.Gemm(_rows(g, outputs), together, transB=1)
 
 
-def _by_shared_shifts(x: Value, g: Value, channels: int, made: int, groups: int, window: _Window) -> Value:
+def _by_shared_shifts(x: Value, g: Value, channels: int, outputs: int, groups: int, window: _Window) -> Value:
     """[made, channels / groups, taps down, taps right]."""
     (height, width), (taps_down, taps_right) = window.source, window.kernel
     step = window.stride[1]
@@ -192,17 +192,17 @@ def _by_shared_shifts(x: Value, g: Value, channels: int, made: int, groups: int,
         xs = _shifted_rows(
             op.Reshape(columns, numbers(channels, -1, height * narrow)), channels, narrow, window
         )
-        gs = _shifted_columns(g, made, narrow, [shift for _, shift in taps], window)
+        gs = _shifted_columns(g, outputs, narrow, [shift for _, shift in taps], window)
         order += [b for b, _ in taps]
         if groups == 1:
             xs = op.Reshape(xs, numbers(channels * taps_down, -1))
-            product = op.Gemm(op.Reshape(gs, numbers(made * len(taps), -1)), xs, transB=1)
+            product = op.Gemm(op.Reshape(gs, numbers(outputs * len(taps), -1)), xs, transB=1)
         else:
             xs = op.Reshape(xs, numbers(groups, channels // groups * taps_down, -1))
-            gs = op.Reshape(gs, numbers(groups, made // groups * len(taps), -1))
+            gs = op.Reshape(gs, numbers(groups, outputs // groups * len(taps), -1))
             product = op.MatMul(gs, op.Transpose(xs, perm=[0, 2, 1]))
-        products.append(op.Reshape(product, numbers(made, len(taps), channels // groups * taps_down)))
-    every = _joined(products)
+        products.append(op.Reshape(product, numbers(outputs, len(taps), channels // groups * taps_down)))
+    every = _join(products)
     if order != sorted(order):
         every = op.Gather(every, numbers(*(order.index(b) for b in range(taps_right))), axis=1)
     return op.Transpose(every, perm=[0, 2, 1])
@@ -211,38 +211,38 @@ def _by_shared_shifts(x: Value, g: Value, channels: int, made: int, groups: int,
 def _shifted_rows(x: Value, channels: int, narrow: int, window: _Window) -> Value:
     """X [channels, N, rows * narrow] -> [channels, taps down, N * result rows * narrow]."""
     (height, _), (rows, _), down = window.source, window.result, window.stride[0]
-    reach = (rows - 1) * down + 1  # rows of X between the first and the last that a tap meets
+    extent = (rows - 1) * down + 1  # rows of X between the first and the last that a tap meets
     shifted = []
     for top in (window.padding[0] - a * window.dilation[0] for a in range(window.kernel[0])):
-        taken = padded(x, 2, 3, top * narrow, (reach - height - top) * narrow)
+        taken = pad(x, 2, 3, top * narrow, (extent - height - top) * narrow)
         if down > 1:
-            taken = op.Reshape(taken, numbers(channels, -1, reach, narrow))
-            taken = op.Slice(taken, numbers(0), numbers(reach), numbers(2), numbers(down))
+            taken = op.Reshape(taken, numbers(channels, -1, extent, narrow))
+            taken = op.Slice(taken, numbers(0), numbers(extent), numbers(2), numbers(down))
         shifted.append(op.Reshape(taken, numbers(channels, 1, -1)))
-    return _joined(shifted)
+    return _join(shifted)
 
 
-def _shifted_columns(g: Value, made: int, narrow: int, shifts: Sequence[int], window: _Window) -> Value:
+def _shifted_columns(g: Value, outputs: int, narrow: int, shifts: Sequence[int], window: _Window) -> Value:
     """Shift dY [made, N, rows, columns] -> [made, shifts, N * rows * narrow].
 
     Column q holds dY's column q - shift, or zeros where there is none.
     """
     rows, columns = window.result
     if columns == narrow <= _NARROW:
-        moved = [_shifted_flat(g, made, shift, rows, columns) for shift in shifts]
+        moved = [_shifted_flat(g, outputs, shift, rows, columns) for shift in shifts]
     else:
-        moved = [padded(g, 3, 4, shift, narrow - columns - shift) for shift in shifts]
-    return _joined([op.Reshape(part, numbers(made, 1, -1)) for part in moved])
+        moved = [pad(g, 3, 4, shift, narrow - columns - shift) for shift in shifts]
+    return _join([op.Reshape(part, numbers(outputs, 1, -1)) for part in moved])
 
 
-def _shifted_flat(g: Value, made: int, shift: int, rows: int, columns: int) -> Value:
+def _shifted_flat(g: Value, outputs: int, shift: int, rows: int, columns: int) -> Value:
     """The shift on flattened pixels. A mask then clears pixels that crossed an edge."""
     if shift == 0:
         return g
     mask = np.zeros((1, rows, columns), np.float32)
     mask[..., max(shift, 0) : max(0, columns + min(shift, 0))] = 1
-    flat = padded(op.Reshape(g, numbers(made, -1)), 1, 2, shift, -shift)
-    return op.Mul(op.Reshape(flat, numbers(made, -1, rows, columns)), constant(mask))
+    flat = pad(op.Reshape(g, numbers(outputs, -1)), 1, 2, shift, -shift)
+    return op.Mul(op.Reshape(flat, numbers(outputs, -1, rows, columns)), constant(mask))
 
 
 def _rows(value: Value, channels: int) -> Value:
@@ -250,12 +250,12 @@ def _rows(value: Value, channels: int) -> Value:
     return op.Reshape(op.Transpose(value, perm=[1, 0, 2, 3]), numbers(channels, -1))
 
 
-def _joined(parts: Sequence[Value]) -> Value:
+def _join(parts: Sequence[Value]) -> Value:
     """Concatenate on axis 1."""
     return op.Concat(*parts, axis=1) if len(parts) > 1 else parts[0]
 
 
-def _each(values: Sequence[int], rank: int) -> list[int]:
+def _per_dimension(values: Sequence[int], rank: int) -> list[int]:
     """One value per dimension. A single value holds for all."""
     return list(values) if len(values) == rank else [values[0]] * rank
 

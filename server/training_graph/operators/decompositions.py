@@ -28,8 +28,8 @@ def _adaptive_maxima(pool: Callable[..., Tensor], axes: int) -> Callable[..., Te
         x: Tensor, outs: int | None | Sequence[int | None], return_indices: bool = False
     ) -> Tensor | None:
         sizes = x.shape[-axes:]
-        given = outs if isinstance(outs, Sequence) else [outs] * axes
-        counts = [size if out is None else out for size, out in zip(sizes, given, strict=True)]
+        counts_given = outs if isinstance(outs, Sequence) else [outs] * axes
+        counts = [size if out is None else out for size, out in zip(sizes, counts_given, strict=True)]
         if return_indices or any(size % count for size, count in zip(sizes, counts, strict=True)):
             return None
         return pool(x, [size // count for size, count in zip(sizes, counts, strict=True)])
@@ -37,7 +37,7 @@ def _adaptive_maxima(pool: Callable[..., Tensor], axes: int) -> Callable[..., Te
     return replaced
 
 
-TAKEN_APART: dict[Callable[..., Any], Callable[..., Tensor | None]] = {
+REPLACEMENTS: dict[Callable[..., Any], Callable[..., Tensor | None]] = {
     torch._weight_norm: _weight_norm,
     torch.bilinear: _bilinear,
     functional.adaptive_max_pool1d: _adaptive_maxima(functional.max_pool1d, 1),

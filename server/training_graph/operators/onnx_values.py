@@ -20,7 +20,7 @@ def numbers(*values: int) -> Value:
     return op.Constant(value_ints=list(values))
 
 
-def padded(value: Value, axis: int, rank: int, before: int, after: int) -> Value:
+def pad(value: Value, axis: int, rank: int, before: int, after: int) -> Value:
     """Pad an axis with so many zeros before and after. A negative number cuts off as much."""
     if before == after == 0:
         return value
@@ -29,7 +29,7 @@ def padded(value: Value, axis: int, rank: int, before: int, after: int) -> Value
     return op.Pad(value, numbers(*sides))
 
 
-def single(outputs: Any) -> Value:
+def first_output(outputs: Any) -> Value:
     """Only the first output of an operator: a MaxPool that also returns indices is twenty times slower."""
     if not isinstance(outputs, tuple | list):
         return outputs

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnxscript import opset18 as op
 
-from edgeflock.server.training_graph.operators.onnx_values import Value, constant, numbers, single
+from edgeflock.server.training_graph.operators.onnx_values import Value, constant, first_output, numbers
 
 
 def max_pool(
@@ -18,7 +18,7 @@ def max_pool(
     ceil: bool = False,
 ) -> tuple[Value, Value]:
     """(y, a placeholder). The indices of maxima are expensive, and the gradient does not need them."""
-    stride, padding, dilation = _for_each(kernel, stride or kernel, padding, dilation)
+    stride, padding, dilation = _per_axis(kernel, stride or kernel, padding, dilation)
     sizes = x.shape[2:]
     if ceil:
         # Unlike torch, ONNX has windows that begin beyond the image. The padding sets their number.
@@ -34,7 +34,7 @@ def max_pool(
         x = op.Pad(x, numbers(0, 0, *padding, 0, 0, *ends), constant(np.float32(-np.inf)))
         padding = [0] * len(kernel)
     y = op.MaxPool(x, kernel_shape=kernel, strides=stride, pads=[*padding, *padding], dilations=dilation)
-    return single(y), op.Shape(x)
+    return first_output(y), op.Shape(x)
 
 
 def max_pool_backward(
@@ -49,10 +49,10 @@ def max_pool_backward(
 ) -> Value:
     """Each window's gradient goes to its first maximum in row-major order, as in torch."""
     y, _ = max_pool(x, kernel, stride, padding, dilation, ceil)  # merged with the forward's
-    stride, padding, dilation = _for_each(kernel, stride or kernel, padding, dilation)
+    stride, padding, dilation = _per_axis(kernel, stride or kernel, padding, dilation)
     _, channels, *sizes = x.shape
     if (*kernel, *stride, *padding, *dilation) == (2, 2, 2, 2, 0, 0, 1, 1) and not ceil:
-        return _halved(g, x, y, channels, *sizes)
+        return _pool_two_by_two_backward(g, x, y, channels, *sizes)
     outs, axes = g.shape[2:], numbers(*range(2, len(x.shape)))
     spans = [
         (out - 1) * step + spread * (size - 1) + 1
@@ -79,19 +79,19 @@ def max_pool_backward(
     return op.Reshape(op.Slice(dx, numbers(*padding), numbers(*until), axes), numbers(-1, channels, *sizes))
 
 
-def _for_each(kernel: Sequence[int], *given: Sequence[int]) -> Iterator[list[int]]:
+def _per_axis(kernel: Sequence[int], *given: Sequence[int]) -> Iterator[list[int]]:
     """Each of `given`, repeated to the kernel's length: torch may write one number for all."""
     return (list(some) * (len(kernel) // len(some)) for some in given)
 
 
-def _halved(g: Value, x: Value, y: Value, channels: int, height: int, width: int) -> Value:
+def _pool_two_by_two_backward(g: Value, x: Value, y: Value, channels: int, height: int, width: int) -> Value:
     """The usual pool of two by two. Smaller pools find its maxima, which is the cheapest way."""
     rows, columns = height // 2, width // 2
     if height % 2 or width % 2:
         x = op.Slice(x, numbers(0, 0), numbers(2 * rows, 2 * columns), numbers(2, 3))
 
     def where_equal(corner: Sequence[int], share: Value) -> Value:
-        largest = single(op.MaxPool(x, kernel_shape=corner, strides=[2, 2]))
+        largest = first_output(op.MaxPool(x, kernel_shape=corner, strides=[2, 2]))
         return op.Mul(op.Cast(op.Equal(largest, y), to=1), share)
 
     top = where_equal([1, 2], g)
@@ -117,7 +117,7 @@ def avg_pool_backward(
     divisor: int | None,
 ) -> Value:
     """Averaging is a product with a matrix for each axis. Its gradient uses their transposes."""
-    stride, padding = _for_each(kernel, stride or kernel, padding)
+    stride, padding = _per_axis(kernel, stride or kernel, padding)
     matrices = [
         _windows(size, out, length, step, pad, count_padding)
         for size, out, length, step, pad in zip(
@@ -127,18 +127,18 @@ def avg_pool_backward(
     if divisor is not None:
         matrices = [np.sign(matrix) for matrix in matrices]
         matrices[-1] *= np.float32(1 / divisor)
-    return _along(g, matrices)
+    return _multiply_axes(g, matrices)
 
 
 def adaptive_avg_pool(x: Value, outs: Sequence[int]) -> Value:
-    return _along(x, [_shares(size, out).T for size, out in zip(x.shape[2:], outs, strict=True)])
+    return _multiply_axes(x, [_shares(size, out).T for size, out in zip(x.shape[2:], outs, strict=True)])
 
 
 def adaptive_avg_pool_backward(g: Value, x: Value) -> Value:
-    return _along(g, [_shares(size, out) for size, out in zip(x.shape[2:], g.shape[2:], strict=True)])
+    return _multiply_axes(g, [_shares(size, out) for size, out in zip(x.shape[2:], g.shape[2:], strict=True)])
 
 
-def _along(x: Value, matrices: Sequence[NDArray[np.float32]]) -> Value:
+def _multiply_axes(x: Value, matrices: Sequence[NDArray[np.float32]]) -> Value:
     """Return x with each axis after the channels multiplied by its own matrix [its size, the new size]."""
     sizes, last = [len(matrix) for matrix in matrices], len(matrices) - 1
     for axis in range(last, -1, -1):

@@ -19,29 +19,29 @@ Direction = Callable[[Tensor, Sequence[Tensor], Sequence[Tensor], bool], tuple[T
 """(x [T, b, I], first states, weights, whether time runs backwards) -> (h [T, b, H], last states...)."""
 
 
-def of(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Tensor, ...] | None:
+def run_recurrent(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Tensor, ...] | None:
     """The result of torch's `function` of recurrent layers for these arguments: (output, last states...).
 
     None for other functions, packed sequences and projections.
     """
     direction = _DIRECTIONS.get(function)
-    if direction is None or _packed(arguments[1]):
+    if direction is None or _is_packed(arguments[1]):
         return None
     x, states, weights, biased, layers, dropout, training, bidirectional, batch_first = arguments
     if len(weights) != layers * (2 if bidirectional else 1) * (4 if biased else 2):
         return None
     first = states if isinstance(states, tuple | list) else (states,)
-    return layers_of(
+    return run_layers(
         direction, x, first, weights, biased, layers, dropout * training, bidirectional, batch_first
     )
 
 
-def _packed(given: Any) -> bool:
+def _is_packed(argument: Any) -> bool:
     """Whether the argument after the data has batch sizes, so that the sequence is packed."""
-    return isinstance(given, Tensor) and not given.is_floating_point()
+    return isinstance(argument, Tensor) and not argument.is_floating_point()
 
 
-def layers_of(
+def run_layers(
     direction: Direction,
     x: Tensor,
     first: Sequence[Tensor],
@@ -134,7 +134,7 @@ class _Lstm(torch.autograd.Function):
     def backward(context: Any, d_hs: Tensor, d_h: Tensor, d_c: Tensor) -> tuple[Tensor | None, ...]:
         h0, c0, weight, hs, cs, sigmoids, g, squashed = context.saved_tensors
         i, f, _, o = sigmoids.chunk(4, 2)
-        before = _before(c0, cs, context.backwards)
+        before = _previous(c0, cs, context.backwards)
         # The factors of a step's gate gradients: of d c for i, f and g, and of d h for o.
         through = torch.cat(
             (g * i * (1 - i), before * f * (1 - f), i * (1 - g * g), squashed * o * (1 - o)), 2
@@ -143,7 +143,7 @@ class _Lstm(torch.autograd.Function):
         into_h, into_c, gates = scan(
             "lstm_backward", [d_h, d_c], [d_hs, through, to_cell, f], [weight], not context.backwards
         )
-        return gates, into_h, into_c, _of_weight(gates, _before(h0, hs, context.backwards)), None
+        return gates, into_h, into_c, _weight_gradient(gates, _previous(h0, hs, context.backwards)), None
 
 
 class _Gru(torch.autograd.Function):
@@ -155,8 +155,8 @@ class _Gru(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         size = h0.shape[1]
         x_rz, x_n = x.split_with_sizes((2 * size, size), 2)
-        held = [*weight.split_with_sizes((2 * size, size)), bias_n]
-        h, hs, rz, hidden, n = scan("gru", [h0], [x_rz, x_n], held, backwards)
+        weights = [*weight.split_with_sizes((2 * size, size)), bias_n]
+        h, hs, rz, hidden, n = scan("gru", [h0], [x_rz, x_n], weights, backwards)
         context.backwards = backwards
         context.save_for_backward(h0, weight, hs, rz, hidden, n)
         return hs, h
@@ -165,14 +165,14 @@ class _Gru(torch.autograd.Function):
     def backward(context: Any, d_hs: Tensor, d_h: Tensor) -> tuple[Tensor | None, ...]:
         h0, weight, hs, rz, hidden, n = context.saved_tensors
         r, z = rz.chunk(2, 2)
-        before = _before(h0, hs, context.backwards)
+        before = _previous(h0, hs, context.backwards)
         to_n = (1 - z) * (1 - n * n)
         through = torch.cat((to_n * hidden * r * (1 - r), (before - n) * z * (1 - z), to_n * r), 2)
         into, reached = scan("gru_backward", [d_h], [d_hs, through, z], [weight], not context.backwards)
         of_r, of_z, of_hidden = (torch.cat((reached, reached, reached), 2) * through).chunk(3, 2)
         gates = torch.cat((of_r, of_z, of_hidden), 2)
         inputs = torch.cat((of_r, of_z, reached * to_n), 2)
-        return inputs, into, _of_weight(gates, before), of_hidden.sum((0, 1)), None
+        return inputs, into, _weight_gradient(gates, before), of_hidden.sum((0, 1)), None
 
 
 class _Rnn(torch.autograd.Function):
@@ -192,15 +192,15 @@ class _Rnn(torch.autograd.Function):
         h0, weight, hs = context.saved_tensors
         slope = 1 - hs * hs if context.step == "rnn_tanh" else (hs > 0).to(hs.dtype)
         into, gates = scan("rnn_backward", [d_h], [d_hs, slope], [weight], not context.backwards)
-        return None, gates, into, _of_weight(gates, _before(h0, hs, context.backwards)), None
+        return None, gates, into, _weight_gradient(gates, _previous(h0, hs, context.backwards)), None
 
 
-def _before(first: Tensor, each: Tensor, backwards: bool) -> Tensor:
+def _previous(first: Tensor, each: Tensor, backwards: bool) -> Tensor:
     """The state before each step, [T, b, H]."""
     first = first.unsqueeze(0)
     return torch.cat((each[1:], first)) if backwards else torch.cat((first, each[:-1]))
 
 
-def _of_weight(gates: Tensor, states: Tensor) -> Tensor:
+def _weight_gradient(gates: Tensor, states: Tensor) -> Tensor:
     """The gradient of the states' weight, over all steps at once."""
     return gates.flatten(0, 1).t() @ states.flatten(0, 1)

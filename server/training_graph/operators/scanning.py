@@ -36,19 +36,19 @@ class _Torch:
     def split(self, x: Tensor, parts: int) -> Sequence[Tensor]:
         return x.chunk(parts, 1)
 
-    def beside(self, *parts: Tensor) -> Tensor:
+    def concat(self, *parts: Tensor) -> Tensor:
         return torch.cat(parts, 1)
 
     def product(
-        self, x: Tensor, weight: Tensor, plus: Tensor | None = None, *, turned: bool = False
+        self, x: Tensor, weight: Tensor, bias: Tensor | None = None, *, transposed: bool = False
     ) -> Tensor:
-        weight = weight.t() if turned else weight
-        return x @ weight if plus is None else torch.addmm(plus, x, weight)
+        weight = weight.t() if transposed else weight
+        return x @ weight if bias is None else torch.addmm(bias, x, weight)
 
 
 @torch.library.custom_op("edgeflock::scan", mutates_args=())
 def scan(
-    step: str, states: Sequence[Tensor], scanned: Sequence[Tensor], held: Sequence[Tensor], backwards: bool
+    step: str, states: Sequence[Tensor], scanned: Sequence[Tensor], shared: Sequence[Tensor], backwards: bool
 ) -> list[Tensor]:
     """The last states, then each result of `step` at all times, in the order of time.
 
@@ -56,18 +56,18 @@ def scan(
     """
     results: list[Sequence[Tensor]] = []
     last: Sequence[Tensor] = [state.clone() for state in states]
-    for at in zip(*(tensor.flip(0) if backwards else tensor for tensor in scanned), strict=True):
-        last, found = STEPS[step](_Torch(), last, at, held)
+    for inputs in zip(*(tensor.flip(0) if backwards else tensor for tensor in scanned), strict=True):
+        last, found = STEPS[step](_Torch(), last, inputs, shared)
         results.append(found)
     stacked = [torch.stack(each) for each in zip(*results, strict=True)]
     return [*last, *(each.flip(0) if backwards else each for each in stacked)]
 
 
 @scan.register_fake
-def _of_one_step(
-    step: str, states: Sequence[Tensor], scanned: Sequence[Tensor], held: Sequence[Tensor], backwards: bool
+def _scan_fake(
+    step: str, states: Sequence[Tensor], scanned: Sequence[Tensor], shared: Sequence[Tensor], backwards: bool
 ) -> list[Tensor]:
-    last, found = STEPS[step](_Torch(), states, [tensor[0] for tensor in scanned], held)
+    last, found = STEPS[step](_Torch(), states, [tensor[0] for tensor in scanned], shared)
     steps = scanned[0].shape[0]
     return [
         *(torch.empty_like(state) for state in last),
@@ -113,32 +113,32 @@ class _Onnx:
         values = x.tape.op_multi_out("Split", [x.value], attributes, num_outputs=parts)
         return [_Recorded(value, x.width // parts, x.tape) for value in values]
 
-    def beside(self, *parts: _Recorded) -> _Recorded:
+    def concat(self, *parts: _Recorded) -> _Recorded:
         tape = parts[0].tape
         together = tape.op("Concat", [part.value for part in parts], {"axis": 1})
         return _Recorded(together, sum(part.width for part in parts), tape)
 
     def product(
-        self, x: _Recorded, weight: _Recorded, plus: _Recorded | None = None, *, turned: bool = False
+        self, x: _Recorded, weight: _Recorded, bias: _Recorded | None = None, *, transposed: bool = False
     ) -> _Recorded:
-        given = [x.value, weight.value, *([] if plus is None else [plus.value])]
-        width = weight.value.shape[0] if turned else weight.width  # type: ignore[index]
-        return _Recorded(x.tape.op("Gemm", given, {"transB": int(turned)}), int(width), x.tape)  # type: ignore[arg-type]
+        given = [x.value, weight.value, *([] if bias is None else [bias.value])]
+        width = weight.value.shape[0] if transposed else weight.width  # type: ignore[index]
+        return _Recorded(x.tape.op("Gemm", given, {"transB": int(transposed)}), int(width), x.tape)  # type: ignore[arg-type]
 
 
 def to_onnx(
-    step: str, states: Sequence[Value], scanned: Sequence[Value], held: Sequence[Value], backwards: bool
+    step: str, states: Sequence[Value], scanned: Sequence[Value], shared: Sequence[Value], backwards: bool
 ) -> tuple[Value, ...]:
-    """The translation of `scan`. The body reads the `held` values from the outer graph."""
+    """The translation of `scan`. The body reads the `shared` values from the outer graph."""
     tape = Tape()
     ports = [
         *(_port(f"{_BODY}state_{number}", state.shape, state) for number, state in enumerate(states)),
         *(_port(f"{_BODY}at_{number}", value.shape[1:], value) for number, value in enumerate(scanned)),
     ]
     widths = [int(value.shape[-1]) for value in (*states, *scanned)]
-    given = [_Recorded(port, width, tape) for port, width in zip(ports, widths, strict=True)]
-    of_all = [_Recorded(value, int(value.shape[-1]), tape) for value in held]
-    last, found = STEPS[step](_Onnx(), given[: len(states)], given[len(states) :], of_all)
+    recorded = [_Recorded(port, width, tape) for port, width in zip(ports, widths, strict=True)]
+    shared_values = [_Recorded(value, int(value.shape[-1]), tape) for value in shared]
+    last, found = STEPS[step](_Onnx(), recorded[: len(states)], recorded[len(states) :], shared_values)
     outputs: list[ir.Value] = []
     for result in (*last, *found):
         # Each output needs a name of its own.
@@ -161,18 +161,18 @@ def to_onnx(
     return tuple(node.outputs)
 
 
-def name_apart(graph: onnx.GraphProto) -> None:
+def make_names_unique(graph: onnx.GraphProto) -> None:
     """Give the values of a graph's bodies names that no other body has."""
     bodies = (attribute.g for node in graph.node for attribute in node.attribute if attribute.HasField("g"))
     for number, body in enumerate(bodies):
         for named in (*body.input, *body.output):
-            named.name = _of(number, named.name)
+            named.name = _body_name(number, named.name)
         for node in body.node:
-            node.input[:] = [_of(number, name) for name in node.input]
-            node.output[:] = [_of(number, name) for name in node.output]
+            node.input[:] = [_body_name(number, name) for name in node.input]
+            node.output[:] = [_body_name(number, name) for name in node.output]
 
 
-def _of(body: int, name: str) -> str:
+def _body_name(body: int, name: str) -> str:
     return f"scan_{body}/{name.removeprefix(_BODY)}" if name.startswith(_BODY) else name
 
 

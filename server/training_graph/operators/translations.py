@@ -13,7 +13,7 @@ from onnxscript import opset18 as op
 
 from edgeflock.server.training_graph.operators import pooling, scanning
 from edgeflock.server.training_graph.operators.convolution import convolution_backward
-from edgeflock.server.training_graph.operators.onnx_values import Value, constant, numbers, padded, single
+from edgeflock.server.training_graph.operators.onnx_values import Value, constant, first_output, numbers, pad
 
 aten = torch.ops.aten
 
@@ -24,7 +24,8 @@ def batch_norm(
     """(y, batch mean, 1 / batch deviation, new running mean, new running variance)."""
     if not training:
         channels = x.shape[1]
-        y = op.BatchNormalization(x, _or(weight, 1, channels), _or(bias, 0, channels), mean, var, epsilon=eps)
+        scale, offset = _or_full(weight, 1, channels), _or_full(bias, 0, channels)
+        y = op.BatchNormalization(x, scale, offset, mean, var, epsilon=eps)
         return y, mean, mean, mean, var
     axes, spread = _per_channel(x)
     batch_mean = op.ReduceMean(x, axes, keepdims=0)
@@ -41,10 +42,10 @@ def batch_norm(
     # The running variance is unbiased: n / (n - 1) of the batch's.
     count = op.CastLike(op.Div(op.Size(x), op.Size(batch_mean)), batch_mean)
     unbiased = op.Div(op.Mul(variance, count), op.Sub(count, constant(np.float32(1))))
-    return y, batch_mean, rstd, _towards(mean, batch_mean, momentum), _towards(var, unbiased, momentum)
+    return y, batch_mean, rstd, _mix(mean, batch_mean, momentum), _mix(var, unbiased, momentum)
 
 
-def _towards(old: Value, new: Value, momentum: float) -> Value:
+def _mix(old: Value, new: Value, momentum: float) -> Value:
     if momentum == 1:
         return op.Identity(new)
     rest = op.Mul(old, constant(np.float32(1 - momentum)))
@@ -90,7 +91,7 @@ def batch_norm_backward(
 def _affine(x: Value, scale: Value, offset: Value) -> Value:
     """Return scale x + offset by channel, in one pass: a batch normalisation with mean 0 and variance 1."""
     zero = op.Sub(scale, scale)
-    return single(
+    return first_output(
         op.BatchNormalization(x, scale, offset, zero, op.Add(zero, constant(np.float32(1))), epsilon=0.0)
     )
 
@@ -117,7 +118,7 @@ def dropout(x: Value, share: float, training: bool | None) -> tuple[Value, Value
     return op.Mul(x, op.Mul(op.CastLike(kept, x), constant(np.float32(factor)))), kept
 
 
-def _or(value: Value, otherwise: float, size: int) -> Value:
+def _or_full(value: Value, otherwise: float, size: int) -> Value:
     return constant(np.full(size, otherwise, np.float32)) if value is None else value
 
 
@@ -125,8 +126,8 @@ def group_norm(
     x: Value, weight: Value, bias: Value, batch: Value, channels: int, pixels: int, groups: int, eps: float
 ) -> tuple[Value, Value, Value]:
     """(y, mean [N, G], 1 / deviation [N, G])."""
-    apart = numbers(0, groups, channels // groups, pixels)
-    x4 = op.Reshape(x, apart)
+    by_group = numbers(0, groups, channels // groups, pixels)
+    x4 = op.Reshape(x, by_group)
     mean = op.ReduceMean(x4, numbers(2, 3), keepdims=1)
     centred = op.Sub(x4, mean)
     variance = op.ReduceMean(op.Mul(centred, centred), numbers(2, 3), keepdims=1)
@@ -156,11 +157,11 @@ def group_norm_backward(
     The means over a group are weighted sums of its channels' sums of g and of g n. The gradients of weight
     and bias need those sums anyway.
     """
-    apart, of_groups = numbers(0, groups, channels // groups, pixels), numbers(0, groups, 1, 1)
+    by_group, of_groups = numbers(0, groups, channels // groups, pixels), numbers(0, groups, 1, 1)
     count = constant(np.float32(channels // groups * pixels))
     rstd = op.Reshape(rstd, of_groups)
-    centred = op.Sub(op.Reshape(x, apart), op.Reshape(mean, of_groups))  # merged with the forward's
-    gs = op.Reshape(g, apart)
+    centred = op.Sub(op.Reshape(x, by_group), op.Reshape(mean, of_groups))  # merged with the forward's
+    gs = op.Reshape(g, by_group)
     by_one = op.ReduceSum(gs, numbers(3), keepdims=1)  # [N, G, C / G, 1]
     by_normal = op.Mul(op.ReduceSum(op.Mul(gs, centred), numbers(3), keepdims=1), rstd)
     scale = rstd
@@ -191,10 +192,10 @@ def select_backward(g: Value, sizes: Sequence[Any], axis: int, index: int) -> Va
     if not isinstance(size, int):
         raise NotImplementedError("one sample of a batch cannot train in ONNX")
     before = index % size
-    return padded(op.Unsqueeze(g, numbers(axis)), axis, len(sizes), before, size - 1 - before)
+    return pad(op.Unsqueeze(g, numbers(axis)), axis, len(sizes), before, size - 1 - before)
 
 
-_TO_THE_END = 1 << 62
+_OPEN_END = 1 << 62
 """More than the size of any axis. torch writes 2^63 - 1 for an open end."""
 
 
@@ -202,17 +203,17 @@ def slice_backward(g: Value, sizes: Sequence[Any], axis: int, start: int, end: i
     """Zeros of the given sizes, with g at every `step` from `start` on along `axis`."""
     axis, size = axis % len(sizes), sizes[axis]
     if not isinstance(size, int):
-        if (start, step) == (0, 1) and end >= _TO_THE_END:
+        if (start, step) == (0, 1) and end >= _OPEN_END:
             return op.Identity(g)
         raise NotImplementedError("a part of a batch cannot train in ONNX")
     start = min(start % size if start < 0 else start, size)
     long = g.shape[axis]
     if step > 1:  # zeros between the entries: pad a new axis, and merge it with its neighbour
-        g = padded(op.Unsqueeze(g, numbers(axis + 1)), axis + 1, len(sizes) + 1, 0, step - 1)
+        g = pad(op.Unsqueeze(g, numbers(axis + 1)), axis + 1, len(sizes) + 1, 0, step - 1)
         g = op.Reshape(g, numbers(*[0] * axis, long * step, *sizes[axis + 1 :]))
         g = op.Slice(g, numbers(0), numbers(size - start), numbers(axis))
         long = min(long * step, size - start)
-    return padded(g, axis, len(sizes), start, size - start - long)
+    return pad(g, axis, len(sizes), start, size - start - long)
 
 
 TRANSLATIONS: dict[Any, Callable[..., Any]] = {

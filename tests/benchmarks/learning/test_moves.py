@@ -17,7 +17,7 @@ from benchmarks.learning.rivals.federation import Federation, Rival
 from benchmarks.learning.rivals.local import CHUNK, DiLoCo, SparseLoCo, quantised
 from benchmarks.learning.rivals.scaffold import Scaffold
 from edgeflock.devices.emulation.config import FleetFile
-from edgeflock.devices.emulation.fleet import Prepared, prepare
+from edgeflock.devices.emulation.fleet import PreparedFleet, prepare
 
 BATCH, CLIENTS = 10, 3
 FILE = {
@@ -28,7 +28,7 @@ FILE = {
 
 
 @pytest.fixture(scope="module")
-def prepared() -> Prepared:
+def prepared() -> PreparedFleet:
     """Three clients with one batch each, so that every step of one is on all of its data."""
     return prepare(FleetFile.model_validate(FILE))
 
@@ -36,7 +36,7 @@ def prepared() -> Prepared:
 class Reference:
     """Softmax regression by hand: theta is W [10, 64] and b [10]."""
 
-    def __init__(self, prepared: Prepared) -> None:
+    def __init__(self, prepared: PreparedFleet) -> None:
         self._data = [(share.x.reshape(len(share), -1), share.y) for share in prepared.shares]
         self.start = Federation.of(prepared, 0).theta
 
@@ -69,7 +69,7 @@ class Reference:
         return found
 
 
-def models(rival: Rival, prepared: Prepared, slow: frozenset[int] = frozenset()) -> Iterator[Vector]:
+def models(rival: Rival, prepared: PreparedFleet, slow: frozenset[int] = frozenset()) -> Iterator[Vector]:
     federation = Federation.of(prepared, 0, rival.values, slow, 1000.0, central=rival.central)
     return rival.models(federation)
 
@@ -78,11 +78,11 @@ def near(found: Vector, expected: NDArray[np.floating[Any]]) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=3e-6)
 
 
-def alone(prepared: Prepared) -> Prepared:
+def alone(prepared: PreparedFleet) -> PreparedFleet:
     return replace(prepared, shares=prepared.shares[:1])
 
 
-def test_sgd_with_momentum(prepared: Prepared) -> None:
+def test_sgd_with_momentum(prepared: PreparedFleet) -> None:
     one = Reference(alone(prepared))
     found = models(Sgd(0.1, 0.9), alone(prepared))
     first = one.gradient(one.start, 0)
@@ -91,26 +91,26 @@ def test_sgd_with_momentum(prepared: Prepared) -> None:
     near(next(found), theta - 0.1 * (0.9 * first + one.gradient(theta, 0)))
 
 
-def test_adam(prepared: Prepared) -> None:
+def test_adam(prepared: PreparedFleet) -> None:
     one = Reference(alone(prepared))
     found = models(Adam(0.01), alone(prepared))
     for steps in (1, 2, 3):
         near(next(found), one.adam(one.start, 0, steps, 0.01))
 
 
-def test_synchronous_sgd_steps_by_the_mean_gradient(prepared: Prepared) -> None:
+def test_synchronous_sgd_steps_by_the_mean_gradient(prepared: PreparedFleet) -> None:
     one = Reference(prepared)
     mean = np.mean([one.gradient(one.start, client) for client in range(CLIENTS)], 0)
     near(next(models(SyncSgd(0.2, 0.9), prepared)), one.start - 0.2 * mean)
 
 
-def test_fedavg_adds_the_mean_change(prepared: Prepared) -> None:
+def test_fedavg_adds_the_mean_change(prepared: PreparedFleet) -> None:
     one = Reference(prepared)
     expected = one.start + 0.5 * one.mean_change(3, 0.1)
     near(next(models(FedAvg(0.1, steps=3, server_rate=0.5), prepared)), expected)
 
 
-def test_fedavg_weights_clients_by_their_samples(prepared: Prepared) -> None:
+def test_fedavg_weights_clients_by_their_samples(prepared: PreparedFleet) -> None:
     first, second = prepared.shares[:2]
     less = replace(second, x=second.x[:5], y=second.y[:5])
     uneven = replace(prepared, shares=[first, less])
@@ -119,7 +119,7 @@ def test_fedavg_weights_clients_by_their_samples(prepared: Prepared) -> None:
     near(next(models(FedAvg(0.1, steps=1), uneven)), (10 * ends[0] + 5 * ends[1]) / 15)
 
 
-def test_fedavgm_keeps_a_velocity_of_the_changes(prepared: Prepared) -> None:
+def test_fedavgm_keeps_a_velocity_of_the_changes(prepared: PreparedFleet) -> None:
     one = Reference(prepared)
     found = models(FedAvgM(0.1, steps=2, server_rate=0.3), prepared)
     first = one.mean_change(2, 0.1)
@@ -129,14 +129,14 @@ def test_fedavgm_keeps_a_velocity_of_the_changes(prepared: Prepared) -> None:
     near(next(found), theta + 0.3 * (0.9 * first + np.mean(ends, 0)))
 
 
-def test_fedadam_divides_by_the_root_and_tau(prepared: Prepared) -> None:
+def test_fedadam_divides_by_the_root_and_tau(prepared: PreparedFleet) -> None:
     one = Reference(prepared)
     change = one.mean_change(2, 0.1)
     expected = one.start + 0.01 * 0.1 * change / (np.sqrt(0.01 * change**2) + 1e-3)
     near(next(models(FedAdam(0.1, steps=2, server_rate=0.01), prepared)), expected)
 
 
-def test_scaffold_corrects_the_second_round(prepared: Prepared) -> None:
+def test_scaffold_corrects_the_second_round(prepared: PreparedFleet) -> None:
     one = Reference(prepared)
     found = models(Scaffold(0.1, steps=2), prepared)
     theta = one.start + one.mean_change(2, 0.1)
@@ -152,14 +152,14 @@ def test_scaffold_corrects_the_second_round(prepared: Prepared) -> None:
     np.testing.assert_allclose(next(found), np.mean(ends, 0), rtol=1e-3, atol=2e-5)
 
 
-def test_diloco_moves_by_nesterov_along_the_mean_of_adams_changes(prepared: Prepared) -> None:
+def test_diloco_moves_by_nesterov_along_the_mean_of_adams_changes(prepared: PreparedFleet) -> None:
     one = Reference(prepared)
     ends = [one.adam(one.start, client, 3, 0.01) for client in range(CLIENTS)]
     drawn = one.start - np.mean(ends, 0)
     near(next(models(DiLoCo(0.01, steps=3), prepared)), one.start - 0.7 * (drawn + 0.9 * drawn))
 
 
-def test_sparseloco_sends_the_largest_and_remembers_the_rest(prepared: Prepared) -> None:
+def test_sparseloco_sends_the_largest_and_remembers_the_rest(prepared: PreparedFleet) -> None:
     one = Reference(prepared)
     found = models(SparseLoCo(0.01, steps=2, share=0.1), prepared)
     changes = [one.start - one.adam(one.start, client, 2, 0.01) for client in range(CLIENTS)]
@@ -178,7 +178,7 @@ def test_two_bits_are_signs_and_two_sizes() -> None:
     assert octets == (4 * 14 + 32 + 1 * 14 + 32 + 7) // 8
 
 
-def test_fedbuff_adds_a_part_of_each_change(prepared: Prepared) -> None:
+def test_fedbuff_adds_a_part_of_each_change(prepared: PreparedFleet) -> None:
     one = Reference(prepared)
     theta = next(models(FedBuff(0.1, steps=2, buffer=2), prepared))
     assert any(np.abs(theta - both).max() < 1e-5 for both in buffered(one, range(CLIENTS), 2))
@@ -190,13 +190,13 @@ def buffered(one: Reference, clients: Iterable[int], steps: int) -> list[NDArray
     return [one.start + (a + b) / np.float32(2) for a, b in combinations_with_replacement(changes, 2)]
 
 
-def test_fedasync_goes_a_part_of_the_way(prepared: Prepared) -> None:
+def test_fedasync_goes_a_part_of_the_way(prepared: PreparedFleet) -> None:
     one = Reference(alone(prepared))
     expected = 0.4 * one.start + 0.6 * one.sgd(one.start, 0, 2, 0.1)
     near(next(models(FedAsync(0.1, steps=2, mixing=0.6), alone(prepared))), expected)
 
 
-def test_a_slow_client_holds_rounds_up_and_arrives_last(prepared: Prepared) -> None:
+def test_a_slow_client_holds_rounds_up_and_arrives_last(prepared: PreparedFleet) -> None:
     slow = frozenset({1})
     spent = []
     for who in (frozenset[int](), slow):

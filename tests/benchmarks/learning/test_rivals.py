@@ -14,7 +14,7 @@ from benchmarks.learning.rivals.channel import Channel, Vector
 from benchmarks.learning.rivals.federation import Rival, simulate
 from benchmarks.learning.rivals.ternary import Stc, message_bytes, ternary
 from edgeflock.devices.emulation.config import FleetFile
-from edgeflock.devices.emulation.fleet import Prepared, prepare
+from edgeflock.devices.emulation.fleet import PreparedFleet, prepare
 from edgeflock.server.weights import first_model
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.torch_module import FlatModule
@@ -27,7 +27,7 @@ DEVICES, SAMPLES, BATCH = 12, 20, 10
 
 
 @cache
-def fleet(batch: int = BATCH) -> Prepared:
+def fleet(batch: int = BATCH) -> PreparedFleet:
     """12 devices with 20 digits each: an epoch is two batches."""
     settings: dict[str, dict[str, Any]] = {
         "run": {"updates": 1, "batch": batch},
@@ -37,7 +37,7 @@ def fleet(batch: int = BATCH) -> Prepared:
     return prepare(FleetFile.model_validate(settings))
 
 
-def run(how: Rival, gradients: int, prepared: Prepared | None = None) -> list[Evaluation]:
+def run(how: Rival, gradients: int, prepared: PreparedFleet | None = None) -> list[Evaluation]:
     """Its evaluations, one a version of the model."""
     evaluations: list[Evaluation] = []
     end = simulate(how, prepared or fleet(), 0, gradients, 1, evaluations.append)

@@ -422,23 +422,23 @@ CHOICES: dict[str, tuple[Candidates, str, list[str]]] = {
     "not with another gradient": (
         lambda c: {"CPU": step(c, 2), "A": step(c, 1, gradient=[3, -4, 0.006])},
         "CPU",
-        ["A is passed over: its gradient is off by 1.2e-03"],
+        ["A is not used: its gradient is off by 1.2e-03"],
     ),
     "one that is close": (lambda c: {"CPU": step(c, 2), "A": step(c, 1, gradient=[3, -4, 0.004])}, "A", []),
     "not with NaN": (
         lambda c: {"CPU": step(c, 2), "A": step(c, 1, gradient=[3, np.nan, 0])},
         "CPU",
-        ["A is passed over: its gradient is off by nan"],
+        ["A is not used: its gradient is off by nan"],
     ),
     "not one that is broken": (
         lambda c: {"CPU": step(c, 2), "A": broken, "B": step(c, 1)},
         "B",
-        ["A is passed over: libcudnn.so.9: no such file"],
+        ["A is not used: libcudnn.so.9: no such file"],
     ),
     "not one that fails": (
         lambda c: {"CPU": step(c, 2), "A": failing},
         "CPU",
-        ["A is passed over: out of memory"],
+        ["A is not used: out of memory"],
     ),
 }
 
@@ -466,7 +466,7 @@ def claimed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_with_the_cpu_alone_nothing_is_tried(claimed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     claimed[:] = ["AzureExecutionProvider", "CPUExecutionProvider"]
-    monkeypatch.setattr(onnx_backend, "fastest", None)
+    monkeypatch.setattr(onnx_backend, "select_fastest", None)
     backend = OnnxBackend(model(), LAYOUT)
     assert backend.name == f"{NAME} CPU"
     check(backend, THETA, X, Y)
@@ -481,7 +481,7 @@ def test_providers_that_are_there_in_name_only(claimed: list[str], caplog: pytes
     assert backend.name == f"{NAME} CPU"
     warned = [record.message for record in caplog.records if record.levelno == logging.WARNING]
     assert len(warned) == 2
-    assert all("passed over" in message for message in warned)
+    assert all("not used" in message for message in warned)
     check(backend, THETA, X, Y)
     assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 2
 
@@ -528,7 +528,7 @@ def test_the_first_good_batch_decides(claimed: list[str], monkeypatch: pytest.Mo
 
     clock = Clock()
     monkeypatch.setattr(onnx_backend, "open_session", open_session)
-    monkeypatch.setattr(onnx_backend, "fastest", partial(select_fastest, clock=clock))
+    monkeypatch.setattr(onnx_backend, "select_fastest", partial(select_fastest, clock=clock))
     backend = OnnxBackend(model(), LAYOUT)
     _, gradient, _, _, _ = backend.gradient(THETA * np.float32(np.nan), X, Y)
     assert np.isnan(gradient).any()

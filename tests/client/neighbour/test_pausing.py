@@ -42,7 +42,7 @@ async def test_it_waits_while_there_is_a_reason_and_goes_on_by_itself(
     assert told == [{"paused": "hot: 90 C, until it has 75"}, {}]
     first, second = (record.getMessage() for record in caplog.records)
     assert first == "paused: hot: 90 C, until it has 75"
-    assert second.startswith("goes on, after a pause of ")
+    assert second.startswith("training resumes after a pause of ")
 
 
 async def test_the_reason_is_its_owner_s_business_if_nothing_is_to_be_told() -> None:

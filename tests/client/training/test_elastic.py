@@ -214,7 +214,7 @@ def test_a_centre_that_is_none_changes_nothing(model: Model, error: type[Refused
 
 def test_a_part_of_a_chunk_is_no_beginning() -> None:
     device = Elastic(numbered(), None, LAYOUT, ELASTIC)
-    with pytest.raises(Malformed, match="builds on None, held is None"):
+    with pytest.raises(Malformed, match="from version None, this device holds None"):
         device.take(WHOLE, raw([6], [1], None))
 
 

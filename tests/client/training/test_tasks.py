@@ -80,7 +80,7 @@ async def test_told_that_there_is_nothing_for_now_it_waits_and_asks_for_no_model
 
 
 async def test_what_is_no_shard_of_it_is_the_servers_fault() -> None:
-    with pytest.raises(ServerAtFault, match="shard 3, from 0 on; this device holds 3"):
+    with pytest.raises(ServerAtFault, match="shard 3, counted from 0; this device holds 3"):
         await device(FakeServer([], TASKS, handed=[Task(3)]), FakeBackend(), shards()).run()
     require_first_shard(0)
     with pytest.raises(ServerAtFault, match="this device holds 1"):

@@ -281,7 +281,7 @@ async def test_changes_are_added_and_told_of_in_the_next_update() -> None:
 async def test_changes_that_are_no_numbers_end_the_worker() -> None:
     server = Lossy([None, None])
     server.added = np.nan
-    with pytest.raises(ServerAtFault, match="none for this device: .* the server's model has diverged"):
+    with pytest.raises(ServerAtFault, match="not valid for this device: .* the server's model has diverged"):
         await worker(server, FakeBackend()).run()
     assert len(server.updates) == 1
 
@@ -290,7 +290,7 @@ async def test_changes_that_are_no_numbers_end_the_worker() -> None:
     ("answer", "said"),
     [
         ({"sequence": 40}, "update 41 with a receipt for 40"),
-        ({"model": replace(model_at(4), base=2)}, "builds on 2"),
+        ({"model": replace(model_at(4), base=2)}, "from version 2"),
         ({"model": replace(model_at(4), values=b"")}, "take 56 bytes, not 0"),
         ({"model": replace(model_at(4), count=1 << 40)}, "entries for 14"),
     ],
@@ -320,7 +320,9 @@ async def test_what_receipts_bring_divides_the_next_gradients() -> None:
 
 async def test_moments_of_another_model_end_the_worker() -> None:
     server = FakeServer([None], replace(WELCOME, adafactor=0.9), moments=b"none")
-    with pytest.raises(ServerAtFault, match="mean over the fleet is none for this device: .* no zlib stream"):
+    with pytest.raises(
+        ServerAtFault, match="mean over the fleet is not valid for this device: .* no zlib stream"
+    ):
         await worker(server, FakeBackend()).run()
 
 
@@ -497,7 +499,7 @@ async def test_what_is_refused_by_now_is_dropped_with_a_line(
     progress = await spooling(server, spool).run()
     assert (progress.updates, progress.refused) == (1, 1)
     assert [update.sequence for update in server.updates] == [41, 41, 42]
-    assert f"dropped update 41 of before this start: {refusal}" in caplog.text
+    assert f"dropped update 41 from before the restart: {refusal}" in caplog.text
 
 
 async def test_what_is_under_way_stays_if_the_session_is_refused() -> None:

@@ -73,7 +73,7 @@ def test_an_answer_in_time_costs_no_ping() -> None:
 
 def test_a_server_of_which_nothing_comes_is_given_up() -> None:
     server = Server()
-    assert waiting(server, never) == ("the server has said nothing for 8 s", HANG_SECONDS)
+    assert waiting(server, never) == ("the server has sent nothing for 8 s", HANG_SECONDS)
     assert (server.pings, server.asked) == ([3.0], [5.0])
 
 

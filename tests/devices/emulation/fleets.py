@@ -16,7 +16,7 @@ from torch import nn
 from edgeflock.client.backends.torch import TorchBackend
 from edgeflock.client.zoo import DigitsCNN
 from edgeflock.devices.emulation.config import FleetFile, parse
-from edgeflock.devices.emulation.fleet import FleetResult, Prepared, prepare, run_fleet, running
+from edgeflock.devices.emulation.fleet import FleetResult, PreparedFleet, prepare, run_fleet, running
 from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.server.coordination.coordinator import Push
 from edgeflock.server.engine.outcomes import Accepted
@@ -256,5 +256,5 @@ def run(
 
 
 @cache
-def _prepared(file: str) -> Prepared:
+def _prepared(file: str) -> PreparedFleet:
     return prepare(FleetFile.model_validate_json(file))

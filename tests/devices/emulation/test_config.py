@@ -12,7 +12,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from edgeflock.cli.fleet import run_fleet_file
-from edgeflock.devices.emulation.config import PROFILES, DeviceClass, FleetFile, headcount, parse, profile
+from edgeflock.devices.emulation.config import (
+    PROFILES,
+    DeviceClass,
+    FleetFile,
+    headcount,
+    load_profile,
+    parse,
+)
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.presets import PRESETS
 
@@ -285,7 +292,7 @@ def test_who_has_the_larger_share_has_no_fewer_devices(shares: list[float], more
 
 @pytest.mark.parametrize("name", PROFILES)
 def test_a_shipped_profile_is_whole_and_plausible(name: str) -> None:
-    made = profile(name)
+    made = load_profile(name)
     assert 1 <= made.gflops <= 1000
     assert 0.1 <= made.overhead_ms <= 10
     assert 0 < made.spread < 1

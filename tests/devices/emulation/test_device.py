@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.devices.emulation.config import PROFILES, DeviceClass, parse, profile
+from edgeflock.devices.emulation.config import PROFILES, DeviceClass, load_profile, parse
 from edgeflock.devices.emulation.link import ClassTotals
 from edgeflock.devices.emulation.speed import DeviceSpeed
 from edgeflock.shared.codecs import sparse
@@ -21,8 +21,8 @@ from tests.devices.emulation.fleets import MIXED, ONE, Ran, fleet_of, run
 
 @pytest.mark.parametrize("name", PROFILES)
 def test_a_step_takes_its_overhead_and_its_operations(name: str) -> None:
-    made = profile(name)
-    pace = DeviceSpeed.of(DeviceClass.model_validate({"profile": name}), flops=3_000_000_000)
+    made = load_profile(name)
+    pace = DeviceSpeed.from_class(DeviceClass.model_validate({"profile": name}), flops=3_000_000_000)
     assert pace.step == pytest.approx(made.overhead_ms / 1000 + 3 / made.gflops)
     assert pace.uplink == made.uplink_mbps * 1e6 / 8
     assert pace.downlink == made.downlink_mbps * 1e6 / 8
@@ -32,11 +32,11 @@ def test_a_step_takes_its_overhead_and_its_operations(name: str) -> None:
 
 def test_what_a_class_says_itself_wins_over_its_profile() -> None:
     own = DeviceClass(profile="laptop", step_ms=250, spread=0, uplink_mbps=8, downlink_mbps=16, latency_ms=0)
-    assert DeviceSpeed.of(own, flops=10**12) == DeviceSpeed(0.25, 0, False, 1e6, 2e6, 0)
+    assert DeviceSpeed.from_class(own, flops=10**12) == DeviceSpeed(0.25, 0, False, 1e6, 2e6, 0)
 
 
 def test_without_a_profile_the_network_takes_no_time() -> None:
-    pace = DeviceSpeed.of(DeviceClass(step_ms=5, timing="exponential"), flops=10**12)
+    pace = DeviceSpeed.from_class(DeviceClass(step_ms=5, timing="exponential"), flops=10**12)
     assert pace == DeviceSpeed(0.005, 0, True, math.inf, math.inf, 0)
 
 

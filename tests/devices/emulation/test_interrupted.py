@@ -131,7 +131,7 @@ def test_a_run_that_is_over_leaves_nothing(tmp_path: Path) -> None:
     earlier = Interrupted(directory)
     leave(directory, 5)
     earlier.close()
-    earlier.forget()
+    earlier.remove()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from edgeflock.api.opening import in_a_thread
+from edgeflock.api.opening import enter_in_thread
 from edgeflock.shared.errors import ConfigError
 
 
@@ -21,7 +21,7 @@ class Refusing(AbstractContextManager[None]):
 
 async def test_what_cannot_be_opened_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(ConfigError, match="cannot be"):
-        async with in_a_thread(Refusing()):
+        async with enter_in_thread(Refusing()):
             pass
     gc.collect()
     await asyncio.sleep(0)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from edgeflock.projects.beginning import begun
+from edgeflock.projects.beginning import create_project
 from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import parse
@@ -66,7 +66,7 @@ def test_a_project_without_data_makes_some_up(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_work_is_told(tmp_path: Path, change: str, code: int, message: str) -> None:
-    begun(tmp_path, "").write()
+    create_project(tmp_path, "").write()
     uri = table(tmp_path)
     (tmp_path / "others.csv").write_text("a,b,c,state\n1,2,3,on\n1,2,3,broken\n")
     (tmp_path / "model.py").write_text((tmp_path / "model.py").read_text().replace("Linear(8", "Linear(3"))
@@ -89,7 +89,7 @@ def test_the_model_takes_the_data(tmp_path: Path, kind: str, monkeypatch: pytest
     elif kind == "classes":
         np.savez("mine.npz", x_test=np.zeros((5, 7), np.float32), y_test=np.arange(5))
         uri = "npz:mine.npz"
-    project = begun(tmp_path / "it", uri)
+    project = create_project(tmp_path / "it", uri)
     settings = parse(project.files["edgeflock.toml"])
     made: dict[str, type[torch.nn.Module]] = {}
     exec(project.files["model.py"], made)
@@ -104,7 +104,7 @@ def test_the_model_takes_the_data(tmp_path: Path, kind: str, monkeypatch: pytest
 def test_samples_without_a_ready_made_beginning(tmp_path: Path) -> None:
     np.savez(tmp_path / "odd.npz", x_test=np.zeros((5, 7, 2), np.float32), y_test=np.arange(5))
     with pytest.raises(ConfigError, match=r"samples have the shape \[7, 2\], .* begin without --data"):
-        begun(tmp_path, f"npz:{tmp_path}/odd.npz")
+        create_project(tmp_path, f"npz:{tmp_path}/odd.npz")
 
 
 def test_a_file_that_is_held_out_is_no_devices(tmp_path: Path) -> None:

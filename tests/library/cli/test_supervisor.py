@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.cli.supervisor import LastLine, supervised, tell, watchdog_seconds
+from edgeflock.cli.supervisor import LastLine, notify, supervised, watchdog_seconds
 from tests.answering import answering
 from tests.library.command_line import edgeflock
 
@@ -28,9 +28,9 @@ def heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.so
 async def test_ready_alive_and_stopping(heard: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WATCHDOG_USEC", "2000")
     monkeypatch.setenv("WATCHDOG_PID", str(os.getpid()))
-    said = iter(range(1000))
+    values = iter(range(1000))
     loop = asyncio.get_running_loop()
-    async with supervised(lambda: f"version {next(said)}"):
+    async with supervised(lambda: f"version {next(values)}"):
         assert await loop.sock_recv(heard, 4096) == b"READY=1\nSTATUS=version 0"
         assert await loop.sock_recv(heard, 4096) == b"WATCHDOG=1\nSTATUS=version 1"
         assert await loop.sock_recv(heard, 4096) == b"WATCHDOG=1\nSTATUS=version 2"
@@ -59,9 +59,9 @@ def test_how_often(environ: dict[str, str], seconds: float | None) -> None:
     assert watchdog_seconds(environ, 7) == seconds
 
 
-@pytest.mark.parametrize("place", ["", "relative", "/nowhere/notify", "@edgeflock-nobody-listens"])
-def test_nobody_to_tell(place: str) -> None:
-    tell({"NOTIFY_SOCKET": place}, READY=1)
+@pytest.mark.parametrize("path", ["", "relative", "/nowhere/notify", "@edgeflock-nobody-listens"])
+def test_nobody_to_tell(path: str) -> None:
+    notify({"NOTIFY_SOCKET": path}, READY=1)
 
 
 async def test_a_client_is_ready_before_its_server_is(heard: socket.socket) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.cli.options import connection_of, settings_of, token_of
+from edgeflock.cli.options import connection_of, load_settings, token_of
 from edgeflock.shared.errors import ConfigError
 
 
@@ -43,7 +43,7 @@ def test_a_token_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp
     assert connection_of(None, "given", None, None)[1] == "given"
     assert connection_of(None, None, kept(tmp_path), None)[1] == "secret"
     monkeypatch.setenv("EDGEFLOCK_CLIENT__TOKEN", "by its whole name")
-    assert settings_of(None, None).client.token == "by its whole name"
+    assert load_settings(None, None).client.token == "by its whole name"
 
 
 @pytest.mark.parametrize("text", ["", "\n", "two\nlines\n", "\x00"])

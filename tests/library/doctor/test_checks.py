@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from edgeflock.doctor import files, machine
+from edgeflock.doctor.connection import Answer, check_answer
 from edgeflock.doctor.finding import CheckResult
-from edgeflock.doctor.line import Answer, reached
-from edgeflock.doctor.packages import package
+from edgeflock.doctor.packages import check_package
 from edgeflock.server.identity import own_certificate
 
 GIB = 1 << 30
@@ -86,14 +86,14 @@ def test_open_files() -> None:
     ],
 )
 def test_a_package(code: int, last: str, state: str, says: str) -> None:
-    found = package("numpy", "pip install 'edgeflock[onnx]'", lambda module: (code, last))
-    assert_finding(found, state)
-    assert says in found.said
+    entries = check_package("numpy", "pip install 'edgeflock[onnx]'", lambda module: (code, last))
+    assert_finding(entries, state)
+    assert says in entries.said
 
 
 def test_a_package_that_is_there_and_one_that_is_not() -> None:
-    assert package("msgpack", "").state == "ok"
-    assert_finding(package("no_such_module", "pip install it"), "bad", "pip install it")
+    assert check_package("msgpack", "").state == "ok"
+    assert_finding(check_package("no_such_module", "pip install it"), "bad", "pip install it")
 
 
 def test_who_can_read_a_credential(tmp_path: Path) -> None:
@@ -140,9 +140,9 @@ def test_a_certificate(tmp_path: Path) -> None:
     ],
 )
 def test_the_line(answer: Answer, state: str, says: str) -> None:
-    found = reached(answer)
-    assert_finding(found, state)
-    assert says in found.said
+    entries = check_answer(answer)
+    assert_finding(entries, state)
+    assert says in entries.said
 
 
 def test_a_finding_is_a_line_and_what_to_do() -> None:
@@ -151,10 +151,10 @@ def test_a_finding_is_a_line_and_what_to_do() -> None:
     assert (first, second.strip()) == ("bad   power     weak", "another supply")
 
 
-def assert_finding(found: CheckResult | None, state: str, remedy: str = "") -> None:
+def assert_finding(entries: CheckResult | None, state: str, remedy: str = "") -> None:
     """It says something, and what to do unless it is ok."""
-    assert found is not None
-    assert found.state == state
-    assert found.said
-    assert bool(found.remedy) == (state != "ok")
-    assert remedy in found.remedy
+    assert entries is not None
+    assert entries.state == state
+    assert entries.said
+    assert bool(entries.remedy) == (state != "ok")
+    assert remedy in entries.remedy

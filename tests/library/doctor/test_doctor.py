@@ -13,8 +13,8 @@ import pytest
 from edgeflock.cli.app import main
 from edgeflock.client.identity import save_identity
 from edgeflock.doctor import CheckResult
-from edgeflock.doctor.report import audited, lines_of, of_the_service
-from edgeflock.doctor.secrets import HIDDEN, scrubbed, told
+from edgeflock.doctor.report import read_audit, service_log, split_log
+from edgeflock.doctor.secrets import HIDDEN, harmless_settings, scrub
 from edgeflock.shared.identity import Token, text_of
 from edgeflock.shared.settings.config import parse
 from tests.hosting import hosting
@@ -43,7 +43,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     def fine(module: str, install: str) -> CheckResult:
         return CheckResult("package", "ok", module)
 
-    monkeypatch.setattr("edgeflock.doctor.patients.package", fine)
+    monkeypatch.setattr("edgeflock.doctor.checks.check_package", fine)
 
     async def run(*words: str) -> tuple[object, str]:
         """(exit code, what it printed)."""
@@ -184,7 +184,7 @@ def test_of_the_settings_only_what_is_harmless() -> None:
             "coordination.rule=tau",
         ]
     )
-    seen = told(config)
+    seen = harmless_settings(config)
     assert "secret" not in json.dumps(seen)
     assert seen["client"]["token"] == HIDDEN
     assert seen["client"]["server"] == "https://192.0.2.1:8470"
@@ -194,14 +194,14 @@ def test_of_the_settings_only_what_is_harmless() -> None:
 
 
 def test_the_longest_secret_goes_first() -> None:
-    assert scrubbed("x secret-and-more y secret", {"secret", "secret-and-more"}) == f"x {HIDDEN} y {HIDDEN}"
+    assert scrub("x secret-and-more y secret", {"secret", "secret-and-more"}) == f"x {HIDDEN} y {HIDDEN}"
 
 
 def test_of_a_log_only_what_is_ours() -> None:
     ours = "2026-11-23T10:00:00.000+00:00 INFO edgeflock.client: connected"
     others = ["Traceback (most recent call last):", '{"time": 1, "logger": "root"}', "[]", "null", "12"]
-    assert lines_of([ours, *others]) == ([ours], len(others))
-    assert audited(['{"time": 1, "who": "me", "did": "it", "more": 2}', '{"time": 1', "7"]) == [
+    assert split_log([ours, *others]) == ([ours], len(others))
+    assert read_audit(['{"time": 1, "who": "me", "did": "it", "more": 2}', '{"time": 1', "7"]) == [
         {"time": 1, "who": "me", "did": "it"}
     ]
 
@@ -210,4 +210,4 @@ def test_a_machine_without_systemd() -> None:
     def nothing(*command: object, **how: object) -> None:
         raise FileNotFoundError("journalctl")
 
-    assert of_the_service("client", nothing) == []
+    assert service_log("client", nothing) == []

@@ -2,8 +2,8 @@
 
 import pytest
 
-from edgeflock.api.graphs import graphs_of
-from edgeflock.projects.acting import checked_policy
+from edgeflock.api.graphs import export_graphs
+from edgeflock.projects.acting import check_policy
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import Config, parse
 from tests.shared.environments.worlds import HERE
@@ -17,7 +17,7 @@ def config(*overrides: str) -> Config:
 
 
 def test_it_says_what_a_policy_comes_to() -> None:
-    found = checked_policy(config("run.batch=12", f"client.data={HERE}Corridor?envs=3&length=5"))
+    found = check_policy(config("run.batch=12", f"client.data={HERE}Corridor?envs=3&length=5"))
     lines = list(found.lines())
     assert lines[0] == f"model   {POLICY}, {found.parameters:,} parameters"
     assert "observations [2], 2 actions" in lines[1]
@@ -40,10 +40,10 @@ def test_it_says_what_a_policy_comes_to() -> None:
 )
 def test_what_cannot_work(overrides: list[str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        checked_policy(config(*overrides))
+        check_policy(config(*overrides))
 
 
 def test_graphs_of_a_policy() -> None:
-    graphs = graphs_of(POLICY, "ppo", None, f"{HERE}Corridor")
+    graphs = export_graphs(POLICY, "ppo", None, f"{HERE}Corridor")
     assert graphs.step
     assert graphs.evaluation

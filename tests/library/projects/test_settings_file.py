@@ -2,7 +2,7 @@
 
 import pytest
 
-from edgeflock.projects.settings_file import with_setting
+from edgeflock.projects.settings_file import replace_setting
 from edgeflock.shared.errors import ConfigError
 
 NAME = "coordination.learning_rate"
@@ -28,14 +28,14 @@ NAME = "coordination.learning_rate"
     ],
 )
 def test_one_line_changes(before: str, after: str) -> None:
-    assert with_setting(before, "mine.toml", NAME, 0.2) == after
-    assert with_setting(after, "mine.toml", NAME, 0.2) == after
+    assert replace_setting(before, "mine.toml", NAME, 0.2) == after
+    assert replace_setting(after, "mine.toml", NAME, 0.2) == after
 
 
 def test_a_text_is_quoted() -> None:
     given = "[run]\nlocal_optimizer = 'adam'  # mine\n"
     after = '[run]\nlocal_optimizer = "adafactor"  # mine\n'
-    assert with_setting(given, "mine.toml", "run.local_optimizer", "adafactor") == after
+    assert replace_setting(given, "mine.toml", "run.local_optimizer", "adafactor") == after
 
 
 @pytest.mark.parametrize(
@@ -49,4 +49,4 @@ def test_a_text_is_quoted() -> None:
 )
 def test_what_stands_there_in_another_way_is_left_alone(text: str) -> None:
     with pytest.raises(ConfigError, match=r"mine.toml says .* set learning_rate = 0.2 yourself"):
-        with_setting(text, "mine.toml", NAME, 0.2)
+        replace_setting(text, "mine.toml", NAME, 0.2)

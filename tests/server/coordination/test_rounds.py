@@ -140,7 +140,7 @@ class TestARoundOfACohort:
         offer(rounds, 2)
         assert applied(rounds, 1) == [4, 1, 2]
         for device in (1, 2):
-            with pytest.raises(BaseExpired, match="others' turn"):
+            with pytest.raises(BaseExpired, match="other devices take part"):
                 offer(rounds, device)
         rounds.remove_device(3)  # its place is 1's
         offer(rounds, 3)

@@ -302,5 +302,5 @@ def test_what_a_journal_says_of_an_optimizer_is_read_back_or_refused() -> None:
     how = StepMethod("adamw", 4, 0.5, 0.25, 1e-6, 0.125, 3.0)
     assert StepMethod.from_text(how.text()) == how
     for text in ("{", "[]", '{"kindness": 1}'):
-        with pytest.raises(ConfigError, match="does not say how steps are taken"):
+        with pytest.raises(ConfigError, match="is no step method"):
             StepMethod.from_text(text)

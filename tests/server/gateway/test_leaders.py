@@ -53,7 +53,7 @@ async def test_no_graph_is_larger_than_there_can_be(monkeypatch: pytest.MonkeyPa
 async def test_whatever_a_leader_says_is_wrong_is_one_line(octets: bytes) -> None:
     async with leading(octets, 404) as (one, http):
         error = aiohttp.WSServerHandshakeError(None, (), status=404)  # type: ignore[arg-type]
-        hopeless = await one.find_permanent_error(http, one.url / "v1/gateway", error)
+        hopeless = await one.diagnose(http, one.url / "v1/gateway", error)
         assert hopeless is not None
         told = str(hopeless)
         assert len(told) < 400

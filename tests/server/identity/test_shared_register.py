@@ -13,7 +13,7 @@ from edgeflock.server.identity import (
     Register,
     own_certificate,
     pin_of_file,
-    share_key,
+    share,
 )
 from edgeflock.shared.errors import JournalDamaged, Unauthorized
 from edgeflock.shared.identity import NO_PIN, join_words, new_key, public_of, sign
@@ -102,6 +102,6 @@ def test_servers_show_the_same_key(postgres: Cluster, tmp_path: Path) -> None:
         folder.mkdir()
         if name == "two":
             own_certificate(folder, "192.0.2.1")  # of a key of its own, until it learns better
-        share_key(url, Certificate(folder / "certificate.pem", folder / "certificate-key.pem"))
+        share(url, Certificate(folder / "certificate.pem", folder / "certificate-key.pem"))
         pins.append(pin_of_file(own_certificate(folder, "192.0.2.1").certificate))
     assert pins[0] == pins[1]

@@ -167,11 +167,11 @@ IN_TABLES = {
     ),
     "a sequence changed": (
         "UPDATE updates SET sequence = sequence + 1 WHERE version = 54",
-        "the update that made version 54 is not",
+        "the update that made version 54 has a wrong checksum",
     ),
     "another device's": (
         "UPDATE updates SET device = 1 + device % 3 WHERE version = 54",
-        "the update that made version 54 is not",
+        "the update that made version 54 has a wrong checksum",
     ),
     "two updates swapped": (
         "UPDATE updates SET version = CASE version WHEN 55 THEN -56 ELSE -55 END WHERE version IN (55, 56)",
@@ -220,13 +220,13 @@ IN_TABLES = {
     "another start": ("UPDATE meta SET start = NULL", "row 1 of its meta has a wrong checksum"),
     "a device deleted": ("DELETE FROM devices WHERE id = 2", "row 2 of its devices is missing"),
     "the last device deleted": ("DELETE FROM devices WHERE id = 3", "of its devices 2 are left"),
-    "a device renamed": ("UPDATE devices SET name = 'x' WHERE id = 3", "row 3 of its devices is not"),
+    "a device renamed": ("UPDATE devices SET name = 'x' WHERE id = 3", "row 3 of its devices has a wrong"),
     "an evaluation changed": (
         "UPDATE evaluations SET loss = 0 WHERE version = 40",
         "row 1 of its evaluations",
     ),
     "an evaluation deleted": ("DELETE FROM evaluations WHERE version = 47", "of its evaluations 1 are left"),
-    "an adjustment changed": ("UPDATE adjustments SET chosen = 9", "row 1 of its adjustments is not"),
+    "an adjustment changed": ("UPDATE adjustments SET chosen = 9", "row 1 of its adjustments has a wrong"),
     "an adjustment deleted": ("DELETE FROM adjustments", "of its adjustments 0 are left"),
     "traffic that is none": ("UPDATE devices SET ingress = 'much' WHERE id = 3", ""),
 }

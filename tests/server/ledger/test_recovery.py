@@ -229,11 +229,11 @@ def damaged(directory: Path, statement: str, *values: object) -> Journal:
 
 DAMAGE = {
     "hole": ("DELETE FROM updates WHERE version = 3", (), "the update that made version 3 is missing"),
-    "no msgpack": ("UPDATE updates SET frame = x'c1' WHERE version = 2", (), "entry of version 2 .* msgpack"),
+    "no msgpack": ("UPDATE updates SET frame = x'c1' WHERE version = 2", (), "version 2 is .* msgpack"),
     "cut off": (
         "UPDATE updates SET frame = substr(frame, 1, 20) WHERE version = 6",
         (),
-        "entry of version 6",
+        "version 6 is not a valid update",
     ),
     "of another model": (
         "UPDATE updates SET frame = ? WHERE version = 6",

@@ -11,7 +11,7 @@ from edgeflock.server.sessions import GatewayConnection
 def line(updates: int) -> GatewayConnection:
     """One that has passed on so many updates, of 100 bytes each, and was sent 10 for each."""
     meter = SimpleNamespace(ingress=100 * updates, egress=10 * updates)
-    told = {"name": "one", "address": "192.0.2.1", "since": 5.0, "devices": 3, "waiting": 7}
+    told = {"name": "one", "address": "192.0.2.1", "start_time": 5.0, "devices": 3, "waiting": 7}
     return cast(GatewayConnection, SimpleNamespace(**told, updates=updates, meter=meter))
 
 

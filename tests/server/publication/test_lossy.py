@@ -358,7 +358,7 @@ def test_a_device_refuses_a_step_on_what_it_does_not_hold() -> None:
     fleet.move()
     model = fleet.pull(1)
     before = fleet.replicas[1].theta.tobytes()
-    with pytest.raises(Exception, match="builds on 0, held is 1"):
+    with pytest.raises(Exception, match="from version 0, this device holds 1"):
         fleet.replicas[1].take(model)
     fleet.move()
     model = fleet.answer(1)

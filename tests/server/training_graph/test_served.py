@@ -163,7 +163,7 @@ async def test_a_shape_is_enough(loss: str, own: bool, data: str, tmp_path: Path
     store = GraphStore(ModelSettings(module=module, loss=loss, data="", input=[6]), make)
     made = [(await store.get(kind)).octets for kind in ("step", "evaluation")]
     assert len(started.processes) == (0 if own else 1)
-    assert 0.0 < store.keeps_waiting(inf) < inf
+    assert 0.0 < store.wait_end(inf) < inf
     held_out = np.load(tmp_path / "data.npz")
     y = held_out["y_test"] if loss == "cross_entropy" else np.ones((9, 4), np.float32)
     wanted = export_model(f"{NETS}dense", loss, held_out["x_test"], y)
@@ -180,10 +180,10 @@ async def test_whoever_stops_waits_for_an_export_in_a_thread(monkeypatch: pytest
 
     monkeypatch.setattr(served, "_export", export)
     store = GraphStore(ModelSettings(module="__main__:Own", data="", input=[6]), models.dense)
-    assert store.keeps_waiting(5.0) == 0.0
+    assert store.wait_end(5.0) == 0.0
     asking = asyncio.create_task(store.get("step"))
     await asyncio.to_thread(begun.wait)
-    assert store.keeps_waiting(5.0) == 5.0
+    assert store.wait_end(5.0) == 5.0
     closing = asyncio.create_task(store.close())
     await asyncio.sleep(0)
     assert not closing.done()

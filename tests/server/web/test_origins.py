@@ -57,12 +57,12 @@ def test_pages_of_others(origin: str, scheme: str, host: str) -> None:
 
 def test_names_that_only_this_machine_can_have() -> None:
     assert [
-        host for host in ("vm", "10.0.0.1", "localhost:1", "flock.example.org") if ORIGINS.is_own_host(host)
+        host for host in ("vm", "10.0.0.1", "localhost:1", "flock.example.org") if ORIGINS.is_own(host)
     ] == [
         "vm",
         "10.0.0.1",
         "localhost:1",
         "flock.example.org",
     ]
-    assert not any(ORIGINS.is_own_host(host) for host in ("elsewhere.example", "", "[", "vm.example"))
-    assert Origins.from_names([], "Server.Example").is_own_host("server.example:80")
+    assert not any(ORIGINS.is_own(host) for host in ("elsewhere.example", "", "[", "vm.example"))
+    assert Origins.from_names([], "Server.Example").is_own("server.example:80")

@@ -9,7 +9,7 @@ import safetensors.numpy
 import torch
 from torch import nn
 
-from edgeflock.api.graphs import graphs_of
+from edgeflock.api.graphs import export_graphs
 from edgeflock.server.training_graph.export import export_model
 from edgeflock.server.training_graph.quantization import quantized
 from edgeflock.shared.artifacts import ModelInfo, digest_of, onnx_file, safetensors_file
@@ -120,7 +120,7 @@ def test_onnx_computes_what_torch_does(module: str, x: object) -> None:
 
 
 def test_eight_bits_are_smaller_and_near() -> None:
-    graphs = graphs_of("edgeflock.client.zoo:DigitsCNN", "cross_entropy", None, "digits:")
+    graphs = export_graphs("edgeflock.client.zoo:DigitsCNN", "cross_entropy", None, "digits:")
     flat = FlatModule("edgeflock.client.zoo:DigitsCNN", "cross_entropy")
     info = replace(INFO, layout=flat.layout)
     whole = onnx_file.encode(info, graphs.evaluation, flat.theta())
@@ -148,7 +148,7 @@ def test_what_needs_targets_is_no_prediction() -> None:
 
 
 def test_inputs_that_do_not_fit_are_named() -> None:
-    graphs = graphs_of("edgeflock.client.zoo:DigitsCNN", "cross_entropy", None, "digits:")
+    graphs = export_graphs("edgeflock.client.zoo:DigitsCNN", "cross_entropy", None, "digits:")
     flat = FlatModule("edgeflock.client.zoo:DigitsCNN", "cross_entropy")
     _, outputs = onnx_file.load(
         onnx_file.encode(replace(INFO, layout=flat.layout), graphs.evaluation, flat.theta())

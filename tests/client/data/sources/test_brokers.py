@@ -242,7 +242,7 @@ async def test_a_source_ends_that_is_cancelled_as_the_broker_answers(
     assert source.cancelled()
 
 
-def settings_of(uri: str) -> dict[str, Any]:
+def load_settings(uri: str) -> dict[str, Any]:
     settings = kafka_source.consumer_settings(Uri.parse(uri))
     named = ("bootstrap_servers", "security_protocol", "group_id", "auto_offset_reset", "enable_auto_commit")
     assert set(named) < set(settings)
@@ -251,27 +251,27 @@ def settings_of(uri: str) -> dict[str, Any]:
 
 def test_what_aiokafka_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA", "open sesame")
-    plain = settings_of("kafka://host/power")
+    plain = load_settings("kafka://host/power")
     assert (plain["bootstrap_servers"], plain["security_protocol"]) == ("host:9092", "PLAINTEXT")
     assert not {"ssl_context", "sasl_mechanism", "sasl_plain_password"} & set(plain)
     signed = certificate(tmp_path / "broker.pem")
-    secure = settings_of(f"kafkas://host/power?ca={signed}")
+    secure = load_settings(f"kafkas://host/power?ca={signed}")
     assert (secure["bootstrap_servers"], secure["security_protocol"]) == ("host:9093", "SSL")
     context = secure["ssl_context"]
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
     assert context.cert_store_stats()["x509"] == 1
-    known = settings_of(f"kafkas://pi@host:1/power?password_env=KAFKA&certificate={signed}&group=g")
+    known = load_settings(f"kafkas://pi@host:1/power?password_env=KAFKA&certificate={signed}&group=g")
     assert (known["security_protocol"], known["sasl_mechanism"]) == ("SASL_SSL", "PLAIN")
     assert (known["sasl_plain_username"], known["sasl_plain_password"]) == ("pi", "open sesame")
     assert (known["group_id"], known["enable_auto_commit"]) == ("g", False)
-    scram = settings_of("kafka://pi:a%40b@host/power?sasl=SCRAM-SHA-512")
+    scram = load_settings("kafka://pi:a%40b@host/power?sasl=SCRAM-SHA-512")
     assert (scram["security_protocol"], scram["sasl_mechanism"]) == ("SASL_PLAINTEXT", "SCRAM-SHA-512")
     assert scram["sasl_plain_password"] == "a@b"
 
 
 async def test_aiokafka_takes_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     for uri in ("kafka://host/t?group=g", "kafkas://pi:x@host/t", "kafka://pi:x@host/t?sasl=SCRAM-SHA-256"):
-        await aiokafka.AIOKafkaConsumer("t", **settings_of(uri)).stop()
+        await aiokafka.AIOKafkaConsumer("t", **load_settings(uri)).stop()
 
 
 async def test_a_topic_that_is_none_is_a_config_error(tmp_path: Path) -> None:

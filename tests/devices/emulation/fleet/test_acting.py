@@ -27,7 +27,7 @@ def file(**sections: dict[str, Any]) -> FleetFile:
         "devices": {"one": {"step_ms": 10}},
     }
     merged = {name: {**usual.get(name, {}), **sections.get(name, {})} for name in usual | sections}
-    return parse("", "test", given=merged)
+    return parse("", "test", settings=merged)
 
 
 def played(fleet: FleetFile, directory: Path) -> tuple[FleetResult, list[Evaluation]]:
@@ -65,7 +65,7 @@ def test_it_goes_with_each_way_to_coordinate(coordination: dict[str, Any], tmp_p
 def test_classes_of_devices_may_have_environments_of_their_own(tmp_path: Path) -> None:
     devices = {"short": {"step_ms": 10, "data": f"{HERE}Corridor?length=2"}, "long": {"step_ms": 10}}
     prepared = prepare(file(devices=devices))
-    assert [prepared.acts_in[name].uri for name in ("short", "long")] == [
+    assert [prepared.environments[name].uri for name in ("short", "long")] == [
         f"{HERE}Corridor?length=2",
         CORRIDOR,
     ]

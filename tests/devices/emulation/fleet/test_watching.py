@@ -8,7 +8,7 @@ import pytest
 from torch import nn
 
 from edgeflock.devices.emulation.config import parse
-from edgeflock.devices.emulation.fleet import FleetObjects, Prepared, prepare, run_fleet
+from edgeflock.devices.emulation.fleet import FleetObjects, PreparedFleet, prepare, run_fleet
 from edgeflock.server.monitoring.listeners import Callbacks
 from edgeflock.shared.data.datasets import Dataset, joined
 from edgeflock.shared.protocol.frames import Evaluation, Finding
@@ -16,12 +16,12 @@ from edgeflock.shared.protocol.frames import Evaluation, Finding
 DEVICES, UPDATES = 6, 1500
 
 
-def fleet(slower: float) -> Prepared:
+def fleet(slower: float) -> PreparedFleet:
     """Five devices with the digits 0 to 7, and one that is so many times slower."""
     file = parse(
         "",
         "a test",
-        given={
+        settings={
             "run": {"updates": UPDATES},
             "fleet": {"devices": DEVICES, "evaluate_every": 25},
             "model": {"module": "of this test"},
@@ -34,7 +34,7 @@ def fleet(slower: float) -> Prepared:
     return prepare(file, FleetObjects(make=lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 10))))
 
 
-def found_in(prepared: Prepared, folder: Path) -> tuple[list[Finding], list[Evaluation]]:
+def found_in(prepared: PreparedFleet, folder: Path) -> tuple[list[Finding], list[Evaluation]]:
     found: list[Finding] = []
     evaluations: list[Evaluation] = []
     run_fleet(prepared, 1, folder, Callbacks(on_evaluated=evaluations.append, on_finding=found.append))

@@ -167,7 +167,7 @@ def test_what_is_whole_is_known_and_can_be_kept(run: Run, kind: str) -> None:
     found = verify(path)
     assert found.whole == whole
     assert any(re.search(said, text) for text in found.damage), found.damage
-    with pytest.raises(ConfigError, match=f"--to {whole + 1}: .* whole from 0 to {whole}"):
+    with pytest.raises(ConfigError, match=f"--to {whole + 1}: .* intact from version 0 to {whole}"):
         repair(path, whole + 1, 5.0)
     repair(path, whole, 5.0)
     assert verify(path).damage == []

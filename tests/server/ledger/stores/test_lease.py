@@ -165,7 +165,7 @@ def never(why: str) -> None:
 
 def test_a_schema_that_is_not_there_is_not_waited_for(postgres: Cluster, tmp_path: Path) -> None:
     url = postgres.url("nowhere")
-    with pytest.raises(ConfigError, match=r"search_path names nowhere; make it .*CREATE SCHEMA nowhere"):
+    with pytest.raises(ConfigError, match=r"search_path names nowhere; create it .*CREATE SCHEMA nowhere"):
         open_journal(url, LEASE)
     with pytest.raises(ConfigError, match="has no schema that its user may use"):
         open_journal(url, LEASE, never)

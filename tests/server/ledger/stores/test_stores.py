@@ -195,9 +195,12 @@ def test_the_same_pushes_leave_the_same_in_both(postgres: Cluster, tmp_path: Pat
 @pytest.mark.parametrize(
     ("statement", "told"),
     [
-        ("UPDATE updates SET loss = 7 WHERE version = 2", "the update that made version 2 is not as it was"),
+        (
+            "UPDATE updates SET loss = 7 WHERE version = 2",
+            "the update that made version 2 has a wrong checksum",
+        ),
         ("DELETE FROM updates WHERE version = 2", "the update that made version 2 is missing"),
-        ("UPDATE snapshots SET sum = 1 WHERE version = 0", "the snapshot of version 0 is not as it was"),
+        ("UPDATE snapshots SET sum = 1 WHERE version = 0", "the snapshot of version 0 has a wrong checksum"),
         ("UPDATE devices SET name = 'two'", "row 1 of its devices has a wrong checksum"),
         ("DROP TABLE evaluations", "evaluations"),
     ],

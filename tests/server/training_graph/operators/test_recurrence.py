@@ -57,7 +57,7 @@ def ours(
     layer: nn.RNNBase, x: Any, states: Any = None, *, training: bool = True
 ) -> tuple[Tensor, ...] | None:
     function, arguments = called(layer, x, states, training=training)
-    return recurrence.of(function, arguments)
+    return recurrence.run_recurrent(function, arguments)
 
 
 @every_kind
@@ -128,7 +128,7 @@ def test_packed_sequences_and_projections_are_left_to_torch() -> None:
 
 
 def test_other_functions_are_none_of_ours() -> None:
-    assert recurrence.of(torch.relu, [torch.zeros(1)]) is None
+    assert recurrence.run_recurrent(torch.relu, [torch.zeros(1)]) is None
 
 
 class Recurrent(nn.Module):

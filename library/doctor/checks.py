@@ -16,9 +16,9 @@ from edgeflock.client.data.open import directory, is_stored
 from edgeflock.client.health import ROOT, DeviceHealth, memory_of
 from edgeflock.client.identity import default_path, load_identity
 from edgeflock.doctor import files, machine
+from edgeflock.doctor.connection import check_answer, query_server
 from edgeflock.doctor.finding import CheckResult
-from edgeflock.doctor.line import asked, reached
-from edgeflock.doctor.packages import package
+from edgeflock.doctor.packages import check_package
 from edgeflock.shared.data import datasets
 from edgeflock.shared.environments import is_environment, open_environment
 from edgeflock.shared.errors import ConfigError, JournalDamaged
@@ -30,41 +30,41 @@ DEVICE_DISK, SERVER_DISK = 1 << 30, 10 << 30
 """Recommended free bytes, because a journal grows."""
 
 
-def examined_device(settings: ClientSettings) -> Iterator[CheckResult]:
+def check_device(settings: ClientSettings) -> Iterator[CheckResult]:
     """Check a machine that will train."""
-    yield from _machine(directory(settings), DEVICE_DISK)
+    yield from _check_machine(directory(settings), DEVICE_DISK)
     only_torch = settings.backend == "auto" and find_spec("torch") and not find_spec("onnxruntime")
     if settings.backend == "torch" or only_torch:
-        yield package("torch", install("torch"))
+        yield check_package("torch", install("torch"))
     else:
-        yield package("onnxruntime", install("onnx"))
-    yield from _joined(settings)
-    yield _data(settings)
+        yield check_package("onnxruntime", install("onnx"))
+    yield from _check_identity(settings)
+    yield _check_data(settings)
 
 
-def examined_server(config: Config) -> Iterator[CheckResult]:
+def check_server(config: Config) -> Iterator[CheckResult]:
     """Check a machine that will host the run of `config`."""
     place = Path(config.run.directory)
-    yield from _machine(place, SERVER_DISK)
+    yield from _check_machine(place, SERVER_DISK)
     extra = "arrays" if config.model.arrays else "server"
     for module in ("numba", *(() if config.model.arrays else ("torch", "onnx"))):
-        yield package(module, install(extra))
+        yield check_package(module, install(extra))
     if (soft := _open_files()) is not None:
         yield machine.open_files(soft, config.limits.devices)
     yield files.directory(place)
-    own = place / "certificate.pem"
-    if config.run.certificate or own.exists():
-        yield files.certificate(Path(config.run.certificate) if config.run.certificate else own)
-    yield _journal(place)
-    yield from _project(config)
+    certificate = place / "certificate.pem"
+    if config.run.certificate or certificate.exists():
+        yield files.certificate(Path(config.run.certificate) if config.run.certificate else certificate)
+    yield _check_journal(place)
+    yield from _check_project(config)
 
 
-def _machine(place: Path, comfort: int) -> Iterator[CheckResult]:
+def _check_machine(place: Path, recommended: int) -> Iterator[CheckResult]:
     bits = 8 * struct.calcsize("P")
     yield machine.python(sys.version_info[:3], bits, platform.libc_ver())
     yield machine.clock(time.time(), Path(__file__).stat().st_mtime, ROOT)
-    there = next(path for path in (place.absolute(), *place.absolute().parents) if path.exists())
-    yield machine.disk(place, shutil.disk_usage(there).free, os.access(there, os.W_OK), comfort)
+    existing = next(path for path in (place.absolute(), *place.absolute().parents) if path.exists())
+    yield machine.disk(place, shutil.disk_usage(existing).free, os.access(existing, os.W_OK), recommended)
     yield machine.memory(memory_of(), ROOT)
     facts = DeviceHealth()()
     for found in (machine.power(facts.get("undervoltage")), machine.heat(facts.get("temperature"))):
@@ -81,7 +81,7 @@ def _open_files() -> int | None:
     return -1 if soft == resource.RLIM_INFINITY else soft
 
 
-def _joined(settings: ClientSettings) -> Iterator[CheckResult]:
+def _check_identity(settings: ClientSettings) -> Iterator[CheckResult]:
     place = Path(settings.identity) if settings.identity else default_path()
     identity = None
     if place.exists() or settings.identity:
@@ -94,26 +94,26 @@ def _joined(settings: ClientSettings) -> Iterator[CheckResult]:
     # Only one of several servers with standbys answers.
     servers = (identity.server if identity else settings.server).split(",")
     for server in servers:
-        answer = asyncio.run(asked(server.strip(), identity, insecure=settings.insecure))
+        answer = asyncio.run(query_server(server.strip(), identity, insecure=settings.insecure))
         if answer.status == 200:
             break
-    yield reached(answer)
+    yield check_answer(answer)
     if (found := machine.skew(time.time(), answer.date)) is not None:
         yield found
 
 
-def _data(settings: ClientSettings) -> CheckResult:
+def _check_data(settings: ClientSettings) -> CheckResult:
     """Check the training data. The server's Welcome tells whether they fit the run's model."""
     if settings.flower_app:
         return CheckResult("data", "ok", "a Flower app reads its own")
-    named = [entry.partition("=")[2] for entry in settings.shards] or [settings.data]
+    uris = [entry.partition("=")[2] for entry in settings.shards] or [settings.data]
     remedy = "name this device's data in client.data, or --set client.data=URI (docs/data.md)"
     if "data" not in settings.model_fields_set and not settings.shards:
         return CheckResult("data", "warn", "client.data is not set: it would train on digits", remedy)
     samples = 0
-    for uri in named:
+    for uri in uris:
         if is_environment(uri):
-            return _environment(uri)
+            return _check_environment(uri)
         if not is_stored(uri):
             return CheckResult("data", "ok", f"{uri.partition(':')[0]}: is a stream, which was not opened")
         try:
@@ -124,7 +124,7 @@ def _data(settings: ClientSettings) -> CheckResult:
     return CheckResult("data", "ok", f"{samples:,} samples")
 
 
-def _environment(uri: str) -> CheckResult:
+def _check_environment(uri: str) -> CheckResult:
     """Check the environment. The server's Welcome tells whether the run's policy fits."""
     try:
         found = open_environment(uri)
@@ -135,32 +135,32 @@ def _environment(uri: str) -> CheckResult:
     return CheckResult("data", "ok", f"{uri}: observations {list(found.shape)}, {found.actions} {kind}")
 
 
-def _journal(place: Path) -> CheckResult:
+def _check_journal(place: Path) -> CheckResult:
     if not (place / "journal.sqlite").exists():
-        nearby = sorted(Path().glob(f"*/{place.name}/journal.sqlite"))
-        if nearby and not place.is_absolute():
-            folder = nearby[0].parent.parent
+        others = sorted(Path().glob(f"*/{place.name}/journal.sqlite"))
+        if others and not place.is_absolute():
+            folder = others[0].parent.parent
             return CheckResult(
                 "journal",
                 "warn",
-                f"{place} holds no run here, and {nearby[0].parent} does",
+                f"{place} holds no run here, and {others[0].parent} does",
                 f"a server's paths count from where it starts: cd {folder} first, or --set "
-                f"run.directory={nearby[0].parent}",
+                f"run.directory={others[0].parent}",
             )
         return CheckResult("journal", "ok", f"{place} holds no run yet")
     from edgeflock.server.ledger import verify
 
-    mend = f"edgeflock journal verify {place} says what is whole, and what to do"
+    problem = f"edgeflock journal verify {place} says what is whole, and what to do"
     try:
         found = verify(place / "journal.sqlite")
     except (ConfigError, JournalDamaged) as error:
-        return CheckResult("journal", "bad", str(error), mend)
+        return CheckResult("journal", "bad", str(error), problem)
     if found.damage:
-        return CheckResult("journal", "bad", f"run {found.run}: {found.damage[0]}", mend)
+        return CheckResult("journal", "bad", f"run {found.run}: {found.damage[0]}", problem)
     return CheckResult("journal", "ok", f"run {found.run} is whole, version 0 to {found.version}")
 
 
-def _project(config: Config) -> Iterator[CheckResult]:
+def _check_project(config: Config) -> Iterator[CheckResult]:
     """Check data against model, a step and the export, like `edgeflock check`."""
     if config.model.arrays:
         yield CheckResult("model", "ok", "arrays, which the devices' apps train")
@@ -171,10 +171,10 @@ def _project(config: Config) -> Iterator[CheckResult]:
         )
         return
     try:
-        from edgeflock.projects.checking import checked
+        from edgeflock.projects.checking import check_project
 
         with redirect_stdout(sys.stderr):  # the user's module may print
-            found = checked(config)
+            found = check_project(config)
     except ImportError as error:
         yield CheckResult("model", "bad", f"{error.name} is not installed", install("server"))
         return

@@ -28,15 +28,15 @@ class Answer:
     date: float | None = None
     """The time of the server's clock."""
     error: str = ""
-    hopeless: bool = False
+    is_permanent: bool = False
     """Whether another attempt cannot help."""
 
 
-_GOODBYE = 0.25
+_CLOSE_SECONDS = 0.25
 """Seconds for TLS to end after the session is closed, because aiohttp does not wait for it."""
 
 
-async def asked(server: str, identity: ClientIdentity | None, *, insecure: bool) -> Answer:
+async def query_server(server: str, identity: ClientIdentity | None, *, insecure: bool) -> Answer:
     """GET /v1/status with this device's credential. A server with another TLS key receives nothing."""
     try:
         url = url_of(server)
@@ -44,7 +44,7 @@ async def asked(server: str, identity: ClientIdentity | None, *, insecure: bool)
         insecure = insecure or (identity is not None and identity.insecure)
         tls = tls_for(url.scheme, url.host or "", pin, insecure=insecure, of_its_own=identity is not None)
     except ConfigError as error:
-        return Answer(server, error=str(error), hopeless=True)
+        return Answer(server, error=str(error), is_permanent=True)
     headers = {}
     if identity is not None:
         headers["Authorization"] = f"Bearer {identity.credential}"
@@ -58,20 +58,19 @@ async def asked(server: str, identity: ClientIdentity | None, *, insecure: bool)
             await response.content.read(1 << 16)  # unread data keep the connection open
             return Answer(str(url), response.status, _time(response.headers.get("Date", "")))
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
-        mend = permanent(str(url), error)
-        return Answer(
-            str(url), error=shown(str(mend or error)) or type(error).__name__, hopeless=mend is not None
-        )
+        cause = permanent(str(url), error)
+        text = shown(str(cause or error)) or type(error).__name__
+        return Answer(str(url), error=text, is_permanent=cause is not None)
     finally:
-        await asyncio.sleep(_GOODBYE)
+        await asyncio.sleep(_CLOSE_SECONDS)
 
 
-def reached(answer: Answer) -> CheckResult:
+def check_answer(answer: Answer) -> CheckResult:
     """Check whether the answer is of a server that lets this device take part."""
     if answer.error:
         remedy = (
             "mend what the line says"
-            if answer.hopeless
+            if answer.is_permanent
             else "devices wait for a server that is away; if it is not: a firewall, or a wrong address"
         )
         return CheckResult("server", "bad", f"no answer from {answer.url}: {answer.error}", remedy)
