@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from edgeflock.cli.options import add_to_path, settings_of
+from edgeflock.cli.options import add_to_path, load_settings
 from edgeflock.shared.errors import ConfigError
 
 
@@ -55,7 +55,7 @@ def predict(
 
 def _kept(settings: Path) -> str:
     """Return client.keep_model of a device's settings. Raises ConfigError."""
-    path = settings_of(settings, None).client.keep_model
+    path = load_settings(settings, None).client.keep_model
     if not path:
         raise ConfigError(f"{settings} sets no client.keep_model; set it to a path such as model.onnx")
     return path
