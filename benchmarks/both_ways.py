@@ -117,8 +117,9 @@ def fleets() -> Iterator[tuple[Method, tuple[float, ...]]]:
 
 
 def federated() -> Iterator[tuple[str, FedAvg | FedBuff | HeavyBall]]:
-    """FedAvg with 10 of the devices a round; FedBuff with K = 10 and one epoch, as in its paper; dense ASGD
-    with a momentum of 0.9, which multiplies what comes of a rate by ten.
+    """Yield FedAvg with 10 devices a round, FedBuff, and dense ASGD with momentum.
+
+    FedBuff has K = 10 and one epoch, as in its paper. A momentum of 0.9 multiplies a rate by ten.
     """
     for rate in RATES:
         yield "dense ASGD, momentum 0.9", HeavyBall(rate / 10)

@@ -48,8 +48,10 @@ def grid_of(found: Sequence[Measured]) -> Grid:
 
 
 def joined(now: Grid, earlier: Grid) -> Grid:
-    """Both. Of a setting with other seeds in each the means are of all; with the same ones `now` counts,
-    unless it has only some of them.
+    """Return both grids as one.
+
+    If they have different seeds of a setting, its means are over all seeds. If they have the same, `now` is
+    used, unless it has only some of them.
     """
     grid = {name: dict(settings) for name, settings in earlier.items()}
     for name, settings in now.items():
@@ -112,8 +114,9 @@ def summarise(grid: Grid, ours: str, data: str, command: str) -> Figures:
 
 
 def best_of(several: Sequence[Figures]) -> Figures:
-    """Of the settings with the most seeds the one with the fewest bytes both ways to 97%, or else the best
-    accuracy: a grid is run with one seed, what is best in it with all.
+    """Return the setting with the fewest bytes both ways to 97%, or else the best accuracy.
+
+    Only settings with the most seeds take part: a grid is run with one seed, and its best with all.
     """
 
     def merit(one: Figures) -> tuple[int, bool, float]:

@@ -149,8 +149,9 @@ def run(row: Row, overrides: list[str]) -> dict[str, Any]:
 
 
 def _trigger(prepared: PreparedFleet, backends: list[Bad], seed: int) -> float:
-    """The part of the samples of other labels that the trigger turns into 0, by the model that a bad device
-    saw last.
+    """Return the part of the samples of other labels that the trigger turns into 0.
+
+    It is measured with the model that a bad device pulled last.
     """
     model, test = prepared.file.model, prepared.test
     flat = FlatModule(model.module, model.loss, seed, prepared.make)
@@ -208,8 +209,10 @@ def _test(uri: str) -> datasets.Dataset:
 
 
 def table(found: list[dict[str, Any]], wanted: list[Row], base: str) -> str:
-    """Accuracy in percent: the mean of the last five evaluations, and points of it against the honest fleet
-    with the defence `base`, seed by seed; the last evaluation and the best one; means over seeds.
+    """Return a table of accuracies in percent, as means over seeds.
+
+    It has the mean of the last five evaluations, its difference to the honest fleet with the defence `base`
+    seed by seed, the last evaluation, and the best one.
     """
     lines: list[str] = []
     columns = "| devices | | mean of five | points | last | best | dropped, honest | bad | trigger | seeds |"

@@ -241,8 +241,9 @@ class Gaps:
 
 
 def gaps(side: Side, updates: list[list[float]], recovery: float) -> Gaps:
-    """`updates`: when each device's came. Until `recovery` seconds behind its first one after it was started
-    again a device is not usual.
+    """Return the gaps of `updates`, the arrival times of each device's updates.
+
+    A restarted device is disturbed until `recovery` seconds after its first update.
     """
     found = Gaps()
     for device, times in enumerate(updates):

@@ -113,8 +113,10 @@ async def run(prepared: PreparedFleet, is_wrong: bool, seed: int) -> tuple[str, 
 
 
 def cost() -> dict[str, object]:
-    """Microseconds, medians: interleaved a push in memory (decode, admit, weigh, apply) with what looking at
-    it and passing it over take; and of the whole server a push of seven devices, as fast as they can.
+    """Measure the cost of findings in microseconds, as medians.
+
+    Interleaved are a push in memory (decode, admit, weigh, apply), an observed update and a skipped one. For
+    the whole server, seven devices push as fast as they can.
     """
     layout, random = load.PAPER_CNN, np.random.default_rng(0)
     kinds: dict[str, Callable[[], Update]] = {

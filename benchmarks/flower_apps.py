@@ -204,8 +204,10 @@ async def compare(app: App, rounds: int, seconds: float) -> None:
 
 
 async def alone(seconds: float) -> None:
-    """What a device computes for an update of flower-pytorch, against its training. By processor time, which
-    does not depend on what else runs."""
+    """Compare the processor time of an update of flower-pytorch with that of its training alone.
+
+    Processor time does not depend on what else runs.
+    """
     one, own = await native(APPS[1], 1, seconds), own_training()
     print(f"{one.row()}\n\n{1e3 * one.processor:.1f} ms an update; its training alone takes {1e3 * own:.1f}")
 

@@ -104,7 +104,7 @@ class Deployment:
         return Run(process)
 
     async def kill(self, process: asyncio.subprocess.Process) -> None:
-        """kill -9 of the process and all its children."""
+        """Kill with SIGKILL the process and all its children."""
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()

@@ -131,9 +131,9 @@ async def measure(
     lag: int,
     plain: bool = False,
 ) -> Measured:
-    """Push from `devices` connections for `seconds`, each update computed `lag` versions before; one
-    that asks for an answer, from the version that the device holds.
+    """Push from `devices` connections for `seconds`, each update computed `lag` versions before.
 
+    An update that asks for an answer is from the version that the device holds.
     `plain` sends the frames to an echo server instead.
     """
     port, process = server

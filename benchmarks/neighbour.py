@@ -138,8 +138,9 @@ def beside(client: subprocess.Popen[bytes], core: int, seconds: float) -> dict[s
 
 
 class Turns:
-    """A fixed piece of work, again and again, and what it got of the core: whatever else runs beside it, what
-    counts is how it and the client share what both have, and what a second of that is worth to it.
+    """A fixed piece of work, repeated, and its processor time on a core that it shares with the client.
+
+    What counts is how both share the core, whatever else runs, and what a second of it is worth to the work.
     """
 
     def __init__(self, client: int) -> None:

@@ -166,7 +166,7 @@ def _bytes(files: Iterable[Path]) -> int:
 
 
 def _python(*arguments: str) -> str:
-    """stdout of a fresh interpreter, away from the checkout."""
+    """Return the stdout of a fresh interpreter, away from the checkout."""
     run = [sys.executable, *arguments]
     with tempfile.TemporaryDirectory() as elsewhere:
         return subprocess.run(

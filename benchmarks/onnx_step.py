@@ -79,7 +79,7 @@ def error(found: Gradient, wanted: Gradient, layout: Layout) -> float:
 def exact(
     flat: FlatModule, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.int64]
 ) -> Gradient:
-    """torch's gradient in float64."""
+    """Return torch's gradient in float64."""
     flat.module.train()
     state = {
         tensor.name: torch.from_numpy(theta[tensor.start : tensor.stop].astype(np.float64)).view(tensor.shape)

@@ -21,8 +21,9 @@ def figures(one: Measured, accuracies: tuple[float, ...]) -> dict[float, Figures
 
 
 def best(several: list[Measured], accuracies: tuple[float, ...]) -> Measured:
-    """Of those with the most seeds the highest accuracy that all runs reached, then the fewest bytes; where
-    none was reached, who came closest.
+    """Return the run with the highest accuracy that all runs reached, then the fewest bytes.
+
+    Only those with the most seeds take part. If none reached any, it is the one that came closest.
     """
 
     def merit(one: Measured) -> tuple[int, float, float, float]:
@@ -41,8 +42,9 @@ def methods(found: list[Measured]) -> dict[str, list[Measured]]:
 
 
 def table(name: str, accuracies: tuple[float, ...], found: list[Measured]) -> list[str]:
-    """Of a task, in Markdown: each method at its best of those tried, and how many times less it took than
-    plain SGD.
+    """Return the Markdown table of a task.
+
+    Each method is at its best setting, with how many times less it took than plain SGD.
     """
     tried = methods(found)
     chosen = {method: best(several, accuracies) for method, several in tried.items()}

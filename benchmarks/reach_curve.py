@@ -27,8 +27,10 @@ GREY = "#555555"
 def measured(
     gateways: Sequence[int], rates: Sequence[float], period: float, seconds: float, *, tls: bool, pull: bool
 ) -> Iterator[Reached]:
-    """With each number of gateways more and more devices, which push every `period` seconds, until they are
-    too many."""
+    """Measure each number of gateways with more and more devices, until they are too many.
+
+    A device pushes every `period` seconds.
+    """
     for count in gateways:
         for rate in sorted(rates):
             one = reach(round(rate * period), count, period, seconds, tls=tls, pull=pull)

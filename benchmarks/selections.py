@@ -110,8 +110,9 @@ def measured(row: Row, seeds: range, out: Path) -> Setting | None:
 
 
 def best(several: list[tuple[Row, Setting]]) -> Row:
-    """By the first seed: the fewest bytes both ways to the highest accuracy that any of them reached; where
-    none reached any, the one that came farthest.
+    """Return the setting with the fewest bytes both ways to the highest accuracy that any reached.
+
+    The first seed decides. If none reached any, it is the one that came farthest.
     """
 
     def merit(one: Setting) -> tuple[float, float]:

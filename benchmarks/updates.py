@@ -51,8 +51,9 @@ def random_update(layout: Layout, fraction: float, coding: str, random: np.rando
 
 
 def record_update(layout: Layout, random: np.random.Generator) -> Update:
-    """An update of the record that asks for an answer, of a gradient as ten samples make one: for each tensor
-    a sum of outer products, in which most rows and columns are silent.
+    """Return an update of the record that asks for an answer, of a gradient like that of ten samples.
+
+    For each tensor it is a sum of outer products, in which most rows and columns are 0.
     """
     parts = []
     for shape in layout.grids.tolist():

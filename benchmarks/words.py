@@ -27,8 +27,9 @@ class WordMLP(nn.Sequential):
 
 
 def words_npz(corpus: Path, path: Path) -> None:
-    """Leave the first words of each split of `corpus` (vocab, w_train, s_train, upos_train, ...) as an
-    archive with x_train (uint8 [n, 1024], 0 or 255), y_train, x_test and y_test.
+    """Write the first words of each split of `corpus` (vocab, w_train, s_train, upos_train, ...).
+
+    The archive has x_train (uint8 [n, 1024], 0 or 255), y_train, x_test and y_test.
     """
     with np.load(corpus) as arrays:
         parts = [_hashed(str(word)) for word in arrays["vocab"]]

@@ -73,7 +73,7 @@ class Crew:
             return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
 
     def kill_server(self) -> None:
-        """kill -9."""
+        """Kill with SIGKILL."""
         if self._server is not None:
             self.server.kill()
             self._server.wait()
@@ -100,7 +100,7 @@ class Crew:
             return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
 
     def kill_gateway(self, port: int) -> None:
-        """kill -9."""
+        """Kill with SIGKILL."""
         process = self._gateways.pop(port)
         process.kill()
         process.wait()
@@ -110,8 +110,9 @@ class Crew:
     def start_devices(
         self, names: Sequence[str], pause: float = 0.02, seed: int = 0, through: Sequence[int] = ()
     ) -> None:
-        """A process of these devices, to be ended by the name of the first; `through` are the ports of
-        gateways, if not the server itself.
+        """Start a process of these devices, which the name of the first one identifies.
+
+        `through` are the ports of gateways, if they do not connect to the server itself.
         """
         urls = ",".join(f"http://{self.host}:{port}" for port in through or (self.port,))
         command = [
@@ -123,7 +124,7 @@ class Crew:
             self._devices[names[0]] = subprocess.Popen(command, stderr=log)
 
     def kill_devices(self, name: str) -> None:
-        """kill -9 of the process whose first device is `name`."""
+        """Kill with SIGKILL the process whose first device is `name`."""
         process = self._devices.pop(name)
         for one in (*psutil.Process(process.pid).children(), process):
             one.kill()
@@ -137,9 +138,10 @@ class Crew:
         self.kill_server()
 
     def verdict(self) -> dict[str, int | bool]:
-        """Ends everything, then holds the journal against the receipts, and what the next start would make of
-        it against a replay from version 0. All but `acknowledged` and `unacknowledged` should be 0 or true: a
-        killed device may not have noted its last.
+        """End everything, and check the journal against the receipts and against a replay from version 0.
+
+        All but `acknowledged` and `unacknowledged` should be 0 or true: a killed device may not have noted
+        its last receipt.
         """
         self.everything_ends()
         receipts = {(one.name, one.sequence): one.version for one in self.receipts}
@@ -183,8 +185,9 @@ def crew(
 
 
 def free_port(*taken: int) -> int:
-    """Below the ports that the kernel gives to outgoing connections: those might connect to themselves. None
-    of those `taken`, and by chance: another crew may look at the same time.
+    """Return a random free port that is not `taken`: another crew may search at the same time.
+
+    It is below the ports of outgoing connections, which might connect to themselves.
     """
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     while True:

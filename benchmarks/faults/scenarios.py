@@ -157,8 +157,9 @@ async def sessions(folder: Path, devices: int = 2000, minutes: float = 30) -> Fi
 async def killed_gateways(
     folder: Path, kills: int = 20, devices: int = 16, gateways: int = 2, leader: int = 0, seed: int = 0
 ) -> Figures:
-    """Gateways are killed under load, one after the other, and started again; the leader so many times too.
-    Seconds from a kill until every device has a receipt again.
+    """Kill gateways under load, one after the other, and the leader `leader` times, and restart each.
+
+    Return the seconds from a kill until every device has a receipt again.
     """
     random, back = Random(seed), []
     with crew(folder) as processes:

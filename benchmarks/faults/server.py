@@ -1,4 +1,4 @@
-"""A server process without a model: python -m benchmarks.faults.server DIRECTORY HOST PORT [SETTING ...]"""
+"""A server process without a model: python -m benchmarks.faults.server DIRECTORY HOST PORT [SETTING ...]."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""python -m benchmarks.learning list | run | report"""
+"""The commands of `python -m benchmarks.learning`: list, run and report."""
 
 import argparse
 import os

@@ -93,8 +93,7 @@ def fleet(arm: str, n: int, data: str) -> tuple[int, str]:
 
 
 def plan(results: Results, extra: Sequence[str] = (), tasks: Sequence[str] = tuple(TASKS)) -> Iterator[Cell]:
-    """All cells in order: seed 0 before seed 1, n = 10 with even data before others, small tasks before
-    large.
+    """Return all cells in order: by seed, n = 10 with even data first, small tasks before large ones.
 
     Each family's grid runs at `BASE` with seed 0; elsewhere the best setting of those that were run there so
     far. `extra` arms run everywhere.

@@ -10,8 +10,9 @@ QBERT = "ALE/Qbert-v5"
 
 
 def qbert() -> "gymnasium.Env[Any, Any]":
-    """With rewards clipped to -1 and 1, as V. Mnih et al. (Nature, 2015) have it, and no actions repeated by
-    chance.
+    """Return the game with rewards clipped to -1 and 1, and without random repeats of actions.
+
+    The clipping is that of V. Mnih et al. (Nature, 2015).
     """
     gymnasium.register_envs(ale_py)
     game = gymnasium.make(QBERT, frameskip=1, repeat_action_probability=0.0)

@@ -52,8 +52,9 @@ def best_rival(lines: Iterable[Line]) -> Line | None:
 
 
 def lines_of(results: Results, task: str, n: int, data: str) -> Iterator[Line]:
-    """A line for each family that was run in this fleet: of its settings the one with the most seeds, and
-    among these the best.
+    """Return a line for each family that was run in this fleet.
+
+    It is that of the best setting of those with the most seeds.
     """
     by_arm: dict[str, list[dict[str, Any]]] = {}
     for cell, record in results.items():

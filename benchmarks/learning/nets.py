@@ -33,8 +33,7 @@ class TutorialCNN(nn.Module):
 
 
 class ResNet20(nn.Sequential):
-    """Three stages of 16, 32 and 64 channels, three basic blocks each, for 32 x 32 colour images in 10
-    classes.
+    """Three stages of 16, 32 and 64 channels, three basic blocks each, for 32 x 32 images in 10 classes.
 
     K. He, X. Zhang, S. Ren and J. Sun, "Deep residual learning for image recognition", CVPR 2016, section
     4.2, n = 3, with projections for shortcuts. `norm`: "group" (eight groups) or "batch".

@@ -38,20 +38,20 @@ def backup(
 
 def restore(
     file: File,
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A directory that is empty or not there.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A directory that is empty or does not exist.")],
     same_run: Annotated[
         bool,
         typer.Option(
             "--same-run",
-            help="The server has taken no update since the backup: devices go on as if nothing had been.",
+            help="The server has accepted no update since the backup, so devices go on as before.",
         ),
     ] = False,
     json: Json = False,
 ) -> None:
-    """Make a run's directory of a backup.
+    """Create a run's directory from a backup.
 
-    The run gets another name, so that devices, which have seen what came after the backup, begin with its
-    model. Their names and credentials hold.
+    The run gets another name, so that devices with later models begin again with the backup's model. Their
+    names and credentials stay valid.
     """
     with require("server", "journals need"):
         from edgeflock.server.ledger import restore as unpack

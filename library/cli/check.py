@@ -29,12 +29,12 @@ def check(
     data: Annotated[str | None, typer.Option(help="What a device would train on [client.data].")] = None,
     set_: Set = None,
     write: Annotated[
-        bool, typer.Option("--write", help="Write the learning rate that is proposed into CONFIG.toml.")
+        bool, typer.Option("--write", help="Write the proposed learning rate to CONFIG.toml.")
     ] = False,
     json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Check data against model, take a step, export it, and say what an update and a step cost.
+    """Check data and model together: take a step, export it, and show the cost of an update and a step.
 
     A range test finds a learning rate for the model, the data and the optimizer, in about 10 seconds of one
     core, or in 25 steps of a slow model. No server runs, and nothing is written but by --write. Without

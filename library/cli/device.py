@@ -21,7 +21,7 @@ Name = Annotated[str, typer.Argument(help="As `edgeflock device list` shows it."
 
 @device.command("list")
 def list_(directory: Directory = Path("edgeflock-run"), json: Json = False) -> None:
-    """Show the devices that have joined. Which of them are there, `edgeflock status` says."""
+    """Show the devices that have joined. `edgeflock status` shows which are connected."""
     with open_register(directory) as (register, _):
         rows = sorted(register.devices.values(), key=lambda one: one.name)
         quarantines = {one.name: register.find_quarantine(one.name) for one in rows}
@@ -49,9 +49,9 @@ def list_(directory: Directory = Path("edgeflock-run"), json: Json = False) -> N
 
 @device.command()
 def revoke(name: Name, directory: Directory = Path("edgeflock-run")) -> None:
-    """Let a device's credential open nothing any more: its session ends within a second, for good.
+    """Revoke a device's credential: its session ends within a second.
 
-    With another token it may join anew, with another key.
+    With another token it may join again, with another key.
     """
     with open_register(directory) as (register, audit):
         register.revoke(name)
@@ -61,7 +61,7 @@ def revoke(name: Name, directory: Directory = Path("edgeflock-run")) -> None:
 
 @device.command()
 def release(name: Name, directory: Directory = Path("edgeflock-run")) -> None:
-    """End a device's quarantine: it is let in when it next asks, which is within five minutes."""
+    """End a device's quarantine: it is admitted when it next connects, within five minutes."""
     with open_register(directory) as (register, audit):
         register.release(name)
         audit(f"released {name!r}")
@@ -70,17 +70,17 @@ def release(name: Name, directory: Directory = Path("edgeflock-run")) -> None:
 
 @device.command()
 def rotate(name: Name, directory: Directory = Path("edgeflock-run")) -> None:
-    """Let a device make another key and get another credential, as soon as it is there."""
+    """Let a device make another key and get another credential when it next connects."""
     with open_register(directory) as (register, audit):
         register.rotate(name)
         audit(f"has {name!r} rotate its key")
-    print(f"{name} gets another key and credential when it next comes")
+    print(f"{name} gets another key and credential when it next connects")
 
 
 @device.command()
 def label(
     name: Name,
-    labels: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="KEY= takes it away.")],
+    labels: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="KEY= removes a label.")],
     directory: Annotated[Path, typer.Option("--directory", help="The run's [run.directory].")] = Path(
         "edgeflock-run"
     ),

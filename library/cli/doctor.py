@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from edgeflock.doctor import CheckResult
     from edgeflock.shared.settings.config import Config
 
-OfServer = Annotated[bool, typer.Option("--server", help="Look at a server in the place of a device.")]
+OfServer = Annotated[bool, typer.Option("--server", help="Check a server, not a device.")]
 
 
 def doctor(config: ConfigFile = None, server: OfServer = False, set_: Set = None, json: Json = False) -> None:
-    """Look for what keeps this machine from training, or a server from serving, and say what to do.
+    """Check what keeps this machine from training, or a server from serving, and say what to do.
 
     Exit code 1 if something will not work. Nothing is changed, and nothing is sent but a request to the
     server that this device has joined.
@@ -47,7 +47,7 @@ def report(
     config: ConfigFile = None,
     server: OfServer = False,
     log: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="A log; default: what systemd kept of the service's.")
+        Path | None, typer.Option(metavar="PATH", help="A log; default: the service's log in systemd.")
     ] = None,
     set_: Set = None,
 ) -> None:

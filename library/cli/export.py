@@ -20,8 +20,8 @@ def export(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder for the graphs.")
     ] = None,
-    data: Annotated[str, typer.Option(help="Data that it is for, e.g. npz:my.npz.")] = "digits:",
-    loss: Annotated[str, typer.Option(help="As in model.loss, e.g. mse.")] = "cross_entropy",
+    data: Annotated[str, typer.Option(help="Data for the model, e.g. npz:my.npz.")] = "digits:",
+    loss: Annotated[str, typer.Option(help="The loss, as in model.loss, e.g. mse.")] = "cross_entropy",
     digest: Annotated[
         bool, typer.Option("--digest", help="Print only the step's digest, for client.graph_digest.")
     ] = False,
@@ -33,7 +33,7 @@ def export(
     has its digest in client.graph_digest.
     """
     if not digest and out is None:
-        raise ConfigError("--out names the folder for the graphs; or ask for --digest")
+        raise ConfigError("name the folder for the graphs with --out DIR, or set --digest")
     with require("server", "the export needs"), redirect_stdout(sys.stderr):  # the user's module may print
         from edgeflock.api.model import Model
 

@@ -29,35 +29,35 @@ log = logging.getLogger(__name__)
 def gateway(
     upstream: Annotated[
         str,
-        typer.Option(metavar="URL", help="The run's server; of several that stand by all, with commas."),
+        typer.Option(metavar="URL", help="The run's server; with standbys all servers, with commas."),
     ],
     token: Annotated[
         str | None,
         typer.Option(
             envvar="EDGEFLOCK_TOKEN",
             show_envvar=False,
-            help="Of the role gateway. Others on this machine see it in `ps`: rather --token-file or "
-            "EDGEFLOCK_TOKEN.",
+            help="A token of the role gateway. Others see it in `ps`; use --token-file or "
+            "EDGEFLOCK_TOKEN instead.",
         ),
     ] = None,
     token_file: TokenFile = None,
-    host: Annotated[str, typer.Option(help="Where devices reach it.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 8470,
     certificate: Annotated[
         Path | None,
-        typer.Option(help="In PEM, of the key that devices compare: the server's."),
+        typer.Option(help="The server's certificate in PEM, whose key devices compare."),
     ] = None,
-    key: Annotated[Path | None, typer.Option(help="Its private key, in PEM.")] = None,
+    key: Annotated[Path | None, typer.Option(help="The certificate's private key in PEM.")] = None,
     identity: Annotated[
         Path | None,
         typer.Option(
-            help="What it joined with as a device, to show that certificate where "
+            help="An identity file from `client join`, whose certificate it shows if "
             'run.client_certificates = "everybody".'
         ),
     ] = None,
-    name: Annotated[str, typer.Option(help="As operators see it; empty: this host's and the port.")] = "",
+    name: Annotated[str, typer.Option(help="Name for operators; empty: host name and port.")] = "",
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Speak plain HTTP also beyond this machine.")
+        bool, typer.Option("--insecure", help="Allow plain HTTP beyond this machine.")
     ] = False,
     json: Json = False,
     log_level: LogLevel = Level.info,

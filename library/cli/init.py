@@ -9,7 +9,7 @@ import typer
 
 
 def init(
-    directory: Annotated[Path, typer.Argument(help="A folder for it.")] = Path("."),
+    directory: Annotated[Path, typer.Argument(help="Folder of the project.")] = Path("."),
     data: Annotated[
         str,
         typer.Option(
@@ -18,7 +18,7 @@ def init(
         ),
     ] = "",
 ) -> None:
-    """Begin a project: settings, a model that fits the data, and how to go on.
+    """Create a project: settings, a model that fits the data, and the next steps.
 
     Without held= the file is the server's alone, and each device names data of its own.
     """

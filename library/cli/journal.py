@@ -12,7 +12,7 @@ from edgeflock.cli.options import Json, require
 from edgeflock.shared.errors import ConfigError
 
 journal = typer.Typer(
-    cls=Group, no_args_is_help=True, help="Check a run's journal, copy it, or mend a damaged one."
+    cls=Group, no_args_is_help=True, help="Check a run's journal, copy it, or repair a damaged one."
 )
 
 Journal = Annotated[
@@ -73,8 +73,8 @@ def repair(
     place = _place(path)
     if isinstance(place, str):
         raise ConfigError(
-            f"PATH = {path}: repair mends files of SQLite; of a database restore a backup, or copy it into a "
-            "file (edgeflock journal copy) and mend that"
+            f"PATH = {path}: repair works on files of SQLite; restore a backup of a database, or copy it "
+            "to a file (edgeflock journal copy) and repair that"
         )
     done = keep(place, to, time.time())
     if json:
@@ -95,7 +95,7 @@ def repair(
 @journal.command()
 def copy(
     source: Annotated[str, typer.Argument(metavar="FROM", help="As PATH of verify.")],
-    target: Annotated[str, typer.Argument(metavar="TO", help="Where there is no run yet.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="A place without a run.")],
     json: Json = False,
 ) -> None:
     """Copy a run's journal from SQLite to PostgreSQL or back, and compare all of both, bit for bit.

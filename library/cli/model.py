@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
+from edgeflock.cli.groups import Group
 from edgeflock.cli.options import Json, Set, Token, TokenFile, connection_of
 
-model = typer.Typer(no_args_is_help=True, help="Fetch a run's model, to use it elsewhere.")
+model = typer.Typer(cls=Group, no_args_is_help=True, help="Fetch a run's model, to use it elsewhere.")
 
 
 class Format(StrEnum):

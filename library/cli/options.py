@@ -30,18 +30,18 @@ Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override one setting, e.g. run.port=9000."),
 ]
-TOKEN_WARNING = "Others on this machine see it in `ps`: rather --token-file or EDGEFLOCK_TOKEN."
+TOKEN_WARNING = "Others see it in `ps`; use --token-file or EDGEFLOCK_TOKEN instead."
 Token = Annotated[
     str | None, typer.Option(help=f"A viewer's or an admin's token [client.token]. {TOKEN_WARNING}")
 ]
 TokenFile = Annotated[
-    Path | None, typer.Option(metavar="PATH", help="A file that holds the token; -: standard input.")
+    Path | None, typer.Option(metavar="PATH", help="A file with the token; -: standard input.")
 ]
 Directory = Annotated[Path, typer.Argument(help="The run's [run.directory].")]
 Labels = Annotated[
-    list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="What its devices are labelled with.")
+    list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="Label of its devices.")
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more on stderr.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log more to stderr.")]
 
 
 class Level(StrEnum):
@@ -184,7 +184,7 @@ def token_in(file: Path) -> str:
         if file.stat().st_mode & 0o044:
             log.warning("--token-file %s: others on this machine can read it: chmod 600 %s", file, file)
     if not token or not token.isprintable():
-        raise ConfigError(f"--token-file {file}: holds no token; write one into it")
+        raise ConfigError(f"--token-file {file}: has no token; write one into it")
     return token
 
 
@@ -213,7 +213,7 @@ def open_register(directory: Path) -> Iterator[tuple["Register", Callable[[str],
     from edgeflock.server.identity import IDENTITIES, URL_FILE, Audit, Register
 
     if not ((directory / IDENTITIES).is_file() or (directory / URL_FILE).is_file()):
-        raise ConfigError(f"{directory}: no run is there; name the server's run.directory, once it has run")
+        raise ConfigError(f"{directory}: has no run; name the run.directory of a server that has run")
     try:
         with closing(Register(directory)) as register:
             actor = f"command line, user {os.getuid()}" if hasattr(os, "getuid") else "command line"

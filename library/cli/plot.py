@@ -14,10 +14,10 @@ def plot(
     ] = None,
     token: Token = None,
     token_file: TokenFile = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="A .png or .svg.")] = Path("edgeflock.png"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="A .png or .svg file.")] = Path("edgeflock.png"),
     against: Annotated[str, typer.Option(help="time, updates or bytes.")] = "time",
     seconds: Annotated[
-        float, typer.Option(min=0, help="How long to watch a live server: its rates are not kept.")
+        float, typer.Option(min=0, help="Seconds to watch a live server, which does not store its rates.")
     ] = 0.0,
     set_: Set = None,
     json: Json = False,

@@ -23,11 +23,9 @@ def quickstart(
     backend: Annotated[
         str, typer.Option(help="What they train with: auto, onnx, torch or mixed (every other one onnx).")
     ] = "auto",
-    updates: Annotated[int, typer.Option(min=0, help="Stop after so many; 0: as the data need.")] = 0,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
-    out: Annotated[Path, typer.Option(help="Runs are kept under this folder.")] = Path(
-        "edgeflock-quickstart"
-    ),
+    updates: Annotated[int, typer.Option(min=0, help="Updates of the run; 0: as the data need.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the run.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the runs.")] = Path("edgeflock-quickstart"),
     set_: Set = None,
     json: Json = False,
 ) -> None:

@@ -23,9 +23,9 @@ def reproduce(
         ),
     ] = "",
     updates: Annotated[
-        int, typer.Option(min=0, help="Of each run, adacomp only; default: as the paper, or --quick.")
+        int, typer.Option(min=0, help="Updates of each run (adacomp); default: the paper's, or --quick's.")
     ] = 0,
-    seeds: Annotated[int, typer.Option(min=0, help="Of each setting; default: the full run's, or one.")] = 0,
+    seeds: Annotated[int, typer.Option(min=0, help="Seeds of each setting; default: all, or one.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for results; what is in it is not run again.")] = Path(
         "edgeflock-reproduce"
     ),
@@ -58,17 +58,17 @@ def reproduce(
         )
     elif paper == "easgd":
         if updates or grid:
-            raise ConfigError("--updates and --grid: easgd has neither; it has --quick")
+            raise ConfigError("--updates and --grid do not apply to easgd; use --quick")
         reproduce_easgd(
             data or folder, out, quick=quick, seeds=seeds, finished=finished, command=command, as_json=json
         )
     elif paper == "easgd-rl":
         if updates or grid or data:
-            raise ConfigError("--updates, --grid and --data: easgd-rl has none of them; it has --quick")
+            raise ConfigError("--updates, --grid and --data do not apply to easgd-rl; use --quick")
         reproduce_easgd_rl(out, quick=quick, seeds=seeds, finished=finished, command=command, as_json=json)
     elif paper == "scadles":
         if updates:
-            raise ConfigError(f"--updates {updates}: adacomp takes it; scadles has --quick")
+            raise ConfigError(f"--updates {updates} does not apply to scadles; use --quick")
         reproduce_scadles(
             data or folder,
             out,
@@ -82,7 +82,7 @@ def reproduce(
     elif paper == "scheduling":
         unused = {"--updates": updates, "--data": data, "--grid": grid, "--finished": finished}
         if refused := [flag for flag, value in unused.items() if value]:
-            raise ConfigError(f"{refused[0]}: scheduling trains nothing; it has --quick and --seeds")
+            raise ConfigError(f"{refused[0]}: scheduling trains nothing; use --quick or --seeds")
         reproduce_scheduling(out, quick=quick, seeds=seeds, command=command, as_json=json)
     else:
-        raise ConfigError(f"reproduce {paper!r}: known are adacomp, easgd, easgd-rl, scadles and scheduling")
+        raise ConfigError(f"reproduce {paper!r}: must be adacomp, easgd, easgd-rl, scadles or scheduling")

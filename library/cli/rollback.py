@@ -15,10 +15,10 @@ def rollback(
     set_: Set = None,
     json: Json = False,
 ) -> None:
-    """Let a running server go on from an earlier version of its model, which becomes the next one.
+    """Let a running server go on from an earlier version of its model, which becomes the next version.
 
-    It takes the admin token. Nothing is lost: receipts hold, versions count on, and it can be rolled back,
-    too. Devices are sent the model whole and go on.
+    It needs the admin token. Nothing is lost: receipts stay valid, versions count on, and a rollback can be
+    rolled back, too. Devices receive the whole model and go on.
     """
     server, secret = connection_of(url, token, token_file, set_)
     import asyncio

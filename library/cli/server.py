@@ -41,7 +41,7 @@ def server(
     config: ConfigFile = None,
     set_: Set = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Speak plain HTTP also beyond this machine [run.insecure].")
+        bool, typer.Option("--insecure", help="Allow plain HTTP beyond this machine [run.insecure].")
     ] = False,
     standby: Annotated[
         bool,

@@ -24,20 +24,20 @@ token = typer.Typer(
 def create(
     directory: Directory = Path("edgeflock-run"),
     role: Annotated[str, typer.Option(help="device, viewer, admin or gateway.")] = "device",
-    reusable: Annotated[bool, typer.Option("--reusable", help="For any number of devices.")] = False,
+    reusable: Annotated[bool, typer.Option("--reusable", help="Valid for any number of devices.")] = False,
     expires: Annotated[
-        str | None, typer.Option(help="After so long, e.g. 90m, 24h or 7d; never: none.")
+        str | None, typer.Option(help="Time until it expires, e.g. 90m, 24h or 7d; or never.")
     ] = None,
     label: Labels = None,
     graph_digest: Annotated[
-        str | None, typer.Option(help="The one graph that its devices train (edgeflock export --digest).")
+        str | None, typer.Option(help="The only graph that its devices train (edgeflock export --digest).")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Print a new token. Nobody can be told it again: the run keeps its SHA-256.
+    """Print a new token. It cannot be printed again, because the run stores only its SHA-256.
 
-    One for devices is good for a day and for one device, if nothing else is said; one for operators until it
-    is revoked.
+    By default, a token for devices is valid for a day and one device, and one for operators until it is
+    revoked.
     """
     if role not in _ROLES:
         raise ConfigError(f"--role {role!r} must be device, viewer, admin or gateway")
@@ -70,7 +70,7 @@ def create(
 
 @token.command("list")
 def list_(directory: Directory = Path("edgeflock-run"), json: Json = False) -> None:
-    """Show the tokens that there are, without their secrets."""
+    """Show the tokens, without their secrets."""
     with open_register(directory) as (register, _):
         rows = sorted(register.tokens.values(), key=lambda one: one.created)
     if json:
@@ -99,7 +99,7 @@ def revoke(
     id_: Annotated[str, typer.Argument(metavar="ID", help="As `edgeflock token list` shows it.")],
     directory: Directory = Path("edgeflock-run"),
 ) -> None:
-    """Let a token open nothing any more. Devices that joined with it stay."""
+    """Revoke a token. Devices that joined with it stay."""
     with open_register(directory) as (register, audit):
         register.delete(id_)
         audit(f"revoked the token {id_}")

@@ -12,25 +12,25 @@ from edgeflock.shared.extras import install
 
 def top(
     urls: Annotated[
-        list[str] | None, typer.Argument(metavar="[URL]...", help="Servers, a tab each [client.server].")
+        list[str] | None, typer.Argument(metavar="[URL]...", help="Servers, one in each tab [client.server].")
     ] = None,
     token: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"A viewer's or an admin's token [client.token]; again for each server. {TOKEN_WARNING}"
+            help=f"A viewer's or an admin's token [client.token]; repeat it for each server. {TOKEN_WARNING}"
         ),
     ] = None,
     token_file: Annotated[
         list[Path] | None,
-        typer.Option(metavar="PATH", help="A file that holds it; again for each server."),
+        typer.Option(metavar="PATH", help="A file with a token; repeat it for each server."),
     ] = None,
     interval: Annotated[float, typer.Option(min=0.2, max=60, help="Seconds between frames.")] = 1.0,
-    record: Annotated[Path | None, typer.Option(help="Keep the frames in this new file.")] = None,
+    record: Annotated[Path | None, typer.Option(help="Write the frames to this new file.")] = None,
     replay: Annotated[
         list[Path] | None, typer.Option(help="Show a recording, or a server's journal.sqlite, instead.")
     ] = None,
-    speed: Annotated[float, typer.Option(min=0.01, help="Of a replay.")] = 1.0,
-    at: Annotated[str, typer.Option(help="Where a replay begins: 12:30, or 40%.")] = "",
+    speed: Annotated[float, typer.Option(min=0.01, help="Speed of a replay.")] = 1.0,
+    at: Annotated[str, typer.Option(help="Start of a replay: 12:30, or 40%.")] = "",
     set_: Set = None,
 ) -> None:
     """Watch runs in the terminal; see docs/top.md."""

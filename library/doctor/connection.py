@@ -69,9 +69,9 @@ def check_answer(answer: Answer) -> CheckResult:
     """Check whether the answer is of a server that lets this device take part."""
     if answer.error:
         remedy = (
-            "mend what the line says"
+            "correct what the error names"
             if answer.is_permanent
-            else "devices wait for a server that is away; if it is not: a firewall, or a wrong address"
+            else "start the server; if it runs, check its address and firewalls (devices wait meanwhile)"
         )
         return CheckResult("server", "bad", f"no answer from {answer.url}: {answer.error}", remedy)
     if answer.status == 200:
@@ -81,11 +81,11 @@ def check_answer(answer: Answer) -> CheckResult:
             "server",
             "bad",
             f"{answer.url} does not know this device: it has not joined, or was revoked",
-            "edgeflock client join URL TOKEN, with a token of who runs the server",
+            "edgeflock client join URL TOKEN, with a token from the server's operator",
         )
     if answer.status >= 500:
         return CheckResult(
-            "server", "warn", f"{answer.url} answers {answer.status}", "its own log says why; devices wait"
+            "server", "warn", f"{answer.url} answers {answer.status}", "see the server's log; devices wait"
         )
     return CheckResult(
         "server", "bad", f"{answer.url} answers {answer.status}: no Edgeflock server", "correct client.server"

@@ -272,8 +272,9 @@ def _count(
 
 
 def _base(head: bytes) -> tuple[int, int]:
-    """Return (base, count) of an Update, from the first bytes of [tag, sequence, base, count, ...]. Before
-    schema 7, the index mode is in the place of the count.
+    """Return (base, count) of an Update, from the first bytes of [tag, sequence, base, count, ...].
+
+    Before schema 7, the index mode is in the place of the count.
     """
     unpacker = msgpack.Unpacker()
     unpacker.feed(head)

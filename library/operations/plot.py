@@ -14,25 +14,25 @@ from edgeflock.operations.top import opened
 from edgeflock.results.curves import COLOURS
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.shared.protocol import feed
-from edgeflock.tui.pages import Against, PlotCurve, curves
-from edgeflock.tui.sources import FeedClient, MonitorState, reduce, remembering
+from edgeflock.tui.pages import PlotCurve, XAxis, curves
+from edgeflock.tui.sources import FeedClient, MonitorState, reduce, with_history
 from edgeflock.tui.text import numbers
 from edgeflock.tui.text.chart import round_times
 
-_LABELS: dict[Against, str] = {
+_LABELS: dict[XAxis, str] = {
     "time": "since the run began",
     "updates": "updates",
     "bytes": "bytes that the server received and sent",
 }
 
 
-def plot(source: str, token: str, against: str, out: Path, seconds: float, *, as_json: bool) -> None:
+def plot(source: str, token: str, x_axis: str, out: Path, seconds: float, *, as_json: bool) -> None:
     """Draw `source` (a URL, a recording or a journal) into `out`, a .png or .svg.
 
     A live server sends rates only while it is watched, which is `seconds` long. Raises EdgeflockError.
     """
-    if against not in curves.AGAINST:
-        raise ConfigError(f"--against {against!r} must be one of {', '.join(curves.AGAINST)}")
+    if x_axis not in curves.X_AXES:
+        raise ConfigError(f"--against {x_axis!r} must be one of {', '.join(curves.X_AXES)}")
     if out.suffix not in (".png", ".svg"):
         raise ConfigError(f"--out {out}: must end in .png or .svg")
     if Path(source).is_file():
@@ -41,7 +41,7 @@ def plot(source: str, token: str, against: str, out: Path, seconds: float, *, as
     else:
         state = asyncio.run(watched(FeedClient(source, token), seconds))
     try:
-        draw(state, against, out)
+        draw(state, x_axis, out)
     except OSError as error:
         raise ConfigError(f"--out {out}: cannot be written: {error.strerror}") from error
     if as_json:
@@ -59,7 +59,7 @@ async def watched(client: FeedClient, seconds: float) -> MonitorState:
                 begins = state is None
                 state = reduce(state, feed.decode(octets))
                 if begins:
-                    state = remembering(state, await client.history())
+                    state = with_history(state, await client.history())
                 if seconds <= 0:
                     break
     except TimeoutError:
@@ -69,7 +69,7 @@ async def watched(client: FeedClient, seconds: float) -> MonitorState:
     return state
 
 
-def draw(state: MonitorState, against: Against, out: Path) -> None:
+def draw(state: MonitorState, x_axis: XAxis, out: Path) -> None:
     """Draw six panels: learning curves above, costs below."""
     matplotlib.use("agg")
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "edgeflock", "font.size": 9})
@@ -77,23 +77,25 @@ def draw(state: MonitorState, against: Against, out: Path) -> None:
     (accuracy, loss, reduction), (traffic, speed, staleness) = grid
     window = max(10.0, state.time - state.trend[0].time)
 
-    learnt, name, axis, unit = curves.returns(state, against), "Return", "mean return", ""
+    learnt, name, axis, unit = curves.returns(state, x_axis), "Return", "mean return", ""
     if not learnt.y:
-        learnt, name, axis, unit = curves.accuracy(state, against), "Accuracy", "test accuracy (%)", "%"
+        learnt, name, axis, unit = curves.accuracy(state, x_axis), "Accuracy", "test accuracy (%)", "%"
     if learnt.y:
-        name += f": last five {curves.stayed(learnt):.2f}{unit}, best {max(learnt.y):.2f}{unit}"
-    _panel(accuracy, name, axis, [("", learnt)], against)
-    losses = [("test", curves.test_loss(state, against)), ("training", curves.training_loss(state, against))]
-    _panel(loss, "Loss", "loss", losses, against)
-    if seen := curves.without_outliers([value for _, curve in losses for value in curve.y]):
+        name += f": last five {curves.final_mean(learnt):.2f}{unit}, best {max(learnt.y):.2f}{unit}"
+    _panel(accuracy, name, axis, [("", learnt)], x_axis)
+    losses = [("test", curves.test_loss(state, x_axis)), ("training", curves.training_loss(state, x_axis))]
+    _panel(loss, "Loss", "loss", losses, x_axis)
+    if seen := curves.drop_outliers([value for _, curve in losses for value in curve.y]):
         loss.set_ylim(0, 1.05 * max(*seen, 1e-9))
-    saved = [(name, curves.reduction(state, against, field)) for name, field in _REDUCTIONS]
-    _panel(reduction, "Against dense float32", "times less", saved, against)
-    rates = [(name, curves.recent(state, field, window)) for name, field in _RATES]
+    saved = [(name, curves.reduction(state, x_axis, field)) for name, field in _REDUCTIONS]
+    _panel(reduction, "Against dense float32", "times less", saved, x_axis)
+    rates = [(name, curves.recent_rate(state, field, window)) for name, field in _RATES]
     rates = [(name, curve) for name, curve in rates if any(curve.y)]  # a journal has no egress rate
     _panel(traffic, "Traffic", "bytes a second", rates, None)
     traffic.yaxis.set_major_formatter(FuncFormatter(_form(numbers.short_size)))
-    _panel(speed, "Speed", "updates a second", [("", curves.recent(state, "updates_per_s", window))], None)
+    _panel(
+        speed, "Speed", "updates a second", [("", curves.recent_rate(state, "updates_per_s", window))], None
+    )
     counts = state.overview.staleness
     staleness.bar(range(len(counts)), counts, color=COLOURS[2], width=0.8)
     staleness.set_xticks(range(len(counts)), curves.bin_labels(), fontsize=8)
@@ -115,7 +117,7 @@ _RATES: tuple[tuple[str, curves.Rate], ...] = (("received", "ingress_rate"), ("s
 
 
 def _panel(
-    axes: Axes, title: str, label: str, lines: list[tuple[str, PlotCurve]], against: Against | None
+    axes: Axes, title: str, label: str, lines: list[tuple[str, PlotCurve]], x_axis: XAxis | None
 ) -> None:
     for colour, (name, curve) in zip(COLOURS, lines, strict=False):
         marker = "o" if len(curve.x) == 1 else None
@@ -125,13 +127,13 @@ def _panel(
         axes.text(0.5, 0.5, "nothing known", ha="center", color="#888888", transform=axes.transAxes)
     if any(name and curve.x for name, curve in lines):
         axes.legend(frameon=False, fontsize=8)
-    axes.xaxis.set_major_formatter(FuncFormatter(_form(curves.FORMS[against or "time"])))
-    if against in ("time", None):
+    axes.xaxis.set_major_formatter(FuncFormatter(_form(curves.FORMS[x_axis or "time"])))
+    if x_axis in ("time", None):
         low, high = axes.dataLim.intervalx if axes.has_data() else (0.0, 0.0)
         axes.set_xticks(round_times(min(0.0, low), high))
     else:
         axes.xaxis.set_major_locator(MaxNLocator(6))
-    _dress(axes, title, label, _LABELS[against] if against else "before the last frame")
+    _dress(axes, title, label, _LABELS[x_axis] if x_axis else "before the last frame")
 
 
 def _dress(axes: Axes, title: str, label: str, below: str) -> None:

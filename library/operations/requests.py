@@ -12,7 +12,7 @@ import aiohttp
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
 from edgeflock.shared.identity import pin_in, tls_for
 from edgeflock.shared.protocol.shown import shown
-from edgeflock.tui.sources import body_of
+from edgeflock.tui.sources import read_body
 
 NOT_KNOWN = "the server does not know this token, or it has expired (client.token, --token-file)"
 
@@ -20,7 +20,7 @@ NOT_KNOWN = "the server does not know this token, or it has expired (client.toke
 async def fetch(http: aiohttp.ClientSession, server: str, path: str, token: str) -> bytes:
     """Return the body of GET server/path. Raises as `requested` does."""
     async with requested(http, server, token, "GET", path) as response:
-        return await body_of(response)
+        return await read_body(response)
 
 
 @asynccontextmanager
@@ -39,7 +39,7 @@ async def requested(
             if response.status == Unauthorized.status:
                 raise Unauthorized(NOT_KNOWN)
             if response.status != 200:
-                raise EdgeflockError(_complaint(response, await body_of(response)))
+                raise EdgeflockError(_complaint(response, await read_body(response)))
             yield response
     except aiohttp.InvalidURL as error:
         raise ConfigError(f"client.server {server!r} must be a URL such as http://192.0.2.1:8470") from error

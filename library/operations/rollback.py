@@ -7,7 +7,7 @@ import aiohttp
 
 from edgeflock.operations.requests import requested
 from edgeflock.shared.errors import EdgeflockError
-from edgeflock.tui.sources import body_of
+from edgeflock.tui.sources import read_body
 
 
 async def roll_back(server: str, token: str, version: int) -> dict[str, Any]:
@@ -20,7 +20,7 @@ async def roll_back(server: str, token: str, version: int) -> dict[str, Any]:
         aiohttp.ClientSession(timeout=timeout) as http,
         requested(http, server, token, "POST", "/v1/rollback", json={"version": version}) as response,
     ):
-        body = await body_of(response)
+        body = await read_body(response)
         try:
             answer = json.loads(body)
         except (ValueError, RecursionError):

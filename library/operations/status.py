@@ -29,9 +29,9 @@ Column = Callable[[dict[str, Any]], str | Text]
 
 
 async def status(server: str, token: str = "", *, feed: bool = True) -> dict[str, Any]:
-    """Return the run's state at the URL `server`, like `edgeflock status --json`, with the feed's additions:
-    events, rates, curves. A device's token shows only a part of it.
+    """Return the run's state at the URL `server`, like `edgeflock status --json`.
 
+    The feed adds events, rates and curves. A device's token shows only a part of the state.
     Raises EdgeflockError if there is no answer, Unauthorized if the token is not known.
     """
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as http:

@@ -13,7 +13,7 @@ from edgeflock.shared.protocol import feed
 from edgeflock.shared.protocol.frames import COLUMNS, DeviceRow, Point
 from edgeflock.tui.pages import block, device_page, summary
 from edgeflock.tui.sources import FeedClient, MonitorState, reduce
-from edgeflock.tui.text import text_of
+from edgeflock.tui.text import plain_text
 
 
 async def first_state(client: FeedClient) -> MonitorState | None:
@@ -36,7 +36,9 @@ def watch(server: str, token: str, interval: float, *, as_json: bool) -> None:
             else:
                 if console.is_terminal:
                     console.clear()
-                print(text_of(block(state, server, shutil.get_terminal_size((100, 24)).columns)), flush=True)
+                print(
+                    plain_text(block(state, server, shutil.get_terminal_size((100, 24)).columns)), flush=True
+                )
                 print()
 
     asyncio.run(follow())
@@ -57,4 +59,4 @@ def show_device(server: str, token: str, name: str, *, as_json: bool) -> None:
         raise EdgeflockError(f"{server} has no feed; try --json")
     else:
         width, height = shutil.get_terminal_size((100, 40))
-        print(text_of(device_page(state, row, points, {}, width, height)))
+        print(plain_text(device_page(state, row, points, {}, width, height)))

@@ -39,7 +39,7 @@ def show(plan: TopOptions) -> None:
         )
     from edgeflock.tui.screen import Top, preferences
 
-    recorder = Recorder.at(plan.record) if plan.record is not None else None
+    recorder = Recorder.create(plan.record) if plan.record is not None else None
     try:
         Top(sources(plan, recorder), preferences.folder()).run()
     finally:
@@ -52,7 +52,7 @@ def sources(plan: TopOptions, recorder: Recorder | None) -> list[Source]:
     if plan.replay:
         if recorder is not None:
             raise ConfigError("--record and --replay: a replay is a recording already; leave one out")
-        return [Replay(opened(path), path.name, speed=plan.speed, at=plan.at) for path in plan.replay]
+        return [Replay(opened(path), path.name, speed=plan.speed, position=plan.at) for path in plan.replay]
     if recorder is not None and len(plan.urls) > 1:
         raise ConfigError(f"--record takes one run, not {len(plan.urls)}; name one server")
     if len(plan.tokens) not in (0, 1, len(plan.urls)):
@@ -75,7 +75,7 @@ def opened(path: Path) -> Recording:
     except OSError as error:
         raise ConfigError(f"--replay {path}: cannot be read: {error.strerror}") from error
     if not journal:
-        return Recording.at(path)
+        return Recording.open(path)
     from edgeflock.operations.journal_frames import journal_frames
 
-    return Recording.of(journal_frames(path), str(path))
+    return Recording.from_frames(journal_frames(path), str(path))

@@ -115,7 +115,7 @@ class ProjectCheck:
         if self.overlap:
             yield (
                 f"client.data has about {self.overlap:,} of the held-out samples, on which no device should "
-                "train: the model looks better there than it is; name other rows, or say held=0.2 in both"
+                "train: evaluations are too good; name other rows, or say held=0.2 in both"
             )
         if self.training is None:
             yield "client.data names nothing that is stored here: only the held-out data were looked at"

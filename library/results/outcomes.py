@@ -92,8 +92,7 @@ class Setting:
         return [outcome.last_five for outcome in self.outcomes]
 
     def reaching(self, accuracy: float, key: str) -> list[float] | None:
-        """Return `key` (updates, seconds, traffic) where each run first reached `accuracy`, None if one did
-        not."""
+        """Return `key` (updates, seconds, traffic) where each run reached `accuracy`; None if one did not."""
         rows = [outcome.first(accuracy) for outcome in self.outcomes]
         return [value_of(row, key) for row in rows if row] if all(rows) else None
 

@@ -7,8 +7,8 @@ run as lines or JSON), `device_page` and the module `curves`. Imports: `edgefloc
 """
 
 from edgeflock.tui.pages import curves
-from edgeflock.tui.pages.curves import Against, PlotCurve
+from edgeflock.tui.pages.curves import PlotCurve, XAxis
 from edgeflock.tui.pages.device import device_page
 from edgeflock.tui.pages.printed import block, summary
 
-__all__ = ["Against", "PlotCurve", "block", "curves", "device_page", "summary"]
+__all__ = ["PlotCurve", "XAxis", "block", "curves", "device_page", "summary"]

@@ -24,10 +24,10 @@ Verb = Literal[
     "sort",
     "quit",
 ]
-FOR_ADMINS: frozenset[Verb] = frozenset(
+ADMIN_VERBS: frozenset[Verb] = frozenset(
     ("pause", "resume", "drop", "pardon", "rate", "checkpoint", "rollback")
 )
-OF_DEVICES: frozenset[Verb] = frozenset(("pause", "resume", "drop", "pardon", "open"))
+DEVICE_VERBS: frozenset[Verb] = frozenset(("pause", "resume", "drop", "pardon", "open"))
 USAGE: dict[Verb, str] = {
     "pause": "pause DEVICE WHY",
     "resume": "resume DEVICE",
@@ -64,10 +64,10 @@ def parse(line: str) -> Command:
     rest = rest.strip()
     verb = next((one for one in get_args(Verb) if one == word.lower()), None)
     if verb is None:
-        near = difflib.get_close_matches(word.lower(), USAGE, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(USAGE)}"
+        matches = difflib.get_close_matches(word.lower(), USAGE, n=1)
+        hint = f"did you mean {matches[0]}?" if matches else f"known are {', '.join(USAGE)}"
         raise ConfigError(f"there is no command {word!r}; {hint}")
-    if verb in OF_DEVICES:
+    if verb in DEVICE_VERBS:
         device, _, text = rest.partition(" ")
         if text and verb != "pause":
             raise ConfigError(f"{verb} takes one device, not {rest!r}: {USAGE[verb]}")
@@ -77,24 +77,24 @@ def parse(line: str) -> Command:
     if verb == "rate" and rest and not _is_rate(rest):
         raise ConfigError(f"rate {rest!r} is not a number above 0: {USAGE[verb]}")
     if verb == "rollback" and rest and not (rest.isascii() and rest.isdecimal()):
-        raise ConfigError(f"rollback {rest!r} is no version: {USAGE[verb]}")
+        raise ConfigError(f"rollback {rest!r} is not a version number: {USAGE[verb]}")
     if verb == "sort" and not rest:
         raise ConfigError(f"sort by which column? {USAGE[verb]}")
     return Command(verb, text=rest)
 
 
-def devices_of(command: Command, state: MonitorState, chosen: Sequence[DeviceRow]) -> Sequence[DeviceRow]:
+def find_devices(command: Command, state: MonitorState, chosen: Sequence[DeviceRow]) -> Sequence[DeviceRow]:
     """Return the devices that a command is for, at least one. Raises ConfigError if there is none."""
     if command.device is None:
         if not chosen:
             raise ConfigError(f"{command.verb} which device? {USAGE[command.verb]}")
         return chosen
-    known = {row.name: row for row in state.devices.values()}
-    if command.device in known:
-        return [known[command.device]]
-    near = difflib.get_close_matches(command.device, known, n=1)
+    rows = {row.name: row for row in state.devices.values()}
+    if command.device in rows:
+        return [rows[command.device]]
+    matches = difflib.get_close_matches(command.device, rows, n=1)
     raise ConfigError(
-        f"there is no device {command.device!r}" + (f"; did you mean {near[0]}?" if near else "")
+        f"there is no device {command.device!r}" + (f"; did you mean {matches[0]}?" if matches else "")
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from edgeflock.shared.settings.config import Config
 from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text import numbers
-from edgeflock.tui.text.lines import Line, beside, columns, fit
+from edgeflock.tui.text.lines import Line, columns, fit, join_blocks
 
 
 def config_page(state: MonitorState, width: int) -> list[Line]:
@@ -32,7 +32,7 @@ def config_page(state: MonitorState, width: int) -> list[Line]:
         [(" ● differs from the default", "accent")],
         [],
     ]
-    return head + beside([(part, w) for part, w in zip(parts, each, strict=True)])
+    return head + join_blocks([(part, w) for part, w in zip(parts, each, strict=True)])
 
 
 @cache

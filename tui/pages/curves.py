@@ -9,10 +9,10 @@ from edgeflock.shared.protocol.frames import BINS, RETURN
 from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text import numbers
 
-Against = Literal["time", "updates", "bytes"]
+XAxis = Literal["time", "updates", "bytes"]
 Rate = Literal["updates_per_s", "ingress_rate", "egress_rate"]
 Reduction = Literal["reduction", "reduction_both_ways"]
-AGAINST: tuple[Against, ...] = ("time", "updates", "bytes")
+X_AXES: tuple[XAxis, ...] = ("time", "updates", "bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,71 +23,72 @@ class PlotCurve:
     y: list[float]
 
 
-FORMS: dict[Against, Callable[[float], str]] = {
+FORMS: dict[XAxis, Callable[[float], str]] = {
     "time": numbers.span,
     "updates": numbers.short,
     "bytes": numbers.short_size,
 }
 
 
-def accuracy(state: MonitorState, against: Against) -> PlotCurve:
+def accuracy(state: MonitorState, x_axis: XAxis) -> PlotCurve:
     """Return the accuracy of the evaluations, in percent."""
     known = [(e, e.accuracy) for e in state.evaluations if e.accuracy is not None]
-    start = began(state)
+    start = start_time(state)
     return PlotCurve(
-        [_place(against, e.time - start, e.version, e.ingress + e.egress) for e, _ in known],
+        [_x_value(x_axis, e.time - start, e.version, e.ingress + e.egress) for e, _ in known],
         [value * 100 for _, value in known],
     )
 
 
-def returns(state: MonitorState, against: Against) -> PlotCurve:
+def returns(state: MonitorState, x_axis: XAxis) -> PlotCurve:
     """Return the returns of a policy's evaluations. The curve is empty for other models."""
     known = [(e, value) for e in state.evaluations if (value := e.metrics.get(RETURN)) is not None]
-    start = began(state)
+    start = start_time(state)
     return PlotCurve(
-        [_place(against, e.time - start, e.version, e.ingress + e.egress) for e, _ in known],
+        [_x_value(x_axis, e.time - start, e.version, e.ingress + e.egress) for e, _ in known],
         [value for _, value in known],
     )
 
 
-def test_loss(state: MonitorState, against: Against) -> PlotCurve:
+def test_loss(state: MonitorState, x_axis: XAxis) -> PlotCurve:
     """Return the loss of the evaluations."""
     known = [(e, e.loss) for e in state.evaluations if e.loss is not None]
-    start = began(state)
+    start = start_time(state)
     return PlotCurve(
-        [_place(against, e.time - start, e.version, e.ingress + e.egress) for e, _ in known],
+        [_x_value(x_axis, e.time - start, e.version, e.ingress + e.egress) for e, _ in known],
         [loss for _, loss in known],
     )
 
 
-def training_loss(state: MonitorState, against: Against) -> PlotCurve:
+def training_loss(state: MonitorState, x_axis: XAxis) -> PlotCurve:
     """Return the devices' training loss, averaged over recent updates, for the observed time."""
     known = [(m, m.loss) for m in state.trend if m.loss is not None]
-    start = began(state)
+    start = start_time(state)
     return PlotCurve(
-        [_place(against, m.time - start, m.version, m.ingress + m.egress) for m, _ in known],
+        [_x_value(x_axis, m.time - start, m.version, m.ingress + m.egress) for m, _ in known],
         [loss for _, loss in known],
     )
 
 
-def reduction(state: MonitorState, against: Against, field: Reduction = "reduction") -> PlotCurve:
+def reduction(state: MonitorState, x_axis: XAxis, field: Reduction = "reduction") -> PlotCurve:
     """Return the uplink reduction against dense float32, or that of both ways, for the observed time."""
     known = [(m, value) for m in state.trend if (value := getattr(m, field)) is not None]
-    start = began(state)
+    start = start_time(state)
     return PlotCurve(
-        [_place(against, m.time - start, m.version, m.ingress + m.egress) for m, _ in known],
+        [_x_value(x_axis, m.time - start, m.version, m.ingress + m.egress) for m, _ in known],
         [value for _, value in known],
     )
 
 
-def stayed(accuracy: PlotCurve) -> float:
-    """Return the mean of the last five points, or of all if there are fewer. It shows a collapse, which the
-    best value hides. The curve must have a point.
+def final_mean(accuracy: PlotCurve) -> float:
+    """Return the mean of the last five points, or of all if there are fewer.
+
+    It shows a collapse, which the best value hides. The curve must have a point.
     """
     return fmean(accuracy.y[-5:])
 
 
-def without_outliers(values: Sequence[float]) -> list[float]:
+def drop_outliers(values: Sequence[float]) -> list[float]:
     """Return the values without outliers, which would flatten the rest of a curve."""
     if len(values) < 20:
         return list(values)
@@ -95,13 +96,13 @@ def without_outliers(values: Sequence[float]) -> list[float]:
     return [value for value in values if value <= bound]
 
 
-def recent(state: MonitorState, field: Rate, window: float) -> PlotCurve:
+def recent_rate(state: MonitorState, field: Rate, window: float) -> PlotCurve:
     """Return a rate over the last `window` seconds. x is seconds before now, and ends at 0 or below."""
     known = [m for m in state.trend if m.time >= state.time - window]
     return PlotCurve([m.time - state.time for m in known], [getattr(m, field) for m in known])
 
 
-def began(state: MonitorState) -> float:
+def start_time(state: MonitorState) -> float:
     """Return the time of 0 on the axis: the first evaluation or the first frame."""
     return min(
         [*(evaluation.time for evaluation in state.evaluations[:1]), *(m.time for m in state.trend[:1])],
@@ -114,6 +115,6 @@ def bin_labels() -> Sequence[str]:
     return ["0", *(f"{2**power}" if power < 10 else f"{2 ** (power - 10)}k" for power in range(BINS - 1))]
 
 
-def _place(against: Against, seconds: float, version: int, traffic: int) -> float:
+def _x_value(x_axis: XAxis, seconds: float, version: int, traffic: int) -> float:
     """Return the place on the axis. `traffic` is the sum of ingress and egress."""
-    return float({"time": seconds, "updates": version, "bytes": traffic}[against])
+    return float({"time": seconds, "updates": version, "bytes": traffic}[x_axis])

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 from edgeflock.shared.protocol.frames import DeviceRow, Point
 from edgeflock.tui.pages.events import event_line
-from edgeflock.tui.pages.findings import of_device
+from edgeflock.tui.pages.findings import device_findings
 from edgeflock.tui.pages.fleet import COLUMNS, STATES, ink
 from edgeflock.tui.pages.query import Labels
 from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text import numbers
-from edgeflock.tui.text.chart import Axis, Series, around, chart, duration_ceiling, width_beside
-from edgeflock.tui.text.lines import Ink, Line, apart, beside, fit, heading, page
+from edgeflock.tui.text.chart import Axis, Series, chart, duration_ceiling, fit_axis, label_width
+from edgeflock.tui.text.lines import Ink, Line, fit, heading, join_blocks, justify, page
 
-_NEWEST = {"loss": numbers.decimal, "staleness": numbers.count, "bytes": numbers.size}
+_FORMATS = {"loss": numbers.decimal, "staleness": numbers.count, "bytes": numbers.size}
 _FACTS = 30
 """The width of the column of facts, in cells."""
 
@@ -22,21 +22,21 @@ def device_page(
 ) -> list[Line]:
     """Return facts on the left, curves on the right, and the device's events below if there is room."""
     sign, state_ink = STATES[row.state]
-    why = row.paused_because or (row.why_left if row.state == "away" else None)
-    told = f"{sign} {row.state}" + (f": {numbers.plain(why)}" if why else "")
-    title: Line = [(numbers.plain(row.name), "strong"), ("  " + told, state_ink)]
+    reason = row.paused_because or (row.why_left if row.state == "away" else None)
+    status = f"{sign} {row.state}" + (f": {numbers.plain(reason)}" if reason else "")
+    title: Line = [(numbers.plain(row.name), "strong"), ("  " + status, state_ink)]
     if row.name in labels:
         title.append(("  " + numbers.plain(labels[row.name]), "accent"))
     events = [event for event in state.events if event.device == row.name]
-    log = min(6, len(events)) if height >= 30 else 0
-    wrong = of_device(state.overview.findings, row.name, state.time, width) if height >= 20 else []
-    body = height - 2 - len(wrong) - (log + 2 if log else 0)
+    event_rows = min(6, len(events)) if height >= 30 else 0
+    findings = device_findings(state.overview.findings, row.name, state.time, width) if height >= 20 else []
+    body = height - 2 - len(findings) - (event_rows + 2 if event_rows else 0)
     graphs = width - _FACTS - 3
-    lines = [apart(title, [("esc back", "dim")], width), *wrong, []]
-    lines += beside([(_facts(state, row, body), _FACTS), (_graphs(points, graphs, body), graphs)], gap=3)
-    if log:
+    lines = [justify(title, [("esc back", "dim")], width), *findings, []]
+    lines += join_blocks([(_facts(state, row, body), _FACTS), (_graphs(points, graphs, body), graphs)], gap=3)
+    if event_rows:
         lines += [[], heading("Its events", [], width)]
-        lines += [event_line(event, state.time, width) for event in events[-log:]]
+        lines += [event_line(event, state.time, width) for event in events[-event_rows:]]
     return page(lines, width, height)
 
 
@@ -84,21 +84,21 @@ def _graphs(points: Sequence[Point], width: int, height: int) -> list[Line]:
         for _, field, _ in panels
     }
     axes = {
-        field: around(
+        field: fit_axis(
             [value for _, value in told],
             numbers.short_size if field == "bytes" else numbers.short,
             zero=field != "bytes",
         )
         for field, told in known.items()
     }
-    gutter = max(width_beside(y) for y in axes.values())  # one moment is one column in all three
+    gutter = max(label_width(y) for y in axes.values())  # one moment is one column in all three
     for number, (title, field, meaning) in enumerate(panels):
         rows = each if number < 2 else height - 2 * each
         if not known[field]:
-            lines += [heading(title, [("not told", "dim")], width), *[[]] * (rows - 1)]
+            lines += [heading(title, [("not reported", "dim")], width), *[[]] * (rows - 1)]
             continue
         times, values = zip(*known[field], strict=True)
-        last: Line = [(_NEWEST[field](values[-1]), meaning)]
+        last: Line = [(_FORMATS[field](values[-1]), meaning)]
         lines.append(heading(title, last, width))
         lines += chart([Series(times, values, meaning)], x, axes[field], width, rows - 1, gutter=gutter)
     return lines

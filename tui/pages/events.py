@@ -26,21 +26,22 @@ INKS: dict[str, Ink] = {
 }
 
 
-def matching(events: Sequence[Event], query: str) -> list[Event]:
-    """Return the events that contain every word of the query, in their kind, device or text. `kind:` or
-    `device:` before a word restricts it to that field, and `!` excludes events that contain it.
+def filter_events(events: Sequence[Event], query: str) -> list[Event]:
+    """Return the events that contain every word of the query, in their kind, device or text.
+
+    `kind:` or `device:` before a word restricts it to that field, and `!` excludes events that contain it.
     """
     words = query.lower().split()
-    return [event for event in events if all(_holds(event, word) for word in words)]
+    return [event for event in events if all(_contains(event, word) for word in words)]
 
 
-def _holds(event: Event, word: str) -> bool:
+def _contains(event: Event, word: str) -> bool:
     if word.startswith("!") and len(word) > 1:
-        return not _holds(event, word[1:])
-    places = {"kind": event.kind, "device": event.device or ""}
-    place, colon, sought = word.partition(":")
-    if colon and place in places:
-        return sought in places[place].lower()
+        return not _contains(event, word[1:])
+    fields = {"kind": event.kind, "device": event.device or ""}
+    field, colon, word_part = word.partition(":")
+    if colon and field in fields:
+        return word_part in fields[field].lower()
     return word in f"{event.kind} {event.device or ''} {event.text}".lower()
 
 
@@ -56,39 +57,43 @@ def event_line(event: Event, now: float, width: int) -> Line:
     return line
 
 
-def place(found: Sequence[Event], chosen: Event | None) -> int:
+def cursor_index(events: Sequence[Event], chosen: Event | None) -> int:
     """Return how many events are newer than the chosen one. A missing event counts as the oldest."""
-    if chosen is None or not found:
+    if chosen is None or not events:
         return 0
-    return next((at for at, event in enumerate(reversed(found)) if event == chosen), len(found) - 1)
+    return next((index for index, event in enumerate(reversed(events)) if event == chosen), len(events) - 1)
 
 
-def in_sight(at: int, back: int, total: int, rows: int) -> int:
-    """Return how many events to skip at the end, `back` if possible, so that the one at `at` is visible."""
-    return max(0, at - rows + 1, min(back, at, total - rows))
+def scroll_to(cursor: int, skipped: int, total: int, rows: int) -> int:
+    """Return how many events to skip at the end, `skipped` if that shows the one at `cursor`."""
+    return max(0, cursor - rows + 1, min(skipped, cursor, total - rows))
 
 
 def events_page(
-    state: MonitorState, found: Sequence[Event], query: str, at: int, back: int, width: int, height: int
+    state: MonitorState,
+    events: Sequence[Event],
+    query: str,
+    index: int,
+    skipped: int,
+    width: int,
+    height: int,
 ) -> list[Line]:
-    """Return the `found` events up to `back` lines before the end, and a line about the hidden ones.
+    """Return the events up to `skipped` lines before the end, and a line about the hidden ones.
 
-    `at` is the number of events that are newer than the chosen one.
+    `index` is the number of events that are newer than the chosen one.
     """
-    if not found:
-        about = f"no event holds {query!r}; esc clears the filter" if query else "nothing has happened yet"
+    if not events:
+        about = f"no event contains {query!r}; esc clears the filter" if query else "nothing has happened yet"
         return notice([[(about, "dim")]], width, height)
     rows = height - 1
-    end = len(found) - back
+    end = len(events) - skipped
     first = max(0, end - rows)
-    parts = [f"{len(found):,} events" + (f" with {query!r}" if query else "")]
+    parts = [f"{len(events):,} events" + (f" with {query!r}" if query else "")]
     if state.missed_events:
-        parts.append(
-            f"{state.missed_events:,} were dropped, because they came faster than this link takes them"
-        )
-    if back:
-        parts.append(f"{back:,} newer below")
-    lines = [event_line(event, state.time, width) for event in found[first:end]]
-    cursor = len(found) - 1 - at - first
+        parts.append(f"{state.missed_events:,} were dropped: they came faster than this connection can send")
+    if skipped:
+        parts.append(f"{skipped:,} newer below")
+    lines = [event_line(event, state.time, width) for event in events[first:end]]
+    cursor = len(events) - 1 - index - first
     lines[cursor] = crop([("".join(text for text, _ in lines[cursor]).ljust(width), "cursor")], width)
     return page([*lines, *[[]] * (rows - len(lines)), [(", ".join(parts), "dim")]], width, height)

@@ -27,7 +27,7 @@ class Column:
     """Returns the key for sorting. None sorts last."""
     text: Callable[[DeviceRow, MonitorState, Labels], str]
     """(row, state of the run, labels) -> the text of the cell."""
-    about: str
+    description: str
     align: Align = "right"
 
 
@@ -52,7 +52,7 @@ STATES: dict[str, tuple[str, Ink]] = {
 
 
 @lru_cache(1 << 15)
-def natural(text: str) -> list[tuple[int, int, str]]:
+def natural_key(text: str) -> list[tuple[int, int, str]]:
     """Return a key that sorts pi-2 before pi-10."""
     return [
         (0, int(part), "") if part.isdecimal() else (1, 0, part)
@@ -61,22 +61,22 @@ def natural(text: str) -> list[tuple[int, int, str]]:
     ]
 
 
-def _of(field: str) -> Callable[[DeviceRow, Labels], Any]:
+def _sort_key(field: str) -> Callable[[DeviceRow, Labels], Any]:
     return lambda row, _: getattr(row, field)
 
 
-def _shown(field: str, form: Callable[[Any], str]) -> Callable[[DeviceRow, MonitorState, Labels], str]:
+def _cell_text(field: str, form: Callable[[Any], str]) -> Callable[[DeviceRow, MonitorState, Labels], str]:
     return lambda row, state, labels: form(getattr(row, field))
 
 
 def _column(
-    key: str, title: str, width: int, form: Callable[[Any], str], about: str, align: Align = "right"
+    key: str, title: str, width: int, form: Callable[[Any], str], description: str, align: Align = "right"
 ) -> Column:
     field = query.KEYS[key]
-    return Column(key, title, width, _of(field), _shown(field, form), about, align)
+    return Column(key, title, width, _sort_key(field), _cell_text(field, form), description, align)
 
 
-def _words(value: str | None) -> str:
+def _optional_text(value: str | None) -> str:
     return numbers.NOTHING if value is None else numbers.plain(value)
 
 
@@ -93,7 +93,7 @@ COLUMNS: tuple[Column, ...] = (
         "name",
         "device",
         16,
-        lambda row, _: natural(row.name),
+        lambda row, _: natural_key(row.name),
         lambda row, state, labels: numbers.plain(row.name) + (" ↯" if row.undervoltage else ""),
         "the device's name; ✕ ▲ ○: a finding names it; ↯: its voltage is too low",
         "left",
@@ -102,13 +102,13 @@ COLUMNS: tuple[Column, ...] = (
         "state",
         "state",
         10,
-        _of("state"),
+        _sort_key("state"),
         lambda row, state, labels: f"{STATES[row.state][0]} {row.state}",
-        "training, waiting (for its turn), idle (connected, but silent for long), starved (so, for want of "
+        "training, waiting (for its turn), idle (connected, but long silent), starved (idle without "
         "samples), paused or away",
         "left",
     ),
-    _column("class", "class", 7, _words, "what kind of machine it says it is", "left"),
+    _column("class", "class", 7, _optional_text, "what kind of machine it says it is", "left"),
     _column("loss", "loss", 6, numbers.decimal, "of its last update"),
     _column("staleness", "stale", 5, numbers.count, "versions between its last update's base and the model"),
     _column("updates", "updates", 7, numbers.count, "updates that count"),
@@ -120,19 +120,19 @@ COLUMNS: tuple[Column, ...] = (
         4,
         lambda row, _: row.last_seen,
         lambda row, state, labels: numbers.age(None if row.last_seen is None else state.time - row.last_seen),
-        "how long ago it last said something",
+        "time since its last message",
     ),
     _column("ingress", "in", 7, numbers.size, "bytes received from it"),
     _column("egress", "out", 7, numbers.size, "bytes sent to it"),
-    _column("smoothed_loss", "~loss", 6, numbers.decimal, "of its updates of late, averaged"),
-    _column("updates_per_s", "upd/s", 5, numbers.rate, "its updates a second, of late"),
+    _column("smoothed_loss", "~loss", 6, numbers.decimal, "moving average over its recent updates"),
+    _column("updates_per_s", "upd/s", 5, numbers.rate, "its recent updates a second"),
     Column(
         "contribution",
         "part",
         5,
         lambda row, _: row.updates,
         lambda row, state, labels: numbers.percent(contribution(row, state)),
-        "of the updates in the model that are its",
+        "its part of the updates in the model",
     ),
     _column("depth", "depth", 6, numbers.count, "samples that wait in its buffer"),
     _column("cpu", "cpu", 4, _measure("%"), "of all its cores"),
@@ -142,24 +142,24 @@ COLUMNS: tuple[Column, ...] = (
         9,
         lambda row, _: row.ram,
         lambda row, state, labels: numbers.memory(row.ram, row.memory),
-        "memory that is used, of how much",
+        "used and total memory",
     ),
     _column("temperature", "temp", 4, _measure("°"), "Celsius"),
     _column("battery", "batt", 4, _measure("%"), "battery"),
-    _column("backend", "backend", 7, _words, "what it trains with", "left"),
+    _column("backend", "backend", 7, _optional_text, "what it trains with", "left"),
     _column("refused", "refused", 7, numbers.count, "updates that were refused"),
-    _column("clipped", "clipped", 7, numbers.count, "updates of which the defence let a part count"),
-    _column("dropped", "dropped", 7, numbers.count, "updates of which it let nothing count"),
+    _column("clipped", "clipped", 7, numbers.count, "updates that the defence scaled down"),
+    _column("dropped", "dropped", 7, numbers.count, "updates that the defence dropped"),
     _column("standing", "stand", 6, _standing, "how its updates agree with the server's own gradient"),
     _column("drops", "drops", 6, numbers.count, "samples that its buffer had no room for"),
-    _column("quarantined", "quarantined", 11, numbers.count, "samples that were not fit for training"),
+    _column("quarantined", "quarantined", 11, numbers.count, "samples that were unfit for training"),
     _column("duplicates", "duplicates", 10, numbers.count, "samples that had come before"),
     _column(
         "stream_accuracy",
         "accuracy",
         8,
         numbers.percent,
-        "last samples that were right before they were trained on",
+        "part of its last samples predicted right before it trained on them",
     ),
     _column(
         "stream_loss", "stream loss", 11, numbers.decimal, "on its last samples before they were trained on"
@@ -172,11 +172,11 @@ COLUMNS: tuple[Column, ...] = (
         12,
         lambda row, labels: labels.get(row.name),
         lambda row, state, labels: numbers.plain(labels.get(row.name, numbers.NOTHING)),
-        "what you call it",
+        "your label for it",
         "left",
     ),
-    _column("paused_because", "paused because", 20, _words, "who paused it, and why", "left"),
-    _column("why_left", "left because", 20, _words, "why its last session ended", "left"),
+    _column("paused_because", "paused because", 20, _optional_text, "who paused it, and why", "left"),
+    _column("why_left", "left because", 20, _optional_text, "why its last session ended", "left"),
 )
 BY_KEY = {column.key: column for column in COLUMNS}
 
@@ -227,14 +227,14 @@ def ink(column: Column, row: DeviceRow) -> Ink:
     return "accent" if column.key in ("label", "paused_because") else "text"
 
 
-def told(rows: Sequence[DeviceRow], labels: Labels) -> list[Column]:
+def order_columns(rows: Sequence[DeviceRow], labels: Labels) -> list[Column]:
     """Return the columns after the name. Those with values of any device come first."""
-    rest = COLUMNS[1:]
-    known = [column for column in rest if any(column.value(row, labels) is not None for row in rows)]
-    return known + [column for column in rest if column not in known]
+    columns = COLUMNS[1:]
+    filled = [column for column in columns if any(column.value(row, labels) is not None for row in rows)]
+    return filled + [column for column in columns if column not in filled]
 
 
-def by_name(name: str) -> Column:
+def find_column(name: str) -> Column:
     """Return the column with this title or key. Raises ConfigError."""
     known = {column.title: column for column in COLUMNS} | BY_KEY
     if name not in known:
@@ -244,13 +244,15 @@ def by_name(name: str) -> Column:
     return known[name]
 
 
-def fitting(rest: Sequence[Column], width: int, first: int, names: int) -> tuple[list[Column], int]:
+def fit_columns(
+    columns: Sequence[Column], width: int, first: int, name_width: int
+) -> tuple[list[Column], int]:
     """Return the name's column and those from `first` that fit, and how many do not fit."""
     chosen = [COLUMNS[0]]
-    room = width - names
-    for column in rest[first:]:
-        if column.width + 1 > room:
+    space = width - name_width
+    for column in columns[first:]:
+        if column.width + 1 > space:
             break
-        room -= column.width + 1
+        space -= column.width + 1
         chosen.append(column)
-    return chosen, len(rest[first:]) - (len(chosen) - 1)
+    return chosen, len(columns[first:]) - (len(chosen) - 1)

@@ -7,7 +7,7 @@ from edgeflock.tui.sources.link import Freshness, LinkState
 from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text import numbers
 from edgeflock.tui.text.chart import meter
-from edgeflock.tui.text.lines import Line, apart, crop, width_of
+from edgeflock.tui.text.lines import Line, crop, justify, line_width
 
 Page = Literal["overview", "fleet", "events", "config", "findings", "device"]
 PAGES: tuple[Page, ...] = ("overview", "fleet", "events", "config", "findings")
@@ -17,20 +17,20 @@ def header(state: MonitorState | None, link: LinkState, fresh: Freshness, source
     """Return the line with the run, its progress and the connection."""
     right: Line = [(" ", "text"), *connection(link, fresh)]
     if state is None:
-        return apart([(" edgeflock ", "accent"), (" " + numbers.plain(source), "dim")], right, width)
-    whole = _progress(state, width - width_of(right), known=True)
-    if width_of(whole) + width_of(right) > width:
-        whole = _progress(state, width - width_of(right), known=False)
-    return apart(whole, right, width)
+        return justify([(" edgeflock ", "accent"), (" " + numbers.plain(source), "dim")], right, width)
+    whole = _progress(state, width - line_width(right), with_run=True)
+    if line_width(whole) + line_width(right) > width:
+        whole = _progress(state, width - line_width(right), with_run=False)
+    return justify(whole, right, width)
 
 
-def _progress(state: MonitorState, room: int, *, known: bool) -> Line:
-    """Return the model, the run's name if `known`, the progress, and a bar if there is room."""
+def _progress(state: MonitorState, room: int, *, with_run: bool) -> Line:
+    """Return the model, the run's name if `with_run`, the progress, and a bar if there is room."""
     overview, target = state.overview, state.run.updates_target
     left, part = progress(state)
     model = numbers.plain(state.run.model.rpartition(":")[2] or state.run.model)
     line: Line = [(" edgeflock ", "accent"), (f" {model} ", "strong")]
-    if known:
+    if with_run:
         line.append((f"{state.run.run[:8]}  ", "dim"))
     if overview.state == "training":
         line.append((f"{numbers.count(overview.version)}", "strong"))
@@ -42,7 +42,7 @@ def _progress(state: MonitorState, room: int, *, known: bool) -> Line:
         return line
     if left is not None:
         line.append((f"{numbers.age(left)} left ", "text"))
-    free = room - width_of(line) - 4
+    free = room - line_width(line) - 4
     if free >= 6:
         full, rest = meter(part, min(free, 16))
         line += [(full, "accent"), (rest, "rule")]
@@ -50,22 +50,25 @@ def _progress(state: MonitorState, room: int, *, known: bool) -> Line:
 
 
 def progress(state: MonitorState) -> tuple[float | None, float | None]:
-    """Return (remaining seconds, finished part of the run), by run.updates or run.seconds, whichever ends it
-    first. None means unknown.
+    """Return (remaining seconds, finished part of the run). None means unknown.
+
+    They are those of run.updates or run.seconds, the one that ends the run first.
     """
     overview, target = state.overview, state.run.updates_target
     seconds = float(state.run.config.get("run", {}).get("seconds") or 0.0)
-    ends: list[tuple[float, float]] = []
+    limits: list[tuple[float, float]] = []
     if target:
         rate = overview.updates_per_s
         left = max(0, target - overview.version) / rate if rate > 0 else math.inf
-        ends.append((left, overview.version / target))
+        limits.append((left, overview.version / target))
     if seconds:
-        past = 0.0 if overview.began is None else state.time - overview.began
-        ends.append((math.inf if overview.began is None else max(0.0, seconds - past), past / seconds))
-    if not ends:
+        elapsed = 0.0 if overview.began is None else state.time - overview.began
+        limits.append(
+            (math.inf if overview.began is None else max(0.0, seconds - elapsed), elapsed / seconds)
+        )
+    if not limits:
         return None, None
-    left, part = min(ends, key=lambda end: (end[0], -end[1]))
+    left, part = min(limits, key=lambda end: (end[0], -end[1]))
     return left if math.isfinite(left) else None, min(1.0, max(0.0, part))
 
 
@@ -74,30 +77,30 @@ def connection(link: LinkState, fresh: Freshness) -> Line:
     old = fresh.age > max(3.0, 3 * fresh.interval)
     aged = f" · data {numbers.age(fresh.age)} old" if fresh.age != float("inf") else ""
     if fresh.frozen:
-        behind = f" {numbers.age(fresh.behind)} back" if fresh.behind >= 0.5 else ""
+        lag = f" {numbers.age(fresh.lag)} back" if fresh.lag >= 0.5 else ""
         lost = f" · {link.phase}" if link.phase in ("waiting", "refused") else ""
-        return [(f" ‖ frozen{behind}{lost} ", "chosen")]
+        return [(f" ‖ frozen{lag}{lost} ", "chosen")]
     if link.phase == "live":
         return [(f"▲ stalled{aged} ", "warn")] if old else [("● live ", "good")]
     if link.phase == "connecting":
         return [(f"○ connecting{aged} ", "warn")]
     if link.phase == "waiting":
-        again = f", again in {fresh.again_in:.0f}s" if fresh.again_in is not None else ""
-        return [(f"✕ {link.detail or 'no connection'}{again}{aged} ", "bad")]
+        retry = f", again in {fresh.retry_seconds:.0f}s" if fresh.retry_seconds is not None else ""
+        return [(f"✕ {link.detail or 'no connection'}{retry}{aged} ", "bad")]
     if link.phase == "refused":
         return [(f"✕ {link.detail} ", "bad")]
     sign = "▶" if link.phase == "replay" else "■"
     return [(f"{sign} {link.detail} ", "accent")]
 
 
-def absent(source: str, link: LinkState) -> list[Line]:
+def placeholder(source: str, link: LinkState) -> list[Line]:
     """Return the text of a page while no state is known."""
-    where: Line = [(source, "strong")]
+    title: Line = [(source, "strong")]
     if link.phase == "refused":
-        return [where, [], [(link.detail, "bad")]]
+        return [title, [], [(link.detail, "bad")]]
     if link.phase == "waiting":
-        return [where, [], [(f"no run to show: {link.detail}", "bad")], [("trying again", "dim")]]
-    return [where, [], [("connecting", "dim")]]
+        return [title, [], [(f"no run to show: {link.detail}", "bad")], [("trying again", "dim")]]
+    return [title, [], [("connecting", "dim")]]
 
 
 def menu(state: MonitorState | None, page: Page, width: int) -> Line:
@@ -109,11 +112,11 @@ def menu(state: MonitorState | None, page: Page, width: int) -> Line:
             counts["findings"] = found
     line: Line = [(" ", "text")]
     for number, name in enumerate(PAGES, 1):
-        on_it = name == page or (page == "device" and name == "fleet")
+        is_chosen = name == page or (page == "device" and name == "fleet")
         title = f" {number} {name.capitalize()}"
         if name in counts:
             title += f" {counts[name]:,}"
-        line.append((title + " ", "chosen" if on_it else "dim"))
+        line.append((title + " ", "chosen" if is_chosen else "dim"))
     if state is None:
         return crop(line, width)
     up = sum(row.state not in ("away", "paused") for row in state.devices.values())
@@ -122,4 +125,4 @@ def menu(state: MonitorState | None, page: Page, width: int) -> Line:
         (f"/{len(state.devices):,} up  ", "dim"),
         (state.role + " ", "dim"),
     ]
-    return apart(line, right, width)
+    return justify(line, right, width)

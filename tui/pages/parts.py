@@ -14,38 +14,38 @@ _NAME = 12
 """The minimum width of a gateway's name, in cells."""
 
 
-def parts(state: MonitorState, width: int, most: int) -> list[Line]:
-    """Return a heading with a line for each gateway, and one for all shards: at most `most` lines."""
+def parts(state: MonitorState, width: int, limit: int) -> list[Line]:
+    """Return a heading with a line for each gateway, and one for all shards: at most `limit` lines."""
     rows = state.overview.gateways
     shards = [shard_line(state)] if state.overview.shards or state.overview.restored else []
-    room = most - len(shards)
+    space = limit - len(shards)
     lines: list[Line] = []
-    if rows and room >= 3:
-        value: Line = [(_sum(rows), "dim")]
+    if rows and space >= 3:
+        value: Line = [(_totals(rows), "dim")]
         lines = [heading("Gateways", value, width), _head(width)]
-        shown = rows if len(rows) <= room - 2 else rows[: room - 3]
+        shown = rows if len(rows) <= space - 2 else rows[: space - 3]
         lines += [_gateway(row, state.time, width) for row in shown]
         if len(shown) < len(rows):
             lines.append([(f"and {len(rows) - len(shown):,} more with fewer devices", "dim")])
-    elif rows and room >= 1:
-        lines = [[("Gateways ", "strong"), (_sum(rows), "text")]]
-    return [crop(line, width) for line in (lines + shards)[: max(0, most)]]
+    elif rows and space >= 1:
+        lines = [[("Gateways ", "strong"), (_totals(rows), "text")]]
+    return [crop(line, width) for line in (lines + shards)[: max(0, limit)]]
 
 
 def shard_line(state: MonitorState) -> Line:
     """Return the line for all model shards."""
     shards, restored = state.overview.shards, state.overview.restored
-    again = f", made again {restored:,} time{'s' * (restored > 1)}" if restored else ""
+    restarts = f", made again {restored:,} time{'s' * (restored > 1)}" if restored else ""
     if not shards:
-        return [("Shards ", "strong"), ("are being made again from the journal", "warn"), (again, "dim")]
+        return [("Shards ", "strong"), ("are being made again from the journal", "warn"), (restarts, "dim")]
     nodes, sizes = len({shard.node for shard in shards}), [shard.nbytes for shard in shards]
-    where = f" on {nodes:,} node{'s' * (nodes > 1)}"
+    nodes_text = f" on {nodes:,} node{'s' * (nodes > 1)}"
     largest = f", the largest {numbers.size(max(sizes))}" if len(sizes) > 1 else ""
-    told = f"{len(sizes):,}{where}, {numbers.size(sum(sizes))}{largest}"
-    return [("Shards ", "strong"), (told, "text"), (again, "warn" if restored else "dim")]
+    text = f"{len(sizes):,}{nodes_text}, {numbers.size(sum(sizes))}{largest}"
+    return [("Shards ", "strong"), (text, "text"), (restarts, "warn" if restored else "dim")]
 
 
-def _sum(rows: tuple[GatewayRow, ...]) -> str:
+def _totals(rows: tuple[GatewayRow, ...]) -> str:
     devices, waiting = sum(row.devices for row in rows), sum(row.waiting for row in rows)
     rates = [row.updates_per_s for row in rows if row.updates_per_s is not None]
     speed = f", {numbers.rate(sum(rates))}" if rates else ""
@@ -54,27 +54,28 @@ def _sum(rows: tuple[GatewayRow, ...]) -> str:
 
 def _head(width: int) -> Line:
     names = "".join(fit(name, cells, "right") for name, cells in zip(_HEADS, _WIDTHS, strict=True))
-    return [(fit("", _room(width)), "dim"), (names, "dim")]
+    return [(fit("", _name_width(width)), "dim"), (names, "dim")]
 
 
 def _gateway(row: GatewayRow, now: float, width: int) -> Line:
-    told: list[tuple[str, Ink]] = [
+    values: list[tuple[str, Ink]] = [
         (numbers.count(row.devices), "strong"),
         (numbers.rate(row.updates_per_s), "third"),
         (numbers.size(row.ingress_rate), "first"),
         (numbers.size(row.egress_rate), "second"),
-        (numbers.size(row.waiting), "warn" if row.waiting > _MUCH else "text"),
+        (numbers.size(row.waiting), "warn" if row.waiting > _QUEUE_BYTES else "text"),
         (numbers.age(max(0.0, now - row.since)), "dim"),
     ]
+    name = fit(numbers.plain(row.name), _name_width(width))
     cells: list[Span] = [
-        (fit(text, cells, "right"), ink) for (text, ink), cells in zip(told, _WIDTHS, strict=True)
+        (fit(text, width, "right"), ink) for (text, ink), width in zip(values, _WIDTHS, strict=True)
     ]
-    return [(fit(numbers.plain(row.name), _room(width)), "text"), *cells]
+    return [(name, "text"), *cells]
 
 
-_MUCH = 1 << 20
+_QUEUE_BYTES = 1 << 20
 """Bytes that wait for a slow gateway. One message holds as many."""
 
 
-def _room(width: int) -> int:
+def _name_width(width: int) -> int:
     return max(_NAME, width - sum(_WIDTHS))

@@ -5,7 +5,7 @@ from typing import Any
 from edgeflock.shared.protocol.frames import DeviceRow, Overview
 from edgeflock.tui.pages import fleet
 from edgeflock.tui.pages.events import event_line
-from edgeflock.tui.pages.findings import line
+from edgeflock.tui.pages.findings import finding_line
 from edgeflock.tui.pages.header import header
 from edgeflock.tui.pages.overview import overview_numbers
 from edgeflock.tui.pages.parts import parts
@@ -28,15 +28,23 @@ def block(state: MonitorState, source: str, width: int) -> list[Line]:
     """
     rows = fleet.select(state, fleet.View(), {})
     table = fleet_page(
-        state, rows, fleet.told(rows, {}), fleet.View(), {}, Window(cursor=-1), None, width, len(rows) + 2
+        state,
+        rows,
+        fleet.order_columns(rows, {}),
+        fleet.View(),
+        {},
+        Window(cursor=-1),
+        None,
+        width,
+        len(rows) + 2,
     )
     events = [event_line(event, state.time, width) for event in state.events[-_EVENTS:]]
     top = header(state, LinkState("live"), Freshness(0.0), source, width)
-    wrong = [line(finding, state.time) for finding in state.overview.findings]
-    beside = parts(state, width, 3 + len(state.overview.gateways))
+    findings = [finding_line(finding, state.time) for finding in state.overview.findings]
+    gateways = parts(state, width, 3 + len(state.overview.gateways))
     return [
-        *(top, *wrong, *overview_numbers(state, width), []),
-        *([*beside, []] if beside else []),
+        *(top, *findings, *overview_numbers(state, width), []),
+        *([*gateways, []] if gateways else []),
         *(*table, *([[], *events] if events else [])),
     ]
 

@@ -1,5 +1,6 @@
-"""The filter: `pi`, `state:paused`, `loss>1.5`, `seen>5m`, `in>1MB`, `!class:laptop`. Spaces separate terms,
-which must all match. `|` separates alternatives.
+"""The filter: `pi`, `state:paused`, `loss>1.5`, `seen>5m`, `in>1MB`, `!class:laptop`.
+
+Spaces separate terms, which must all match. `|` separates alternatives.
 """
 
 import re
@@ -13,7 +14,7 @@ Labels = Mapping[str, str]
 Test = Callable[[DeviceRow, Labels], bool]
 
 KEYS = {name.rstrip("_"): name for name in DeviceRow._fields}
-_SHORT = {
+_ALIASES = {
     "device": "name",
     "stale": "staleness",
     "seen": "last_seen",
@@ -36,16 +37,19 @@ _UNITS = {
     "last_seen": {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0},
 }
 """Units after a number, by column. Ages without a unit are in seconds."""
-_SEARCHED = ("name", "state", "class_", "backend", "paused_because", "why_left")
+_TEXT_FIELDS = ("name", "state", "class_", "backend", "paused_because", "why_left")
 
 
 def parse(query: str, now: float) -> Test:
-    """Return the test for a device, at the Unix time `now`. Raises ConfigError for an unknown key, and for a
-    value that is not a number.
+    """Return the test for a device, at the Unix time `now`.
+
+    Raises ConfigError for an unknown key, and for a value that is not a number.
     """
-    ways = [[_term(term, now) for term in way.split()] for way in query.lower().split("|")]
-    ways = [tests for tests in ways if tests] or [[]]
-    return lambda row, labels: any(all(test(row, labels) for test in tests) for tests in ways)
+    alternatives = [
+        [_term(term, now) for term in alternative.split()] for alternative in query.lower().split("|")
+    ]
+    alternatives = [tests for tests in alternatives if tests] or [[]]
+    return lambda row, labels: any(all(test(row, labels) for test in tests) for tests in alternatives)
 
 
 def _term(term: str, now: float) -> Test:
@@ -55,10 +59,10 @@ def _term(term: str, now: float) -> Test:
     match = _TERM.fullmatch(term)
     if match is None:
         return lambda row, labels: (
-            any(term in str(getattr(row, key) or "").lower() for key in _SEARCHED)
+            any(term in str(getattr(row, key) or "").lower() for key in _TEXT_FIELDS)
             or term in labels.get(row.name, "").lower()
         )
-    key, relation, value = _SHORT.get(match["key"], match["key"]), match["relation"], match["value"]
+    key, relation, value = _ALIASES.get(match["key"], match["key"]), match["relation"], match["value"]
     if key == "label":
         return lambda row, labels: value in labels.get(row.name, "").lower()
     if key not in KEYS:
@@ -75,15 +79,15 @@ def _comparison(term: str, field: str, relation: str, value: str, now: float) ->
     units = _UNITS.get(field, {})
     number = _NUMBER.fullmatch(value)
     if number is None or number["unit"] not in ("", *units):
-        with_units = f", with {', '.join(units)} behind it or not" if units else ""
+        with_units = f", with or without one of {', '.join(units)}" if units else ""
         raise ConfigError(f"filter {term!r}: {value!r} is not a number{with_units}")
     bound = float(number["number"]) * units.get(number["unit"], 1.0)
 
     def test(row: DeviceRow, labels: Labels) -> bool:
-        told = getattr(row, field)
-        if not isinstance(told, int | float):
+        cell = getattr(row, field)
+        if not isinstance(cell, int | float):
             return False
-        found = now - told if field == "last_seen" else told
+        found = now - cell if field == "last_seen" else cell
         return {
             "<": found < bound,
             ">": found > bound,

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 
 from edgeflock.shared.protocol.frames import DeviceRow
-from edgeflock.tui.pages.findings import SIGNS, worst
-from edgeflock.tui.pages.fleet import COLUMNS, STATES, Column, View, fitting, ink
+from edgeflock.tui.pages.findings import SIGNS, worst_finding
+from edgeflock.tui.pages.fleet import COLUMNS, STATES, Column, View, fit_columns, ink
 from edgeflock.tui.pages.query import Labels
 from edgeflock.tui.sources.state import MonitorState
-from edgeflock.tui.text.lines import Ink, Line, apart, fit, notice, page
+from edgeflock.tui.text.lines import Ink, Line, fit, justify, notice, page
 from edgeflock.tui.text.numbers import plain
 
 MARK = "✓"
@@ -31,18 +31,18 @@ class Window:
 def fleet_page(
     state: MonitorState,
     rows: Sequence[DeviceRow],
-    rest: Sequence[Column],
+    columns: Sequence[Column],
     view: View,
     labels: Labels,
     window: Window,
-    trouble: str | None,
+    error: str | None,
     width: int,
     height: int,
     marked: Set[int] = frozenset(),
 ) -> list[Line]:
     """Return the titles, the visible devices, and a line about the selection.
 
-    `rest`: the columns after the name, in order. `trouble`: the filter's error. `marked`: ids of devices.
+    `columns`: the columns after the name, in order. `error`: the filter's error. `marked`: ids of devices.
     """
     if not state.devices:
         about: list[Line] = [
@@ -52,33 +52,33 @@ def fleet_page(
         ]
         return notice(about, width, height)
     names = name_width(state, width)
-    chosen, beyond = fitting(rest, width - 1, window.first, names)
-    lines = [_titles(chosen, names, view, window.first, beyond, width)]
+    chosen, hidden = fit_columns(columns, width - 1, window.first, names)
+    lines = [_titles(chosen, names, view, window.first, hidden, width)]
     body = height - 2
-    for at in range(window.top, window.top + body):
-        if at < len(rows):
-            row, on_it = rows[at], at == window.cursor
-            first = MARK if row.id in marked else "▌" if on_it else " "
+    for index in range(window.top, window.top + body):
+        if index < len(rows):
+            row, is_chosen = rows[index], index == window.cursor
+            first = MARK if row.id in marked else "▌" if is_chosen else " "
             lines.append(
                 [
-                    (first, "cursor" if on_it else "accent"),
-                    *_row(row, chosen, names, state, labels, on_it, width),
+                    (first, "cursor" if is_chosen else "accent"),
+                    *_row(row, chosen, names, state, labels, is_chosen, width),
                 ]
             )
         else:
             lines.append([])
     if not rows:
         lines[1 + body // 2] = [(f"  no device matches {view.query!r}; esc clears the filter", "dim")]
-    lines.append(_below(state, rows, view, window, trouble, len(marked), body, width))
+    lines.append(_footer(state, rows, view, window, error, len(marked), body, width))
     return page(lines, width, height)
 
 
 def name_width(state: MonitorState, width: int) -> int:
     """Return the width of the longest name, within bounds."""
-    wrong = {finding.device for finding in state.overview.findings}
+    named = {finding.device for finding in state.overview.findings}
     longest = max(
         (
-            cell_len(row.name) + 2 * bool(row.undervoltage) + 2 * (row.name in wrong)
+            cell_len(row.name) + 2 * bool(row.undervoltage) + 2 * (row.name in named)
             for row in state.devices.values()
         ),
         default=0,
@@ -86,18 +86,20 @@ def name_width(state: MonitorState, width: int) -> int:
     return min(max(longest, 8), 16 if width < 100 else 24)
 
 
-def columns_at(rest: Sequence[Column], first: int, width: int, names: int) -> list[tuple[Column, int, int]]:
+def column_positions(
+    columns: Sequence[Column], first: int, width: int, names: int
+) -> list[tuple[Column, int, int]]:
     """Return (column, start, end) in cells for each visible column."""
     places: list[tuple[Column, int, int]] = []
     x = 1
-    for column in fitting(rest, width - 1, first, names)[0]:
+    for column in fit_columns(columns, width - 1, first, names)[0]:
         end = x + (names if column is COLUMNS[0] else column.width)
         places.append((column, x, end))
         x = end + 1
     return places
 
 
-def _titles(chosen: list[Column], names: int, view: View, first: int, beyond: int, width: int) -> Line:
+def _titles(chosen: list[Column], names: int, view: View, first: int, hidden: int, width: int) -> Line:
     line: Line = []
     for column in chosen:
         size = names if column is COLUMNS[0] else column.width
@@ -105,8 +107,8 @@ def _titles(chosen: list[Column], names: int, view: View, first: int, beyond: in
         mark = ("▼" if view.reverse else "▲") if column.key == view.sort else ""
         gap = "" if mark or column.align == "right" else " "
         line.append((fit(gap + mark + column.title, 1 + size, column.align), "accent" if mark else "dim"))
-    more = ("◂" if first else "") + ("▸" if beyond else "")
-    return apart(line, [(more, "accent")] if more else [], width)
+    more = ("◂" if first else "") + ("▸" if hidden else "")
+    return justify(line, [(more, "accent")] if more else [], width)
 
 
 def _row(
@@ -115,38 +117,38 @@ def _row(
     names: int,
     state: MonitorState,
     labels: Labels,
-    on_it: bool,
+    is_chosen: bool,
     width: int,
 ) -> Line:
-    def of(meaning: Ink) -> Ink:
-        return "cursor" if on_it else meaning
+    def cell_ink(meaning: Ink) -> Ink:
+        return "cursor" if is_chosen else meaning
 
     line: Line = []
-    wrong = worst(state.overview.findings, row.name)
+    finding = worst_finding(state.overview.findings, row.name)
     for column in chosen:
         size, text, meaning = column.width, column.text(row, state, labels), ink(column, row)
         if column is COLUMNS[0]:
             size = names
-            if wrong is not None:
-                sign, meaning = SIGNS[wrong.severity]
+            if finding is not None:
+                sign, meaning = SIGNS[finding.severity]
                 text = f"{sign} {text}"
-        line += [(fit(text, size, column.align), of(meaning)), (" ", of("text"))]
+        line += [(fit(text, size, column.align), cell_ink(meaning)), (" ", cell_ink("text"))]
     used = sum(names if column is COLUMNS[0] else column.width for column in chosen) + len(chosen) + 1
-    return [*line, (" " * max(0, width - used), of("text"))]
+    return [*line, (" " * max(0, width - used), cell_ink("text"))]
 
 
-def _below(
+def _footer(
     state: MonitorState,
     rows: Sequence[DeviceRow],
     view: View,
     window: Window,
-    trouble: str | None,
+    error: str | None,
     marked: int,
     body: int,
     width: int,
 ) -> Line:
-    if trouble is not None:
-        return [(trouble, "bad")]
+    if error is not None:
+        return [(error, "bad")]
     parts = [
         f"{len(rows):,} devices" if not view.query else f"{len(rows):,} of {len(state.devices):,} devices"
     ]
@@ -158,13 +160,13 @@ def _below(
     for row in rows:
         tally[row.state] += 1
     parts += [f"{number:,} {name}" for name, number in tally.items() if number]
-    where: Line = []
+    position: Line = []
     if len(rows) > body:
-        where = [(f"{window.cursor + 1:,} / {len(rows):,}", "dim")]
-    return apart([(" · ".join(parts), "dim")], where, width)
+        position = [(f"{window.cursor + 1:,} / {len(rows):,}", "dim")]
+    return justify([(" · ".join(parts), "dim")], position, width)
 
 
-def scrolled(window: Window, total: int, body: int) -> Window:
+def scroll(window: Window, total: int, body: int) -> Window:
     """Return the window with its cursor within the rows and visible."""
     cursor = max(0, min(window.cursor, total - 1))
     top = min(max(window.top, cursor - body + 1, 0), cursor, max(0, total - body))

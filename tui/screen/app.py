@@ -15,11 +15,11 @@ from textual.widgets import Footer
 
 from edgeflock.tui.pages import fleet
 from edgeflock.tui.pages.header import PAGES
-from edgeflock.tui.pages.tabs import Tab, tab, tab_at, tab_line
+from edgeflock.tui.pages.tabs import Tab, find_tab, tab, tab_line
 from edgeflock.tui.screen import preferences
+from edgeflock.tui.screen.compact import CompactUpdate
 from edgeflock.tui.screen.dialogs import Help
-from edgeflock.tui.screen.frugal import Frugal
-from edgeflock.tui.screen.painted import Bar
+from edgeflock.tui.screen.line_widget import Bar
 from edgeflock.tui.screen.palette import THEMES, Palette
 from edgeflock.tui.screen.run_view import RunView
 from edgeflock.tui.screen.table import FleetPage
@@ -68,12 +68,12 @@ class Top(App[None]):
         self.book = preferences.LabelBook(folder / "labels.toml" if folder is not None else None)
         self.theme = self._preferences.theme
         self.palette = Palette()
-        self.palette.take(self.current_theme, plain=self.no_color)
+        self.palette.set_theme(self.current_theme, plain=self.no_color)
         self.views = [
             RunView(source, self.palette, self.book, self._preferences.columns, id=f"run-{number}")
             for number, source in enumerate(sources)
         ]
-        self.at = 0
+        self.index = 0
         self._servers = Bar(self._server_line, self.palette, id="servers")
 
     def compose(self) -> ComposeResult:
@@ -92,29 +92,29 @@ class Top(App[None]):
     @property
     def view(self) -> RunView:
         """The view of the run that is shown."""
-        return self.views[self.at]
+        return self.views[self.index]
 
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
-        update = Frugal.of(renderable) if isinstance(renderable, ChopsUpdate) else renderable
+        update = CompactUpdate.from_update(renderable) if isinstance(renderable, ChopsUpdate) else renderable
         super()._display(screen, update)
 
     def _recolor(self, theme: Theme) -> None:
-        self.palette.take(theme, plain=self.no_color)
+        self.palette.set_theme(theme, plain=self.no_color)
         self._servers.redraw(whole=True)
         self.view.redraw(whole=True)
 
     # Several servers
 
     def show_server(self, number: int) -> None:
-        self.at = number
-        for at, view in enumerate(self.views):
-            view.display = at == number
+        self.index = number
+        for index, view in enumerate(self.views):
+            view.display = index == number
         self.view.pages[self.view.page].focus()
         self._servers.redraw()
         self.view.redraw(whole=True)
 
     def action_server(self, step: int) -> None:
-        self.show_server((self.at + step) % len(self.views))
+        self.show_server((self.index + step) % len(self.views))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return len(self.views) > 1 and len(self.screen_stack) == 1 if action == "server" else True
@@ -126,11 +126,11 @@ class Top(App[None]):
         ]
 
     def _server_line(self, width: int) -> Line:
-        return tab_line(self._tabs(), self.at, width)
+        return tab_line(self._tabs(), self.index, width)
 
     def on_bar_clicked(self, message: Bar.Clicked) -> None:
-        if message.bar is self._servers and (at := tab_at(self._tabs(), message.x)) is not None:
-            self.show_server(at)
+        if message.bar is self._servers and (index := find_tab(self._tabs(), message.x)) is not None:
+            self.show_server(index)
 
     # Help and commands
 
@@ -149,10 +149,16 @@ class Top(App[None]):
                 )
         merged: list[tuple[str, list[tuple[str, str]]]] = []
         for title, keys in sections.items():
-            abouts = dict.fromkeys(about for _, about in keys)
-            if abouts:
+            descriptions = dict.fromkeys(description for _, description in keys)
+            if descriptions:
                 merged.append(
-                    (title, [(" ".join(k for k, a in keys if a == about), about) for about in abouts])
+                    (
+                        title,
+                        [
+                            (" ".join(k for k, a in keys if a == description), description)
+                            for description in descriptions
+                        ],
+                    )
                 )
         self.push_screen(Help(merged))
 
@@ -165,7 +171,7 @@ class Top(App[None]):
             )
         for column in fleet.COLUMNS:
             yield SystemCommand(
-                f"Sort by {column.title}", column.about, partial(self._sort, column.key), discover=False
+                f"Sort by {column.title}", column.description, partial(self._sort, column.key), discover=False
             )
         offers = (
             ("freeze", "Freeze or go on", "The display, not the run", view.action_freeze),
@@ -176,9 +182,9 @@ class Top(App[None]):
             ("pause_device", "Pause or resume the chosen device", "Admin", view.action_pause_device),
             ("drop_device", "Drop the chosen device", "Admin", view.action_drop_device),
         )
-        for action, title, about, callback in offers:
+        for action, title, description, callback in offers:
             if view.check_action(action, ()):
-                yield SystemCommand(title, about, callback)
+                yield SystemCommand(title, description, callback)
 
     def _sort(self, key: str) -> None:
         self.view.action_page("fleet")

@@ -10,7 +10,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from edgeflock.tui.text.lines import Line, beside, fit, text_of
+from edgeflock.tui.text.lines import Line, fit, join_blocks, plain_text
 
 _CSS = """
 {name} {{ align: center middle; background: $background 60%; }}
@@ -55,7 +55,7 @@ class TextPrompt(ModalScreen[str | None]):
     """Asks for a line of text. Enter confirms and returns it; escape returns None."""
 
     DEFAULT_CSS: ClassVar[str] = _CSS.format(name="TextPrompt")
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Leave it")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Cancel")]
 
     def __init__(self, title: str, consequence: str, value: str = "", placeholder: str = "") -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class TextPrompt(ModalScreen[str | None]):
         box = Vertical(
             Static(self._consequence, markup=False),
             Input(self._value, placeholder=self._placeholder, compact=True),
-            Static("enter  do it      esc  leave it", classes="hint"),
+            Static("enter  confirm      esc  cancel", classes="hint"),
             classes="box",
         )
         box.border_title = self._title
@@ -93,7 +93,7 @@ class Help(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         box = VerticalScroll(
-            Static(text_of(_beside(self._sections)), markup=False),
+            Static(plain_text(_two_columns(self._sections)), markup=False),
             Static(_QUERIES, markup=False, classes="hint"),
             classes="box",
         )
@@ -106,16 +106,16 @@ class Help(ModalScreen[None]):
             self.dismiss(None)
 
 
-def _beside(sections: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> list[Line]:
+def _two_columns(sections: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> list[Line]:
     """Return the sections in two columns."""
     parts: tuple[list[Line], list[Line]] = ([], [])
     for title, keys in sections:
         shortest = min(parts, key=len)
         shortest += [[(title.upper(), "strong")]]
-        shortest += [[(fit(key, 11), "accent"), (about, "text")] for key, about in keys]
+        shortest += [[(fit(key, 11), "accent"), (description, "text")] for key, description in keys]
         shortest.append([])
     rows = max(map(len, parts))
-    return beside([(part + [[]] * (rows - len(part)), 36) for part in parts], gap=1)
+    return join_blocks([(part + [[]] * (rows - len(part)), 36) for part in parts], gap=1)
 
 
 _QUERIES = """FILTERS

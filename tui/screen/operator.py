@@ -17,7 +17,7 @@ _NAMED = 8
 """The most devices that a question names. It gives the number of the others."""
 
 
-async def order(
+async def run_command(
     app: App[Any], actions: Actions, state: MonitorState, command: Command, rows: Sequence[DeviceRow]
 ) -> None:
     """Carry out a command, for `rows` if it is for devices."""
@@ -25,19 +25,19 @@ async def order(
         case "pause":
             await pause(app, actions, rows, command.text)
         case "resume":
-            about = "Their updates count again from now on."
-            if await _sure_of(app, "Resume", rows, about, "Its updates count again from now on."):
-                await _do_each(app, actions.resume, rows)
+            message = "Their updates count again from now on."
+            if await _confirm_for(app, "Resume", rows, message, "Its updates count again from now on."):
+                await _run_each(app, actions.resume, rows)
         case "drop":
-            about = "Their sessions end, and the server refuses their names until somebody resumes them."
-            one = "Its session ends, and the server refuses its name until somebody resumes it."
-            if await _sure_of(app, "Drop", rows, about, one):
-                await _do_each(app, actions.drop, rows)
+            message = "Their sessions end, and the server refuses their names until somebody resumes them."
+            singular = "Its session ends, and the server refuses its name until somebody resumes it."
+            if await _confirm_for(app, "Drop", rows, message, singular):
+                await _run_each(app, actions.drop, rows)
         case "pardon":
-            about = "The defence forgets how they stand; they begin at 0, as new ones."
-            one = "The defence forgets how it stands; it begins at 0, as a new one."
-            if await _sure_of(app, "Pardon", rows, about, one):
-                await _do_each(app, actions.pardon, rows)
+            message = "The defence forgets their standing; they begin at 0, like new devices."
+            singular = "The defence forgets its standing; it begins at 0, like a new device."
+            if await _confirm_for(app, "Pardon", rows, message, singular):
+                await _run_each(app, actions.pardon, rows)
         case "rate":
             await learning_rate(app, actions, state, command.text)
         case "checkpoint":
@@ -46,30 +46,32 @@ async def order(
             await roll_back(app, actions, state, command.text)
 
 
-async def pause(app: App[Any], actions: Actions, rows: Sequence[DeviceRow], because: str) -> None:
+async def pause(app: App[Any], actions: Actions, rows: Sequence[DeviceRow], initial: str) -> None:
     """Ask for a reason, which all watchers see, and pause the devices."""
-    about = (
+    message = (
         "It trains no more until somebody resumes it."
         if len(rows) == 1
         else f"{_names(rows)} train no more until somebody resumes them."
     )
     reason = await app.push_screen_wait(
         TextPrompt(
-            f"Pause {_called(rows)}?",
-            f"{about} Why? Everybody who watches sees it.",
-            because,
+            f"Pause {_subject(rows)}?",
+            f"{message} Give a reason, which all viewers see.",
+            initial,
             placeholder="too hot",
         )
     )
     if reason is not None:
-        await _do_each(app, lambda name: actions.pause(name, reason.strip()), rows)
+        await _run_each(app, lambda name: actions.pause(name, reason.strip()), rows)
 
 
 async def learning_rate(app: App[Any], actions: Actions, state: MonitorState, text: str) -> None:
     """Change the learning rate. Ask for it if `text` is empty."""
     present = state.run.config.get("coordination", {}).get("learning_rate", "")
-    about = "It holds from the next update on, and is journaled."
-    answer: str | None = text or await app.push_screen_wait(TextPrompt("Learning rate", about, f"{present}"))
+    message = "It applies from the next update on, and is journaled."
+    answer: str | None = text or await app.push_screen_wait(
+        TextPrompt("Learning rate", message, f"{present}")
+    )
     if answer is None:
         return
     try:
@@ -77,15 +79,15 @@ async def learning_rate(app: App[Any], actions: Actions, state: MonitorState, te
     except ValueError:
         app.notify(f"{answer!r} is not a number", severity="error", markup=False)
         return
-    about = f"All devices' updates count with {value:g} instead of {present}."
-    if await _sure(app, f"Learning rate {value:g}?", about):
-        await _do(app, actions.learning_rate(value))
+    message = f"All devices' updates are applied with {value:g} instead of {present}."
+    if await _confirm(app, f"Learning rate {value:g}?", message):
+        await _run(app, actions.set_learning_rate(value))
 
 
 async def checkpoint(app: App[Any], actions: Actions) -> None:
-    about = "The server writes a snapshot of the model to its journal."
-    if await _sure(app, "Checkpoint now?", about):
-        await _do(app, actions.checkpoint())
+    message = "The server writes a snapshot of the model to its journal."
+    if await _confirm(app, "Checkpoint now?", message):
+        await _run(app, actions.checkpoint())
 
 
 async def roll_back(app: App[Any], actions: Actions, state: MonitorState, text: str) -> None:
@@ -93,31 +95,31 @@ async def roll_back(app: App[Any], actions: Actions, state: MonitorState, text: 
     answer: str | None = text or await app.push_screen_wait(
         TextPrompt(
             "Roll back to which version?",
-            "The run goes on from the model of that version; nothing made since counts.",
+            "The run continues from the model of that version, without later updates.",
             f"{_good_version(state)}",
         )
     )
     if answer is None:
         return
     if not answer.strip().isdecimal():
-        app.notify(f"{answer!r} is no version", severity="error", markup=False)
+        app.notify(f"{answer!r} is not a version number", severity="error", markup=False)
         return
     version = int(answer)
-    about = (
-        f"The model of version {version:,} counts again, and what came after it no longer. It is journaled."
+    message = (
+        f"The run continues from the model of version {version:,}, without later updates. It is journaled."
     )
-    if await _sure(app, f"Roll back to version {version:,}?", about):
-        await _do(app, actions.roll_back(version))
+    if await _confirm(app, f"Roll back to version {version:,}?", message):
+        await _run(app, actions.roll_back(version))
 
 
 def _good_version(state: MonitorState) -> int:
     """Return the version of the best evaluation, 0 if there is none."""
-    known = [one for one in state.evaluations if one.loss is not None]
-    best = max(known, key=lambda one: (one.accuracy or 0.0, -(one.loss or 0.0)), default=None)
+    evaluated = [one for one in state.evaluations if one.loss is not None]
+    best = max(evaluated, key=lambda one: (one.accuracy or 0.0, -(one.loss or 0.0)), default=None)
     return 0 if best is None else best.version
 
 
-def _called(rows: Sequence[DeviceRow]) -> str:
+def _subject(rows: Sequence[DeviceRow]) -> str:
     return plain(rows[0].name) if len(rows) == 1 else f"{len(rows):,} devices"
 
 
@@ -128,21 +130,25 @@ def _names(rows: Sequence[DeviceRow]) -> str:
     return ", ".join(names) + (f" and {more:,} more" if more else "")
 
 
-async def _sure_of(app: App[Any], verb: str, rows: Sequence[DeviceRow], about: str, of_one: str) -> bool:
+async def _confirm_for(
+    app: App[Any], verb: str, rows: Sequence[DeviceRow], message: str, singular: str
+) -> bool:
     """Ask one question for all devices."""
-    return await _sure(
-        app, f"{verb} {_called(rows)}?", of_one if len(rows) == 1 else f"{_names(rows)}. {about}"
+    return await _confirm(
+        app, f"{verb} {_subject(rows)}?", singular if len(rows) == 1 else f"{_names(rows)}. {message}"
     )
 
 
-async def _sure(app: App[Any], title: str, consequence: str) -> bool:
+async def _confirm(app: App[Any], title: str, consequence: str) -> bool:
     return await app.push_screen_wait(Confirm(title, consequence))
 
 
-async def _do_each(app: App[Any], action: Callable[[str], Awaitable[str]], rows: Sequence[DeviceRow]) -> None:
+async def _run_each(
+    app: App[Any], action: Callable[[str], Awaitable[str]], rows: Sequence[DeviceRow]
+) -> None:
     """Do the action for one device after another. A refusal for one device does not stop the others."""
     if len(rows) == 1:
-        await _do(app, action(rows[0].name))
+        await _run(app, action(rows[0].name))
         return
     refused: list[str] = []
     for row in rows:
@@ -156,7 +162,7 @@ async def _do_each(app: App[Any], action: Callable[[str], Awaitable[str]], rows:
         app.notify("\n".join(refused[:_NAMED]), title="It was not done", severity="error", markup=False)
 
 
-async def _do(app: App[Any], action: Awaitable[str]) -> None:
+async def _run(app: App[Any], action: Awaitable[str]) -> None:
     try:
         app.notify(await action, markup=False)
     except EdgeflockError as error:

@@ -77,7 +77,7 @@ class Palette:
     def __init__(self) -> None:
         self.inks: Mapping[Ink, Style] = {}
 
-    def take(self, theme: Theme, *, plain: bool) -> None:
+    def set_theme(self, theme: Theme, *, plain: bool) -> None:
         """Use this theme. `plain` means without colour."""
         self.inks = inks(theme.to_color_system().generate() | theme.variables, plain=plain)
 
@@ -88,12 +88,12 @@ def inks(colours: Mapping[str, str], *, plain: bool = False) -> dict[Ink, Style]
     def colour(name: str) -> Color:
         return Color.parse(colours[name])
 
-    paper, text = colour("background"), colour("foreground")
+    background, text = colour("background"), colour("foreground")
     shades: dict[Ink, Color] = {
         "text": text,
         "strong": text,
-        "dim": paper.blend(text, 0.55),
-        "rule": paper.blend(text, 0.22),
+        "dim": background.blend(text, 0.55),
+        "rule": background.blend(text, 0.22),
         "accent": colour("accent"),
         "good": colour("success"),
         "warn": colour("warning"),
@@ -102,19 +102,22 @@ def inks(colours: Mapping[str, str], *, plain: bool = False) -> dict[Ink, Style]
         "second": colour("secondary"),
         "third": Color.parse(colours["third"]) if "third" in colours else colour("accent"),
         "cursor": text,
-        "chosen": paper,
+        "chosen": background,
     }
-    behind: dict[Ink, Color] = {"cursor": paper.blend(colour("primary"), 0.28), "chosen": colour("primary")}
-    assert behind.keys() == WITH_BACKGROUND, "their blanks are repainted"
+    backgrounds: dict[Ink, Color] = {
+        "cursor": background.blend(colour("primary"), 0.28),
+        "chosen": colour("primary"),
+    }
+    assert backgrounds.keys() == WITH_BACKGROUND, "their blanks are repainted"
     if plain:  # Textual converts colours to greys, and two similar greys would hide the choice
-        shades |= dict.fromkeys(behind, text)
+        shades |= dict.fromkeys(backgrounds, text)
     bold = {"strong", "cursor", "bad", "chosen"}
     return {
         ink: Style(
             color=shades[ink].rich_color,
-            bgcolor=(paper if plain else behind.get(ink, paper)).rich_color,
+            bgcolor=(background if plain else backgrounds.get(ink, background)).rich_color,
             bold=ink in bold,
-            reverse=plain and ink in behind,
+            reverse=plain and ink in backgrounds,
         )
         for ink in get_args(Ink)
     }

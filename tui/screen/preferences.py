@@ -43,7 +43,7 @@ def load(path: Path, bindings: Iterable[str], themes: Iterable[str]) -> Preferen
     if not isinstance(columns, list) or not all(isinstance(name, str) for name in columns):
         raise ConfigError(f'{path}: columns = {columns!r} must be titles, such as ["state", "loss", "temp"]')
     try:
-        chosen = tuple(fleet.by_name(name) for name in columns)
+        chosen = tuple(fleet.find_column(name) for name in columns)
     except ConfigError as error:
         raise ConfigError(f"{path}: columns = {columns!r}: {error}") from error
     if not isinstance(keys, dict):
@@ -51,21 +51,21 @@ def load(path: Path, bindings: Iterable[str], themes: Iterable[str]) -> Preferen
     known = list(bindings)
     for name, value in keys.items():
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+            matches = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {matches[0]}?" if matches else f"known are {', '.join(known)}"
             raise ConfigError(f"{path}: keys.{name}: there is no such action; {hint}")
         if not isinstance(value, str) or not value:
             raise ConfigError(
                 f'{path}: keys.{name} = {value!r} must be keys as text, such as "f" or "ctrl+f,f3"'
             )
-    taken: dict[str, str] = {}
+    used: dict[str, str] = {}
     for name, value in keys.items():
         for key in value.split(","):
-            if key.strip() in taken:
+            if key.strip() in used:
                 raise ConfigError(
-                    f"{path}: keys.{name} and keys.{taken[key.strip()]} are both {key.strip()!r}"
+                    f"{path}: keys.{name} and keys.{used[key.strip()]} are both {key.strip()!r}"
                 )
-            taken[key.strip()] = name
+            used[key.strip()] = name
     return Preferences(theme, chosen, keys)
 
 
@@ -78,7 +78,7 @@ class LabelBook:
         self.labels: Mapping[str, str] = _load(path) if path is not None else {}
         """Device -> label. A change makes a new mapping, so that a holder can notice it."""
 
-    def label(self, device: str, label: str) -> None:
+    def set_label(self, device: str, label: str) -> None:
         """Set a device's label, or remove it if empty. Raises OSError if the file cannot be written."""
         others = {name: text for name, text in self.labels.items() if name != device}
         self.labels = others | {device: label} if label else others
@@ -95,13 +95,13 @@ def _load(path: Path) -> dict[str, str]:
 
 def _save(path: Path, labels: Mapping[str, str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = (f"{_quoted(name)} = {_quoted(label)}\n" for name, label in sorted(labels.items()))
-    fresh = path.with_suffix(".new")
-    fresh.write_text("".join(lines), "utf-8")
-    fresh.replace(path)
+    lines = (f"{_toml_string(name)} = {_toml_string(label)}\n" for name, label in sorted(labels.items()))
+    temporary = path.with_suffix(".new")
+    temporary.write_text("".join(lines), "utf-8")
+    temporary.replace(path)
 
 
-def _quoted(text: str) -> str:
+def _toml_string(text: str) -> str:
     """Return a basic string of TOML. It is a JSON string with DEL escaped."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 

@@ -12,11 +12,11 @@ from textual.widgets import Input
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.shared.protocol.frames import DeviceRow
 from edgeflock.tui.pages import fleet
-from edgeflock.tui.pages.commands import FOR_ADMINS, OF_DEVICES, USAGE, Command, devices_of, parse
+from edgeflock.tui.pages.commands import ADMIN_VERBS, DEVICE_VERBS, USAGE, Command, find_devices, parse
 from edgeflock.tui.pages.findings import strip
 from edgeflock.tui.pages.header import Page, header, menu
-from edgeflock.tui.screen import asking, operator
-from edgeflock.tui.screen.painted import Bar
+from edgeflock.tui.screen import operator, prompts
+from edgeflock.tui.screen.line_widget import Bar
 from edgeflock.tui.screen.palette import Palette
 from edgeflock.tui.screen.preferences import LabelBook
 from edgeflock.tui.screen.table import FleetPage
@@ -80,7 +80,7 @@ class RunView(Vertical):
         self.source = source
         self._book = book
         self.page: Page = "overview"
-        self._before: Page = "fleet"
+        self._previous: Page = "fleet"
         self.fleet = FleetPage(source, palette, book, columns, id="fleet")
         self.device = DevicePage(source, palette, book, id="device")
         self.pages: dict[Page, PageWidget] = {
@@ -115,13 +115,13 @@ class RunView(Vertical):
         yield self._command
 
     def on_mount(self) -> None:
-        self.run_worker(self.source.run(self.renew), group="source")
+        self.run_worker(self.source.run(self.show_state), group="source")
         # Between frames, only the age of the data changes.
         self.set_interval(1.0, self._header.redraw)
 
-    def renew(self) -> None:
+    def show_state(self) -> None:
         """Show the new state of the source."""
-        self.device.follow()
+        self.device.append_newest()
         if self.state is not None and self.state.role != self._role:
             self._role = self.state.role
             self.refresh_bindings()
@@ -159,8 +159,8 @@ class RunView(Vertical):
     def _open(self, device: int) -> None:
         """Show a device's page. Going back leads to the page before it."""
         if self.page != "device":
-            self._before = self.page
-        self.fleet.point_at(device)
+            self._previous = self.page
+        self.fleet.move_cursor_to(device)
         self.device.show(device, ())
         self.action_page("device")
         if (row := self.device.row) is not None:
@@ -187,10 +187,10 @@ class RunView(Vertical):
         if self.page == "fleet" and self.fleet.marked:
             self.fleet.unmark()
             return
-        if isinstance(page, FleetPage | EventsPage) and page.sought:
+        if isinstance(page, FleetPage | EventsPage) and page.filter_query:
             page.filter("")
         elif self.page == "device":
-            self.action_page(self._before)
+            self.action_page(self._previous)
         elif self.source.freshness().frozen:
             self.action_freeze()
 
@@ -201,7 +201,7 @@ class RunView(Vertical):
             self.action_page("fleet")
         page = self.pages[self.page]
         assert isinstance(page, FleetPage | EventsPage)
-        self._filter.value = page.sought
+        self._filter.value = page.filter_query
         self._filter.display = True
         self.screen.set_focus(self._filter)
 
@@ -223,7 +223,7 @@ class RunView(Vertical):
         self.screen.set_focus(self.pages[self.page])
         if event.input is self._command and event.value.strip():
             try:
-                self._order(parse(event.value))
+                self._run_command(parse(event.value))
             except ConfigError as error:
                 self.app.notify(str(error), severity="error", markup=False)
 
@@ -242,18 +242,18 @@ class RunView(Vertical):
         self.redraw()
 
     def action_speed(self, factor: float) -> None:
-        self.source.faster(factor)
+        self.source.scale_speed(factor)
         self.redraw()
 
     @work(exclusive=True, group="dialog")
     async def action_seek(self) -> None:
-        await asking.seek(self.app, self.source)
+        await prompts.ask_position(self.app, self.source)
         self.redraw()
 
     @work(exclusive=True, group="dialog")
     async def action_label(self) -> None:
         if (row := self._device()) is not None:
-            await asking.label(self.app, self._book, row.name)
+            await prompts.ask_label(self.app, self._book, row.name)
             self.redraw()
 
     # Actions of an admin
@@ -289,7 +289,7 @@ class RunView(Vertical):
         return True
 
     @work(exclusive=True, group="dialog")
-    async def _order(self, command: Command) -> None:
+    async def _run_command(self, command: Command) -> None:
         """Carry out a command, or notify in one line why it cannot be done."""
         if command.verb == "quit":
             self.app.exit()
@@ -297,17 +297,17 @@ class RunView(Vertical):
         state, actions = self.state, self.source.actions
         try:
             if state is None:
-                raise ConfigError(f"{command.verb}: nothing is known of the run yet")
+                raise ConfigError(f"{command.verb}: no state of the run has arrived yet")
             rows: Sequence[DeviceRow] = ()
             if command.verb == "open":
-                rows = devices_of(command, state, [row] if (row := self._device()) is not None else [])
-            elif command.verb in OF_DEVICES:
-                rows = devices_of(command, state, self._devices())
-            if command.verb in FOR_ADMINS:
+                rows = find_devices(command, state, [row] if (row := self._device()) is not None else [])
+            elif command.verb in DEVICE_VERBS:
+                rows = find_devices(command, state, self._devices())
+            if command.verb in ADMIN_VERBS:
                 if actions is None or self._role != "admin":
-                    whose = "a viewer's token" if actions is not None else "a recording"
-                    raise ConfigError(f"{command.verb} is for admins, and this is {whose}")
-                await operator.order(self.app, actions, state, command, rows)
+                    kind = "a viewer's token" if actions is not None else "a recording"
+                    raise ConfigError(f"{command.verb} is for admins, and this is {kind}")
+                await operator.run_command(self.app, actions, state, command, rows)
             elif rows:
                 self._open(rows[0].id)
             else:
@@ -326,23 +326,23 @@ class RunView(Vertical):
             self.fleet.filter(command.text)
         elif command.verb == "columns":
             names = command.text.replace(",", " ").split()
-            self.fleet.choose([fleet.by_name(name) for name in names])
+            self.fleet.choose([fleet.find_column(name) for name in names])
         elif command.verb == "sort":
-            self.fleet.sort_by(fleet.by_name(command.text).key)
+            self.fleet.sort_by(fleet.find_column(command.text).key)
 
     def action_pause_device(self) -> None:
         if rows := self._devices():
             paused = all(row.state == "paused" for row in rows)
-            self._order(Command("resume" if paused else "pause"))
+            self._run_command(Command("resume" if paused else "pause"))
 
     def action_drop_device(self) -> None:
-        self._order(Command("drop"))
+        self._run_command(Command("drop"))
 
     def action_learning_rate(self) -> None:
-        self._order(Command("rate"))
+        self._run_command(Command("rate"))
 
     def action_checkpoint(self) -> None:
-        self._order(Command("checkpoint"))
+        self._run_command(Command("checkpoint"))
 
     def action_roll_back(self) -> None:
-        self._order(Command("rollback"))
+        self._run_command(Command("rollback"))

@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.frames import DeviceRow
 from edgeflock.tui.pages import fleet
-from edgeflock.tui.pages.table import Window, columns_at, fleet_page, name_width, scrolled
+from edgeflock.tui.pages.table import Window, column_positions, fleet_page, name_width, scroll
 from edgeflock.tui.screen.palette import Palette
 from edgeflock.tui.screen.preferences import LabelBook
 from edgeflock.tui.screen.widgets import PageWidget
@@ -22,12 +22,12 @@ class FleetPage(PageWidget):
     """The table of devices. It draws only the visible rows, even of thousands."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "open", "Open", id="open", tooltip="A closer look"),
-        Binding("m", "mark", "Mark", id="mark", show=False, tooltip="Mark it, or no longer"),
+        Binding("enter", "open", "Open", id="open", tooltip="Open the device"),
+        Binding("m", "mark", "Mark", id="mark", show=False, tooltip="Mark or unmark it"),
         Binding("M", "mark_all", "Mark all that are shown", id="mark_all", show=False),
         Binding("s", "sort(1)", "Sort", id="sort", tooltip="Sort by the next column"),
-        Binding("S", "sort(-1)", "Sort by the one before", id="sort_before", show=False),
-        Binding("r", "reverse", "The other way round", id="reverse", show=False),
+        Binding("S", "sort(-1)", "Sort by previous column", id="sort_before", show=False),
+        Binding("r", "reverse", "Reverse the order", id="reverse", show=False),
         Binding("up,k", "move(-1)", "Up", id="up", show=False),
         Binding("down,j", "move(1)", "Down", id="down", show=False),
         Binding("pageup", "page(-1)", "Page up", id="page_up", show=False),
@@ -50,12 +50,12 @@ class FleetPage(PageWidget):
         """`columns` are those after the name. None means all."""
         super().__init__(source, palette, id=id)
         self._book = book
-        self._wanted = columns
-        self.look = fleet.View()
+        self._wanted_columns = columns
+        self.view = fleet.View()
         self.window = Window()
-        self.trouble: str | None = None
+        self.error: str | None = None
         self._rows: list[DeviceRow] = []
-        self._rest: list[fleet.Column] = list(fleet.COLUMNS[1:])
+        self._columns_after_name: list[fleet.Column] = list(fleet.COLUMNS[1:])
         """The columns after the name, in order."""
         self._shown: tuple[object, ...] = ()
         self._chosen: int | None = None
@@ -63,12 +63,12 @@ class FleetPage(PageWidget):
         self._marks: frozenset[int] = frozenset()
 
     @property
-    def sought(self) -> str:
+    def filter_query(self) -> str:
         """The filter's query."""
-        return self.look.query
+        return self.view.query
 
     @property
-    def body(self) -> int:
+    def visible_rows(self) -> int:
         return max(1, self.size.height - 2)
 
     @property
@@ -82,7 +82,7 @@ class FleetPage(PageWidget):
         """The devices for the next action, shown or not, in the order of their names."""
         known = self.state.devices if self.state is not None else {}
         rows = [known[device] for device in self._marks if device in known]
-        return sorted(rows, key=lambda row: fleet.natural(row.name))
+        return sorted(rows, key=lambda row: fleet.natural_key(row.name))
 
     def unmark(self) -> None:
         """Remove all marks."""
@@ -94,11 +94,11 @@ class FleetPage(PageWidget):
         return fleet_page(
             state,
             self._rows,
-            self._rest,
-            self.look,
+            self._columns_after_name,
+            self.view,
             self._book.labels,
             self.window,
-            self.trouble,
+            self.error,
             width,
             height,
             self._marks & state.devices.keys(),
@@ -107,47 +107,47 @@ class FleetPage(PageWidget):
     def _select(self) -> None:
         """Select the devices again if state or view have changed. The cursor follows its device."""
         state, labels = self.state, self._book.labels
-        shown = (state, self.look, labels)
+        shown = (state, self.view, labels)
         if state is None or shown == self._shown:
             return
         self._shown = shown
         try:
-            self._rows = fleet.select(state, self.look, labels)
-            wanted = [column for column in self._wanted if column is not fleet.COLUMNS[0]]
-            self._rest = wanted or fleet.told(list(state.devices.values()), labels)
-            self.trouble = None
+            self._rows = fleet.select(state, self.view, labels)
+            columns = [column for column in self._wanted_columns if column is not fleet.COLUMNS[0]]
+            self._columns_after_name = columns or fleet.order_columns(list(state.devices.values()), labels)
+            self.error = None
         except ConfigError as error:
-            self.trouble = str(error)
+            self.error = str(error)
         cursor = self.window.cursor
         if self._chosen is not None:
             cursor = next((n for n, row in enumerate(self._rows) if row.id == self._chosen), cursor)
-        self._place(cursor)
+        self._move_cursor(cursor)
 
-    def _place(self, cursor: int) -> None:
+    def _move_cursor(self, cursor: int) -> None:
         window = Window(cursor, self.window.top, self.window.first)
-        self.window = scrolled(window, len(self._rows), self.body)
+        self.window = scroll(window, len(self._rows), self.visible_rows)
         self._chosen = self._rows[self.window.cursor].id if self._rows else None
 
-    def point_at(self, device: int) -> None:
+    def move_cursor_to(self, device: int) -> None:
         """Put the cursor on this device, if it is shown."""
         self._chosen, self._shown = device, ()
         self._select()
 
     def choose(self, columns: Sequence[fleet.Column]) -> None:
         """Show these columns after the name. None means all."""
-        self._wanted, self._shown = columns, ()
+        self._wanted_columns, self._shown = columns, ()
         self.window = Window(self.window.cursor, self.window.top)
         self.redraw()
 
     def filter(self, query: str) -> None:
         """Show the devices that match."""
-        self.look = fleet.View(self.look.sort, self.look.reverse, query)
+        self.view = fleet.View(self.view.sort, self.view.reverse, query)
         self.redraw()
 
     def sort_by(self, key: str) -> None:
         """Sort by a column. A second call with the same column reverses the order."""
-        reverse = not self.look.reverse if key == self.look.sort else key not in ("name", "state", "class")
-        self.look = fleet.View(key, reverse, self.look.query)
+        reverse = not self.view.reverse if key == self.view.sort else key not in ("name", "state", "class")
+        self.view = fleet.View(key, reverse, self.view.query)
         self.redraw()
 
     def _columns(self) -> list[tuple[fleet.Column, int, int]]:
@@ -155,29 +155,31 @@ class FleetPage(PageWidget):
         state, width = self.state, self.size.width
         if state is None:
             return []
-        return columns_at(self._rest, self.window.first, width, name_width(state, width))
+        return column_positions(self._columns_after_name, self.window.first, width, name_width(state, width))
 
     def action_sort(self, step: int) -> None:
         """Sort by the next visible column."""
         if keys := [column.key for column, _, _ in self._columns()]:
-            at = keys.index(self.look.sort) if self.look.sort in keys else -1
-            self.sort_by(keys[(at + step) % len(keys)])
+            index = keys.index(self.view.sort) if self.view.sort in keys else -1
+            self.sort_by(keys[(index + step) % len(keys)])
 
     def action_reverse(self) -> None:
-        self.look = fleet.View(self.look.sort, not self.look.reverse, self.look.query)
+        self.view = fleet.View(self.view.sort, not self.view.reverse, self.view.query)
         self.redraw()
 
     def action_move(self, rows: int) -> None:
         self._select()
-        self._place(self.window.cursor + rows)
+        self._move_cursor(self.window.cursor + rows)
         self.redraw()
 
     def action_page(self, direction: int) -> None:
-        self.action_move(direction * max(1, self.body - 1))
+        self.action_move(direction * max(1, self.visible_rows - 1))
 
     def action_columns(self, step: int) -> None:
-        first = min(self.window.first + step, len(self._rest) - 1)
-        self.window = scrolled(Window(self.window.cursor, self.window.top, first), len(self._rows), self.body)
+        first = min(self.window.first + step, len(self._columns_after_name) - 1)
+        self.window = scroll(
+            Window(self.window.cursor, self.window.top, first), len(self._rows), self.visible_rows
+        )
         self.redraw()
 
     def action_mark(self) -> None:
@@ -203,12 +205,12 @@ class FleetPage(PageWidget):
                 if start <= event.x < end:
                     self.sort_by(column.key)
             return
-        at = self.window.top + event.y - 1
-        if event.y <= self.body and at < len(self._rows):
-            again = at == self.window.cursor
-            self._place(at)
+        index = self.window.top + event.y - 1
+        if event.y <= self.visible_rows and index < len(self._rows):
+            was_chosen = index == self.window.cursor
+            self._move_cursor(index)
             self.redraw()
-            if again and event.chain > 1:
+            if was_chosen and event.chain > 1:
                 self.action_open()
 
     def on_mouse_scroll_down(self, _: events.MouseScrollDown) -> None:

@@ -9,13 +9,13 @@ from textual.widgets import Input
 
 from edgeflock.shared.protocol.frames import DeviceRow, Event, Point
 from edgeflock.tui.pages.config import config_page
-from edgeflock.tui.pages.curves import AGAINST, Against
+from edgeflock.tui.pages.curves import X_AXES, XAxis
 from edgeflock.tui.pages.device import device_page
-from edgeflock.tui.pages.events import events_page, in_sight, matching, place
+from edgeflock.tui.pages.events import cursor_index, events_page, filter_events, scroll_to
 from edgeflock.tui.pages.findings import findings_page
-from edgeflock.tui.pages.header import absent
+from edgeflock.tui.pages.header import placeholder
 from edgeflock.tui.pages.overview import overview
-from edgeflock.tui.screen.painted import Painted
+from edgeflock.tui.screen.line_widget import LineWidget
 from edgeflock.tui.screen.palette import Palette
 from edgeflock.tui.screen.preferences import LabelBook
 from edgeflock.tui.sources import trace
@@ -24,7 +24,7 @@ from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text.lines import Line, notice, page
 
 
-class PageWidget(Painted, can_focus=True):
+class PageWidget(LineWidget, can_focus=True):
     """One page of a run."""
 
     DEFAULT_CSS: ClassVar[str] = "PageWidget { padding: 0 1; } FleetPage { padding: 0; }"
@@ -47,24 +47,24 @@ class PageWidget(Painted, can_focus=True):
 
     def draw(self, width: int, height: int) -> list[Line]:
         if (state := self.state) is None:
-            return notice(absent(self.source.name, self.source.link), width, height)
+            return notice(placeholder(self.source.name, self.source.link), width, height)
         return self.lines(state, width, height)
 
     def lines(self, state: MonitorState, width: int, height: int) -> list[Line]:
         raise NotImplementedError
 
-    def open_device(self, name: str | None, what: str) -> None:
-        """Open the device that `what`, an item of this page, names."""
-        known = {} if self.state is None else self.state.devices
-        row = next((row for row in known.values() if row.name == name), None)
+    def open_device(self, name: str | None, item: str) -> None:
+        """Open the device that `item`, an item of this page, names."""
+        devices = {} if self.state is None else self.state.devices
+        row = next((row for row in devices.values() if row.name == name), None)
         if row is not None:
             self.post_message(self.Opened(row.id))
             return
-        why = f"this {what} is of no device" if name is None else f"{name} is not in the run"
-        self.app.notify(why, markup=False)
+        message = f"this {item} has no device" if name is None else f"{name} is not in the run"
+        self.app.notify(message, markup=False)
 
     @property
-    def body(self) -> int:
+    def visible_rows(self) -> int:
         """The number of visible lines of a list."""
         return max(1, self.size.height - 1)
 
@@ -75,13 +75,13 @@ class OverviewPage(PageWidget):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("x", "axis", "Axis", id="axis", tooltip="By time, updates or bytes"),
     ]
-    against: Against = "time"
+    x_axis: XAxis = "time"
 
     def lines(self, state: MonitorState, width: int, height: int) -> list[Line]:
-        return overview(state, self.against, width, height)
+        return overview(state, self.x_axis, width, height)
 
     def action_axis(self) -> None:
-        self.against = AGAINST[(AGAINST.index(self.against) + 1) % len(AGAINST)]
+        self.x_axis = X_AXES[(X_AXES.index(self.x_axis) + 1) % len(X_AXES)]
         self.redraw()
 
 
@@ -97,29 +97,29 @@ class EventsPage(PageWidget):
         Binding("home", "choose(1000000)", "Oldest", id="oldest", show=False),
         Binding("end", "choose(-1000000)", "Newest", id="newest", show=False),
     ]
-    back, sought = 0, ""
+    skipped, filter_query = 0, ""
     chosen: Event | None = None
     """None means the newest event, also when new ones arrive."""
 
     def lines(self, state: MonitorState, width: int, height: int) -> list[Line]:
-        found = matching(state.events, self.sought)
-        at = place(found, self.chosen)
-        self.back = in_sight(at, self.back, len(found), height - 1)
-        return events_page(state, found, self.sought, at, self.back, width, height)
+        found = filter_events(state.events, self.filter_query)
+        index = cursor_index(found, self.chosen)
+        self.skipped = scroll_to(index, self.skipped, len(found), height - 1)
+        return events_page(state, found, self.filter_query, index, self.skipped, width, height)
 
     def filter(self, query: str) -> None:
-        self.sought, self.back, self.chosen = query, 0, None
+        self.filter_query, self.skipped, self.chosen = query, 0, None
         self.redraw()
 
     def action_choose(self, older: int) -> None:
-        if self.state is not None and (found := matching(self.state.events, self.sought)):
-            at = max(0, min(place(found, self.chosen) + older, len(found) - 1))
-            self.chosen = found[-1 - at] if at else None
+        if self.state is not None and (found := filter_events(self.state.events, self.filter_query)):
+            index = max(0, min(cursor_index(found, self.chosen) + older, len(found) - 1))
+            self.chosen = found[-1 - index] if index else None
             self.redraw()
 
     def action_open(self) -> None:
-        if (state := self.state) is not None and (found := matching(state.events, self.sought)):
-            self.open_device(found[-1 - place(found, self.chosen)].device, "event")
+        if (state := self.state) is not None and (found := filter_events(state.events, self.filter_query)):
+            self.open_device(found[-1 - cursor_index(found, self.chosen)].device, "event")
 
     def on_mouse_scroll_down(self, _: events.MouseScrollDown) -> None:
         self.action_choose(-3)
@@ -138,29 +138,29 @@ class FindingsPage(PageWidget):
         Binding("home", "choose(-1000)", "First finding", id="first_finding", show=False),
         Binding("end", "choose(1000)", "Last finding", id="last_finding", show=False),
     ]
-    at = 0
+    index = 0
     chosen: tuple[str, str | None] | None = None
     """Kind and device. None means the worst finding, also when it changes."""
 
     def lines(self, state: MonitorState, width: int, height: int) -> list[Line]:
-        return findings_page(state, self._place(state), width, height)
+        return findings_page(state, self._cursor_index(state), width, height)
 
-    def _place(self, state: MonitorState) -> int:
+    def _cursor_index(self, state: MonitorState) -> int:
         found = [(finding.kind, finding.device) for finding in state.overview.findings]
         if self.chosen in found:
-            self.at = found.index(self.chosen)
-        self.at = max(0, min(self.at, len(found) - 1))
-        return self.at
+            self.index = found.index(self.chosen)
+        self.index = max(0, min(self.index, len(found) - 1))
+        return self.index
 
     def action_choose(self, step: int) -> None:
         if (state := self.state) is not None and (found := state.overview.findings):
-            self.at = max(0, min(self._place(state) + step, len(found) - 1))
-            self.chosen = (found[self.at].kind, found[self.at].device) if self.at else None
+            self.index = max(0, min(self._cursor_index(state) + step, len(found) - 1))
+            self.chosen = (found[self.index].kind, found[self.index].device) if self.index else None
             self.redraw()
 
     def action_open(self) -> None:
         if (state := self.state) is not None and (found := state.overview.findings):
-            self.open_device(found[self._place(state)].device, "finding")
+            self.open_device(found[self._cursor_index(state)].device, "finding")
 
     def on_mouse_scroll_down(self, _: events.MouseScrollDown) -> None:
         self.action_choose(1)
@@ -227,7 +227,7 @@ class DevicePage(PageWidget):
         self.device, self.points = device, points
         self.redraw()
 
-    def follow(self) -> None:
+    def append_newest(self) -> None:
         """Add the device's values of the newest frame to its history."""
         state, row = self.state, self.row
         if state is not None and row is not None and not self.source.freshness().frozen:

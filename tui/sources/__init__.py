@@ -6,12 +6,12 @@ past, and `Replay` plays a `Recording` of a `Recorder`. None of them knows its w
 `edgeflock.shared` and `edgeflock.tui.text`. Only this package uses asyncio and aiohttp.
 """
 
-from edgeflock.tui.sources.feed_client import FeedClient, body_of
+from edgeflock.tui.sources.feed_client import FeedClient, read_body
 from edgeflock.tui.sources.live import Live
 from edgeflock.tui.sources.recording import Recorder, Recording
 from edgeflock.tui.sources.replay import Replay
 from edgeflock.tui.sources.source import Source
-from edgeflock.tui.sources.state import MonitorState, reduce, remembering
+from edgeflock.tui.sources.state import MonitorState, reduce, with_history
 
 __all__ = [
     "FeedClient",
@@ -22,6 +22,6 @@ __all__ = [
     "Source",
     "MonitorState",
     "reduce",
-    "remembering",
-    "body_of",
+    "with_history",
+    "read_body",
 ]

@@ -18,9 +18,9 @@ from edgeflock.shared.protocol.frames import DeviceRow, Mark, Point
 LARGEST_FRAME = 1 << 26
 """Bytes. A row takes about 150."""
 
-SECONDS = aiohttp.ClientTimeout(total=20)
+TIMEOUT = aiohttp.ClientTimeout(total=20)
 
-_LONG = aiohttp.ClientTimeout(total=600)
+_ROLLBACK_TIMEOUT = aiohttp.ClientTimeout(total=600)
 """A rollback takes longer, because the server replays updates since a snapshot."""
 
 _HEARTBEAT = 15.0
@@ -47,13 +47,14 @@ class FeedClient:
         return self._base.authority
 
     async def frames(self) -> AsyncIterator[bytes]:
-        """Yield the payload of every frame of one connection. Raises EdgeflockError at its end, and
-        ConfigError or Unauthorized if another connection cannot help.
+        """Yield the payload of every frame of one connection.
+
+        Raises EdgeflockError at its end, and ConfigError or Unauthorized if another connection cannot help.
         """
         url = self._url("/v1/feed").with_query(interval=f"{self.interval:g}")
         try:
             async with self._session() as http:
-                async with asyncio.timeout(SECONDS.total):  # a server may hang
+                async with asyncio.timeout(TIMEOUT.total):  # a server may hang
                     socket = await http.ws_connect(
                         url,
                         heartbeat=_HEARTBEAT,
@@ -75,62 +76,63 @@ class FeedClient:
             if error.status == Unauthorized.status:
                 raise _refusal(error.status, "/v1/feed", "") from error
             if error.status == Unavailable.status:
-                await self._ask("GET", "/v1/status")  # its error has the reason, e.g. how far a standby is
-            hopeless = permanent(str(self._base), error, error.status)
-            raise hopeless or _refusal(error.status, "/v1/feed", "") from error
+                # Its error has the reason, e.g. how far a standby is.
+                await self._request("GET", "/v1/status")
+            permanent_error = permanent(str(self._base), error, error.status)
+            raise permanent_error or _refusal(error.status, "/v1/feed", "") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise permanent(str(self._base), error) or EdgeflockError(_reason(error)) from error
 
     async def device(self, name: str) -> tuple[DeviceRow, tuple[Point, ...]]:
         """Return a device and its recent updates. Raises EdgeflockError."""
-        return feed.device_history(await self._ask("GET", f"/v1/devices/{quote(name, safe='')}"))
+        return feed.device_history(await self._request("GET", f"/v1/devices/{quote(name, safe='')}"))
 
     async def history(self) -> tuple[Mark, ...]:
         """Return the run's history that the server keeps. Raises EdgeflockError."""
-        return feed.history(await self._ask("GET", "/v1/history"))
+        return feed.history(await self._request("GET", "/v1/history"))
 
-    async def pause(self, name: str, because: str) -> str:
-        await self._act(f"/v1/devices/{quote(name, safe='')}/pause", {"because": because})
+    async def pause(self, name: str, reason: str) -> str:
+        await self._post(f"/v1/devices/{quote(name, safe='')}/pause", {"because": reason})
         return f"{name} is paused"
 
     async def resume(self, name: str) -> str:
-        await self._act(f"/v1/devices/{quote(name, safe='')}/resume")
-        return f"{name} goes on"
+        await self._post(f"/v1/devices/{quote(name, safe='')}/resume")
+        return f"{name} is resumed"
 
     async def drop(self, name: str) -> str:
-        await self._act(f"/v1/devices/{quote(name, safe='')}/drop")
+        await self._post(f"/v1/devices/{quote(name, safe='')}/drop")
         return f"{name} is dropped"
 
     async def pardon(self, name: str) -> str:
-        known = (await self._ask("POST", f"/v1/devices/{quote(name, safe='')}/pardon", {}))["pardoned"]
-        return f"{name} begins anew" if known else f"nothing was known of {name}"
+        pardoned = (await self._request("POST", f"/v1/devices/{quote(name, safe='')}/pardon", {}))["pardoned"]
+        return f"{name} begins anew" if pardoned else f"the defence knows nothing of {name}"
 
-    async def learning_rate(self, value: float) -> str:
-        await self._act("/v1/learning_rate", {"value": value})
+    async def set_learning_rate(self, value: float) -> str:
+        await self._post("/v1/learning_rate", {"value": value})
         return f"the learning rate is {value:g}"
 
     async def checkpoint(self) -> str:
-        await self._act("/v1/checkpoint")
+        await self._post("/v1/checkpoint")
         return "a checkpoint is written"
 
     async def roll_back(self, version: int) -> str:
-        done = await self._ask("POST", "/v1/rollback", {"version": version}, _LONG)
-        return f"the model of version {done['of']:,} counts again, as version {done['version']:,}"
+        done = await self._request("POST", "/v1/rollback", {"version": version}, _ROLLBACK_TIMEOUT)
+        return f"rolled back to the model of version {done['of']:,}, which is now version {done['version']:,}"
 
-    async def _act(self, path: str, body: dict[str, Any] | None = None) -> None:
-        await self._ask("POST", path, body or {})
+    async def _post(self, path: str, body: dict[str, Any] | None = None) -> None:
+        await self._request("POST", path, body or {})
 
-    async def _ask(
+    async def _request(
         self,
         method: str,
         path: str,
         body: dict[str, Any] | None = None,
-        total: aiohttp.ClientTimeout = SECONDS,
+        client_timeout: aiohttp.ClientTimeout = TIMEOUT,
     ) -> Any:
         try:
-            async with self._session(timeout=total) as http:
+            async with self._session(timeout=client_timeout) as http:
                 async with http.request(method, self._url(path), json=body) as response:
-                    text = (await body_of(response)).decode()
+                    text = (await read_body(response)).decode()
                     if not response.ok:
                         raise _refusal(response.status, path, text)
                     return json.loads(text) if text else None
@@ -139,15 +141,15 @@ class FeedClient:
         except (ValueError, RecursionError) as error:
             raise Malformed(f"{path} did not answer with JSON: {error}") from error
 
-    def _session(self, **more: Any) -> aiohttp.ClientSession:
+    def _session(self, **options: Any) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(ssl=self._tls)
-        return aiohttp.ClientSession(headers=self._headers, connector=connector, **more)
+        return aiohttp.ClientSession(headers=self._headers, connector=connector, **options)
 
     def _url(self, path: str) -> URL:
         return URL(f"{str(self._base).rstrip('/')}{path}", encoded=True)
 
 
-async def body_of(response: aiohttp.ClientResponse) -> bytes:
+async def read_body(response: aiohttp.ClientResponse) -> bytes:
     """Return the body of an answer, at most LARGEST_FRAME bytes. Raises EdgeflockError."""
     try:
         await response.content.readexactly(LARGEST_FRAME + 1)
@@ -162,15 +164,15 @@ def _refusal(status: int, path: str, text: str) -> EdgeflockError:
         return Unauthorized("the server does not know this token, or it has expired: --token-file")
     try:
         answer = json.loads(text)
-        words = answer["detail"] if isinstance(answer, dict) and "detail" in answer else ""
+        detail = answer["detail"] if isinstance(answer, dict) and "detail" in answer else ""
     except (ValueError, RecursionError):
-        words = ""
-    if not words:
-        words = {
+        detail = ""
+    if not detail:
+        detail = {
             403: "this token may not",
             404: f"the server has no {path}; is it of this version?",
         }.get(status, "no reason given")
-    return EdgeflockError(f"{words} ({status})")
+    return EdgeflockError(f"{detail} ({status})")
 
 
 def _reason(error: BaseException) -> str:

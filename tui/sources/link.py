@@ -11,7 +11,7 @@ class LinkState:
     phase: Literal["connecting", "live", "waiting", "refused", "replay", "ended"]
     detail: str = ""
     """Why there is no connection. For a replay, its speed and place."""
-    again: float | None = None
+    retry_time: float | None = None
     """The monotonic time of the next attempt."""
 
 
@@ -24,6 +24,6 @@ class Freshness:
     interval: float = 1.0
     """Seconds between frames."""
     frozen: bool = False
-    behind: float = 0.0
+    lag: float = 0.0
     """Seconds between the displayed frame and the newest one."""
-    again_in: float | None = None
+    retry_seconds: float | None = None

@@ -14,7 +14,7 @@ from edgeflock.tui.sources.feed_client import FeedClient
 from edgeflock.tui.sources.link import Freshness, LinkState
 from edgeflock.tui.sources.recording import Recorder
 from edgeflock.tui.sources.source import Actions, Notify
-from edgeflock.tui.sources.state import MonitorState, reduce, remembering
+from edgeflock.tui.sources.state import MonitorState, reduce, with_history
 from edgeflock.tui.sources.state_history import StateHistory
 
 
@@ -33,39 +33,40 @@ class Live:
         self.name = client.name
         self.link = LinkState("connecting")
         self.actions: Actions | None = client
-        self.kept = StateHistory()
+        self.states = StateHistory()
         self._client, self._recorder, self._clock = client, recorder, clock
         self._delays = delays
         self._arrived: float | None = None
 
     @property
     def state(self) -> MonitorState | None:
-        return self.kept.shown
+        return self.states.displayed
 
     def freshness(self) -> Freshness:
         now = self._clock()
-        again = None if self.link.again is None else max(0.0, self.link.again - now)
+        retry = None if self.link.retry_time is None else max(0.0, self.link.retry_time - now)
         age = float("inf") if self._arrived is None else now - self._arrived
-        return Freshness(age, self._client.interval, self.kept.frozen, self.kept.behind, again)
+        return Freshness(age, self._client.interval, self.states.frozen, self.states.lag, retry)
 
     async def run(self, changed: Notify) -> None:
-        """Connect, follow, and connect again with growing pauses. Ends if the server refuses the token, and
-        before the first frame also at a ConfigError.
+        """Connect, follow, and connect again with growing pauses.
+
+        Ends if the server refuses the token, and before the first frame also at a ConfigError.
         """
         delays = self._delays()
         while True:
-            state = self.kept.newest  # earlier data of the same run are kept
+            state = self.states.newest  # earlier data of the same run are kept
             greeted = False
             try:
                 async for octets in self._client.frames():
                     frame = feed.decode(octets)
                     state = reduce(state if greeted or isinstance(frame, Snapshot) else None, frame)
                     if not greeted:
-                        state = remembering(state, await self._client.history())
+                        state = with_history(state, await self._client.history())
                         greeted, delays = True, self._delays()
                         self.link = LinkState("live")
                     self._arrived = self._clock()
-                    self.kept.add(state)
+                    self.states.add(state)
                     if self._recorder is not None:
                         self._recorder.add(frame, octets, state)
                     changed()
@@ -83,23 +84,23 @@ class Live:
                 changed()
 
     def toggle(self) -> None:
-        self.kept.toggle()
+        self.states.toggle()
 
     def step(self, frames: int) -> None:
-        self.kept.step(frames)
+        self.states.step(frames)
 
     def leap(self, direction: int) -> None:
-        self.kept.step(direction * max(1, len(self.kept) // 10))
+        self.states.step(direction * max(1, len(self.states) // 10))
 
-    def faster(self, factor: float) -> None:
+    def scale_speed(self, factor: float) -> None:
         """Do nothing: a live run has one speed."""
 
-    def seek(self, where: str) -> None:
-        raise ConfigError("a place can be gone to in a replay only; [ and ] step through recent frames")
+    def seek(self, position: str) -> None:
+        raise ConfigError("only a replay has times to go to; [ and ] step through recent frames")
 
     async def history(self, row: DeviceRow) -> tuple[Point, ...]:
         """Return the server's history of a device. If frozen or not connected, use the states seen here."""
-        if self.kept.frozen or self.link.phase != "live":
-            return trace.of_states(self.kept.rows(row.id))
+        if self.states.frozen or self.link.phase != "live":
+            return trace.collect_points(self.states.rows(row.id))
         _, points = await self._client.device(row.name)
         return points

@@ -18,7 +18,7 @@ import msgpack
 from edgeflock.shared.errors import ConfigError, Malformed
 from edgeflock.shared.protocol import feed
 from edgeflock.shared.protocol.frames import Frame, Snapshot
-from edgeflock.tui.sources.state import MOST_POINTS, Moment, MonitorState, reduce, replaced_trend, snapshot
+from edgeflock.tui.sources.state import MAX_POINTS, Moment, MonitorState, reduce, snapshot, with_trend
 
 KEY_EVERY = 60
 _MAGIC = {"edgeflock": "recording", "version": 1}
@@ -29,11 +29,11 @@ class Recorder:
 
     def __init__(self, file: IO[bytes], clock: Callable[[], float] = time.time) -> None:
         self._file, self._clock = file, clock
-        self._since_key = 0
+        self._frames_since_key = 0
         file.write(msgpack.packb(_MAGIC))
 
     @classmethod
-    def at(cls, path: Path) -> "Recorder":
+    def create(cls, path: Path) -> "Recorder":
         """Open a new file. Raises ConfigError if it exists or cannot be created."""
         try:
             return cls(open(path, "xb", buffering=0))
@@ -44,14 +44,14 @@ class Recorder:
 
     def add(self, frame: Frame, octets: bytes, state: MonitorState, received: float | None = None) -> None:
         """Write a frame. Write the state after it as a Snapshot instead if one is due."""
-        when = self._clock() if received is None else received
-        self._since_key += 1
+        time_received = self._clock() if received is None else received
+        self._frames_since_key += 1
         key = isinstance(frame, Snapshot)
-        if not key and self._since_key >= KEY_EVERY:
+        if not key and self._frames_since_key >= KEY_EVERY:
             octets, key = feed.encode(snapshot(state)), True
         if key:
-            self._since_key = 0
-        self._file.write(msgpack.packb([when, key, list(state.trend[-1]), octets]))
+            self._frames_since_key = 0
+        self._file.write(msgpack.packb([time_received, key, list(state.trend[-1]), octets]))
 
     def close(self) -> None:
         self._file.close()
@@ -89,7 +89,7 @@ class Recording:
             raise ConfigError(f"{name} holds no frames; was anything received while it was recorded?")
 
     @classmethod
-    def at(cls, path: Path) -> "Recording":
+    def open(cls, path: Path) -> "Recording":
         try:
             file = open(path, "rb")
         except OSError as error:
@@ -101,7 +101,7 @@ class Recording:
             raise
 
     @classmethod
-    def of(cls, frames: Iterable[Frame], name: str) -> "Recording":
+    def from_frames(cls, frames: Iterable[Frame], name: str) -> "Recording":
         """Return a recording in memory. Each frame is received at its own time."""
         file = BytesIO()
         recorder = Recorder(file)
@@ -126,14 +126,14 @@ class Recording:
         except Malformed as error:
             raise ConfigError(f"{self._name}: frame {number}: {error}") from error
 
-    def state(self, number: int, near: tuple[int, MonitorState] | None = None) -> MonitorState:
-        """Return the state after a frame, from an earlier state `near` if that saves work."""
+    def state(self, number: int, base: tuple[int, MonitorState] | None = None) -> MonitorState:
+        """Return the state after a frame, from an earlier state `base` if that saves work."""
         key = self._keys[bisect.bisect_right(self._keys, number) - 1]
-        if near is not None and key <= near[0] <= number:
-            start, state = near
+        if base is not None and key <= base[0] <= number:
+            start, state = base
         else:
             start, state = key, reduce(None, self.frame(key))
         for between in range(start + 1, number + 1):
             state = reduce(state, self.frame(between))
-        every = max(1, -(-(number + 1) // MOST_POINTS))
-        return replaced_trend(state, (*self._moments[:number:every], self._moments[number]))
+        every = max(1, -(-(number + 1) // MAX_POINTS))
+        return with_trend(state, (*self._moments[:number:every], self._moments[number]))

@@ -33,19 +33,19 @@ class Replay:
         name: str,
         *,
         speed: float = 1.0,
-        at: str = "",
+        position: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Raises ConfigError if `at` is not a place."""
+        """Raises ConfigError if `position` is not a place."""
         self.name = name
         self._recording, self._speed, self._clock = recording, speed, clock
         self._frozen = False
         self._number = 0
         self._state = recording.state(0)
-        self._played = 0.0
+        self._position = 0.0
         """The place in the recording, in seconds."""
-        if at:
-            self.seek(at)
+        if position:
+            self.seek(position)
 
     @property
     def length(self) -> float:
@@ -63,7 +63,7 @@ class Replay:
 
     @property
     def link(self) -> LinkState:
-        place = f"{numbers.duration(self._played)} / {numbers.duration(self.length)}"
+        place = f"{numbers.duration(self._position)} / {numbers.duration(self.length)}"
         speed = f"{self._speed:g}x" if self._speed >= 1 else f"1/{1 / self._speed:g}x"
         ended = self._number == len(self._recording) - 1
         shown = "‖ " if self._frozen else ""
@@ -73,23 +73,23 @@ class Replay:
         return Freshness(0.0)
 
     async def run(self, changed: Notify) -> None:
-        before = self._clock()
+        previous = self._clock()
         while True:
             await asyncio.sleep(TICK)
             now = self._clock()
-            if self.advance(now - before):
+            if self.advance(now - previous):
                 changed()
-            before = now
+            previous = now
 
     def advance(self, seconds: float) -> bool:
         """Advance by `seconds` of real time. Return whether there is something new to show."""
-        if self._frozen or self._played >= self.length:
+        if self._frozen or self._position >= self.length:
             return False
-        self._play_to(self._played + seconds * self._speed)
+        self._play_to(self._position + seconds * self._speed)
         return True
 
     def toggle(self) -> None:
-        if not self._frozen and self._played >= self.length:
+        if not self._frozen and self._position >= self.length:
             self._play_to(0.0)  # at the end, the same key starts again
         else:
             self._frozen = not self._frozen
@@ -100,19 +100,19 @@ class Replay:
         self._play_to(self._recording.times[number] - self._recording.times[0])
 
     def leap(self, direction: int) -> None:
-        self._play_to(self._played + direction * self.length / 10)
+        self._play_to(self._position + direction * self.length / 10)
 
-    def faster(self, factor: float) -> None:
+    def scale_speed(self, factor: float) -> None:
         self._speed = max(SLOWEST, min(self._speed * factor, FASTEST))
 
-    def seek(self, where: str) -> None:
-        if match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", where.strip()):
+    def seek(self, position: str) -> None:
+        if match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", position.strip()):
             self._play_to(float(match[1]) / 100 * self.length)
-        elif match := re.fullmatch(r"(?:(\d+):)?(?:(\d+):)?(\d+(?:\.\d+)?)", where.strip()):
+        elif match := re.fullmatch(r"(?:(\d+):)?(?:(\d+):)?(\d+(?:\.\d+)?)", position.strip()):
             parts = [float(part) for part in match.groups() if part is not None]
             self._play_to(sum(part * 60**power for power, part in enumerate(reversed(parts))))
         else:
-            raise ConfigError(f"place {where!r} must be a time such as 12:30, or a part such as 40%")
+            raise ConfigError(f"place {position!r} must be a time such as 12:30, or a part such as 40%")
 
     async def history(self, row: DeviceRow) -> tuple[Point, ...]:
         rows = []
@@ -121,12 +121,12 @@ class Replay:
             rows += [(frame.time, one) for one in frame.devices if one.id == row.id]
             if number % 50 == 0:
                 await asyncio.sleep(0)
-        return trace.of_states(rows)
+        return trace.collect_points(rows)
 
     def _play_to(self, seconds: float) -> None:
         times = self._recording.times
-        self._played = max(0.0, min(seconds, self.length))
-        number = max(0, bisect.bisect_right(times, times[0] + self._played + 1e-9) - 1)
+        self._position = max(0.0, min(seconds, self.length))
+        number = max(0, bisect.bisect_right(times, times[0] + self._position + 1e-9) - 1)
         if number != self._number:
             self._state = self._recording.state(number, (self._number, self._state))
             self._number = number

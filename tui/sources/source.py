@@ -42,10 +42,10 @@ class Source(Protocol):
     def leap(self, direction: int) -> None:
         """Move by a tenth of all frames or of the recording."""
 
-    def faster(self, factor: float) -> None:
+    def scale_speed(self, factor: float) -> None:
         """Change the speed of a replay."""
 
-    def seek(self, where: str) -> None:
+    def seek(self, position: str) -> None:
         """Go to a place of a replay: 40% or a time such as 12:30. Raises ConfigError."""
 
     async def history(self, row: DeviceRow) -> tuple[Point, ...]:
@@ -55,7 +55,7 @@ class Source(Protocol):
 class Actions(Protocol):
     """Actions of an admin. Each returns its outcome, or raises EdgeflockError."""
 
-    async def pause(self, name: str, because: str) -> str: ...
+    async def pause(self, name: str, reason: str) -> str: ...
 
     async def resume(self, name: str) -> str: ...
 
@@ -63,7 +63,7 @@ class Actions(Protocol):
 
     async def pardon(self, name: str) -> str: ...
 
-    async def learning_rate(self, value: float) -> str: ...
+    async def set_learning_rate(self, value: float) -> str: ...
 
     async def checkpoint(self) -> str: ...
 

@@ -21,14 +21,14 @@ from edgeflock.shared.protocol.frames import (
     Snapshot,
 )
 
-MOST_EVENTS = 1000
-MOST_POINTS = 2000
+MAX_EVENTS = 1000
+MAX_POINTS = 2000
 """The most points of a curve, more than a terminal has columns."""
 
 
-_OVER = 10.0
+_RATE_SECONDS = 10.0
 """Seconds over which rates are averaged."""
-_APART = 2.0
+_MIN_DISTANCE = 2.0
 """Seconds from which two moments count as different."""
 
 
@@ -82,7 +82,7 @@ class MonitorState:
     trend: tuple[Moment, ...]
     """The history of the overview while it was watched."""
     missed_events: int
-    changed: int
+    changed_rows: int
     """The number of rows in the last frame."""
     device_ingress: int
     """Bytes received from the devices, without those of monitors and operators."""
@@ -91,8 +91,7 @@ class MonitorState:
 
     @property
     def traffic(self) -> TrafficCounts:
-        """The devices' traffic. It is that of the last evaluation if the rows have no egress, as in a
-        journal."""
+        """The devices' traffic; that of the last evaluation if the rows have no egress, as in a journal."""
         if not self.device_egress and self.evaluations and self.evaluations[-1].egress:
             newest = self.evaluations[-1]
             return TrafficCounts(newest.ingress, newest.egress, 4 * self.run.layout_size * newest.version)
@@ -113,14 +112,14 @@ def reduce(state: MonitorState | None, frame: Frame) -> MonitorState:
         if frame.devices
         else state.devices,
         overview=frame.overview,
-        evaluations=_thinned(_together(state.evaluations, frame.evaluations)),
-        events=(state.events + frame.events)[-MOST_EVENTS:],
+        evaluations=_thin(_join(state.evaluations, frame.evaluations)),
+        events=(state.events + frame.events)[-MAX_EVENTS:],
         missed_events=state.missed_events + frame.missed_events,
-        changed=len(frame.devices),
+        changed_rows=len(frame.devices),
         device_ingress=state.device_ingress + _sum(frame.devices, "ingress") - _sum(before, "ingress"),
         device_egress=state.device_egress + _sum(frame.devices, "egress") - _sum(before, "egress"),
     )
-    return replace(after, trend=_thinned((*state.trend, _moment(after))))
+    return replace(after, trend=_thin((*state.trend, _moment(after))))
 
 
 def snapshot(state: MonitorState) -> Snapshot:
@@ -136,29 +135,29 @@ def snapshot(state: MonitorState) -> Snapshot:
     )
 
 
-def replaced_trend(state: MonitorState, trend: tuple[Moment, ...]) -> MonitorState:
+def with_trend(state: MonitorState, trend: tuple[Moment, ...]) -> MonitorState:
     """Return `state` with other curves."""
     return replace(state, trend=trend)
 
 
-def remembering(state: MonitorState, past: Sequence[Mark]) -> MonitorState:
+def with_history(state: MonitorState, marks: Sequence[Mark]) -> MonitorState:
     """Return `state` with the server's history for times that were not watched here."""
     known = sorted(moment.time for moment in state.trend)
-    new = [moment for moment in _moments(past) if _away(moment.time, known) > _APART]
+    new = [moment for moment in _moments(marks) if _distance(moment.time, known) > _MIN_DISTANCE]
     if not new:
         return state
     earlier = sorted([*state.trend[:-1], *new], key=lambda moment: moment.time)
-    return replace(state, trend=_thinned((*earlier, state.trend[-1])))
+    return replace(state, trend=_thin((*earlier, state.trend[-1])))
 
 
-def _moments(past: Sequence[Mark]) -> Iterator[Moment]:
+def _moments(marks: Sequence[Mark]) -> Iterator[Moment]:
     """Yield the moments of the server's marks. Rates are averages over the same time as the server's."""
     since = 0
-    for number in range(1, len(past)):
-        mark = past[number]
-        while since < number - 1 and past[since + 1].time <= mark.time - _OVER:
+    for number in range(1, len(marks)):
+        mark = marks[number]
+        while since < number - 1 and marks[since + 1].time <= mark.time - _RATE_SECONDS:
             since += 1
-        before = past[since]
+        before = marks[since]
         seconds = max(mark.time - before.time, 1e-3)
         yield Moment(
             mark.time,
@@ -173,14 +172,14 @@ def _moments(past: Sequence[Mark]) -> Iterator[Moment]:
         )
 
 
-def _together(known: tuple[Evaluation, ...], new: tuple[Evaluation, ...]) -> tuple[Evaluation, ...]:
+def _join(known: tuple[Evaluation, ...], new: tuple[Evaluation, ...]) -> tuple[Evaluation, ...]:
     """Join evaluations as a server sends them: only the last one has classes."""
     if not new or not known:
         return known + new
     return (*known[:-1], known[-1]._replace(classes=()), *new)
 
 
-def _away(time: float, known: Sequence[float]) -> float:
+def _distance(time: float, known: Sequence[float]) -> float:
     """Return the distance to the nearest of the sorted times."""
     place = bisect.bisect_left(known, time)
     return min((abs(one - time) for one in known[max(0, place - 1) : place + 1]), default=float("inf"))
@@ -197,21 +196,21 @@ def _begin(before: MonitorState | None, frame: Snapshot) -> MonitorState:
             events = tuple(event for event in before.events if event.time < events[0].time) + events
         else:
             events = before.events
-    begun = MonitorState(
+    state = MonitorState(
         frame.time,
         frame.run,
         frame.role,
         {row.id: row for row in frame.devices},
         frame.overview,
-        _thinned(frame.evaluations),
-        events[-MOST_EVENTS:],
+        _thin(frame.evaluations),
+        events[-MAX_EVENTS:],
         trend,
         missed,
         len(frame.devices),
         _sum(frame.devices, "ingress"),
         _sum(frame.devices, "egress"),
     )
-    return replace(begun, trend=_thinned((*trend, _moment(begun))))
+    return replace(state, trend=_thin((*trend, _moment(state))))
 
 
 def _sum(rows: Iterable[DeviceRow], field: Literal["ingress", "egress"]) -> int:
@@ -237,6 +236,6 @@ def _moment(state: MonitorState) -> Moment:
 Item = TypeVar("Item")
 
 
-def _thinned(points: tuple[Item, ...]) -> tuple[Item, ...]:
+def _thin(points: tuple[Item, ...]) -> tuple[Item, ...]:
     """Return every second point if there are too many. The newest one always stays."""
-    return points if len(points) <= MOST_POINTS else (*points[:-1:2], points[-1])
+    return points if len(points) <= MAX_POINTS else (*points[:-1:2], points[-1])

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from edgeflock.shared.protocol.frames import DeviceRow, Point
 
-MOST = 2000
+MAX_POINTS = 2000
 
 
 def extend(points: Sequence[Point], row: DeviceRow, now: float) -> tuple[Point, ...]:
@@ -12,13 +12,13 @@ def extend(points: Sequence[Point], row: DeviceRow, now: float) -> tuple[Point, 
     last = points[-1] if points else None
     if row.updates == 0 or (last is not None and row.ingress <= last.bytes):
         return tuple(points)
-    when = min(now, row.last_seen) if row.last_seen is not None else now
-    if last is not None and when <= last.time:
-        when = now
-    return (*points, Point(when, row.loss, row.staleness, row.ingress))[-MOST:]
+    time = min(now, row.last_seen) if row.last_seen is not None else now
+    if last is not None and time <= last.time:
+        time = now
+    return (*points, Point(time, row.loss, row.staleness, row.ingress))[-MAX_POINTS:]
 
 
-def of_states(states: Iterable[tuple[float, DeviceRow]]) -> tuple[Point, ...]:
+def collect_points(states: Iterable[tuple[float, DeviceRow]]) -> tuple[Point, ...]:
     """Return the history of a series of (time, row)."""
     points: tuple[Point, ...] = ()
     for now, row in states:

@@ -1,10 +1,10 @@
 """Screens as text: lines of spans, readable numbers, and charts. This package knows nothing of runs.
 
-All functions are pure. Other packages use `Line` (spans, each with its `Ink`), `text_of` (lines as plain
+All functions are pure. Other packages use `Line` (spans, each with its `Ink`), `plain_text` (lines as plain
 text) and the module `numbers`. Imports: numpy and Rich's table of cell widths.
 """
 
 from edgeflock.tui.text import numbers
-from edgeflock.tui.text.lines import Ink, Line, text_of
+from edgeflock.tui.text.lines import Ink, Line, plain_text
 
-__all__ = ["Ink", "Line", "numbers", "text_of"]
+__all__ = ["Ink", "Line", "numbers", "plain_text"]

@@ -5,12 +5,12 @@ from rich.cells import cell_len
 from edgeflock.tui.text.lines import WITH_BACKGROUND, Line
 
 
-def changed(before: Line, after: Line) -> list[tuple[int, int]]:
+def changed_spans(before: Line, after: Line) -> list[tuple[int, int]]:
     """Return the spans of cells [start, end) that differ between two lines of the same width."""
     spans: list[tuple[int, int]] = []
     old, new = _cells(before), _cells(after)
-    for x, (was, is_) in enumerate(zip(old, new, strict=True)):
-        if was == is_:
+    for x, (old_cell, new_cell) in enumerate(zip(old, new, strict=True)):
+        if old_cell == new_cell:
             continue
         if spans and x - spans[-1][1] <= _MOVE:
             spans[-1] = (spans[-1][0], x + 1)

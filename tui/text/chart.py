@@ -14,7 +14,7 @@ _BITS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]], np.in
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _MINUTES = (1, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100)
-_BETWEEN = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
+_TIME_STEPS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 """Seconds between the marks of a time axis."""
 _STEPS = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
@@ -58,14 +58,14 @@ def duration_ceiling(seconds: float) -> float:
     return ceiling(seconds / 86400) * 86400
 
 
-def round_times(low: float, high: float, most: int = 6) -> list[float]:
-    """Return the marks of a time axis between `low` and `high`: at most `most` + 1, round and equidistant."""
-    days = max(1.0, ceiling((high - low) / most / 86400))
-    step = next((step for step in _BETWEEN if (high - low) / step <= most), days * 86400)
+def round_times(low: float, high: float, limit: int = 6) -> list[float]:
+    """Return the marks of a time axis from `low` to `high`: at most `limit` + 1, round and equidistant."""
+    days = max(1.0, ceiling((high - low) / limit / 86400))
+    step = next((step for step in _TIME_STEPS if (high - low) / step <= limit), days * 86400)
     return [number * step for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
-def around(
+def fit_axis(
     values: Sequence[float], form: Callable[[float], str], *, zero: bool, top: float | None = None
 ) -> Axis:
     """Return an axis of round numbers for `values`. It starts at 0 if `zero`, and ends at most at `top`."""
@@ -75,15 +75,17 @@ def around(
     if zero and low >= 0:
         return Axis(0.0, ceiling(high), form)
     width = ceiling(max(high - low, abs(high) * 1e-3, 1e-9))
-    axis = _rounded(low, high, width / 4, form, top)
+    axis = _round_axis(low, high, width / 4, form, top)
     while len({form(value) for value in _marks(axis)}) < 3 and width < 16 * max(abs(low), abs(high)):
         # Labels with equal text do not help. Widen the axis until they differ.
         width = ceiling(1.5 * width)
-        axis = _rounded(low, high, width / 4, form, top)
+        axis = _round_axis(low, high, width / 4, form, top)
     return axis
 
 
-def _rounded(low: float, high: float, step: float, form: Callable[[float], str], top: float | None) -> Axis:
+def _round_axis(
+    low: float, high: float, step: float, form: Callable[[float], str], top: float | None
+) -> Axis:
     """Return the axis between multiples of `step` that contain both values."""
     low, high = math.floor(low / step) * step, math.ceil(high / step) * step
     if top is not None:
@@ -96,7 +98,7 @@ def _marks(axis: Axis) -> tuple[float, float, float]:
     return axis.low, (axis.low + axis.high) / 2, axis.high
 
 
-def width_beside(y: Axis) -> int:
+def label_width(y: Axis) -> int:
     """Return the width of an axis's labels, in cells."""
     return max(len(y.form(value)) for value in _marks(y))
 
@@ -118,26 +120,26 @@ def chart(
     cells, owners = _plot(series, x, y, width - gutter - 1, rows)
     inks: list[Ink] = ["text", *(one.ink for one in series)]
     lines: list[Line] = []
-    for at in range(rows):
-        label = fit(y.form(ticks[at]) if at in ticks else "", gutter, "right")
+    for row in range(rows):
+        label = fit(y.form(ticks[row]) if row in ticks else "", gutter, "right")
         lines.append(
-            [(label, "dim"), ("┤" if at in ticks else "│", "rule"), *_runs(cells[at], owners[at], inks)]
+            [(label, "dim"), ("┤" if row in ticks else "│", "rule"), *_runs(cells[row], owners[row], inks)]
         )
-    lines.append(_numbers_below(x, gutter + 1, width))
+    lines.append(_x_labels(x, gutter + 1, width))
     return lines
 
 
-def _numbers_below(x: Axis, indent: int, width: int) -> Line:
+def _x_labels(x: Axis, indent: int, width: int) -> Line:
     low, high = x.form(x.low), x.form(x.high)
-    room = width - indent
+    space = width - indent
     middle = x.form((x.low + x.high) / 2)
-    if room < len(low) + len(high) + 1:
+    if space < len(low) + len(high) + 1:
         return [(fit("", width), "dim")]
-    if room < len(low) + len(middle) + len(high) + 6:
-        return [(" " * indent + low + high.rjust(room - len(low)), "dim")]
-    left = (room - len(middle)) // 2 - len(low)
+    if space < len(low) + len(middle) + len(high) + 6:
+        return [(" " * indent + low + high.rjust(space - len(low)), "dim")]
+    left = (space - len(middle)) // 2 - len(low)
     text = low + " " * left + middle
-    return [(" " * indent + text + high.rjust(room - len(text)), "dim")]
+    return [(" " * indent + text + high.rjust(space - len(text)), "dim")]
 
 
 def _plot(
@@ -154,12 +156,14 @@ def _plot(
         levels = (y.high - np.asarray(one.y, float)) / ((y.high - y.low) or 1.0) * (rows - 1)
         first = max(0, math.ceil(places[0] - 1e-9))
         last = min(columns - 1, math.floor(places[-1] + 1e-9))
-        at = np.arange(first, last + 1)
-        if not len(at):  # the whole series is within one column
-            at = np.clip(np.round(places[-1:]).astype(np.int64), 0, columns - 1)
-        level = np.clip(np.round(np.interp(at, places, levels)), 0, rows - 1).astype(np.int64)
-        before = np.concatenate([level[:1], level[:-1]])
-        for column, top, bottom in zip(at, np.minimum(level, before), np.maximum(level, before), strict=True):
+        dots_x = np.arange(first, last + 1)
+        if not len(dots_x):  # the whole series is within one column
+            dots_x = np.clip(np.round(places[-1:]).astype(np.int64), 0, columns - 1)
+        level = np.clip(np.round(np.interp(dots_x, places, levels)), 0, rows - 1).astype(np.int64)
+        previous = np.concatenate([level[:1], level[:-1]])
+        for column, top, bottom in zip(
+            dots_x, np.minimum(level, previous), np.maximum(level, previous), strict=True
+        ):
             dots = np.arange(top, bottom + 1)  # a steep part is a column of dots
             np.bitwise_or.at(cells, (dots // 4, column // 2), _BITS[dots % 4, column % 2])
             owners[dots // 4, column // 2] = number
@@ -185,16 +189,16 @@ def bars(labels: Sequence[str], values: Sequence[float], ink: Ink, width: int, h
         return [[] for _ in range(height)]
     each = max(1, width // len(values))
     bar = max(1, each - 1)
-    most = max(max(values), 1e-300)
-    eighths = [math.ceil(value / most * rows * 8) if value else 0 for value in values]
+    highest = max(max(values), 1e-300)
+    eighths = [math.ceil(value / highest * rows * 8) if value else 0 for value in values]
     lines: list[Line] = []
-    for at in range(rows):
-        floor = (rows - 1 - at) * 8
+    for row in range(rows):
+        floor = (rows - 1 - row) * 8
         text = "".join(_BLOCKS[min(8, max(0, level - floor))] * bar + " " * (each - bar) for level in eighths)
         lines.append([(text, ink)])
     every = next((n for n in (1, 2, 3) if max(map(len, labels)) < n * each), 4)
-    below = "".join(fit(label, every * each) for label in labels[::every])
-    lines.append([(fit(below, width), "dim")])
+    footer = "".join(fit(label, every * each) for label in labels[::every])
+    lines.append([(fit(footer, width), "dim")])
     return lines
 
 

@@ -39,34 +39,34 @@ def fit(text: str, width: int, align: Align = "left") -> str:
     return text + padding if align == "left" else padding + text
 
 
-def width_of(line: Line) -> int:
+def line_width(line: Line) -> int:
     return sum(cell_len(text) for text, _ in line)
 
 
 def crop(line: Line, width: int) -> Line:
     """Return exactly `width` cells of a line."""
     cropped: Line = []
-    left = width
+    remaining = width
     for text, ink in line:
         length = cell_len(text)
-        if length > left:
-            if left:
-                cropped.append((set_cell_size(text, left), ink))
+        if length > remaining:
+            if remaining:
+                cropped.append((set_cell_size(text, remaining), ink))
             return cropped
         cropped.append((text, ink))
-        left -= length
-    if left:
-        cropped.append((" " * left, "text"))
+        remaining -= length
+    if remaining:
+        cropped.append((" " * remaining, "text"))
     return cropped
 
 
-def apart(left: Line, right: Line, width: int) -> Line:
+def justify(left: Line, right: Line, width: int) -> Line:
     """Return a line with `left` and `right` at its ends. `right` stays whole."""
-    room = max(0, width - width_of(right))
-    return crop(crop(left, room) + right, width)
+    space = max(0, width - line_width(right))
+    return crop(crop(left, space) + right, width)
 
 
-def beside(blocks: list[tuple[list[Line], int]], gap: int = 2) -> list[Line]:
+def join_blocks(blocks: list[tuple[list[Line], int]], gap: int = 2) -> list[Line]:
     """Join blocks of lines side by side, each with its width. The first block sets the height."""
     height = len(blocks[0][0])
     joined: list[Line] = []
@@ -90,7 +90,7 @@ def heading(title: str, value: Line, width: int) -> Line:
     """Return the first line of a panel: its title, a rule and its main number."""
     left: Line = [(title, "strong"), (" ", "text")]
     right: Line = [(" ", "text"), *value] if value else []
-    rule = width - width_of(left) - width_of(right)
+    rule = width - line_width(left) - line_width(right)
     if rule < 1:
         return crop(left + right, width)
     return [*left, ("─" * rule, "rule"), *right]
@@ -98,23 +98,23 @@ def heading(title: str, value: Line, width: int) -> Line:
 
 def notice(lines: list[Line], width: int, height: int) -> list[Line]:
     """Return a page with a few lines in its middle. Long sentences are wrapped."""
-    lines = [part for line in lines for part in _wrapped(line, max(1, width - 2))]
+    lines = [part for line in lines for part in _wrap_line(line, max(1, width - 2))]
     above = max(0, (height - len(lines)) // 2)
-    block = max((width_of(line) for line in lines), default=0)
+    block = max((line_width(line) for line in lines), default=0)
     indent: Line = [(" " * max(0, (width - block) // 2), "text")]
     return page([*([[]] * above), *(indent + line for line in lines)], width, height)
 
 
-def wrapped(text: str, width: int) -> list[str]:
+def wrap_text(text: str, width: int) -> list[str]:
     """Return the text in lines of at most `width` cells, at least one line."""
     return wrap(text, max(1, width)) or [""]
 
 
-def _wrapped(line: Line, width: int) -> list[Line]:
-    if len(line) != 1 or width_of(line) <= width:
+def _wrap_line(line: Line, width: int) -> list[Line]:
+    if len(line) != 1 or line_width(line) <= width:
         return [line]
     ((text, ink),) = line
-    return [[(part, ink)] for part in wrapped(text, width)]
+    return [[(part, ink)] for part in wrap_text(text, width)]
 
 
 def page(lines: list[Line], width: int, height: int) -> list[Line]:
@@ -122,6 +122,6 @@ def page(lines: list[Line], width: int, height: int) -> list[Line]:
     return [crop(line, width) for line in (lines + [[]] * height)[:height]]
 
 
-def text_of(lines: list[Line]) -> str:
+def plain_text(lines: list[Line]) -> str:
     """Return the lines as plain text."""
     return "\n".join("".join(text for text, _ in line).rstrip() for line in lines)

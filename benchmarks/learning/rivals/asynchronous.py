@@ -30,8 +30,9 @@ def arrivals(federation: Federation, rate: float, steps: int, epochs: int, train
 
 
 class Arrivals:
-    """A queue of clients by the virtual time when they end. One that has ended makes room for any idle
-    one.
+    """A queue of clients by the virtual time when they end.
+
+    A client that ends is replaced by any idle one.
     """
 
     def __init__(self, federation: Federation, rate: float, steps: int, epochs: int, training: int) -> None:
@@ -72,8 +73,9 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True)
 class FedBuff:
-    """theta <- theta + (server_rate / K) sum_K change_k / sqrt(1 + staleness_k), whenever there are K
-    changes.
+    """FedBuff: the weighted mean of K changes, whenever there are as many.
+
+    theta <- theta + (server_rate / K) sum_K change_k / sqrt(1 + staleness_k)
 
     J. Nguyen et al., "Federated learning with buffered asynchronous aggregation", AISTATS 2022, algorithm 1
     and section 3.2 for the weights.
@@ -91,7 +93,7 @@ class FedBuff:
     central: ClassVar[bool] = False
 
     def models(self, federation: Federation) -> Iterator[Vector]:
-        """theta after each K changes."""
+        """Yield theta after each K changes."""
         queue = arrivals(federation, self.rate, self.steps, self.epochs, self.training)
         theta, version = federation.theta, 0
         while True:
@@ -123,7 +125,7 @@ class FedAsync:
     central: ClassVar[bool] = False
 
     def models(self, federation: Federation) -> Iterator[Vector]:
-        """theta after each change."""
+        """Yield theta after each change."""
         queue = arrivals(federation, self.rate, self.steps, self.epochs, self.training)
         theta, version = federation.theta, 0
         while True:
@@ -149,7 +151,7 @@ class HeavyBall:
     central: ClassVar[bool] = False
 
     def models(self, federation: Federation) -> Iterator[Vector]:
-        """theta after each gradient."""
+        """Yield theta after each gradient."""
         queue = arrivals(federation, self.rate, 1, 0, 0)
         theta, version, size = federation.theta.copy(), 0, federation.parameters
         velocity = np.zeros(size, np.float32)

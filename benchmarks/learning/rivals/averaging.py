@@ -21,7 +21,7 @@ def rounds(
     train: Train,
     move: Callable[[Vector, Vector], None],
 ) -> Iterator[Vector]:
-    """theta after each round: of a cohort drawn at random, the mean of their changes, weighted with n_k.
+    """Yield theta after each round of a random cohort: the mean of their changes, weighted with n_k.
 
     `move` gets the parameters [P] and minus that mean, as if it were a gradient: the pseudo-gradient of
     S. Reddi et al. Running statistics go by the mean itself.
@@ -49,9 +49,9 @@ def rounds(
 
 @dataclass(frozen=True, slots=True)
 class FedAvg:
-    """theta <- theta + server_rate sum_k (n_k / n) (theta_k - theta), where theta_k is where `steps` steps of
-    SGD, or `epochs` epochs, lead client k.
+    """FedAvg: theta <- theta + server_rate sum_k (n_k / n) (theta_k - theta).
 
+    theta_k is the model of client k after `steps` steps of SGD, or `epochs` epochs.
     B. McMahan et al., "Communication-efficient learning of deep networks from decentralized data", AISTATS
     2017, algorithm 1. With `proximal` each step also goes back by mu (theta_k - theta): FedProx, T. Li et
     al., MLSys 2020, equation 2.
@@ -68,7 +68,7 @@ class FedAvg:
     central: ClassVar[bool] = False
 
     def models(self, federation: Federation) -> Iterator[Vector]:
-        """theta after each round."""
+        """Yield theta after each round."""
         return _descending(self, federation, Momentum(self.server_rate))
 
 
@@ -91,15 +91,16 @@ class FedAvgM:
     central: ClassVar[bool] = False
 
     def models(self, federation: Federation) -> Iterator[Vector]:
-        """theta after each round."""
+        """Yield theta after each round."""
         return _descending(self, federation, Momentum(self.server_rate, self.beta))
 
 
 @dataclass(frozen=True, slots=True)
 class FedAdam:
-    """m <- beta1 m + (1 - beta1) delta; v <- beta2 v + (1 - beta2) delta^2; theta <- theta + server_rate m /
-    (sqrt(v) + tau), where delta is FedAvg's mean change.
+    """FedAdam: Adam on delta, FedAvg's mean change.
 
+    m <- beta1 m + (1 - beta1) delta; v <- beta2 v + (1 - beta2) delta^2;
+    theta <- theta + server_rate m / (sqrt(v) + tau).
     S. Reddi et al., "Adaptive federated optimization", ICLR 2021, algorithm 2, with its beta1 0.9, beta2 0.99
     and tau 0.001. v begins at 0, not at tau^2: nothing else differs.
     """
@@ -115,7 +116,7 @@ class FedAdam:
     central: ClassVar[bool] = False
 
     def models(self, federation: Federation) -> Iterator[Vector]:
-        """theta after each round."""
+        """Yield theta after each round."""
         return _descending(
             self, federation, AdamState(self.server_rate, 0.9, 0.99, self.tau, corrected=False)
         )

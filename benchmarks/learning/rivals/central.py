@@ -13,7 +13,9 @@ from benchmarks.learning.rivals.moves import AdamState, Momentum
 
 @dataclass(frozen=True, slots=True)
 class Sgd:
-    """v <- momentum v + g; theta <- theta - rate v, on all data. B. Polyak, "Some methods of speeding up the
+    """SGD with momentum on all data: v <- momentum v + g; theta <- theta - rate v.
+
+    B. Polyak, "Some methods of speeding up the
     convergence of iteration methods", 1964, equation 9; I. Sutskever et al., ICML 2013, equations 1 and 2.
     """
 
@@ -23,7 +25,7 @@ class Sgd:
     central: ClassVar[bool] = True
 
     def models(self, federation: Federation) -> Iterator[Vector]:
-        """theta after each gradient."""
+        """Yield theta after each gradient."""
         return _alone(federation, Momentum(self.rate, self.momentum))
 
 
@@ -36,7 +38,7 @@ class Adam:
     central: ClassVar[bool] = True
 
     def models(self, federation: Federation) -> Iterator[Vector]:
-        """theta after each gradient."""
+        """Yield theta after each gradient."""
         return _alone(federation, AdamState(self.rate))
 
 
@@ -50,8 +52,10 @@ def _alone(federation: Federation, move: "Momentum | AdamState") -> Iterator[Vec
 
 @dataclass(frozen=True, slots=True)
 class SyncSgd:
-    """Each round every client computes a gradient at the model: theta <- theta - rate v, v <- momentum v +
-    mean_k g_k. J. Chen et al., "Revisiting distributed synchronous SGD", 2016, equations 2 to 4.
+    """Synchronous SGD: v <- momentum v + mean_k g_k, theta <- theta - rate v.
+
+    Each round, every client computes a gradient at the model. J. Chen et al.,
+    "Revisiting distributed synchronous SGD", 2016, equations 2 to 4.
     """
 
     rate: float
@@ -60,7 +64,7 @@ class SyncSgd:
     central: ClassVar[bool] = False
 
     def models(self, federation: Federation) -> Iterator[Vector]:
-        """theta after each round."""
+        """Yield theta after each round."""
         theta, size, version = federation.theta.copy(), federation.parameters, 0
         move, channel = Momentum(self.rate, self.momentum), federation.channel
         while True:

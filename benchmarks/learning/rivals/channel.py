@@ -12,9 +12,9 @@ Vector = NDArray[np.float32]
 
 
 class Channel:
-    """Every model and every change is a record of the protocol, of which the values are really encoded and
-    decoded, counted as a framed WebSocket message. Nothing else is counted: no greetings, questions or
-    receipts.
+    """Counts models and changes as framed WebSocket messages of the protocol.
+
+    Their values are really encoded and decoded. Nothing else is counted: no greetings, questions or receipts.
 
     In float32 the whole model goes down. A coding of fewer bits is of differences from what the client
     holds, which is nothing at first. The server knows what each of them made of it: no error adds up.

@@ -1,6 +1,4 @@
-"""What rivals share: a fleet's clients, what travels, and the time, counted until enough gradients were
-computed.
-"""
+"""What rivals share: a fleet's clients, traffic and time, counted until enough gradients were computed."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -52,8 +50,9 @@ class Client:
         return step.gradient, step.statistics
 
     def descend(self, start: Vector, steps: int, move: Callable[[Vector, Vector], None]) -> Vector:
-        """Where `steps` gradients lead from `start`. `move` changes the parameters [P] in place by a
-        gradient.
+        """Return the parameters [P] after `steps` gradients from `start`.
+
+        `move` changes the parameters in place by a gradient.
         """
         theta, size = start.copy(), self._flat.layout.parameters.size
         for _ in range(steps):
@@ -88,8 +87,10 @@ class Federation:
     @classmethod
     def of(cls, prepared: PreparedFleet, seed: int, coding: str = "f32", slow: frozenset[int] = frozenset(),
            slower: float = 1.0, central: bool = False) -> "Federation":  # fmt: skip
-        """Of a fleet's shares, initial model and step times, or with all data in one place (`central`).
-        `slow` devices take `slower` times as long."""
+        """Return a federation with a fleet's shares, initial model and step times.
+
+        With `central` all data are in one place. `slow` devices take `slower` times as long.
+        """
         file = prepared.file
         flat = FlatModule(file.model.module, file.model.loss, seed, prepared.make)
         theta, _ = first_model(flat, file.model.weights, seed)
@@ -136,7 +137,7 @@ class Rival(Protocol):
         """Whether all data lie in one place."""
 
     def models(self, federation: Federation) -> Iterator[Vector]:
-        """theta after each of its steps, without end."""
+        """Yield theta after each of its steps, without end."""
 
 
 def simulate(
@@ -150,8 +151,10 @@ def simulate(
     seen: Callable[[Any, torch.Tensor], object] = lambda output, target: None,
     federation: Federation | None = None,
 ) -> dict[str, Any]:
-    """Until `gradients` were computed, evaluated about every `every`, or until an evaluation of which `stop`
-    is true; how it ended. Updates are clients' messages. `seen` gets outputs and targets of each evaluation.
+    """Run until `gradients` were computed, or until `stop` is true of an evaluation. Return how it ended.
+
+    There is an evaluation about every `every` gradients. Updates are clients' messages. `seen` gets outputs
+    and targets of each evaluation.
     """
     run = federation or Federation.of(prepared, seed, rival.values, central=rival.central)
     models = rival.models(run)

@@ -18,9 +18,9 @@ CHUNK = 4096
 
 @dataclass(frozen=True, slots=True)
 class DiLoCo:
-    """Each client takes `steps` steps of AdamW, whose state it keeps. The server moves theta by Nesterov's
-    momentum along the mean of theta - theta_k.
+    """DiLoCo: each client takes `steps` steps of AdamW, and keeps its state.
 
+    The server moves theta by Nesterov's momentum along the mean of theta - theta_k.
     A. Douillard et al., "DiLoCo: distributed low-communication training of language models", 2023, algorithm
     1; its outer rate 0.7 and momentum 0.9.
     """
@@ -34,7 +34,7 @@ class DiLoCo:
     central: ClassVar[bool] = False
 
     def models(self, federation: Federation) -> Iterator[Vector]:
-        """theta after each round."""
+        """Yield theta after each round."""
         inner = [AdamState(self.rate, decay=self.decay) for _ in federation.clients]
 
         def train(number: int, client: Client, start: Vector) -> Vector:
@@ -46,9 +46,10 @@ class DiLoCo:
 
 @dataclass(frozen=True, slots=True)
 class SparseLoCo:
-    """Client r takes `steps` steps of AdamW to theta_r. Delta = theta - theta_r; e <- beta e + Delta; it
-    sends Q(top-k(e)); e <- e - Q(top-k(e)). The server: theta <- theta - outer_rate mean Q(top-k(e)).
+    """SparseLoCo: client r takes `steps` steps of AdamW to theta_r, and sends Q(top-k(e)).
 
+    Delta = theta - theta_r; e <- beta e + Delta; after sending, e <- e - Q(top-k(e)). The server:
+    theta <- theta - outer_rate mean Q(top-k(e)).
     "Communication efficient LLM pre-training with SparseLoCo", arXiv 2508.15706, algorithm 1: beta 0.95, the
     largest of each chunk of 4,096, two bits a value, outer rate 1. A client gets what the others have sent,
     as in an all-gather, or the model in float32 where that is less. Running statistics are averaged.
@@ -65,7 +66,7 @@ class SparseLoCo:
     central: ClassVar[bool] = False
 
     def models(self, federation: Federation) -> Iterator[Vector]:
-        """theta after each round."""
+        """Yield theta after each round."""
         clients, channel, size = federation.clients, federation.channel, federation.parameters
         inner = [AdamState(self.rate, decay=self.decay) for _ in clients]
         memories = [np.zeros(size, np.float32) for _ in clients]

@@ -11,9 +11,9 @@ _F = np.float32
 
 @dataclass(slots=True)
 class Momentum:
-    """v <- momentum v + g; theta <- theta - rate v, or with Nesterov's theta <- theta - rate (g + momentum
-    v).
+    """SGD with momentum: v <- momentum v + g; theta <- theta - rate v.
 
+    Nesterov's is theta <- theta - rate (g + momentum v).
     Y. Nesterov, 1983, as I. Sutskever et al., ICML 2013, and torch.optim.SGD have it.
     """
 
@@ -34,9 +34,10 @@ class Momentum:
 
 @dataclass(slots=True)
 class AdamState:
-    """m <- beta1 m + (1 - beta1) g; v <- beta2 v + (1 - beta2) g^2; theta <- theta - rate (m' / (sqrt(v') +
-    epsilon) + decay theta), where m' and v' are corrected for their start unless `corrected` is false.
+    """AdamW: theta <- theta - rate (m' / (sqrt(v') + epsilon) + decay theta).
 
+    m <- beta1 m + (1 - beta1) g; v <- beta2 v + (1 - beta2) g^2. m' and v' are corrected for their start
+    unless `corrected` is false.
     D. Kingma and J. Ba, ICLR 2015, algorithm 1; `decay` as in I. Loshchilov and F. Hutter, "Decoupled weight
     decay regularization", ICLR 2019, algorithm 2.
     """

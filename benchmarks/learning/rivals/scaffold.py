@@ -12,9 +12,10 @@ from benchmarks.learning.rivals.federation import Federation
 
 @dataclass(frozen=True, slots=True)
 class Scaffold:
-    """Client i, K times: y <- y - rate (g(y) - c_i + c). Then c_i' = c_i - c + (x - y) / (K rate). The
-    server: x <- x + server_rate mean (y - x), c <- c + (|S| / N) mean (c_i' - c_i).
+    """SCAFFOLD: SGD with control variates.
 
+    Client i, K times: y <- y - rate (g(y) - c_i + c). Then c_i' = c_i - c + (x - y) / (K rate). The server:
+    x <- x + server_rate mean (y - x), c <- c + (|S| / N) mean (c_i' - c_i).
     S. P. Karimireddy et al., "SCAFFOLD: stochastic controlled averaging for federated learning", ICML 2020,
     algorithm 1, option II. Model and variate travel both ways. Running statistics are averaged.
     """
@@ -28,7 +29,7 @@ class Scaffold:
     central: ClassVar[bool] = False
 
     def models(self, federation: Federation) -> Iterator[Vector]:
-        """x after each round."""
+        """Yield x after each round."""
         clients, channel, size = federation.clients, federation.channel, federation.parameters
         x, version, rate = federation.theta.copy(), 0, np.float32(self.rate)
         c = np.zeros_like(x)  # its statistics stay 0

@@ -14,9 +14,10 @@ from benchmarks.learning.rivals.moves import Momentum
 
 @dataclass(frozen=True, slots=True)
 class Stc:
-    """Client k: d_k = SGD(W) - W; t_k = STC(r_k + d_k); r_k <- r_k + d_k - t_k. The server: d = r + mean t_k;
-    t = STC(d); r <- d - t; W <- W + t.
+    """Sparse ternary compression (STC) both ways, with residuals r.
 
+    Client k: d_k = SGD(W) - W; t_k = STC(r_k + d_k); r_k <- r_k + d_k - t_k. The server: d = r + mean t_k;
+    t = STC(d); r <- d - t; W <- W + t.
     F. Sattler, S. Wiedemann, K.-R. Mueller and W. Samek, "Robust and communication-efficient federated
     learning from non-i.i.d. data", arXiv 1903.02891, algorithm 2. A client that missed s rounds downloads
     their sum, at the price of s messages, or the model in float32 where that is less (its section V-B).
@@ -33,7 +34,7 @@ class Stc:
     central: ClassVar[bool] = False
 
     def models(self, federation: Federation) -> Iterator[Vector]:
-        """theta after each round."""
+        """Yield theta after each round."""
         clients, channel, size = federation.clients, federation.channel, federation.parameters
         theta, version = federation.theta.copy(), 0
         memories: dict[int, Vector] = {}

@@ -159,8 +159,8 @@ def _warn_about_data(train: Dataset, test: Dataset, targets: Targets | None, *, 
         overlap.see_stored(train.x, train.y)
         if overlap.rows:
             log.warning(
-                "fleet.data = %r has about %d of the %d rows that the model is evaluated on (model.data): it "
-                "looks better than it is; name other rows, such as with held=0.2 in both",
+                "fleet.data = %r has about %d of the %d rows that the model is evaluated on (model.data), "
+                "so evaluations are too good; name other rows, such as with held=0.2 in both",
                 *(source, overlap.rows, len(test)),
             )
 

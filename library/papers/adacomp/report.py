@@ -65,7 +65,7 @@ def report(results: Results, summary: dict[str, Any], out: Path) -> str:
         "batches of 10, MNIST. Accuracy is on the 10,000 test images, each a mean over the seeds (minimum to "
         "maximum in brackets): of the best of a run, which is what the paper gives, of its last evaluation, "
         "and of the mean of its last five. Traffic is every WebSocket message with its frame. "
-        "docs/benchmarks.md explains the differences from the paper.",
+        "docs/results/compression-record.md explains the differences from the paper.",
         "",
         *_figure_3([*figure_3, *record], summary),
         *_accuracies(

@@ -55,7 +55,7 @@ def report(results: Results, summary: dict[str, Any], out: Path) -> str:
         "BatchNorm, in the place of ResNet152) and 1.6 s (MNIST, an MLP, in that of VGG19 on CIFAR-100). "
         "Accuracies are top-1 on all test images: a run's best, its last, and the mean of its last five "
         "evaluations. The paper's are top-5 on its own "
-        "data: only their order compares. docs/benchmarks.md says what falls short and why.",
+        "data: only their order compares. docs/results/scadles-details.md explains the differences.",
         "",
         *speed_up(summary, figures),
         *_growing(summary),

@@ -64,7 +64,7 @@ async def test_from_a_token_to_a_revoked_device(tmp_path: Path) -> None:
 
 def test_a_folder_without_a_run_is_told(tmp_path: Path) -> None:
     done = edgeflock("token", "create", str(tmp_path))
-    assert (done.returncode, "no run is there" in done.stderr) == (2, True)
+    assert (done.returncode, "has no run" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_a_copy_and_what_databases_do_themselves(
     assert "holds a run already, run; name another place" in capsys.readouterr().err
     database = "postgresql://127.0.0.1:1/runs"
     assert called("journal", "repair", database, "--to", "3", monkeypatch=monkeypatch) == 2
-    assert "repair mends files of SQLite; of a database restore a backup" in capsys.readouterr().err
+    assert "repair works on files of SQLite; restore a backup of a database" in capsys.readouterr().err
 
 
 def test_a_standby_needs_a_journal_that_is_shared(

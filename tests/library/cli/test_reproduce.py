@@ -10,7 +10,7 @@ from tests.library.command_line import edgeflock
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["hogwild"], ["'hogwild'", "known are adacomp, easgd, easgd-rl, scadles and scheduling"]),
+        (["hogwild"], ["'hogwild'", "must be adacomp, easgd, easgd-rl, scadles or scheduling"]),
         (["adacomp"], ["mnist.npz", "there is no such file"]),
         (["adacomp", "--finished"], ["mnist.npz", "there is no such file"]),
         (["adacomp", "--quick", "--data", "npz:nowhere.npz"], ["npz:nowhere.npz", "there is no such file"]),

@@ -48,7 +48,7 @@ def test_a_token_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp
 
 @pytest.mark.parametrize("text", ["", "\n", "two\nlines\n", "\x00"])
 def test_a_file_without_a_token_is_told(text: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="holds no token"):
+    with pytest.raises(ConfigError, match="has no token"):
         token_of(None, kept(tmp_path, text))
 
 

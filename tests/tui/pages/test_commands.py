@@ -3,7 +3,7 @@
 import pytest
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.tui.pages.commands import USAGE, Command, devices_of, parse
+from edgeflock.tui.pages.commands import USAGE, Command, find_devices, parse
 from tests.tui.runs import state
 
 
@@ -42,7 +42,7 @@ def test_what_a_line_means(line: str, command: Command) -> None:
         ("rate fast", "rate 'fast' is not a number above 0: rate 0.02"),
         ("rate nan", "is not a number above 0"),
         ("rate -1", "is not a number above 0"),
-        ("rollback -3", "rollback '-3' is no version: rollback VERSION"),
+        ("rollback -3", "rollback '-3' is not a version number: rollback VERSION"),
         ("sort", "sort by which column?"),
     ],
 )
@@ -56,13 +56,13 @@ def test_what_is_no_command_is_told_in_a_line(line: str, complaint: str) -> None
 def test_which_device_it_is_for() -> None:
     made = state(14, 5)
     chosen = next(row for row in made.devices.values() if row.name == "pi4-5")
-    assert devices_of(Command("pause"), made, [chosen]) == [chosen]
-    (named,) = devices_of(Command("pause", "pi4-10"), made, [chosen])
+    assert find_devices(Command("pause"), made, [chosen]) == [chosen]
+    (named,) = find_devices(Command("pause", "pi4-10"), made, [chosen])
     assert named.name == "pi4-10"
     with pytest.raises(ConfigError, match="pause which device"):
-        devices_of(Command("pause"), made, [])
+        find_devices(Command("pause"), made, [])
     with pytest.raises(ConfigError, match="there is no device 'pi4-50'; did you mean pi4-5"):
-        devices_of(Command("pause", "pi4-50"), made, [chosen])
+        find_devices(Command("pause", "pi4-50"), made, [chosen])
 
 
 def test_every_command_says_how_it_is_written() -> None:

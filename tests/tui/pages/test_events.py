@@ -3,7 +3,7 @@
 import pytest
 
 from edgeflock.shared.protocol.frames import Event
-from edgeflock.tui.pages.events import in_sight, matching, place
+from edgeflock.tui.pages.events import cursor_index, filter_events, scroll_to
 
 EVENTS = [
     Event(1.0, "joined", "pi-1", "joined"),
@@ -30,16 +30,16 @@ EVENTS = [
     ],
 )
 def test_what_matches(query: str, times: list[float]) -> None:
-    assert [event.time for event in matching(EVENTS, query)] == times
+    assert [event.time for event in filter_events(EVENTS, query)] == times
 
 
 def test_the_chosen_event_stays_chosen_and_in_sight() -> None:
-    assert place(EVENTS, None) == 0
-    assert place(EVENTS, EVENTS[1]) == 2
-    assert place([*EVENTS, Event(5.0, "left", "pi-1", "left")], EVENTS[1]) == 3, "a newer one came"
-    assert place(EVENTS[2:], EVENTS[1]) == 1, "it is gone: the oldest that is left"
-    assert in_sight(0, 7, 100, 10) == 0
-    assert in_sight(50, 0, 100, 10) == 41
-    assert in_sight(45, 41, 100, 10) == 41, "it does not scroll before it has to"
-    assert in_sight(99, 0, 100, 10) == 90
-    assert in_sight(2, 0, 4, 10) == 0
+    assert cursor_index(EVENTS, None) == 0
+    assert cursor_index(EVENTS, EVENTS[1]) == 2
+    assert cursor_index([*EVENTS, Event(5.0, "left", "pi-1", "left")], EVENTS[1]) == 3, "a newer one came"
+    assert cursor_index(EVENTS[2:], EVENTS[1]) == 1, "it is gone: the oldest that is left"
+    assert scroll_to(0, 7, 100, 10) == 0
+    assert scroll_to(50, 0, 100, 10) == 41
+    assert scroll_to(45, 41, 100, 10) == 41, "it does not scroll before it has to"
+    assert scroll_to(99, 0, 100, 10) == 90
+    assert scroll_to(2, 0, 4, 10) == 0

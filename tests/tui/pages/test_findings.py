@@ -8,7 +8,7 @@ from edgeflock.shared.protocol.frames import Finding
 from edgeflock.tui.pages import block, device_page, summary
 from edgeflock.tui.pages.findings import findings_page, strip
 from edgeflock.tui.sources.state import MonitorState
-from edgeflock.tui.text.lines import text_of, width_of
+from edgeflock.tui.text.lines import line_width, plain_text
 from tests.tui.runs import state
 
 
@@ -24,10 +24,10 @@ DISK = Finding("disk", "critical", None, 0.0, "the disk is nearly full", "make r
 def test_the_strip_has_the_worst_and_how_many_more() -> None:
     told = unwell(DISK, LABELS)
     told = replace(told, time=240.0)
-    assert text_of([strip(told, 80)]).strip().split("  ")[0] == "✕ disk the disk is nearly full, for 4m"
-    assert text_of([strip(told, 80)]).rstrip().endswith("+4 more")
+    assert plain_text([strip(told, 80)]).strip().split("  ")[0] == "✕ disk the disk is nearly full, for 4m"
+    assert plain_text([strip(told, 80)]).rstrip().endswith("+4 more")
     for width in (20, 40, 80, 200):
-        assert width_of(strip(told, width)) <= width
+        assert line_width(strip(told, width)) <= width
     assert strip(state(14, 60), 80) == []
 
 
@@ -42,29 +42,29 @@ def test_the_page_has_all_and_the_chosen_one_is_in_sight(size: tuple[int, int]) 
     for at in range(51):
         lines = findings_page(told, at, width, height)
         assert len(lines) == height
-        assert all(width_of(line) == width for line in lines)
+        assert all(line_width(line) == width for line in lines)
         (chosen,) = [text for line in lines for text, ink in line if ink == "cursor"]
         assert (f"pi4-{at - 1} " if at else "disk") in chosen
-    whole = text_of(findings_page(told, 0, 80, 200))
+    whole = plain_text(findings_page(told, 0, 80, 200))
     for n in range(50):
         assert f"it is at {n} degrees, and has been for long" in whole
     assert "51 findings, the worst first; 3 more that are less grave" in whole
-    assert "nothing is wrong" in text_of(findings_page(state(14, 60), 0, 80, 24))
+    assert "nothing is wrong" in plain_text(findings_page(state(14, 60), 0, 80, 24))
 
 
 def test_the_table_marks_the_devices_that_a_finding_names() -> None:
     hotter = Finding("hot", "critical", "pi4-5", 0.0, "it is hot", "cool it")
-    told = text_of(block(unwell(hotter, LABELS), "run", 100))
+    told = plain_text(block(unwell(hotter, LABELS), "run", 100))
     (row,) = [line for line in told.splitlines() if " pi4 " in line and "pi4-5" in line]
     assert row.startswith(" ✕ pi4-5 "), "the worst that is wrong with it"
     assert "✕ pi4-10" not in told
-    assert "✕ pi4-5" not in text_of(block(state(14, 60), "run", 100))
+    assert "✕ pi4-5" not in plain_text(block(state(14, 60), "run", 100))
 
 
 def test_a_device_s_page_has_its_own_and_what_to_do() -> None:
     told = unwell(DISK, LABELS)
     row = next(row for row in told.devices.values() if row.name == "pi4-5")
-    lines = text_of(device_page(told, row, (), {}, 100, 40))
+    lines = plain_text(device_page(told, row, (), {}, 100, 40))
     assert "▲ disagrees pi4-5 its updates point away" in lines
     assert "look at its labels" in lines
     assert "nearly full" not in lines
@@ -74,12 +74,12 @@ def test_why_a_device_left_is_on_its_page() -> None:
     told = state(14, 60)
     row = next(row for row in told.devices.values() if row.state == "away")
     assert row.why_left is not None
-    assert f"away: {row.why_left}" in text_of(device_page(told, row, (), {}, 100, 40))
+    assert f"away: {row.why_left}" in plain_text(device_page(told, row, (), {}, 100, 40))
 
 
 def test_without_a_screen_all_are_there() -> None:
     told = unwell(DISK, LABELS)
-    lines = text_of(block(told, "run", 120))
+    lines = plain_text(block(told, "run", 120))
     assert "the disk is nearly full" in lines
     assert "its updates point away" in lines
     assert summary(told)["findings"][1]["remedy"] == "look at its labels"

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from edgeflock.tui.pages.fleet import BY_KEY, COLUMNS, Column, View, ink, natural, select, told
+from edgeflock.tui.pages.fleet import BY_KEY, COLUMNS, Column, View, ink, natural_key, order_columns, select
 from tests.tui.runs import state
 
 STATE = state(14, 60)
@@ -12,7 +12,7 @@ LABELS = {"pi4-10": "kitchen roof"}
 
 
 def test_names_sort_as_people_count() -> None:
-    assert sorted(["pi-10", "pi-2", "Pi-1", "a", "10", "9"], key=natural) == [
+    assert sorted(["pi-10", "pi-2", "Pi-1", "a", "10", "9"], key=natural_key) == [
         "9",
         "10",
         "a",
@@ -36,12 +36,12 @@ def test_every_column_sorts_with_the_unknown_last(by: Column, reverse: bool) -> 
 def test_columns_that_nobody_fills_come_last() -> None:
     rows = list(STATE.devices.values())
     empty = [row._replace(rate=None, cpu=None) for row in rows]
-    order = [column.key for column in told(empty, {})]
+    order = [column.key for column in order_columns(empty, {})]
     assert order.index("cpu") > order.index("drops")
     defended = ["clipped", "dropped", "standing"]
     assert {"rate", "cpu", "label", *defended} == set(order[-6:])
     full = [row._replace(clipped=0, dropped=2, standing=-0.1) for row in rows]
-    assert [column.key for column in told(full, LABELS)] == [column.key for column in COLUMNS[1:]]
+    assert [column.key for column in order_columns(full, LABELS)] == [column.key for column in COLUMNS[1:]]
 
 
 def test_what_is_worth_a_look_stands_out() -> None:

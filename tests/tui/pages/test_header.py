@@ -7,7 +7,7 @@ import pytest
 from edgeflock.tui.pages.header import header, progress
 from edgeflock.tui.sources.link import Freshness, LinkState
 from edgeflock.tui.sources.state import MonitorState
-from edgeflock.tui.text.lines import text_of
+from edgeflock.tui.text.lines import plain_text
 from tests.tui.runs import state
 
 
@@ -45,7 +45,7 @@ def test_what_ends_the_run_first_says_how_far_it_is(
 
 def test_the_header_says_when_a_run_of_seconds_ends() -> None:
     def line(run: MonitorState) -> str:
-        return text_of([header(run, LinkState("live"), Freshness(0.0), "server", 100)])
+        return plain_text([header(run, LinkState("live"), Freshness(0.0), "server", 100)])
 
     assert "300 updates 9m left ━" in line(ending(0, 600, past=60))
     assert "left" not in line(ending(0, 0, past=60))

@@ -6,7 +6,7 @@ from edgeflock.tui.pages.overview import overview
 from edgeflock.tui.pages.parts import parts
 from edgeflock.tui.pages.printed import block, summary
 from edgeflock.tui.sources.state import MonitorState, reduce
-from edgeflock.tui.text.lines import text_of, width_of
+from edgeflock.tui.text.lines import line_width, plain_text
 from tests.tui.runs import frames, spread
 
 
@@ -20,14 +20,14 @@ def of(gateways: int, shards: int = 0, restored: int = 0) -> MonitorState:
 
 def test_a_run_of_one_process_shows_none() -> None:
     assert parts(of(0), 80, 9) == []
-    assert "Gateways" not in text_of(overview(of(0), "time", 80, 40))
+    assert "Gateways" not in plain_text(overview(of(0), "time", 80, 40))
 
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_each_gateway_has_a_line(width: int) -> None:
     lines = parts(of(2, 4, 1), width, 9)
-    assert all(width_of(line) == width for line in lines)
-    title, head, first, second, shards = text_of(lines).split("\n")
+    assert all(line_width(line) == width for line in lines)
+    title, head, first, second, shards = plain_text(lines).split("\n")
     assert title.startswith("Gateways ─")
     assert title.endswith("2 with 9,999 devices, 996 updates/s, 4 MB waiting")
     assert head.split() == ["devices", "updates/s", "received/s", "sent/s", "waiting", "up"]
@@ -41,26 +41,26 @@ def test_each_gateway_has_a_line(width: int) -> None:
 def test_many_gateways_leave_room_for_the_rest() -> None:
     lines = parts(of(40), 80, 6)
     assert len(lines) == 6
-    assert text_of(lines).rstrip().endswith("and 37 more with fewer devices")
+    assert plain_text(lines).rstrip().endswith("and 37 more with fewer devices")
     assert len(parts(of(4), 80, 6)) == 6
 
 
 def test_a_low_screen_has_a_line_each() -> None:
-    shown = text_of(overview(of(2, 4), "time", 80, 24))
+    shown = plain_text(overview(of(2, 4), "time", 80, 24))
     assert "Gateways 2 with 9,999 devices" in shown
     assert "Shards 4 on 2 nodes" in shown
     assert "gateway-0" not in shown
-    assert "gateway-0" in text_of(overview(of(2, 4), "time", 80, 40))
+    assert "gateway-0" in plain_text(overview(of(2, 4), "time", 80, 40))
 
 
 def test_shards_that_are_made_again() -> None:
     (line,) = parts(of(0, 0, 2), 80, 3)
-    assert text_of([line]).strip() == "Shards are being made again from the journal, made again 2 times"
+    assert plain_text([line]).strip() == "Shards are being made again from the journal, made again 2 times"
 
 
 def test_without_a_screen() -> None:
     told = of(12, 2)
-    shown = text_of(block(told, "here", 80))
+    shown = plain_text(block(told, "here", 80))
     assert all(f"gateway-{number}" in shown for number in range(12))
     summed = summary(told)
     assert summed["gateways"][1]["waiting"] == 4_000_000

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from edgeflock.shared.protocol.frames import Finding
 from edgeflock.tui.pages.header import menu
-from edgeflock.tui.pages.tabs import tab, tab_at, tab_line
+from edgeflock.tui.pages.tabs import find_tab, tab, tab_line
 from edgeflock.tui.sources.link import Freshness, LinkState
-from edgeflock.tui.text.lines import text_of
+from edgeflock.tui.text.lines import plain_text
 from tests.tui.runs import state
 
 
@@ -19,16 +19,16 @@ def test_tabs_show_the_state_of_each_server() -> None:
         tab("two", ill, LinkState("live"), Freshness(60.0)),
         tab("three", None, LinkState("waiting", "connection refused"), Freshness(float("inf"))),
     ]
-    line = text_of([tab_line(tabs, 1, 80)])
+    line = plain_text([tab_line(tabs, 1, 80)])
     assert line == "  ● one   ▲ two diverged ✕   ✕ three"
     for number, name in enumerate(("one", "two", "three")):
-        assert tab_at(tabs, line.index(name)) == number
-    assert tab_at(tabs, 0) is None
-    assert tab_at(tabs, 79) is None
+        assert find_tab(tabs, line.index(name)) == number
+    assert find_tab(tabs, 0) is None
+    assert find_tab(tabs, 79) is None
 
 
 def test_a_paused_device_is_not_up() -> None:
     made = state(14, 60)
     standing = [row.state for row in made.devices.values()]
     assert (standing.count("paused"), standing.count("away")) == (1, 1)
-    assert "12/14 up" in text_of([menu(made, "overview", 80)])
+    assert "12/14 up" in plain_text([menu(made, "overview", 80)])

@@ -20,7 +20,7 @@ WIDE, NARROW = (140, 44), (80, 24)
 
 def frozen(number: int = 14, seconds: int = 240, at: str = "100%") -> Replay:
     """A recording that stands still."""
-    replay = Replay(Recording.of(frames(number, seconds), "test"), "test", at=at)
+    replay = Replay(Recording.from_frames(frames(number, seconds), "test"), "test", position=at)
     if at != "100%":
         replay.toggle()
     return replay

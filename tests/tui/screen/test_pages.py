@@ -65,7 +65,7 @@ async def test_enter_on_an_event_opens_its_device() -> None:
         await pilot.press("escape")
         await shows(pilot, "events with 'kind:paused'")
         await pilot.press("slash", *["backspace"] * 11, *"snapshot", "enter", "enter")
-        await shows(pilot, "this event is of no device")
+        await shows(pilot, "this event has no device")
 
 
 async def test_the_configuration_scrolls_and_marks_what_was_changed() -> None:
@@ -117,7 +117,7 @@ async def test_the_cursor_stays_on_its_finding_and_opens_its_device() -> None:
     async with serving(told[0]) as server, screen(Live(FeedClient(server.url, ""))) as pilot:
         await shows(pilot, "5 Findings 5")
         await pilot.press("5", "enter")
-        await shows(pilot, "this finding is of no device")
+        await shows(pilot, "this finding has no device")
         await pilot.press("down")
         await until(pilot, lambda: top(pilot).view.pages["findings"].at == 1)  # type: ignore[attr-defined]
         fewer = replace(told[1].overview, findings=told[1].overview.findings[1:], more_findings=0)
@@ -140,7 +140,7 @@ async def test_help_names_every_key_that_does_something_here() -> None:
         shown = text(pilot)
         for about in (
             "Sort by the next column",
-            "A closer look",
+            "Open the device",
             "Go to a time",
             "Show only what matches",
         ):

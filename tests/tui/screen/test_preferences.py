@@ -12,7 +12,7 @@ from tests.tui.screen.monitor import asked, frozen, screen, shows, text, top, un
 async def test_labels_are_kept(tmp_path: Path) -> None:
     async with screen(folder=tmp_path) as pilot:
         await pilot.press("2", "n")
-        await asked(pilot, "What jetson-1 is called here")
+        await asked(pilot, "A label for jetson-1")
         await pilot.press(*"attic", "enter")
         await pilot.press("slash", *"label:attic", "enter")
         await shows(pilot, "1 of 14 devices")
@@ -20,7 +20,7 @@ async def test_labels_are_kept(tmp_path: Path) -> None:
     async with screen(folder=tmp_path) as pilot:
         assert top(pilot).book.labels == {"jetson-1": "attic"}
         await pilot.press("2", "n")
-        await asked(pilot, "What jetson-1 is called here")
+        await asked(pilot, "A label for jetson-1")
         await pilot.press(*["backspace"] * 5, "enter")
         await until(pilot, lambda: (tmp_path / "labels.toml").read_text() == "")
 
@@ -29,9 +29,9 @@ async def test_labels_that_cannot_be_kept_are_told_and_hold_until_the_end(tmp_pa
     (tmp_path / "labels.new").mkdir()  # where the file would be written
     async with screen(folder=tmp_path) as pilot:
         await pilot.press("2", "n")
-        await asked(pilot, "What jetson-1 is called here")
+        await asked(pilot, "A label for jetson-1")
         await pilot.press(*"attic", "enter")
-        await shows(pilot, "labels cannot be kept: ")
+        await shows(pilot, "labels cannot be saved: ")
         assert top(pilot).book.labels == {"jetson-1": "attic"}
 
 

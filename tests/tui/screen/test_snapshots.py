@@ -60,7 +60,7 @@ async def comes_to(pilot: Pilot[None], shown: Callable[[], str], path: Path) -> 
 async def test_the_screen_is_as_it_was(name: str, size: tuple[int, int]) -> None:
     path = SCREENS / f"{name}-{size[0]}x{size[1]}.txt"
     if name in ("findings", "fleet-marked"):
-        shown = Replay(Recording.of(map(unwell, frames(14, 240)), "test"), "test", at="100%")
+        shown = Replay(Recording.from_frames(map(unwell, frames(14, 240)), "test"), "test", position="100%")
     else:
         shown = frozen(40 if name == "fleet" else 14)
     async with screen(shown, size=size) as pilot:
@@ -77,8 +77,8 @@ async def test_the_screen_is_as_it_was(name: str, size: tuple[int, int]) -> None
 @pytest.mark.parametrize("size", [NARROW, WIDE], ids=["80x24", "140x44"])
 async def test_gateways_and_shards_are_as_they_were(size: tuple[int, int]) -> None:
     path = SCREENS / f"overview-gateways-{size[0]}x{size[1]}.txt"
-    recorded = Recording.of((spread(frame, 3, 4, 1) for frame in frames(14, 240)), "test")
-    async with screen(Replay(recorded, "test", at="100%"), size=size) as pilot:
+    recorded = Recording.from_frames((spread(frame, 3, 4, 1) for frame in frames(14, 240)), "test")
+    async with screen(Replay(recorded, "test", position="100%"), size=size) as pilot:
         await pilot.pause()
         shown = text(pilot) + "\n"
     if os.environ.get("EDGEFLOCK_REDRAW"):

@@ -23,7 +23,7 @@ async def test_actions_and_their_refusals() -> None:
         await client.pause("pi/1 ü", "too hot")
         await client.resume("pi-1")
         await client.drop("pi-1")
-        await client.learning_rate(0.05)
+        await client.set_learning_rate(0.05)
         await client.checkpoint()
         assert server.acts == [
             ("/v1/devices/pi/1 ü/pause", {"because": "too hot"}),
@@ -43,7 +43,7 @@ async def test_actions_and_their_refusals() -> None:
 
 async def test_a_server_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The system takes the connection for it, and nobody answers."""
-    monkeypatch.setattr(feed_client, "SECONDS", aiohttp.ClientTimeout(total=0.2))
+    monkeypatch.setattr(feed_client, "TIMEOUT", aiohttp.ClientTimeout(total=0.2))
     with socket.create_server(("127.0.0.1", 0)) as hung:
         client = FeedClient(f"http://127.0.0.1:{hung.getsockname()[1]}", "")
         with pytest.raises(EdgeflockError, match="no answer in time"):

@@ -43,7 +43,7 @@ async def following(live: Live) -> AsyncIterator[Callable[[Callable[[], bool]], 
 
 async def test_a_snapshot_then_deltas_recorded_as_they_come(tmp_path: Path) -> None:
     async with serving(*FRAMES[:3], token="secret") as server:
-        recorder = Recorder.at(tmp_path / "run")
+        recorder = Recorder.create(tmp_path / "run")
         live = Live(FeedClient(server.url, "secret", 0.5), recorder)
         async with following(live) as until:
             await until(lambda: live.state is not None and live.state.time == BEGAN + 2)
@@ -52,7 +52,7 @@ async def test_a_snapshot_then_deltas_recorded_as_they_come(tmp_path: Path) -> N
         assert live.link.phase == "live"
         assert server.asked == ["interval=0.5"]
         recorder.close()
-        with closing(Recording.at(tmp_path / "run")) as recording:
+        with closing(Recording.open(tmp_path / "run")) as recording:
             assert live.state == recording.state(5)
 
 
@@ -67,8 +67,8 @@ async def test_it_connects_again_and_keeps_what_it_saw() -> None:
             assert live.state is not None
             assert live.state.time == BEGAN + 2, "what was known is shown on"
             assert "ended the feed" in live.link.detail
-            assert live.freshness().again_in is not None
-            await until(lambda: live.link.phase == "live" and len(live.kept) == 4)
+            assert live.freshness().retry_seconds is not None
+            await until(lambda: live.link.phase == "live" and len(live.states) == 4)
         assert [moment.time for moment in live.state.trend] == [BEGAN, BEGAN + 1, BEGAN + 2, BEGAN]
 
 

@@ -24,7 +24,7 @@ def states(number: int = 4, seconds: int = 150) -> list[MonitorState]:
 
 def recorded(path: Path, number: int = 4, seconds: int = 150) -> list[MonitorState]:
     """Record a run second by second; the states that it went through."""
-    made, recorder = states(number, seconds), Recorder.at(path)
+    made, recorder = states(number, seconds), Recorder.create(path)
     for frame, state in zip(frames(number, seconds), made, strict=True):
         recorder.add(frame, feed.encode(frame), state, received=state.time)
     recorder.close()
@@ -64,7 +64,7 @@ def test_a_seek_reads_from_a_key_frame_on(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_curves_of_a_long_recording_are_thinned_and_end_at_the_frame() -> None:
-    recording = Recording.of(frames(1, 4500), "long")
+    recording = Recording.from_frames(frames(1, 4500), "long")
     trend = recording.state(4400).trend
     assert len(trend) <= 2001
     assert (trend[0].time, trend[-1].time) == (BEGAN, BEGAN + 4400)
@@ -96,4 +96,4 @@ def test_what_is_no_recording_is_refused(octets: bytes, complaint: str) -> None:
 def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
     recorded(tmp_path / "run", seconds=1)
     with pytest.raises(ConfigError, match="there is such a file already"):
-        Recorder.at(tmp_path / "run")
+        Recorder.create(tmp_path / "run")

@@ -9,7 +9,7 @@ from tests.tui.runs import BEGAN, frames
 
 
 def replay(speed: float = 1.0, at: str = "") -> Replay:
-    return Replay(Recording.of(frames(4, 100), "run"), "run", speed=speed, at=at)
+    return Replay(Recording.from_frames(frames(4, 100), "run"), "run", speed=speed, position=at)
 
 
 def test_it_plays_at_its_speed_and_stops_at_the_end() -> None:
@@ -17,7 +17,7 @@ def test_it_plays_at_its_speed_and_stops_at_the_end() -> None:
     assert playing.advance(2.5)
     assert playing.number == 10
     assert playing.state.time == BEGAN + 10
-    playing.faster(2)
+    playing.scale_speed(2)
     assert playing.advance(5)
     assert playing.number == 50
     assert playing.advance(100)

@@ -6,7 +6,7 @@ import pytest
 
 from edgeflock.shared.errors import Malformed
 from edgeflock.shared.protocol.frames import Delta, Evaluation, Event, Mark, Snapshot
-from edgeflock.tui.sources.state import MOST_EVENTS, MOST_POINTS, MonitorState, reduce, remembering, snapshot
+from edgeflock.tui.sources.state import MAX_EVENTS, MAX_POINTS, MonitorState, reduce, snapshot, with_history
 from tests.tui.runs import BEGAN, frames
 
 
@@ -27,11 +27,11 @@ def test_what_a_server_remembers_fills_the_times_in_which_nobody_watched() -> No
         *(Mark(BEGAN - 300 + 100 * n, 1000 * n, 50 * n, 20 * n, None, 2) for n in range(3)),
         *(Mark(BEGAN + t, 5, 6, 7, 0.25, 2) for t in (0.4, 1.4)),
     ]
-    both = remembering(seen, past)
+    both = with_history(seen, past)
     assert [m.time - BEGAN for m in both.trend] == [-200, -100, 0, 1, 2], "what was watched is seen better"
     assert both.trend[2:] == seen.trend
     assert both.trend[0][1:8] == (1000, 50, 20, 10.0, 0.5, 0.2, None)
-    assert remembering(seen, past[:1]) is seen, "one mark has no rate"
+    assert with_history(seen, past[:1]) is seen, "one mark has no rate"
 
 
 def test_a_delta_replaces_the_rows_it_brings_and_no_other() -> None:
@@ -92,11 +92,11 @@ def test_events_curves_and_evaluations_are_bounded() -> None:
     first, second = begun()
     state = reduce(None, first)
     event = Event(BEGAN, "warning", None, "again")
-    for n in range(2 * MOST_POINTS):
+    for n in range(2 * MAX_POINTS):
         state = reduce(state, replace(second, time=BEGAN + n, events=(event,), devices=()))
-    assert len(state.events) == MOST_EVENTS
-    assert MOST_POINTS / 2 <= len(state.trend) <= MOST_POINTS
-    assert (state.trend[0].time, state.trend[-1].time) == (BEGAN, BEGAN + 2 * MOST_POINTS - 1)
+    assert len(state.events) == MAX_EVENTS
+    assert MAX_POINTS / 2 <= len(state.trend) <= MAX_POINTS
+    assert (state.trend[0].time, state.trend[-1].time) == (BEGAN, BEGAN + 2 * MAX_POINTS - 1)
     times = [moment.time for moment in state.trend]
     assert times == sorted(times)
 
@@ -107,7 +107,7 @@ def test_a_snapshot_of_a_state_leads_back_to_it() -> None:
         state = reduce(state, frame)
     assert state is not None
     again = reduce(None, snapshot(state))
-    assert again == replace(state, trend=state.trend[-1:], changed=5)
+    assert again == replace(state, trend=state.trend[-1:], changed_rows=5)
 
 
 def test_the_last_evaluation_alone_keeps_its_classes() -> None:

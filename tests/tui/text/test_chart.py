@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 from edgeflock.tui.text.chart import (
     Axis,
     Series,
-    around,
     bars,
     ceiling,
     chart,
     duration_ceiling,
+    fit_axis,
+    label_width,
     round_times,
-    width_beside,
 )
-from edgeflock.tui.text.lines import crop, text_of, width_of
+from edgeflock.tui.text.lines import crop, line_width, plain_text
 
 
 @given(st.floats(1e-9, 1e15))
@@ -27,19 +27,19 @@ def test_ceilings_are_round_and_near(value: float) -> None:
 
 
 def test_an_axis_holds_its_values() -> None:
-    axis = around([0.93, 0.97], str, zero=False, top=1.0)
+    axis = fit_axis([0.93, 0.97], str, zero=False, top=1.0)
     assert axis.low <= 0.93
     assert 0.97 <= axis.high <= 1.0
-    assert around([3.0, 8.5], str, zero=True) == Axis(0.0, 10.0, str)
-    assert around([5.0, 5.0], str, zero=False).low < around([5.0, 5.0], str, zero=False).high
+    assert fit_axis([3.0, 8.5], str, zero=True) == Axis(0.0, 10.0, str)
+    assert fit_axis([5.0, 5.0], str, zero=False).low < fit_axis([5.0, 5.0], str, zero=False).high
 
 
 def test_no_two_numbers_beside_an_axis_read_alike() -> None:
-    axis = around([231.9, 232.3], lambda value: f"{value:.3g}x", zero=False)
+    axis = fit_axis([231.9, 232.3], lambda value: f"{value:.3g}x", zero=False)
     assert axis.low <= 231.9
     assert axis.high >= 232.3
     assert len({axis.form(value) for value in (axis.low, (axis.low + axis.high) / 2, axis.high)}) == 3
-    assert around([5.0], lambda value: "", zero=False).high > 5.0, "there is an end to it"
+    assert fit_axis([5.0], lambda value: "", zero=False).high > 5.0, "there is an end to it"
 
 
 def test_marks_of_time_are_round_and_few() -> None:
@@ -52,8 +52,8 @@ def test_marks_of_time_are_round_and_few() -> None:
 def test_charts_below_each_other_share_their_columns() -> None:
     x, y = Axis(0, 10, str), Axis(0, 10, str)
     lines = chart([Series([0, 10], [0, 10], "first")], x, y, 30, 4, gutter=6)
-    assert [text_of([line]).find("┤") for line in lines] == [6, -1, 6, -1]
-    assert width_beside(Axis(0, 10_000, str)) == len("5000.0")
+    assert [plain_text([line]).find("┤") for line in lines] == [6, -1, 6, -1]
+    assert label_width(Axis(0, 10_000, str)) == len("5000.0")
 
 
 def test_a_straight_line_is_drawn_straight() -> None:
@@ -69,19 +69,19 @@ def test_a_straight_line_is_drawn_straight() -> None:
                     dots.add((2 * x + dx, 19 - (4 * y + dy)))
     assert {(n, n) for n in range(20)} <= dots
     assert all(abs(x - y) <= 1 for x, y in dots)
-    assert text_of(lines[-1:]).split() == ["0", "19"]
+    assert plain_text(lines[-1:]).split() == ["0", "19"]
 
 
 def test_charts_have_exactly_their_size_whatever_there_is_to_draw() -> None:
     for x, y in (([], []), ([3.0], [1.0]), ([0.0, 0.0, 0.0], [1.0, 5.0, 2.0]), ([0.0, 1e9], [-1.0, math.pi])):
         for width, height in ((12, 2), (40, 9), (79, 20)):
             lines = chart(
-                [Series(x, y, "first")], Axis(0, 10, str), around(y, str, zero=False), width, height
+                [Series(x, y, "first")], Axis(0, 10, str), fit_axis(y, str, zero=False), width, height
             )
-            assert [width_of(crop(line, width)) for line in lines] == [width] * height
-            assert all(width_of(line) <= width for line in lines)
+            assert [line_width(crop(line, width)) for line in lines] == [width] * height
+            assert all(line_width(line) <= width for line in lines)
 
 
 def test_bars_are_as_tall_as_their_values() -> None:
     lines = bars(["0", "1", "2"], [8, 4, 0], "third", 9, 5)
-    assert text_of(lines) == "██\n██\n██ ██\n██ ██\n0  1  2"
+    assert plain_text(lines) == "██\n██\n██ ██\n██ ██\n0  1  2"

@@ -11,14 +11,14 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from edgeflock.tui.screen.palette import Palette
-from edgeflock.tui.text.changes import changed
+from edgeflock.tui.text.changes import changed_spans
 from edgeflock.tui.text.lines import WITH_BACKGROUND, Line, crop
 
 
-class Painted(Widget):
+class LineWidget(Widget):
     """Draws the lines of a subclass. `redraw` repaints the differences."""
 
-    DEFAULT_CSS: ClassVar[str] = "Painted { width: 1fr; height: 1fr; }"
+    DEFAULT_CSS: ClassVar[str] = "LineWidget { width: 1fr; height: 1fr; }"
 
     def __init__(self, palette: Palette, *, id: str) -> None:
         super().__init__(id=id)
@@ -42,7 +42,7 @@ class Painted(Widget):
         regions: list[Region] = []
         for y, line in enumerate(after):
             if not whole and line != before[y]:
-                spans = changed(before[y], line)
+                spans = changed_spans(before[y], line)
                 # Textual writes whole segments. Cut them at the edges of the changes.
                 cuts = sorted({*(edge for span in spans for edge in span), width} - {0})
                 self._strips[y] = Strip.join(self._strip(line).divide(cuts))
@@ -78,7 +78,7 @@ class Painted(Widget):
         self.redraw(whole=True)
 
 
-class Bar(Painted):
+class Bar(LineWidget):
     """A line that depends on the run."""
 
     DEFAULT_CSS: ClassVar[str] = "Bar { height: 1; }"

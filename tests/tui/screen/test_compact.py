@@ -10,7 +10,7 @@ from rich.style import Style
 from textual._compositor import ChopsUpdate
 from textual.strip import Strip
 
-from edgeflock.tui.screen.frugal import Frugal
+from edgeflock.tui.screen.compact import CompactUpdate
 
 WIDTH = 30
 STYLES = [
@@ -61,7 +61,7 @@ def test_every_changed_cell_is_as_it_should_be(strips: list[Strip], data: st.Dat
     chops = [{0: strip.crop(0, cut), cut: strip.crop(cut, WIDTH)} for strip in strips]
     update = ChopsUpdate(chops, spans, [[cut, WIDTH]] * len(strips))
     theirs = terminal(update.render_segments(CONSOLE))
-    ours = terminal(Frugal.of(update).render_segments(CONSOLE))
+    ours = terminal(CompactUpdate.from_update(update).render_segments(CONSOLE))
     assert ours.keys() == {(x, y) for y, start, stop in spans for x in range(start, stop)}, (
         "these cells, no others"
     )

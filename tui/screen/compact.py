@@ -17,11 +17,11 @@ from textual.strip import Strip
 _RESET = "\x1b[0m"
 
 
-class Frugal(ChopsUpdate):
+class CompactUpdate(ChopsUpdate):
     """The same update in fewer bytes."""
 
     @classmethod
-    def of(cls, update: ChopsUpdate) -> "Frugal":
+    def from_update(cls, update: ChopsUpdate) -> "CompactUpdate":
         return cls(update.chops, update.spans, update.chop_ends)
 
     def render_segments(self, console: Console) -> str:
@@ -41,7 +41,7 @@ class Frugal(ChopsUpdate):
                         parts.append(_RESET + Strip([(text, style, control)]).render(console))  # type: ignore[list-item]
                         present = ""
                         continue
-                    codes = _codes(style, colours)
+                    codes = _sgr_codes(style, colours)
                     if codes != present:
                         parts.append(f"\x1b[0;{codes}m" if codes else _RESET)
                         present = codes
@@ -50,7 +50,7 @@ class Frugal(ChopsUpdate):
 
 
 @lru_cache(4096)
-def _codes(style: Style, colours: ColorSystem) -> str:
+def _sgr_codes(style: Style, colours: ColorSystem) -> str:
     """The parameters of the SGR sequence that makes a style, e.g. 1;38;5;116."""
-    before, _, _ = Strip.render_style(style, "X", color_system=colours).partition("X")
-    return before.removeprefix("\x1b[").removesuffix("m")
+    prefix, _, _ = Strip.render_style(style, "X", color_system=colours).partition("X")
+    return prefix.removeprefix("\x1b[").removesuffix("m")
