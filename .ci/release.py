@@ -138,8 +138,9 @@ def bill(version: str) -> str:
 
 
 def needed(name: str, extras: frozenset[str]) -> dict[str, set[str]]:
-    """Package -> those that it needs on this machine, from `name` with its extras on. Raises
-    PackageNotFoundError if one is not installed.
+    """Return package -> the packages that it needs on this machine, from `name` with its extras on.
+
+    Raises PackageNotFoundError if one is not installed.
     """
     found: dict[str, set[str]] = {}
     open_ones, seen = [(canonical(name), extras)], set()

@@ -183,7 +183,7 @@ def draw(points: dict[Load, Point], path: Path, caption: str) -> None:
 
 
 BLUE, ORANGE, GREY = "#0072B2", "#B84A00", "#555555"
-"""Blue and a darker vermillion of Okabe and Ito's palette: every kind of colour vision tells them apart."""
+"""Blue and a darker vermilion of Okabe and Ito's palette: every kind of colour vision tells them apart."""
 
 
 def _plot(

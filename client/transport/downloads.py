@@ -69,10 +69,9 @@ class Downloads:
     async def model(
         self, http: aiohttp.ClientSession, format: str, etag: str, limit: int
     ) -> DownloadedModel | None:
-        """Return the run's best model, or the last one if none was evaluated, in `format`: onnx or
-        safetensors. None: it has not changed since the one with this ETag.
+        """Return the run's best model, or the last one if none was evaluated.
 
-        It is asked for once, and leaves the session alone. Raises OSError, aiohttp.ClientError, TimeoutError
+        `format` is onnx or safetensors. None: it has not changed since the one with this ETag. It is asked for once, and leaves the session alone. Raises OSError, aiohttp.ClientError, TimeoutError
         or EdgeflockError: ConfigError if the server has none, ServerAtFault if it is longer than `limit`.
         """
         url = self._server() / f"v1/model.{format}"

@@ -18,8 +18,9 @@ this device, 130 interrupted.
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
-    """("server", ...), ("client", ...), ("client join", ...) in the order of --help, without those that only
-    have others below them.
+    """Yield ("server", ...), ("client", ...), ("client join", ...) in the order of --help.
+
+    Commands that only have others below them are left out.
     """
     root = typer.main.get_command(app)
     assert isinstance(root, click.Group), "a program of several commands"

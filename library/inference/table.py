@@ -14,8 +14,10 @@ PREDICTION, PROBABILITY = "prediction", "probability"
 
 
 def write(file: TextIO, samples: Samples, predictions: Predictions, *, every_class: bool = False) -> None:
-    """Write one line for each sample. `every_class` adds the probability of each class, not of the chosen one
-    alone. Outputs of several numbers get a column each; a sequence of classes is one text.
+    """Write one line for each sample.
+
+    `every_class` adds the probability of each class, not of the chosen one alone. Outputs of several numbers
+    get a column each; a sequence of classes is one text.
     """
     header, columns = _columns(predictions, every_class=every_class)
     unused = _apart(samples.columns, header)

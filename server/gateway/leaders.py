@@ -111,8 +111,11 @@ class Leaders:
             return answer.status, headers, octets
 
     async def model(self, http: aiohttp.ClientSession, path: str) -> tuple[int, Mapping[str, str], bytes]:
-        """Return (status, headers, body) of a model's file. `path` has its query. An unchanged one is not
-        sent again."""
+        """Return (status, headers, body) of a model's file, whose `path` has its query.
+
+        An unchanged one is not sent again.
+
+        """
         headers, octets = self._models.get(path, ({}, b""))
         known = {"If-None-Match": headers["ETag"]} if "ETag" in headers else {}
         async with http.get(self.url.join(URL(path)), headers={**self.headers, **known}) as answer:

@@ -17,8 +17,10 @@ def step(
     gradient: Vector,
     rate: np.float32,
 ) -> None:
-    """c_k = beta1 m_k + (1 - beta1) g_k; theta_k -= rate (sign(c_k) + weight_decay theta_k);
-    m_k <- beta2 m_k + (1 - beta2) g_k (X. Chen et al., 2023, algorithm 2), where g_k is not zero.
+    """Take a step of Lion, where g_k is not zero.
+
+    c_k = beta1 m_k + (1 - beta1) g_k; theta_k -= rate (sign(c_k) + weight_decay theta_k);
+    m_k <- beta2 m_k + (1 - beta2) g_k (X. Chen et al., 2023, algorithm 2).
     """
     beta1, beta2 = np.float32(optimizer.method.beta1), np.float32(optimizer.method.beta2)
     touched = indices[gradient != 0]
@@ -32,5 +34,5 @@ LION = OptimizerKind("mean", 1, step, max_move=lambda bound, gradient: 1.0)
 
 
 def inverse(method: StepMethod, elapsed: float) -> float:
-    """period / (period + t)."""
+    """The factor of the rate: period / (period + t)."""
     return method.period / (method.period + elapsed) if method.period else 1.0

@@ -188,10 +188,10 @@ class Steering:
             self._course.publish()
 
     def model_at(self, version: int) -> tuple[int, NDArray[np.float32]]:
-        """Return (version, a copy of its model to use): the averaged one if the run keeps one. Within a round
-        its start is used. It takes as long as the replay of up to `run.snapshot_every` updates.
+        """Return (version, a copy of its model to use): the averaged one if the run keeps one.
 
-        Raises ConfigError if there is no such version, or if it cannot be made again.
+        Within a round its start is used. It takes as long as the replay of up to `run.snapshot_every`
+        updates. Raises ConfigError if there is no such version, or if it cannot be made again.
         """
         past = self._parameters if version == self._parameters.version else self._earlier(version)
         return past.version, (past.theta if past.average is None else past.average).copy()
