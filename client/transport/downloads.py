@@ -71,8 +71,9 @@ class Downloads:
     ) -> DownloadedModel | None:
         """Return the run's best model, or the last one if none was evaluated.
 
-        `format` is onnx or safetensors. None: it has not changed since the one with this ETag. It is asked for once, and leaves the session alone. Raises OSError, aiohttp.ClientError, TimeoutError
-        or EdgeflockError: ConfigError if the server has none, ServerAtFault if it is longer than `limit`.
+        `format` is onnx or safetensors. None: it has not changed since the one with this ETag. It is asked
+        for once, and leaves the session alone. Raises OSError, aiohttp.ClientError, TimeoutError or
+        EdgeflockError: ConfigError if the server has none, ServerAtFault if it is longer than `limit` bytes.
         """
         url = self._server() / f"v1/model.{format}"
         found = await self._get(http, url % {"version": "best"}, etag, limit, missing=True)

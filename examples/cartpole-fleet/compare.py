@@ -24,7 +24,7 @@ UPDATES, BATCH, EACH = 9600, 64, 3
 def learned(kinds: list[str], updates: int, judged_on: str, seed: int) -> float:
     """The return on `judged_on` of what devices of these kinds have learned.
 
-    It is the mean of the last three evaluations, which change nothing of a run: the same seed learns the same.
+    It is the mean of the last three evaluations. They change nothing of a run: the same seed learns the same.
     """
     fleet = ef.Fleet(
         ef.Model("edgeflock.client.zoo:ActorCritic", loss="ppo"),
