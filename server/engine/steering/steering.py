@@ -188,8 +188,10 @@ class Steering:
             self._course.publish()
 
     def model_at(self, version: int) -> tuple[int, NDArray[np.float32]]:
-        """Return (version, a copy of its model to use): the averaged one if the run keeps one. Within a round
-        its start is used. It takes as long as the replay of up to `run.snapshot_every` updates.
+        """Return (version, a copy of its model to use): the averaged one if the run keeps one.
+
+        Within a round its start is used. It takes as long as the replay of up to `run.snapshot_every`
+        updates.
 
         Raises ConfigError if there is no such version, or if it cannot be made again.
         """
@@ -211,7 +213,7 @@ class Steering:
 
     def _earlier(self, version: int) -> Parameters:
         if self._past is None:
-            raise ConfigError("this run keeps no earlier versions, so it cannot go back")
+            raise ConfigError("this run keeps no earlier versions of its model")
         return self._past(version)
 
     def _go_back(self, past: Parameters, now: float) -> None:
