@@ -13,7 +13,7 @@ FindSuspect = Callable[[int, int], Suspect | None]
 def has_diverged(history: Sequence[Evaluation]) -> bool:
     """Whether the model has diverged by its last evaluation.
 
-    Its loss is no number, or more than EXPLODED times max(1, first loss).
+    Its loss is no number, or more than EXPLODED_RATIO times max(1, first loss).
     """
     return bool(history) and not is_sound(history[-1], _first_loss(history))
 

@@ -148,7 +148,7 @@ import asyncio
 import numpy as np
 from edgeflock.client.data.sources import open_source
 from edgeflock.server.choices import CHOICES
-from edgeflock.server.coordination import coordinator_of
+from edgeflock.server.coordination import create_coordinator
 from edgeflock.server.descent import Parameters, Regime, Step, StepMethod
 from edgeflock.shared.codecs import values
 from edgeflock.shared.model.layout import Layout
@@ -161,7 +161,7 @@ overrides = ["model.loss=smooth", "compression.values=bf16", *map("coordination.
 overrides += ["optimizer.kind=lion", "optimizer.schedule=inverse", "optimizer.period=1"]
 settings = parse(overrides=overrides, tables=CHOICES)
 print(LOSSES[settings.model.loss].function)
-print(type(coordinator_of(settings.coordination, Layout.of([("w", (2,), False)]))).__name__)
+print(type(create_coordinator(settings.coordination, Layout.of([("w", (2,), False)]))).__name__)
 
 numbers = np.array([1.0, -2.5, 0.15625], np.float32)
 octets, counts = values.encode(numbers, np.array([3]), settings.compression.values), np.array([3])

@@ -211,7 +211,7 @@ class Steering:
 
     def _earlier(self, version: int) -> Parameters:
         if self._past is None:
-            raise ConfigError("this run keeps no earlier versions, so it cannot go back")
+            raise ConfigError("this run keeps no earlier versions of its model")
         return self._past(version)
 
     def _go_back(self, past: Parameters, now: float) -> None:
