@@ -16,7 +16,7 @@ import pytest
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.descent import Step
 from edgeflock.server.descent.weighting import Rule, rule, rule_of
-from edgeflock.shared.codecs.others import of_others
+from edgeflock.shared.codecs.others import coding_check
 from edgeflock.shared.codecs.values import CODINGS, ValueCoding
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.plugins import Table
@@ -100,17 +100,17 @@ def test_settings_may_import_and_sockets_may_not() -> None:
     table: Table[Rule] = Table("edgeflock.nothing", {}, rule_of)
     with pytest.raises(KeyError):
         table[f"{HERE}halved"]
-    assert table.may_be_chosen(f"{HERE}halved")
-    assert table.chosen(f"{HERE}halved").weight is halved
+    assert table.can_resolve(f"{HERE}halved")
+    assert table.resolve(f"{HERE}halved").weight is halved
     assert table[f"{HERE}halved"].weight is halved  # by now it is known
     with pytest.raises(
         ConfigError, match=r"tests.shared.test_plugins:lost cannot be imported: AttributeError"
     ):
-        table.chosen(f"{HERE}lost")
+        table.resolve(f"{HERE}lost")
     with pytest.raises(
         ConfigError, match=r"plugins:EXAMPLE is a PosixPath, which is nothing for edgeflock.noth"
     ):
-        table.chosen(f"{HERE}EXAMPLE")
+        table.resolve(f"{HERE}EXAMPLE")
     with pytest.raises(ConfigError, match=r"coordination.rule = 'os:lost': os:lost cannot be imported: Attr"):
         parse(overrides=["coordination.rule=os:lost"], tables=CHOICES)
     settings = parse(overrides=[f"coordination.rule={HERE}halved"], tables=CHOICES)
@@ -119,28 +119,30 @@ def test_settings_may_import_and_sockets_may_not() -> None:
 
 def test_an_object_has_a_name_that_tells_it_from_others() -> None:
     table: Table[Rule] = Table("edgeflock.nothing", {}, rule_of)
-    names = [table.given(one) for one in (halved, Falling(2), Falling(3), Rule(halved, per_parameter=True))]
+    names = [
+        table.register(one) for one in (halved, Falling(2), Falling(3), Rule(halved, per_parameter=True))
+    ]
     assert names[:3] == [f"{HERE}halved", f"{HERE}Falling(power=2)", f"{HERE}Falling(power=3)"]
     assert names[3].endswith("weighting:Rule(weight=tests.shared.test_plugins.halved, per_parameter=True)")
-    assert [table.is_here_only(name) for name in names] == [False, True, True, True]
+    assert [table.is_process_local(name) for name in names] == [False, True, True, True]
     step = Step(0, slice(0), np.zeros(0, np.float32))
     assert [table[name].weight(step, 2) for name in names] == [0.5, 1 / 4, 1 / 8, 0.5]
     assert table[names[3]].per_parameter
-    assert table.is_here_only(table.given(lambda step, version: 1.0))
+    assert table.is_process_local(table.register(lambda step, version: 1.0))
     with pytest.raises(
         ConfigError, match=r"<object object at .*> has no name that outlasts it; make it a func"
     ):
-        table.given(object())
+        table.register(object())
     with pytest.raises(ConfigError, match=r"builtins:3 is a int, which is nothing for edgeflock.nothing"):
-        table.given(3)
+        table.register(3)
 
 
 @pytest.mark.parametrize(("mode", "says"), [(5, "a coding has mode = 5: choose one of 64 to 127"), (70, "")])
 def test_a_coding_has_a_number_of_its_own(mode: int, says: str) -> None:
-    table: Table[ValueCoding] = Table("edgeflock.nothing", {}, of_others(ValueCoding))
+    table: Table[ValueCoding] = Table("edgeflock.nothing", {}, coding_check(ValueCoding))
     coding = ValueCoding(mode, CODINGS["f32"].encode, CODINGS["f32"].decode, len)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=says) if says else nullcontext():
-        assert table[table.given(coding)] is coding
+        assert table[table.register(coding)] is coding
 
 
 PROGRAM = """

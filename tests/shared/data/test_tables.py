@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edgeflock.shared.data import datasets
-from edgeflock.shared.data.fitting import describe, fitted
+from edgeflock.shared.data.fitting import describe, fit
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.description import Description
 
@@ -23,7 +23,7 @@ def csv(path: Path, text: str, query: str = "?label=animal") -> str:
 
 
 def the_runs(tmp_path: Path) -> Description:
-    return datasets.opened(csv(tmp_path / "held_out.csv", HELD_OUT), "test").described
+    return datasets.open_stored(csv(tmp_path / "held_out.csv", HELD_OUT), "test").description
 
 
 def test_a_table_is_in_units_of_its_columns_and_classes_by_name(tmp_path: Path) -> None:
@@ -32,9 +32,9 @@ def test_a_table_is_in_units_of_its_columns_and_classes_by_name(tmp_path: Path) 
     assert np.allclose(data.x.mean(axis=0), 0, atol=1e-6)
     assert np.allclose(data.x.std(axis=0), 1)
     assert data.y.tolist() == [0, 1, 0, 1]
-    assert data.described.columns == ("age", "height")
-    assert data.described.labels == ("cat", "dog")
-    assert data.described.means == (25.0, 2.0)
+    assert data.description.columns == ("age", "height")
+    assert data.description.labels == ("cat", "dog")
+    assert data.description.means == (25.0, 2.0)
 
 
 def test_a_device_takes_columns_units_and_classes_of_the_run(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_constant_keeps_its_unit_and_numbers_may_stay_as_they_are(tmp_path: Pa
     assert datasets.load(csv(tmp_path / "c.csv", text, "?label=y"), "test").x.tolist() == [[0, -1], [0, 1]]
     raw = datasets.load(csv(tmp_path / "c.csv", text, "?label=y&scale=none&x=b"), "test")
     assert raw.x.tolist() == [[1], [3]]
-    assert raw.described.means == ()
+    assert raw.description.means == ()
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_numbers_may_have_a_comma_before_their_decimals(tmp_path: Path) -> None:
     query = "?label=animal&sep=;&decimal=comma"
     semicolons = datasets.load(csv(tmp_path / "s.csv", SEMICOLONS, query), "test")
     assert semicolons.x.tolist() == datasets.load(csv(tmp_path / "c.csv", HELD_OUT), "test").x.tolist()
-    assert semicolons.described.labels == ("cat", "dog")
+    assert semicolons.description.labels == ("cat", "dog")
     text = "a;y\n1;0,5\n2;1,25\n"
     assert datasets.load(
         csv(tmp_path / "n.csv", text, "?label=y&sep=;&decimal=comma"), "test"
@@ -184,7 +184,7 @@ def test_names_of_classes_that_a_run_has_none_of(
     tmp_path: Path, described: Description | None, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        fitted(datasets.read(csv(tmp_path / "n.csv", HELD_OUT), "train"), described)
+        fit(datasets.read(csv(tmp_path / "n.csv", HELD_OUT), "train"), described)
 
 
 def test_lines_are_counted_in_the_file_however_many_there_are(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_parquet_file_is_read_as_the_csv_is(tmp_path: Path) -> None:
     )
     assert (data.x == same.x).all()
     assert data.y.tolist() == same.y.tolist()
-    assert data.described == same.described
+    assert data.description == same.description
     table = pyarrow.table({"age": [1.0, None], "animal": ["cat", "dog"]})
     parquet.write_table(table, tmp_path / "b.parquet")
     with pytest.raises(ConfigError, match="row 2: age is empty"):

@@ -237,7 +237,7 @@ def test_a_saved_model_with_tied_weights_loads_as_it_is() -> None:
     flat = FlatModule(HERE + "Autoencoder", "mse")
     theta = np.random.default_rng(0).random(flat.layout.size, np.float32)
     info = ModelInfo(model="m", layout=flat.layout, run="run", version=3)
-    octets = safetensors_file.encode(info, theta, flat.beside())
+    octets = safetensors_file.encode(info, theta, flat.extra_state())
     fresh = Autoencoder()
     fresh.load_state_dict(safetensors.torch.load(octets), strict=True)
     assert fresh.decode.weight is fresh.encode.weight
