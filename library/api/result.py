@@ -106,12 +106,12 @@ class Result(Evaluated):
         """Compute the model's outputs for `count` samples x, read as the run reads them: float32 [n, ...]."""
         import torch
 
-        from edgeflock.shared.model.torch_module import applied, tensors_of
+        from edgeflock.shared.model.torch_module import apply, to_tensors
 
         module, parts = self.module(), []
         with torch.no_grad():
             for start in range(0, count, _BATCH):
-                parts.append(applied(module, tensors_of(rows(x, slice(start, start + _BATCH)))))
+                parts.append(apply(module, to_tensors(rows(x, slice(start, start + _BATCH)))))
         outputs: NDArray[np.float32] = torch.cat(parts).numpy()
         return outputs
 

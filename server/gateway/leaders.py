@@ -46,7 +46,9 @@ class Leaders:
         self._urls = _urls(urls)
         pin = pin_from_token(token)
         for url in self._urls:
-            self.tls = tls_for(url.scheme, url.host or "", pin, insecure=insecure, mutable=certificate is not None)
+            self.tls = tls_for(
+                url.scheme, url.host or "", pin, insecure=insecure, mutable=certificate is not None
+            )
         if certificate is not None and isinstance(self.tls, ssl.SSLContext):
             load_certificate(self.tls, certificate.key, certificate.certificate)
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}

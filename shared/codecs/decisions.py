@@ -169,8 +169,7 @@ def _matrix(
     coder: list[int], stream: list[int], rows: int, columns: int, activity: list[int], line: int,
     indices: list[int], negative: list[int], start: int, first: int, count: int,
 ) -> bool:  # fmt: skip
-    """Code `count` entries from number `first` on, of a tensor that begins at `start`, with lines from "
-    "`line`."""
+    """Code `count` entries, from number `first` on, of the tensor at `start` with the lines from `line`."""
     slots, flags = zeros(rows + count - 1), zeros(columns)
     if coder[_ENCODING]:
         for e in range(count):

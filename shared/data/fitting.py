@@ -62,10 +62,10 @@ def fit(raw: Raw, description: Description | None, shape: tuple[int, ...] | None
     """
     if description is None:
         description = Description(raw.columns, numbers=raw.are_numbers)
-    return Stored(inputs_of(raw, described, shape), targets_of(raw, description), described)
+    return Stored(inputs_of(raw, description, shape), targets_of(raw, description), description)
 
 
-def inputs_of(raw: Raw, described: Description, shape: tuple[int, ...] | None = None) -> Inputs:
+def inputs_of(raw: Raw, description: Description, shape: tuple[int, ...] | None = None) -> Inputs:
     """Convert x of `raw`, for a model that takes samples of `shape` (None: any). Raises ConfigError."""
     if isinstance(raw.x, Fields):
         return _convert_fields(raw, raw.x)

@@ -97,7 +97,7 @@ def read_images(path: str, options: Mapping[str, str]) -> Raw:
 def files_in(folder: Path) -> list[Path]:
     """All image files of a folder and its subfolders, in order of their paths. Raises ConfigError."""
     if not folder.is_dir():
-        raise absent(f"images:{folder}")
+        raise missing_file(f"images:{folder}")
     files = (file for file in folder.rglob("*") if file.suffix.lower() in _KINDS)
     return sorted(file for file in files if not file.name.startswith(".") and file.is_file())
 

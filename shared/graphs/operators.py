@@ -24,8 +24,7 @@ def _entries(node: Node, inputs: list[Any], results: list[TensorInfo]) -> int:
 
 
 def _products(node: Node, inputs: list[Any], results: list[TensorInfo]) -> int:
-    """For matrix products: each entry takes the length of a row of the first matrix (transposed: a "
-    "column)."""
+    """For matrix products: the length of a row of the first matrix (transposed: a column) per entry."""
     first: Shape = inputs[0].shape
     return prod(results[0].shape) * (first[0] if node.attributes.get("transA") else first[-1])
 

@@ -127,8 +127,7 @@ def _fit_distribution(pair: Values, centre: float, deviation: float) -> Filling:
 
 
 def _bounds(values: Values) -> tuple[float, float]:
-    """The bounds of a uniform distribution: the extremes, widened by their average gap; symmetric if "
-    "they are."""
+    """The bounds of a uniform distribution: the extremes, widened by their average gap."""
     low, high, n = float(values.min()), float(values.max()), values.size
     if low < 0 < high and abs(low + high) <= 8 * (high - low) / n:
         bound = max(-low, high) * (n + 1) / n

@@ -44,8 +44,7 @@ X = Tensor | dict[str, Tensor]
 
 
 class FlatModule:
-    """A `module` whose theta (P parameters, B running statistics) and gradient are one float32 vector "
-    "each."""
+    """A `module` whose theta (P parameters, B running statistics) and gradient are two float32 vectors."""
 
     def __init__(self, path: str, loss: str, seed: int = 0, make: Make | None = None) -> None:
         """Build the module that the import string `path` names, initialised under `seed`.

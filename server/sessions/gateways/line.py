@@ -197,7 +197,9 @@ class GatewayConnection:
         credential = b"" if authenticator is None else authenticator.credential
         self._tickets[knock.ticket] = RelayedDevice(self, knock.ticket, admission, credential)
         headers = admission.headers
-        self.send(gateway.AccessGranted(knock.ticket, role, name, headers.get(CHALLENGE, ""), ROTATE in headers))
+        self.send(
+            gateway.AccessGranted(knock.ticket, role, name, headers.get(CHALLENGE, ""), ROTATE in headers)
+        )
 
     def _on_enter(self, enter: gateway.Enter) -> None:
         relayed = self._tickets.get(enter.ticket)
