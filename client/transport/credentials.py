@@ -71,7 +71,9 @@ class Credentials:
         try:
             identity = await renew(http, self._identity, server)
         except EdgeflockError as error:
-            log.warning("the credential was not replaced, the next session retries: %s", printable(str(error)))
+            log.warning(
+                "the credential was not replaced, the next session retries: %s", printable(str(error))
+            )
             return
         self._renewed(identity)
         self._identity = identity

@@ -59,7 +59,7 @@ async def query_server(server: str, identity: ClientIdentity | None, *, insecure
             return Answer(str(url), response.status, _time(response.headers.get("Date", "")))
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         cause = permanent_error(str(url), error)
-        text =printable(str(cause or error)) or type(error).__name__
+        text = printable(str(cause or error)) or type(error).__name__
         return Answer(str(url), error=text, is_permanent=cause is not None)
     finally:
         await asyncio.sleep(_CLOSE_SECONDS)

@@ -68,14 +68,16 @@ def test_a_plugin_stands_behind_ours_and_loads_when_it_is_wanted(install: Instal
 
 def test_it_takes_no_name_of_ours(install: Install) -> None:
     install(POINTS)
-    with pytest.raises(ConfigError, match=r"plug-in 'squared' of edgeflock.rules .*: there is one of this"):
+    with pytest.raises(
+        ConfigError, match=r"plug-in 'squared' of edgeflock.rules .*: another one has this name"
+    ):
         list(Table("edgeflock.rules", {"squared": 1}))
 
 
 def test_one_that_cannot_be_loaded_is_named(install: Install) -> None:
     install({"edgeflock.rules": {"lost": "edgeflock_plugin.nowhere:LOST"}})
     table: Table[int] = Table("edgeflock.rules", {})
-    with pytest.raises(ConfigError, match=r"'lost' .* cannot be loaded: ModuleNotFoundError: .* mend it"):
+    with pytest.raises(ConfigError, match=r"'lost' .* cannot be loaded: ModuleNotFoundError: .* correct it"):
         table["lost"]
 
 
@@ -108,7 +110,7 @@ def test_settings_may_import_and_sockets_may_not() -> None:
     ):
         table.resolve(f"{HERE}lost")
     with pytest.raises(
-        ConfigError, match=r"plugins:EXAMPLE is a PosixPath, which is nothing for edgeflock.noth"
+        ConfigError, match=r"plugins:EXAMPLE is a PosixPath, which cannot be an entry of edgeflock.noth"
     ):
         table.resolve(f"{HERE}EXAMPLE")
     with pytest.raises(ConfigError, match=r"coordination.rule = 'os:lost': os:lost cannot be imported: Attr"):
@@ -130,10 +132,13 @@ def test_an_object_has_a_name_that_tells_it_from_others() -> None:
     assert table[names[3]].per_parameter
     assert table.is_process_local(table.register(lambda step, version: 1.0))
     with pytest.raises(
-        ConfigError, match=r"<object object at .*> has no name that outlasts it; make it a func"
+        ConfigError,
+        match=r"<object object at .*> has no name that is the same in every process; make it a func",
     ):
         table.register(object())
-    with pytest.raises(ConfigError, match=r"builtins:3 is a int, which is nothing for edgeflock.nothing"):
+    with pytest.raises(
+        ConfigError, match=r"builtins:3 is a int, which cannot be an entry of edgeflock.nothing"
+    ):
         table.register(3)
 
 

@@ -53,7 +53,7 @@ def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_journal_imports_nothing(killed: Path, key: str, read: Callable[..., Parameters]) -> None:
     tampered(killed / "journal.sqlite", NAMES[key], sealed=True)
     arguments = (REGIME,) if read is recover else ()
-    says = rf"{key} = 'stranger:thing' is what the journal says, and .* set {key} = 'stranger:thing' yourself"
+    says = rf"the journal has {key} = 'stranger:thing', and .* set {key} = 'stranger:thing' yourself"
     with closing(Journal(killed / "journal.sqlite")) as journal:
         with pytest.raises(ConfigError, match=says):
             read(journal, LAYOUT, *arguments)

@@ -52,8 +52,8 @@ def test_what_is_drawn_comes_of_the_seed() -> None:
         ("steps:64", "must be steps:"),
         ("steps:0:", "must be steps:"),
         ("steps:1:64", "must begin at 0"),
-        ("steps:0:64,0:16", "go on in order"),
-        ("steps:0:9,5:3,4:1", "go on in order"),
+        ("steps:0:64,0:16", "begin at 0 and increase"),
+        ("steps:0:9,5:3,4:1", "begin at 0 and increase"),
         ("steps:0:gamma(1,2)", "must be steps:"),
         ("trace:/nowhere.csv", "cannot be read"),
     ],
@@ -73,7 +73,7 @@ def test_what_is_no_rate(text: str, says: str) -> None:
         ("0,nan\n", "line 1"),
         ("# nothing\n", "no line SECOND,RATE"),
         ("5,64\n", "must begin at 0"),
-        ("0,64\n9,3\n9,4\n", "go on in order"),
+        ("0,64\n9,3\n9,4\n", "begin at 0 and increase"),
     ],
 )
 def test_what_is_no_trace(lines: str, says: str, tmp_path: Path) -> None:

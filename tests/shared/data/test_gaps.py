@@ -88,7 +88,7 @@ def test_rows_with_gaps_are_left_out(
     [
         (
             "on,,10",
-            "line 2: warm is empty or no finite number; fill it in, remove the row, or say &missing=drop",
+            "line 2: warm is empty or no finite number; fill it in, remove the row, or add &missing=drop",
         ),
         (",1,10", "line 2: mode is missing, and the run's categories are auto, off, on; correct it"),
         ("turbo,1,10", "line 2: mode is 'turbo', and the run's categories are auto, off, on; correct it"),

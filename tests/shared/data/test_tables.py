@@ -129,13 +129,17 @@ def test_a_part_is_held_out_and_the_rest_is_dealt(tmp_path: Path) -> None:
         ("a,b,y\n1,,0\n2,,1\n", "?label=y", "b has no value in any row; leave it out, or .*&x=a$"),
         (HELD_OUT.replace("20,2.0,dog", "20,2.0"), "", "line 3 has 2 cells, and the first one 3"),
         (HELD_OUT, "?label=species", "label=species: there is no such column; the columns are age, height"),
-        (HELD_OUT, "?x=age", r"say which column is to be predicted: \?label=COLUMN; the columns are age"),
+        (HELD_OUT, "?x=age", r"name the column to predict: \?label=COLUMN; the columns are age"),
         (HELD_OUT, "?label=animal&x=age,weight", "x=weight: there is no such column"),
         (HELD_OUT, "?label=animal&scale=much", "scale=much must be none, or left out"),
         (HELD_OUT, "?label=animal&held=1.5", "held=1.5 must be a part of its 4 samples"),
         (HELD_OUT, "?label=animal&sep=ab", "sep=ab must be one character"),
-        (HELD_OUT.replace(",", ";"), "", "the first line has one cell, 'age;height;animal'; .* two: &sep=;"),
-        (HELD_OUT.replace(",", "\t"), "", "the first line has one cell, .* two: &sep=tab"),
+        (
+            HELD_OUT.replace(",", ";"),
+            "",
+            "the first line has one cell, 'age;height;animal'; .* two cells: &sep=;",
+        ),
+        (HELD_OUT.replace(",", "\t"), "", "the first line has one cell, .* two cells: &sep=tab"),
         (
             SEMICOLONS,
             "?label=animal&sep=;",
@@ -145,7 +149,7 @@ def test_a_part_is_held_out_and_the_rest_is_dealt(tmp_path: Path) -> None:
         (HELD_OUT, "?label=animal&colour=1", "option 'colour' is unknown; known are label, x"),
         ("age,animal\n", "", "has no rows"),
         ("", "", "the file is empty"),
-        ("a,a,animal\n1,2,cat\n", "", "two columns have one name"),
+        ("a,a,animal\n1,2,cat\n", "", "two columns have the same name"),
         ("animal\ncat\n", "", "there is no column but the label"),
     ],
 )
@@ -176,8 +180,8 @@ def test_what_does_not_fit_the_run_is_told_by_its_line(tmp_path: Path, text: str
 @pytest.mark.parametrize(
     ("described", "message"),
     [
-        (None, "line 2: the label is 'cat', and the run's are numbers of classes; mend it"),
-        (Description(numbers=True), "line 2: the label is 'cat', and the run's are numbers; mend it"),
+        (None, "line 2: the label is 'cat', and the run's are numbers of classes; correct it"),
+        (Description(numbers=True), "line 2: the label is 'cat', and the run's are numbers; correct it"),
     ],
 )
 def test_names_of_classes_that_a_run_has_none_of(
@@ -227,6 +231,6 @@ def test_a_path_that_is_not_there_is_told_from_where(
 ) -> None:
     """Settings are often read from another folder than the one that they are in."""
     monkeypatch.chdir(tmp_path)
-    told = rf"there is no such file; paths count from where the command runs, {re.escape(str(tmp_path))}$"
+    told = rf"there is no such file; paths are relative to the command's folder, {re.escape(str(tmp_path))}$"
     with pytest.raises(ConfigError, match=told):
         datasets.read(f"{scheme}:../rows.csv", "test")

@@ -50,7 +50,7 @@ def test_a_token_that_lost_its_end_is_none(token: Token, data: st.DataObject) ->
     [
         ("", "begins with ef1."),
         ("secret", "begins with ef1."),
-        ("ef2." + TEXT[4:], "of version 2, and this is of version 1"),
+        ("ef2." + TEXT[4:], "has version 2, and this Edgeflock reads version 1"),
         ("ef1.abc", "1 of its parts follow"),
         (TEXT + ".", "4 of its parts follow"),
         (TEXT.rsplit(".", 1)[0] + ".", "its graph is empty"),

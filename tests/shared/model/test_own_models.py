@@ -218,7 +218,7 @@ def test_classes_have_weights_and_labels_are_smoothed() -> None:
 @pytest.mark.parametrize(
     ("loss", "says"),
     [
-        ("hinge", "unknown here; known are cross_entropy, mse, bce, huber, l1"),
+        ("hinge", "unknown; known are cross_entropy, mse, bce, huber, l1"),
         ("huber(delta=[)", "must be NAME"),
         ("huber(alpha=2)", "unexpected keyword argument 'alpha'|got an unexpected"),
         ("nowhere:lost", "ModuleNotFoundError"),

@@ -70,8 +70,8 @@ YEAR = timedelta(days=365)
 @pytest.mark.parametrize(
     ("begins", "ends", "host", "words"),
     [
-        (-YEAR, YEAR, "127.0.0.2", "use a name that it is made out to"),
-        (-YEAR, YEAR, "server.example", "use a name that it is made out to"),
+        (-YEAR, YEAR, "127.0.0.2", "use a name that it is valid for"),
+        (-YEAR, YEAR, "server.example", "use a name that it is valid for"),
         (-2 * YEAR, -YEAR, "127.0.0.1", "renew it, if this machine's clock is right"),
         (YEAR, 2 * YEAR, "127.0.0.1", None),
     ],

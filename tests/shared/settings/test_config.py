@@ -279,7 +279,7 @@ def test_elastic_averaging_brings_its_rule_and_the_exact_downlink() -> None:
         ),
         (("coordination.base_batch=8",), "--set: coordination.base_batch = '8': it weighs updates"),
         (("downlink.mode=lossy",), "--set: downlink.mode = 'lossy': it sends no parts"),
-        (("compression.threshold=0.3",), "--set: compression.threshold = '0.3': it is of gradients"),
+        (("compression.threshold=0.3",), "--set: compression.threshold = '0.3': it applies to gradients"),
         (("run.local_momentum=1",), "--set: run.local_momentum = '1': must be less than 1"),
         (("run.local_optimizer=adam",), "--set: run.local_optimizer = 'adam': it is of a device's own steps"),
         (("run.proximal=0.1",), "--set: run.proximal = '0.1': it draws"),
@@ -418,7 +418,7 @@ def test_set_changes_one_member_and_begins_another() -> None:
         ("[body]\nspan = 1\n", "bird.toml line 2: unknown key body.span = 1; "),
         ("[body.left]\nlength = 1\n", "bird.toml line 1: unknown key body.left = {'length': 1}; "),
         ("[wings.left]\n", "bird.toml: [wings.left] is empty"),
-        ("wings = 3\n", "bird.toml: wings = 3 stands outside a section; "),
+        ("wings = 3\n", "bird.toml: wings = 3 is outside a section; "),
     ],
 )
 def test_an_error_in_a_family_names_the_member(toml: str, message: str) -> None:
