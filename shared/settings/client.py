@@ -25,7 +25,7 @@ class ClientSettings(Section):
     )
     insecure: bool = Field(False, description="allow plain HTTP to other machines")
     name: str = Field(
-        "", description="name of the device; empty: as it joined, else the host's name and a short machine id"
+        "", description="the device's name; empty: as it joined, else the host's name and a short machine id"
     )
     data: str = "digits:"
     backend: Literal["auto", "onnx", "torch"] = Field(

@@ -168,7 +168,7 @@ overrides = ["model.loss=smooth", "compression.values=bf16", *map("coordination.
 overrides += ["optimizer.kind=lion", "optimizer.schedule=inverse", "optimizer.period=1"]
 settings = parse(overrides=overrides, tables=CHOICES)
 print(LOSSES[settings.model.loss].function)
-print(type(create_coordinator(settings.coordination, Layout.of([("w", (2,), False)]))).__name__)
+print(type(create_coordinator(settings.coordination, Layout.from_shapes([("w", (2,), False)]))).__name__)
 
 numbers = np.array([1.0, -2.5, 0.15625], np.float32)
 octets, counts = values.encode(numbers, np.array([3]), settings.compression.values), np.array([3])

@@ -78,8 +78,8 @@ class FeedClient:
             if error.status == Unavailable.status:
                 # Its error has the reason, e.g. how far a standby is.
                 await self._request("GET", "/v1/status")
-            permanent_error = permanent_error(str(self._base), error, error.status)
-            raise permanent_error or _refusal(error.status, "/v1/feed", "") from error
+            cause = permanent_error(str(self._base), error, error.status)
+            raise cause or _refusal(error.status, "/v1/feed", "") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise permanent_error(str(self._base), error) or EdgeflockError(_reason(error)) from error
 

@@ -158,5 +158,5 @@ def test_a_parquet_file_has_gaps_and_categories_as_the_csv_has(
 
 def test_an_array_without_names_has_no_categories(tmp_path: Path, described: Description) -> None:
     np.savez(tmp_path / "a.npz", x_train=np.zeros((3, 4), np.float32), y_train=np.zeros(3, np.float32))
-    with pytest.raises(ConfigError, match="has no names of columns, and the run has columns of categories"):
+    with pytest.raises(ConfigError, match="has no names of columns, but the run has columns of categories"):
         datasets.load(f"npz:{tmp_path}/a.npz", "train", described)

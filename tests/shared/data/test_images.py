@@ -46,7 +46,7 @@ def test_images_are_read_when_they_are_asked_for(folder: Path) -> None:
     for file in folder.glob("cat/*.png"):
         file.unlink()
     assert data.x[np.array([4, 5])].min() == 1
-    with pytest.raises(ConfigError, match=r"cat/0.png is no image that can be read: .*mend or remove it"):
+    with pytest.raises(ConfigError, match=r"cat/0.png is no readable image: .*replace or remove it"):
         data.x[:1]
 
 

@@ -90,7 +90,7 @@ def test_text_among_numbers_is_told_of_whichever_part_it_stands_in(tmp_path: Pat
     lines[int(here.removeprefix("line ")) - 1] = "many,0"
     with pytest.raises(
         ConfigError,
-        match=rf"{here}: x is 'many', not a number; .*missing., or read it by .*package\.module:function$",
+        match=rf"{here}: x is 'many', not a number; .*missing., or read it with .*package\.module:function$",
     ):
         datasets.load(csv(tmp_path / "t.csv", "\n".join(lines), "?label=y&held=0.5"), "test")
 
