@@ -8,7 +8,7 @@ from typing import Any
 
 from edgeflock.papers.machine import machine
 from edgeflock.results.outcomes import Outcome, Setting
-from edgeflock.shared.numbers import percent, size, whole
+from edgeflock.shared.numbers import integer, percent, size
 
 ACCURACIES = (0.90, 0.95, 0.97)
 COSTS = {
@@ -250,7 +250,7 @@ def _cell(one: Figures, accuracy: str, cost: str) -> str:
 
 
 def _shown(cost: str, value: float) -> str:
-    return whole(value) if cost in ("gradients", "updates") else size(value)
+    return integer(value) if cost in ("gradients", "updates") else size(value)
 
 
 def _times(ratios: dict[str, float] | None, cost: str) -> str:

@@ -32,7 +32,7 @@ from edgeflock.devices.emulation import config
 from edgeflock.devices.emulation.fleet import FleetObjects, PreparedFleet, prepare, run_fleet
 from edgeflock.papers.machine import machine
 from edgeflock.server.monitoring.listeners import Callbacks
-from edgeflock.shared.data.datasets import Dataset, joined
+from edgeflock.shared.data.datasets import Dataset, concatenate
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.protocol.frames import Finding, FindingKind
 from edgeflock.shared.protocol.messages import Facts
@@ -82,12 +82,12 @@ class Cause:
 
 def relabelled(of: Callable[[NDArray[np.int64], np.random.Generator], NDArray[np.int64]]) -> Data:
     return lambda data, _, random: Dataset(
-        data.x, of(data.y.astype(np.int64), random), described=data.described
+        data.x, of(data.y.astype(np.int64), random), description=data.description
     )
 
 
 def scaled(of: Callable[[NDArray[np.float32]], NDArray[np.float32]]) -> Data:
-    return lambda data, _, random: Dataset(of(data.x), data.y, described=data.described)
+    return lambda data, _, random: Dataset(of(data.x), data.y, description=data.description)
 
 
 def spoilt(y: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
@@ -95,22 +95,22 @@ def spoilt(y: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int6
 
 
 def of_one_label(data: Dataset, prepared: PreparedFleet, random: np.random.Generator) -> Dataset:
-    everything = joined(prepared.shares)
+    everything = concatenate(prepared.shares)
     where = np.flatnonzero(everything.y == random.integers(10))
-    return Dataset(everything.x[where], everything.y[where], described=data.described)
+    return Dataset(everything.x[where], everything.y[where], description=data.description)
 
 
 def of_labels(first: int, last: int) -> Data:
     def make(data: Dataset, prepared: PreparedFleet, random: np.random.Generator) -> Dataset:
-        everything = joined(prepared.shares) if first > 0 else data
+        everything = concatenate(prepared.shares) if first > 0 else data
         where = np.flatnonzero((everything.y >= first) & (everything.y <= last))
-        return Dataset(everything.x[where], everything.y[where], described=data.described)
+        return Dataset(everything.x[where], everything.y[where], description=data.description)
 
     return make
 
 
 def held_out(data: Dataset, prepared: PreparedFleet, random: np.random.Generator) -> Dataset:
-    return joined([data, replace(prepared.test, described=data.described)])
+    return concatenate([data, replace(prepared.test, description=data.description)])
 
 
 def wrong_clock(folder: Path) -> Callable[[float], Facts]:

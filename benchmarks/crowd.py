@@ -104,7 +104,7 @@ class Device(asyncio.Protocol):
         self.sequence += 1
         self.sent = time.perf_counter()
         self.counts.pushed += 1
-        held = chain.said(self.chain)
+        held = chain.low_bits(self.chain)
         self.send(wire.encode(replace(update, sequence=self.sequence, base=self.version, held=held)))
 
     def _message(self) -> bytes | None:

@@ -144,7 +144,7 @@ class Side:
         """What the clients tell by now."""
         for device, status in enumerate(await status_of(http, self.url, NAMES)):
             told = status["telemetry"]
-            if SampleAccount.of(told) is not None:
+            if SampleAccount.from_facts(told) is not None:
                 self.told[device] = told
             if (accuracy := told.get("stream_accuracy")) is not None:
                 self.accuracies.append(accuracy)
@@ -152,7 +152,7 @@ class Side:
     async def kill_client(self, device: int) -> None:
         began = time.time()
         await self.clients[device].kill()
-        account = SampleAccount.of(self.told[device])
+        account = SampleAccount.from_facts(self.told[device])
         if account is not None:
             self.gone[device].update(account.facts())
         self.told[device] = {}
@@ -211,7 +211,7 @@ async def publish(sides: list[Side], data: Dataset, seconds: float) -> None:
     clock = asyncio.get_running_loop().time
     rate, begin, last = curve(seconds), clock(), 0
     while (elapsed := clock() - begin) < seconds:
-        due = int(rate.arrived(elapsed))
+        due = int(rate.arrivals(elapsed))
         for number in range(last, due):
             device, row = number % len(NAMES), number // len(NAMES) % len(data)
             x, y = data.x[row].tolist(), int(data.y[row])

@@ -66,7 +66,7 @@ def dealt(prepared: PreparedFleet, is_wrong: bool, seed: int) -> tuple[int, list
     chosen, shares = int(np.random.default_rng([seed, 99]).integers(DEVICES)), list(prepared.shares)
     if is_wrong:
         data = shares[chosen]
-        shares[chosen] = Dataset(data.x, (data.y + 1) % 10, described=data.described)
+        shares[chosen] = Dataset(data.x, (data.y + 1) % 10, description=data.description)
     return chosen, shares
 
 

@@ -46,7 +46,7 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import levels
 from edgeflock.shared.settings.config import Config, parse
 
-LAYOUT = Layout.of(
+LAYOUT = Layout.from_shapes(
     [
         ("conv.weight", (8, 5)),
         ("conv.bias", (8,)),
@@ -279,7 +279,9 @@ class Frames:
         elif at in (4, 5):
             update[at] = self._noise(update[at]) if isinstance(update[at], bytes) else b""
         elif at == 6:
-            update[6] = random.choice((None, 0, levels.MOST, -levels.MOST, levels.MOST + 1, 0.5, math.nan))
+            update[6] = random.choice(
+                (None, 0, levels.MAX_LEVEL, -levels.MAX_LEVEL, levels.MAX_LEVEL + 1, 0.5, math.nan)
+            )
         elif at == 7:
             update[7] = random.choice((0, 1, 65_536, 65_537, self._integer()))
         elif at == 8:

@@ -75,7 +75,7 @@ class Curve:
 def layout_of(size: int) -> Layout:
     """A two-layer network of about `size` parameters."""
     width = (size - 10) // 75
-    return Layout.of(
+    return Layout.from_shapes(
         [
             ("hidden.weight", (width, 64)),
             ("hidden.bias", (width,)),

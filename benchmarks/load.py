@@ -25,7 +25,7 @@ from edgeflock.shared.protocol import chain, wire
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Model, Pull, Receipt, Update, Welcome
 from edgeflock.shared.settings.config import parse
 
-PAPER_CNN = Layout.of(
+PAPER_CNN = Layout.from_shapes(
     [
         ("conv1.weight", (32, 1, 3, 3)),
         ("conv1.bias", (32,)),
@@ -161,7 +161,7 @@ async def measure(
                 sequence += 1
                 if not update.pull:
                     base = max(0, version - lag)
-                frame = wire.encode(replace(update, sequence=sequence, base=base, held=chain.said(held)))
+                frame = wire.encode(replace(update, sequence=sequence, base=base, held=chain.low_bits(held)))
                 await socket.send_bytes(frame)
                 message = await socket.receive()
                 if not plain:

@@ -114,7 +114,7 @@ def copies(devices: int) -> dict[str, Any]:
             seconds += time.perf_counter() - began
             pulls, whole = pulls + 1, whole + (model.base is None)
             chains[device] = chain.follow(chains[device], model)
-            held[device] = version, chain.said(chains[device])
+            held[device] = version, chain.low_bits(chains[device])
     return {
         "devices": devices,
         "resident_mb": round(_resident() / 1e6),

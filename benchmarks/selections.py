@@ -31,7 +31,7 @@ from edgeflock.papers.machine import machine
 from edgeflock.results.outcomes import Setting
 from edgeflock.results.sweep import outcome, sweep
 from edgeflock.server.choices import CHOICES
-from edgeflock.shared.numbers import percent, size, whole
+from edgeflock.shared.numbers import integer, percent, size
 from edgeflock.shared.settings.presets import PRESETS
 
 DEVICES = 10
@@ -170,7 +170,7 @@ def markdown(summary: dict[str, Any]) -> str:
 
 
 def _shown(cost: str, value: float) -> str:
-    return whole(value) if cost == "updates" else f"{value:,.1f} s" if cost == "seconds" else size(value)
+    return integer(value) if cost == "updates" else f"{value:,.1f} s" if cost == "seconds" else size(value)
 
 
 def main(arguments: list[str]) -> None:

@@ -42,7 +42,7 @@ WINDOW = 64
 
 def layout_of(size: int) -> Layout:
     """One tensor."""
-    return Layout.of([("weight", (size,))])
+    return Layout.from_shapes([("weight", (size,))])
 
 
 def made(layout: Layout, entries: int, random: np.random.Generator) -> Update:

@@ -7,7 +7,7 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Update
 from edgeflock.shared.selection.largest import select_largest
 
-LAYOUT = Layout.of(
+LAYOUT = Layout.from_shapes(
     [
         ("hidden.weight", (64, 288)),
         ("hidden.bias", (64,)),

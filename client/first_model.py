@@ -139,10 +139,10 @@ async def load_first_model(
     """
     packed.width_of(weights.mode)  # raises if the mode cannot code a whole model
     size = values.size_of(weights.mode, layout.counts(None))
-    if weights.size > packed.longest(size):
+    if weights.size > packed.max_size(size):
         raise Malformed(
             f"the server announces a first model of {weights.size} bytes, and this one takes at most "
-            f"{packed.longest(size)}"
+            f"{packed.max_size(size)}"
         )
     octets: bytes | None = await compute(cache.read)
     for _ in range(2):

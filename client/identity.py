@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgeflock.client.servers import urls_of
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.identity import from_text, text_of
+from edgeflock.shared.identity import from_base64url, to_base64url
 
 if TYPE_CHECKING:
     from edgeflock.shared.settings.client import ClientSettings
@@ -75,7 +75,9 @@ def identity_of(settings: "ClientSettings") -> tuple[ClientIdentity | None, Path
 def save_identity(identity: ClientIdentity, path: Path) -> None:
     """Write the file atomically, readable by its owner only. Raises ConfigError."""
     fields = {name: getattr(identity, name) for name in ClientIdentity.__match_args__}
-    text = json.dumps({name: text_of(value) if name in _BYTES else value for name, value in fields.items()})
+    text = json.dumps(
+        {name: to_base64url(value) if name in _BYTES else value for name, value in fields.items()}
+    )
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -105,7 +107,7 @@ def load_identity(path: Path) -> ClientIdentity:
         )
     try:
         fields: dict[str, Any] = json.loads(text)
-        fields |= {name: from_text(fields[name]) for name in _BYTES if name in fields}
+        fields |= {name: from_base64url(fields[name]) for name in _BYTES if name in fields}
         return ClientIdentity(**fields)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ConfigError(

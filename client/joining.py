@@ -20,17 +20,17 @@ from edgeflock.shared.errors import REFUSALS, ConfigError, EdgeflockError, Refus
 from edgeflock.shared.identity import (
     NO_PIN,
     Token,
-    from_text,
-    join_words,
+    from_base64url,
+    join_message,
+    load_certificate,
     new_key,
     public_of,
     sign,
-    text_of,
     tls_for,
-    with_certificate,
+    to_base64url,
 )
-from edgeflock.shared.protocol.backoff import permanent
-from edgeflock.shared.protocol.shown import shown
+from edgeflock.shared.protocol.backoff import permanent_error
+from edgeflock.shared.protocol.shown import printable
 
 _SECONDS = aiohttp.ClientTimeout(total=60, sock_connect=20)
 
@@ -67,16 +67,16 @@ async def renew(http: aiohttp.ClientSession, identity: ClientIdentity, server: U
     """
     key = new_key()
     public = public_of(key)
-    words = join_words(identity.credential, identity.pin or NO_PIN, public, identity.name)
-    body = {"name": identity.name, "key": text_of(public), "proof": text_of(sign(key, words))}
+    words = join_message(identity.credential, identity.pin or NO_PIN, public, identity.name)
+    body = {"name": identity.name, "key": to_base64url(public), "proof": to_base64url(sign(key, words))}
     if identity.key:
-        body["before"] = text_of(sign(identity.key, words))
+        body["before"] = to_base64url(sign(identity.key, words))
     answer = await _post(http, server / "v1/join", identity.credential, body)
     try:
-        credential, realm = answer["credential"], from_text(answer["realm"])
+        credential, realm = answer["credential"], from_base64url(answer["realm"])
         certificate = answer.get("certificate", "")
         if certificate:
-            with_certificate(ssl.create_default_context(), key, certificate)
+            load_certificate(ssl.create_default_context(), key, certificate)
         if not (isinstance(credential, str) and 0 < len(credential) <= 200 and len(realm) == 16):
             raise ValueError
         credential.encode("ascii")
@@ -97,8 +97,8 @@ async def _post(http: aiohttp.ClientSession, url: URL, bearer: str, body: dict[s
             except asyncio.IncompleteReadError as whole:
                 text = whole.partial
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        reason = shown(str(error)) or type(error).__name__
-        raise permanent(str(url), error) or EdgeflockError(
+        reason = printable(str(error)) or type(error).__name__
+        raise permanent_error(str(url), error) or EdgeflockError(
             f"no answer from {url}: {reason}; does the server run, and is that its address?"
         ) from error
     try:
@@ -108,5 +108,5 @@ async def _post(http: aiohttp.ClientSession, url: URL, bearer: str, body: dict[s
     if status == 200:
         return answer
     if isinstance(answer, dict) and "detail" in answer:
-        raise REFUSALS.get(str(answer.get("code")), Refused)(shown(str(answer["detail"])))
-    raise permanent(str(url), EdgeflockError(), status) or EdgeflockError(f"{url} answered {status}")
+        raise REFUSALS.get(str(answer.get("code")), Refused)(printable(str(answer["detail"])))
+    raise permanent_error(str(url), EdgeflockError(), status) or EdgeflockError(f"{url} answered {status}")

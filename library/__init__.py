@@ -123,9 +123,9 @@ def __getattr__(name: str) -> Any:
         if not extra:
             raise
         from edgeflock.shared.errors import ConfigError
-        from edgeflock.shared.extras import install
+        from edgeflock.shared.extras import install_command
 
-        raise ConfigError(f"edgeflock.{name} needs {error.name}: {install(extra)}") from error
+        raise ConfigError(f"edgeflock.{name} needs {error.name}: {install_command(extra)}") from error
     globals()[name] = found
     return found
 

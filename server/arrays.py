@@ -35,10 +35,10 @@ def read(model: ModelSettings) -> tuple[Arrays, NDArray[np.float32]]:
             )
     contents = _load(Path(model.arrays), name)
     try:
-        arrays = Arrays.of(contents, _STATISTICS)
+        arrays = Arrays.from_arrays(contents, _STATISTICS)
     except ConfigError as error:
         raise ConfigError(f"{name}: {error}") from error
-    theta = arrays.flat(contents)
+    theta = arrays.flatten(contents)
     if not np.isfinite(theta).all():
         raise ConfigError(f"{name} holds NaN or infinity; use finite initial values")
     return arrays, theta
@@ -70,7 +70,7 @@ def load_evaluate(
 def _evaluate(
     function: Callable[[Contents], Any], arrays: Arrays, theta: NDArray[np.float32]
 ) -> tuple[float, float | None]:
-    result = function(arrays.apart(theta))
+    result = function(arrays.split(theta))
     loss, accuracy = result if isinstance(result, tuple) else (result, None)
     return (math.nan if loss is None else float(loss)), (None if accuracy is None else float(accuracy))
 

@@ -33,7 +33,7 @@ _MINIMUM = 20
 
 def is_wanted(mode: str) -> bool:
     """Whether the defence that defence.mode names uses trusted gradients."""
-    return mode != "none" and DEFENCES.chosen(mode).trusts
+    return mode != "none" and DEFENCES.resolve(mode).trusts
 
 
 def split_trusted(held_out: Dataset | Stored) -> tuple[Dataset, Dataset]:
@@ -45,7 +45,9 @@ def split_trusted(held_out: Dataset | Stored) -> tuple[Dataset, Dataset]:
             f"{len(held_out)}; add samples, or set defence.mode = 'clip'"
         )
     trusted, rest = (
-        Dataset(rows(held_out.x, np.flatnonzero(chosen)), held_out.y[chosen], described=held_out.described)
+        Dataset(
+            rows(held_out.x, np.flatnonzero(chosen)), held_out.y[chosen], description=held_out.description
+        )
         for chosen in (is_trusted, ~is_trusted)
     )
     return trusted, rest
@@ -66,7 +68,7 @@ class TrustedGradients:
         confident model's gradient fades: it comes from a few hard samples and changes from step to step.
         """
         flat, samples = self._flat, self._samples
-        temperature = max(1.0, flat.spread(theta, samples.x)) if flat.predicts else 1.0
+        temperature = max(1.0, flat.output_deviation(theta, samples.x)) if flat.predicts else 1.0
         groups = list(_groups(samples.y))
         directions = np.zeros((flat.layout.parameters.size, len(groups) + 1), np.float32)
         for column, chosen in enumerate(groups):

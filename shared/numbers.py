@@ -26,7 +26,7 @@ def percents(fractions: Sequence[float]) -> str:
     return mean if len(fractions) == 1 else f"{mean} ({percent(min(fractions))} to {percent(max(fractions))})"
 
 
-def whole(value: float | None) -> str:
+def integer(value: float | None) -> str:
     """A count, or a size without its unit: 12,345."""
     return _UNKNOWN if value is None else f"{value:,.0f}"
 
@@ -43,7 +43,7 @@ def times(value: float | None) -> str:
     return f"{value:.1f}x" if value < 9.95 else f"{value:,.0f}x"
 
 
-def against(octets: float, dense: float | None) -> str:
+def size_with_reduction(octets: float, dense: float | None) -> str:
     """Bytes, and the reduction from `dense` bytes if both are known: 12.3 MB (232x)."""
     return f"{size(octets)} ({times(dense / octets)})" if dense and octets else size(octets)
 

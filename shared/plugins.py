@@ -35,34 +35,34 @@ class Table(MutableMapping[str, Entry]):
     """
 
     def __init__(
-        self, group: str, ours: Mapping[str, Entry], entry_of: Callable[[Any], Entry | None] | None = None
+        self, group: str, builtin: Mapping[str, Entry], entry_of: Callable[[Any], Entry | None] | None = None
     ) -> None:
         """`entry_of` converts a foreign object to an entry, or returns None if the object is not valid."""
         self._group = group
         self._entry_of = entry_of or (lambda found: found)
-        self._known = dict(ours)
-        self._given: set[str] = set()
-        self._here_only: set[str] = set()
-        self._found: dict[str, EntryPoint] | None = None
+        self._entries = dict(builtin)
+        self._registered: set[str] = set()
+        self._process_local: set[str] = set()
+        self._points: dict[str, EntryPoint] | None = None
 
     def __getitem__(self, name: str) -> Entry:
-        if name not in self._known:
-            self._known[name] = self._loaded(self._others[name])
-        return self._known[name]
+        if name not in self._entries:
+            self._entries[name] = self._load(self._plugins[name])
+        return self._entries[name]
 
     def __setitem__(self, name: str, entry: Entry) -> None:
-        self._known[name] = entry
+        self._entries[name] = entry
 
     def __delitem__(self, name: str) -> None:
-        del self._known[name]
+        del self._entries[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys([*self._known, *self._others]))
+        return iter(dict.fromkeys([*self._entries, *self._plugins]))
 
     def __len__(self) -> int:
-        return len(self._known.keys() | self._others)
+        return len(self._entries.keys() | self._plugins)
 
-    def chosen(self, name: str) -> Entry:
+    def resolve(self, name: str) -> Entry:
         """Return table[name], or the object of an import string. For names from the process's owner.
 
         Raises ConfigError if the import fails or the object is not an entry.
@@ -73,12 +73,12 @@ class Table(MutableMapping[str, Entry]):
         try:
             found = getattr(import_module(module), attribute)
         except Exception as error:  # foreign modules may raise anything
-            why = f"{type(error).__name__}: {error}"
-            raise ConfigError(f"{name} cannot be imported: {why}; mend it, or name another") from error
-        self._known[name] = self._checked(found, name)
-        return self._known[name]
+            reason = f"{type(error).__name__}: {error}"
+            raise ConfigError(f"{name} cannot be imported: {reason}; correct it, or name another") from error
+        self._entries[name] = self._check(found, name)
+        return self._entries[name]
 
-    def known(self, name: str, key: str) -> Entry:
+    def lookup(self, name: str, key: str) -> Entry:
         """Return table[name], which a journal names for the setting `key`, without any import.
 
         Raises ConfigError if there is no such entry; an import string must be `chosen` or `given` before.
@@ -87,77 +87,86 @@ class Table(MutableMapping[str, Entry]):
             return self[name]
         if _IMPORT.fullmatch(name):
             raise ConfigError(
-                f"{key} = {name!r} is what the journal says, and a journal imports nothing: if you trust "
-                f"that code, set {key} = {name!r} yourself, or give the object"
+                f"the journal has {key} = {name!r}, and code that a journal names is not imported: if you "
+                f"trust that code, set {key} = {name!r} yourself, or pass the object"
             )
         raise ConfigError(f"{key} = {name!r} must be one of {', '.join(self)}")
 
-    def may_be_chosen(self, name: str) -> bool:
+    def can_resolve(self, name: str) -> bool:
         """Whether an entry has this name, or the name is an import string, which may find one."""
         return name in self or _IMPORT.fullmatch(name) is not None
 
-    def given(self, entry: object) -> str:
-        """Add an object of this program as an entry and return its name. The name is an import string if
-        other processes can import it; else it is valid in this process only. Raises ConfigError if it is no
-        entry."""
+    def register(self, entry: object) -> str:
+        """Add an object of this program as an entry and return its name. Raises ConfigError if it is none.
+
+        The name is an import string if other processes can import it; else it is valid in this process only.
+        """
         if isinstance(entry, FunctionType | type):
             name = f"{entry.__module__}:{entry.__qualname__}"
         else:
-            name = f"{type(entry).__module__}:{_words(entry)}"
-        self._known[name] = self._checked(entry, name)
-        self._given.add(name)
+            name = f"{type(entry).__module__}:{_stable_name(entry)}"
+        self._entries[name] = self._check(entry, name)
+        self._registered.add(name)
         if _can_be_imported(name, entry):
-            self._here_only.discard(name)
+            self._process_local.discard(name)
         else:
-            self._here_only.add(name)
+            self._process_local.add(name)
         return name
 
-    def is_given(self, name: str) -> bool:
+    def is_registered(self, name: str) -> bool:
         """Whether `name` is an object that this program passed to `given`."""
-        return name in self._given
+        return name in self._registered
 
-    def is_here_only(self, name: str) -> bool:
+    def is_process_local(self, name: str) -> bool:
         """Whether no other process can import the object by this name."""
-        return name in self._here_only
+        return name in self._process_local
 
     @property
-    def _others(self) -> dict[str, EntryPoint]:
-        if self._found is None:
+    def _plugins(self) -> dict[str, EntryPoint]:
+        if self._points is None:
             found: dict[str, EntryPoint] = {}
             for point in entry_points(group=self._group):
-                if point.name in self._known or point.name in found:
-                    raise ConfigError(f"{self._called(point)}: there is one of this name; uninstall one")
+                if point.name in self._entries or point.name in found:
+                    raise ConfigError(
+                        f"{self._plugin_name(point)}: another one has this name; uninstall one of them"
+                    )
                 found[point.name] = point
-            self._found = found
-        return self._found
+            self._points = found
+        return self._points
 
-    def _loaded(self, point: EntryPoint) -> Entry:
+    def _load(self, point: EntryPoint) -> Entry:
         try:
             found = point.load()
         except Exception as error:  # foreign modules may raise anything
-            why = f"cannot be loaded: {type(error).__name__}: {error}"
-            raise ConfigError(f"{self._called(point)} {why}; uninstall or mend it") from error
-        return self._checked(found, self._called(point))
+            reason = f"cannot be loaded: {type(error).__name__}: {error}"
+            raise ConfigError(f"{self._plugin_name(point)} {reason}; uninstall or correct it") from error
+        return self._check(found, self._plugin_name(point))
 
-    def _checked(self, found: object, name: str) -> Entry:
+    def _check(self, found: object, name: str) -> Entry:
         entry = self._entry_of(found)
         if entry is None:
-            raise ConfigError(f"{name} is a {type(found).__name__}, which is nothing for {self._group}")
+            raise ConfigError(
+                f"{name} is a {type(found).__name__}, which cannot be an entry of {self._group}"
+            )
         return entry
 
-    def _called(self, point: EntryPoint) -> str:
+    def _plugin_name(self, point: EntryPoint) -> str:
         return f"the plug-in {point.name!r} of {self._group} ({point.value})"
 
 
-def _words(entry: object) -> str:
+def _stable_name(entry: object) -> str:
     """Return a name that is the same in every process. Raises ConfigError if the object has none."""
     if isinstance(entry, FunctionType | BuiltinFunctionType | type):
         return f"{entry.__module__}.{entry.__qualname__}"
     if is_dataclass(entry) and not isinstance(entry, type):
-        told = ", ".join(f"{field.name}={_words(getattr(entry, field.name))}" for field in fields(entry))
-        return f"{type(entry).__name__}({told})"
+        values = ", ".join(
+            f"{field.name}={_stable_name(getattr(entry, field.name))}" for field in fields(entry)
+        )
+        return f"{type(entry).__name__}({values})"
     if (words := repr(entry)).startswith("<"):
-        raise ConfigError(f"{words:.80} has no name that outlasts it; make it a function, or a dataclass")
+        raise ConfigError(
+            f"{words:.80} has no name that is the same in every process; make it a function, or a dataclass"
+        )
     return words
 
 

@@ -44,10 +44,10 @@ def _tables_as_they_were() -> Iterator[None]:
 
     known = (*CHOICES.values(), LOSSES, sparse.CODINGS, values.CODINGS, SOURCES)
     tables = [one for one in known if isinstance(one, Table)]
-    before = [(one._known.copy(), one._given.copy(), one._here_only.copy()) for one in tables]
+    before = [(one._entries.copy(), one._registered.copy(), one._process_local.copy()) for one in tables]
     yield
     for table, was in zip(tables, before, strict=True):
-        table._known, table._given, table._here_only = was
+        table._entries, table._registered, table._process_local = was
 
 
 @pytest.fixture(autouse=True)

@@ -28,12 +28,12 @@ from edgeflock.server.roster.relay import Relay
 from edgeflock.server.roster.traffic import Traffic
 from edgeflock.server.sessions import Gateways
 from edgeflock.server.sessions.writer import Writer
-from edgeflock.shared.identity import NO_PIN, join_words, new_key, public_of, sign
+from edgeflock.shared.identity import NO_PIN, join_message, new_key, public_of, sign
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start, generate
 from edgeflock.shared.settings.config import Config, parse
 
-LAYOUT = Layout.of(
+LAYOUT = Layout.from_shapes(
     [
         ("conv.weight", (8, 5)),
         ("conv.bias", (8,)),
@@ -76,7 +76,7 @@ class Hosted:
     def enrol(self, name: str) -> ClientIdentity:
         """A device that has joined."""
         token, key = self.register.create("device").text, new_key()
-        words = join_words(token, self.register.pin or NO_PIN, public_of(key), name)
+        words = join_message(token, self.register.pin or NO_PIN, public_of(key), name)
         joined = self.register.join(
             token, name, public_of(key), sign(key, words), self.register.pin, b"", 1000
         )

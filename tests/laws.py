@@ -88,7 +88,7 @@ def _compiled_values(mode: int) -> Callable[[bytes, Counts], Values]:
     def decoded(octets: bytes, counts: Counts) -> Values:
         if not octets:  # admission leaves an update without values to the other decoder
             return values.decode(octets, counts, mode)
-        layout = Layout.of(
+        layout = Layout.from_shapes(
             [*((str(t), (int(count),)) for t, count in enumerate(counts)), ("untouched", (1,))]
         )
         count = int(counts.sum())

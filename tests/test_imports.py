@@ -74,7 +74,7 @@ def test_a_device_trains_with_onnxruntime_and_numpy(tmp_path: Path) -> None:
         "from pathlib import Path\n"
         "from edgeflock.client.backends.onnx import OnnxBackend\n"
         "from edgeflock.shared.model.layout import Layout\n"
-        f"layout = Layout.of({LAYOUT.shapes()})\n"
+        f"layout = Layout.from_shapes({LAYOUT.shapes()})\n"
         f"backend = OnnxBackend(Path({str(graph)!r}).read_bytes(), layout)\n"
         "x, y = np.ones((5, 3), np.float32), np.ones((5, 2), np.float32)\n"
         # All weights 0: the error is -1 everywhere, so that each weight's gradient is -2 / (5 * 2) * 5.
@@ -92,7 +92,7 @@ def test_a_grid_is_coded_without_numba() -> None:
         "import numpy as np\n"
         "from edgeflock.shared.codecs import grid\n"
         "from edgeflock.shared.model.layout import Layout\n"
-        "layout = Layout.of([('w', (9, 4)), ('b', (4,))])\n"
+        "layout = Layout.from_shapes([('w', (9, 4)), ('b', (4,))])\n"
         "signs = np.array([0, 1, 0, 1, 1], bool)\n"
         "assert grid.encode(np.array([3, 11, 12, 27, 37]), signs, layout) == bytes.fromhex('985e26')\n"
         "del sys.modules['numba']"

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from edgeflock.client.backends.onnx import OnnxBackend
 from edgeflock.shared.model.layout import Layout
-OnnxBackend(Path(sys.argv[1]).read_bytes(), Layout.of({LAYOUT.shapes()}))
+OnnxBackend(Path(sys.argv[1]).read_bytes(), Layout.from_shapes({LAYOUT.shapes()}))
 print("trains", flush=True)
 sys.stdin.read()
 """

@@ -128,7 +128,7 @@ class Arm:
 
     def steps(self, task: Task) -> float:
         """In the environment, for each update."""
-        return self.batch * self.local_steps / Constants.of(self.learns(task)).epochs
+        return self.batch * self.local_steps / Constants.from_loss(self.learns(task)).epochs
 
 
 ARMS = {

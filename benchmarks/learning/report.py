@@ -9,7 +9,7 @@ from benchmarks.learning.figure import draw_cifar
 from benchmarks.learning.lines import LINES, Line, best_rival, lines_of
 from benchmarks.learning.shares import SLOWER
 from benchmarks.learning.tasks import TASKS, Task
-from edgeflock.shared.numbers import against, size
+from edgeflock.shared.numbers import size, size_with_reduction
 
 HELD = 0.01
 """How far below the best rival a cell is held."""
@@ -133,7 +133,7 @@ def _share(value: float | None) -> str:
 def _bytes(line: Line) -> list[str]:
     if line.family in CENTRAL:
         return ["-", "-", "-"]
-    return [size(line.ingress), size(line.egress), against(line.both, line.dense)]
+    return [size(line.ingress), size(line.egress), size_with_reduction(line.both, line.dense)]
 
 
 def _verdict(line: Line, rival: Line | None) -> str:

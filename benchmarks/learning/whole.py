@@ -24,7 +24,7 @@ from benchmarks.learning.play import play
 from benchmarks.learning.tasks import NETS, TASKS, Task
 from edgeflock.results.curves import Panel, draw
 from edgeflock.results.outcomes import Setting
-from edgeflock.shared.numbers import against
+from edgeflock.shared.numbers import size_with_reduction
 
 EVALUATIONS = 20
 
@@ -121,7 +121,11 @@ def markdown(results: Results) -> str:
             continue
         figures = record["figures"]
         best = max(row["accuracy"] for row in figures["curve"])
-        moved = against(figures["ingress"] + figures["egress"], figures["dense"]) if cell.n > 1 else "-"
+        moved = (
+            size_with_reduction(figures["ingress"] + figures["egress"], figures["dense"])
+            if cell.n > 1
+            else "-"
+        )
         shown = [f"{100 * one:.1f}" for one in (figures["accuracy"], figures["mean_of_last"], best)]
         lines.append(
             f"| {whole.task.title} | {cell.n} | {figures['gradients']:,} | {whole.goal} | {cell.arm} | "

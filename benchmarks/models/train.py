@@ -29,7 +29,7 @@ from edgeflock.server.weights import first_model
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.model.fields import rows
-from edgeflock.shared.model.torch_module import FlatModule, applied, tensors_of
+from edgeflock.shared.model.torch_module import FlatModule, apply, to_tensors
 
 NETS = "benchmarks.models.nets:"
 
@@ -55,7 +55,7 @@ BATCH, SHORT = 20, 2.0
 
 def score(module: torch.nn.Module, name: str, data: Dataset) -> float:
     with torch.no_grad():
-        output = applied(module.eval(), tensors_of(data.x)).numpy()
+        output = apply(module.eval(), to_tensors(data.x)).numpy()
     loss = LOSSES.get(name, "cross_entropy")
     if loss == "cross_entropy":
         return 100 * float((output.argmax(1) == data.y).mean())
@@ -86,7 +86,7 @@ def central(
         parameters.grad = torch.from_numpy(np.array(step.gradient, np.float32))
         steps_by.step()
         theta[trained:] += 0.1 * (step.statistics - theta[trained:])
-    return score(flat.at(theta), name, test)
+    return score(flat.evaluation_module(theta), name, test)
 
 
 async def fleet(

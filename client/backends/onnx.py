@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from edgeflock.client.backends.backend import Predictor
 from edgeflock.shared.errors import BadGraph, ConfigError
 from edgeflock.shared.graphs import step as steps
-from edgeflock.shared.model.fields import Inputs, described, named
+from edgeflock.shared.model.fields import Inputs, arrays_by_name, describe_shape
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout, Tensor
 
@@ -129,21 +129,22 @@ class OnnxBackend:
                 raise BadGraph(f"the evaluation graph of {self._model}: {error}") from error
             except Exception as error:  # onnxruntime's errors have no base of their own
                 raise ConfigError(
-                    f"{self._model} does not fit inputs {described(x)}: {_flat(error)}"
+                    f"{self._model} does not fit inputs {describe_shape(x)}: {_flat(error)}"
                 ) from error
 
         return predict
 
     def gradient(self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]) -> Gradient:
         try:
-            self._graph.weigh({name: array.shape for name, array in (*named(x).items(), ("y", y))})
+            self._graph.measure({name: array.shape for name, array in (*arrays_by_name(x).items(), ("y", y))})
         except BadGraph as error:
             raise BadGraph(f"the graph of {self._model}: {error}") from error
         try:
             result = self._step(theta, x, y)
         except RuntimeError as error:
             raise ConfigError(
-                f"{self._model} cannot train on inputs {described(x)} with targets {y.dtype}: {_flat(error)}"
+                f"{self._model} cannot train on inputs {describe_shape(x)} with targets {y.dtype}: "
+                f"{_flat(error)}"
             ) from error
         if self._untried and np.isfinite(result[1]).all():
             cpu = self._step
@@ -182,7 +183,7 @@ class BoundStep:
             for name, tensor in self._inputs:
                 binding.bind_cpu_input(name, theta[tensor.start : tensor.stop].reshape(tensor.shape))
             self._theta = theta if theta.flags.c_contiguous else None  # otherwise a copy is bound
-        inputs = {**named(x), "y": y}
+        inputs = {**arrays_by_name(x), "y": y}
         if missing := self._batch - inputs.keys():
             raise RuntimeError(f"the graph asks for {sorted(missing)}, the data have {sorted(inputs)}")
         for name in self._batch:
@@ -215,7 +216,7 @@ class Outputs:
 
     def __call__(self, theta: NDArray[np.float32], x: NDArray[np.float32]) -> tuple[NDArray[np.float32], ...]:
         """Raises BadGraph if the memory is too small for this number of samples."""
-        self._step.weigh({"x": x.shape, "y": (len(x), *self._y[0])})
+        self._step.measure({"x": x.shape, "y": (len(x), *self._y[0])})
         tensors = {name: theta[t.start : t.stop].reshape(t.shape) for name, t in self._theta}
         shape, kind = self._y  # the graph has a loss too, which is not requested
         found = self._session.run(self._names, {**tensors, "x": x, "y": np.zeros((len(x), *shape), kind)})

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from edgeflock.client.backends.backend import Predictor
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.model.fields import Inputs, described
+from edgeflock.shared.model.fields import Inputs, describe_shape
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.model.torch_module import FlatModule, Make, random_of
+from edgeflock.shared.model.torch_module import FlatModule, Make, seeded_random
 
 
 class TorchBackend:
@@ -55,14 +55,14 @@ class TorchBackend:
         try:
             if not self._draws:
                 return self._flat.gradient(theta, x, y)
-            with random_of(self._random):
+            with seeded_random(self._random):
                 result = self._flat.gradient(theta, x, y)
                 before, self._random = self._random, torch.get_rng_state()
             self._draws = not torch.equal(before, self._random)
             return result
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
             raise ConfigError(
-                f"{self._model} cannot train on inputs {described(x)} with targets {y.dtype}: {error}"
+                f"{self._model} cannot train on inputs {describe_shape(x)} with targets {y.dtype}: {error}"
             ) from error
 
     def predictor(self, theta: NDArray[np.float32]) -> Predictor:

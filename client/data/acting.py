@@ -48,7 +48,7 @@ class Actor:
                 f"client.data = {of.uri!r} is an environment, and the run's loss {name!r} is of data; set "
                 "model.loss = 'a2c' or 'ppo' on the server, or name data"
             )
-        constants = Constants.of(welcome.loss)
+        constants = Constants.from_loss(welcome.loss)
         steps = max(welcome.batch, constants.rollout)
         if 4 * steps * (math.prod(of.shape) + of.actions + 3) > _MAX_BYTES:
             raise ConfigError(

@@ -86,7 +86,7 @@ class Shuffled:
         self._held_out = 0
         if welcome.held_out is not None:
             overlap = Overlap(welcome.run, welcome.held_out)
-            overlap.see_stored(self._data.x, self._data.y)
+            overlap.add_stored(self._data.x, self._data.y)
             self._held_out = overlap.rows
             if self._held_out:
                 warn_of_held_out(source, self._held_out)

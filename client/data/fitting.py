@@ -83,7 +83,7 @@ class Fitting:
         """Warn once if samples are in the server's held-out data, and keep their number for the server."""
         if self._overlap is None or not len(fit):
             return
-        self._overlap.see(fit.x, fit.y)
+        self._overlap.add(fit.x, fit.y)
         if (found := self._overlap.rows) and not self._held_out:
             warn_of_held_out("client.data", found)
         self._held_out = max(self._held_out, found)

@@ -39,9 +39,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.client.data.records import RECORD_BYTES, Broken, StreamChunk
-from edgeflock.shared.data.texts import coded, is_missing
+from edgeflock.shared.data.texts import encode_text, is_missing
 from edgeflock.shared.errors import Malformed
-from edgeflock.shared.protocol.bounded import AllocationLimits, unpacked
+from edgeflock.shared.protocol.bounded import AllocationLimits, unpack
 
 KEY_LENGTH = 200
 """Maximum length of a key, in characters."""
@@ -108,7 +108,7 @@ def decode(message: bytes, fields: FieldPaths) -> SampleMessage:
     if len(message) > RECORD_BYTES:
         raise Broken("too large", f"{len(message)} bytes; at most {RECORD_BYTES} are taken")
     try:
-        read = json.loads(message) if message[:1] in b"{ \t\r\n" else unpacked(message, _BOUNDS, "a message")
+        read = json.loads(message) if message[:1] in b"{ \t\r\n" else unpack(message, _BOUNDS, "a message")
     except (ValueError, RecursionError, Malformed) as error:
         raise Broken("unreadable", f"neither msgpack nor JSON: {error}") from error
     if not isinstance(read, dict):
@@ -171,7 +171,7 @@ def _numbers(values: list[Any], names: tuple[str, ...], shape: Any) -> NDArray[n
 
 def _code(value: Any) -> Any:
     """Return the number that stands for a text or a missing value."""
-    return coded(value or "") if value is None or isinstance(value, str) else value
+    return encode_text(value or "") if value is None or isinstance(value, str) else value
 
 
 def _array(value: Any, name: str, *, octets: bool = False) -> NDArray[Any]:

@@ -8,7 +8,7 @@ from edgeflock.client.backends import Backend
 from edgeflock.client.data.batcher import Shuffled
 from edgeflock.client.data.classes import Classes
 from edgeflock.shared.data.columns import complete
-from edgeflock.shared.data.fitting import fitted
+from edgeflock.shared.data.fitting import fit
 from edgeflock.shared.data.samples import Raw, Stored
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.fields import rows
@@ -34,7 +34,7 @@ class RawBatches(Shuffled):
         raw, said = complete(self._raw, welcome.data)
         if said:
             log.warning("%s", said)
-        data = fitted(raw, welcome.data, welcome.input)
+        data = fit(raw, welcome.data, welcome.input)
         theta = np.zeros(backend.layout.size, np.float32)
         if welcome.start is not None:
             theta = generate(welcome.start, backend.layout)
@@ -60,7 +60,7 @@ def _check_classes(raw: Raw, data: Stored, welcome: Welcome, backend: Backend) -
     refused = np.flatnonzero(Classes(backend).find_refused(data.x, data.y.astype(np.int64, copy=False)))
     if refused.size:
         sample = int(refused[0])
-        raise raw.wrong(
+        raise raw.error(
             f"the label is class {int(data.y[sample].max())}, and {welcome.model} has none such: "
             "correct it, or host a model with more outputs",
             sample,

@@ -238,7 +238,7 @@ class StreamBatches:
         async with aclosing(self._source) as chunks:
             async for chunk in chunks:
                 with self._lock:
-                    self._rate.arrived(len(chunk), self._now())
+                    self._rate.add(len(chunk), self._now())
                     self._buffer.add(chunk, self._time())
                     self._fitting.received += len(chunk)
                 self._arrived.set()

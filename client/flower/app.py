@@ -88,9 +88,11 @@ class FlowerApp:
                 f"the server's {setting} is of single gradients, and a Flower app trains as long as it does: "
                 "leave it out on the server"
             )
-        layout = Layout.of(welcome.layout)  # type: ignore[arg-type]  # the link has looked at it
+        layout = Layout.from_shapes(welcome.layout)  # type: ignore[arg-type]  # the link has looked at it
         with as_server_fault("message to Flower apps"):
-            self._record = decode(welcome.app, layout) if welcome.app else App({}, 0, Arrays.like(layout))
+            self._record = (
+                decode(welcome.app, layout) if welcome.app else App({}, 0, Arrays.from_layout(layout))
+            )
         if self._record.evaluate and not inside.handles(self._app, MessageType.EVALUATE):
             log.warning("run.evaluate_on_devices: the app in %s has no @app.evaluate()", self._folder)
         self._run, self._sequence = welcome.run, welcome.sequence
@@ -107,7 +109,7 @@ class FlowerApp:
         Raises TrainingFailed if the app raises an exception or its reply is invalid.
         """
         number = self._sequence + 1
-        parts = self._record.arrays.apart(theta)
+        parts = self._record.arrays.split(theta)
         every = self._record.evaluate
         if every and number % every == 0 and inside.handles(self._app, MessageType.EVALUATE):
             self._store_metrics("eval", self._call(MessageType.EVALUATE, parts, number))
@@ -117,7 +119,7 @@ class FlowerApp:
             if len(reply.array_records) != 1:
                 raise Malformed(f"it has {len(reply.array_records)} ArrayRecords instead of one")
             (record,) = reply.array_records.values()
-            returned = self._record.arrays.flat({name: array.numpy() for name, array in record.items()})
+            returned = self._record.arrays.flatten({name: array.numpy() for name, array in record.items()})
             samples = samples_of(metrics, _WEIGHT)
         except (Refused, TypeError, ValueError) as error:
             raise TrainingFailed(
@@ -125,7 +127,7 @@ class FlowerApp:
             ) from error
         self._sequence = number
         self._store_metrics("train", reply)
-        sent, parameters = self._record.arrays.flat(parts), self.layout.parameters.size
+        sent, parameters = self._record.arrays.flatten(parts), self.layout.parameters.size
         gradient = sent[:parameters] - returned[:parameters]
         return Gradient(loss_of(metrics), gradient, returned[parameters:], samples=samples)
 

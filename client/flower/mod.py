@@ -35,7 +35,7 @@ def compress(message: Message, context: Context, call_next: Callable[[Message, C
     welcome = _welcome(message)
     if welcome is None:
         return call_next(message, context)
-    layout = Layout.of(welcome.layout)  # type: ignore[arg-type]  # the wire does not look into it
+    layout = Layout.from_shapes(welcome.layout)  # type: ignore[arg-type]  # the wire does not look into it
     sent = _flatten(message.content, layout)
     reply = call_next(message, context)
     if reply.has_error():
@@ -103,7 +103,7 @@ def _save_memory(state: RecordDict, welcome: Welcome, memory: SelectionMemory) -
     """Store the memory for the next message, which shows whether the update arrived."""
     facts = ConfigRecord({"run": welcome.run, "sequence": welcome.sequence + 1, "whole": memory.sent is None})
     if memory.norms is not None:
-        facts["norms"] = [memory.norms.whole, memory.norms.kept]
+        facts["norms"] = [memory.norms.whole, memory.norms.selected]
     arrays = ArrayRecord()
     if memory.corrected is not None:
         arrays["corrected"] = Array(memory.corrected)

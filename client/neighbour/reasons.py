@@ -1,11 +1,13 @@
-"""Rules for pausing: the reasons, and when each ends. No I/O.
+"""Rules for pausing: the reasons, and when each ends.
 
-hot:80         the processor has 80 C or more, until it has 75
-undervoltage   the supply is too weak, until it was not for a minute
-battery:40     it runs on its battery, which has less than 40%; `battery`: whatever it has
-metered        the network's traffic is charged
+    hot:80         the processor has 80 C or more, until it has 75
+undervoltage   the supply is too weak, until it was strong enough for a minute
+battery:40      the machine runs on its battery, which has less than 40%; `battery`: at any charge
+    metered         the network's traffic is charged
 owner          a person uses the machine
 file:PATH      the file exists; its first line is the reason
+
+No I/O.
 """
 
 from collections.abc import Sequence

@@ -19,7 +19,7 @@ from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import Model, Welcome
-from edgeflock.shared.protocol.shown import shown
+from edgeflock.shared.protocol.shown import printable
 
 if TYPE_CHECKING:  # its pydantic is a quarter of the client's import time
     from edgeflock.client.flower.app import FlowerApp
@@ -68,7 +68,7 @@ class Building:
         if self.data.injected is not None:
             odds = welcome.alpha * (welcome.beta > 0)
             log.info("shares %.3g of a batch with other devices in %.3g of steps", welcome.beta, odds)
-        log.info("trains %s with %s", shown(welcome.model), kind)
+        log.info("trains %s with %s", printable(welcome.model), kind)
         self.resting.begin()
         if self.app is not None:  # its result is a sum of steps, not a gradient
             welcome = replace(welcome, adafactor=0.0)

@@ -13,7 +13,7 @@ from edgeflock.client.data.open import directory
 from edgeflock.client.health import device_class, memory_of
 from edgeflock.client.run.program_objects import NO_OBJECTS, ClientObjects
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.extras import install
+from edgeflock.shared.extras import install_command
 from edgeflock.shared.model.calls import Call
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.losses import LOSSES
@@ -51,9 +51,9 @@ def choose(
     """
     allowed = bool(settings.model or objects.make) or (model.startswith(ZOO) and "(" not in model)
     named = settings.model
-    if Call.of(model, "the server's model").name == Call.of(named, "client.model").name != "":
+    if Call.parse(model, "the server's model").name == Call.parse(named, "client.model").name != "":
         allowed = allowed and named == model
-    imported = ":" in loss.partition("(")[0] and not LOSSES.is_given(loss)
+    imported = ":" in loss.partition("(")[0] and not LOSSES.is_registered(loss)
     if imported:
         allowed = allowed and loss.partition(":")[0] == named.partition(":")[0]
     # find_spec does not import: importing torch takes seconds.
@@ -62,12 +62,13 @@ def choose(
     if wanted == "auto":
         if not (installed["torch"] or installed["onnx"]):
             raise ConfigError(
-                f"nothing that trains is installed: {install('onnx')}, which is small, or {install('torch')}"
+                f"nothing that trains is installed: {install_command('onnx')}, which is small, or "
+                f"{install_command('torch')}"
             )
         may = installed["torch"] and not settings.graph_digest
         wanted = "torch" if may and (allowed or not installed["onnx"]) else "onnx"
     if not installed[wanted]:
-        raise ConfigError(f"{_setting(settings)} needs {_NEEDS[wanted]}: {install(wanted)}")
+        raise ConfigError(f"{_setting(settings)} needs {_NEEDS[wanted]}: {install_command(wanted)}")
     if wanted == "torch" and settings.graph_digest:
         raise ConfigError(
             "client.graph_digest pins a graph, and client.backend = 'torch' takes none: leave one of them out"
@@ -114,7 +115,7 @@ def onnx_backend(settings: "ClientSettings", welcome: Welcome, graph: bytes, mem
     """Build an onnx backend. A graph can only compute, so any model is allowed, unless a digest is set."""
     from edgeflock.client.backends.onnx import OnnxBackend
 
-    layout = Layout.of(welcome.layout)  # type: ignore[arg-type]  # the link has looked at it
+    layout = Layout.from_shapes(welcome.layout)  # type: ignore[arg-type]  # the link has looked at it
     return OnnxBackend(
         graph,
         layout,

@@ -126,7 +126,7 @@ async def _work(
     reason = "finished: its part is done"
     try:
         progress = await worker.run()
-        _check_any_fit(SampleAccount.of(worker.facts()))
+        _check_any_fit(SampleAccount.from_facts(worker.facts()))
         if keeper is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LAST_MODEL_SECONDS):
@@ -139,7 +139,7 @@ async def _work(
         for task in reports:
             task.cancel()
         await asyncio.wait(reports)
-        account = SampleAccount.of(worker.facts())
+        account = SampleAccount.from_facts(worker.facts())
         if account is not None:
             on_end(account)
         with suppress(TimeoutError):

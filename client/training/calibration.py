@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from edgeflock.client.training.reports import ReportSchedule
 from edgeflock.shared.codecs import labels
-from edgeflock.shared.codecs.labels import MOST_CLASSES
+from edgeflock.shared.codecs.labels import MAX_CLASSES
 from edgeflock.shared.model.layout import Layout
 
 Vector = NDArray[np.float32]
@@ -58,7 +58,7 @@ class Calibration:
         self._evidence = {
             (tensor.start, tensor.stop): 0
             for tensor in layout.tensors
-            if len(tensor.shape) == 1 and 2 <= tensor.stop - tensor.start <= MOST_CLASSES
+            if len(tensor.shape) == 1 and 2 <= tensor.stop - tensor.start <= MAX_CLASSES
         }
         """Place of each tensor that may be the output bias -> gradients that tell so."""
         self._bias: slice | None = None
@@ -86,7 +86,7 @@ class Calibration:
             return
         classes = y.astype(np.int64)
         labelled = classes[classes >= 0]
-        if not labelled.size or labelled.max() >= MOST_CLASSES:
+        if not labelled.size or labelled.max() >= MAX_CLASSES:
             return
         counts = np.bincount(labelled)
         if self._bias is None:

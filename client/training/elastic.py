@@ -132,7 +132,7 @@ class Elastic:
             sent, indices = difference[selected], selected + part.start
             modes = welcome.indices, welcome.values
         coded = entries.encode(sent, indices, self._layout, *modes)
-        arrives = entries.received(coded, sent, indices, self._layout)
+        arrives = entries.decode_values(coded, sent, indices, self._layout)
         # An update counts at most one period's samples; after a slow exchange the rest counts later.
         samples = min(self._uncounted, sum(step.samples for step in self._steps))
         self._uncounted -= samples

@@ -19,7 +19,7 @@ class Replica:
         """Start at version 0 if `start` describes it. Raises Malformed if `start` is invalid."""
         self._layout = layout
         self._chain = chain.FIRST
-        self._activity = activity.none(layout.parameters)
+        self._activity = activity.initial(layout.parameters)
         self.version = None if start is None else 0
         """None until the first model arrives."""
         self.theta: NDArray[np.float32] = (
@@ -29,7 +29,7 @@ class Replica:
     @property
     def held(self) -> int:
         """The chain value of the replica, for the server."""
-        return chain.said(self._chain)
+        return chain.low_bits(self._chain)
 
     def take(self, model: Model) -> None:
         """Apply `model`, a whole model or a difference to its base version.
@@ -46,7 +46,7 @@ class Replica:
             self._add(model)
         else:
             self._replace(model)
-            self._activity = activity.none(self._layout.parameters)
+            self._activity = activity.initial(self._layout.parameters)
         self._chain = chain.follow(self._chain, model)
         self.version = model.version
 

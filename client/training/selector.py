@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Welcome
-from edgeflock.shared.selection.adaptive import NormAverages, follow, will_do
+from edgeflock.shared.selection.adaptive import NormAverages, follow, is_sufficient
 from edgeflock.shared.selection.feedback import decay_of, recall, remember
-from edgeflock.shared.selection.largest import grown, select_largest
-from edgeflock.shared.selection.significance import decayed, select_significant
+from edgeflock.shared.selection.largest import grow_fraction, select_largest
+from edgeflock.shared.selection.significance import decay_threshold, select_significant
 
 _NOTHING: NDArray[np.int64] = np.zeros(0, np.int64)
 
@@ -97,14 +97,14 @@ def select(
     corrected = recall(memory.remainder(decay_of(welcome.feedback, passed)), gradient)
     memory = memory.advance(base)
     if welcome.select_interval:
-        fraction = grown(welcome.select, memory.interval, welcome.select_interval, layout)
+        fraction = grow_fraction(welcome.select, memory.interval, welcome.select_interval, layout)
         welcome = replace(welcome, select=fraction)
     selected = select_entries(corrected, layout, welcome, theta[: layout.size], sequence)
     selection = Selection(corrected, selected, welcome.indices, welcome.values)
     norms = None
     if welcome.threshold:
         norms = follow(memory.norms, corrected, selected)
-        if not will_do(norms, welcome.threshold):
+        if not is_sufficient(norms, welcome.threshold):
             selection = _whole(selection)
     if not welcome.feedback:
         return selection, replace(memory, corrected=None, sent=None, norms=norms)
@@ -122,7 +122,7 @@ def select_entries(
     """Return the entries of `corrected` to send, strictly increasing. It and `parameters` are float32 [P]."""
     if welcome.significance is None:
         return select_largest(corrected, layout, welcome.select, welcome.balance)
-    threshold = decayed(welcome.significance, sequence) if welcome.decays else welcome.significance
+    threshold = decay_threshold(welcome.significance, sequence) if welcome.decays else welcome.significance
     return select_significant(corrected, parameters, threshold)
 
 

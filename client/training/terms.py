@@ -9,7 +9,7 @@ from typing import Any
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import ConfigError, ServerAtFault
 from edgeflock.shared.model.calls import LONGEST
-from edgeflock.shared.model.chunks import MOST_CHUNKS
+from edgeflock.shared.model.chunks import MAX_CHUNKS
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import PROTOCOL, Welcome
 
@@ -89,8 +89,8 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
             f"the server's model has {layout.size} entries in {lines} rows and columns, for which this "
             "device's memory is too small"
         )
-    if welcome.chunk and layout.size // welcome.chunk > MOST_CHUNKS:
-        raise ServerAtFault(f"the server's chunks of {welcome.chunk} are more than {MOST_CHUNKS}")
+    if welcome.chunk and layout.size // welcome.chunk > MAX_CHUNKS:
+        raise ServerAtFault(f"the server's chunks of {welcome.chunk} are more than {MAX_CHUNKS}")
     if welcome.start is not None and len(welcome.start.tensors) != len(layout.tensors):
         raise ServerAtFault(
             f"the server's start has {len(welcome.start.tensors)} tensors, its layout {len(layout.tensors)}"
@@ -114,7 +114,7 @@ def _layout(shapes: list[Any]) -> Layout:
         if not _is_entry(entry):
             raise ServerAtFault(f"entry {number} of the server's layout is no name and shape of a tensor")
     try:
-        layout = Layout.of(shapes)
+        layout = Layout.from_shapes(shapes)
     except ConfigError as error:
         raise ServerAtFault(f"the server's layout is not valid: {error}") from error
     if len({tensor.name for tensor in layout.tensors}) < len(shapes):

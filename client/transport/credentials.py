@@ -20,12 +20,12 @@ from edgeflock.shared.identity import (
     CHALLENGE_BYTES,
     NO_PIN,
     ROTATE,
-    from_text,
-    session_words,
+    from_base64url,
+    load_certificate,
+    session_message,
     sign,
-    with_certificate,
 )
-from edgeflock.shared.protocol.shown import shown
+from edgeflock.shared.protocol.shown import printable
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Credentials:
         if ended.response.status != 101:
             return
         with suppress(ValueError):
-            self._challenge = from_text(ended.response.headers.get(CHALLENGE, ""))
+            self._challenge = from_base64url(ended.response.headers.get(CHALLENGE, ""))
         self._is_to_renew = ROTATE in ended.response.headers
 
     def proof(self) -> bytes:
@@ -62,7 +62,7 @@ class Credentials:
         if identity is None or len(self._challenge) != CHALLENGE_BYTES:
             return b""
         pin = identity.pin or NO_PIN
-        return sign(identity.key, session_words(self._challenge, identity.realm, pin, identity.name))
+        return sign(identity.key, session_message(self._challenge, identity.realm, pin, identity.name))
 
     async def renew(self, http: aiohttp.ClientSession, server: URL) -> None:
         """Get a new key and credential if the server asks. After a failure the next session retries."""
@@ -71,7 +71,9 @@ class Credentials:
         try:
             identity = await renew(http, self._identity, server)
         except EdgeflockError as error:
-            log.warning("the credential was not replaced, the next session retries: %s", shown(str(error)))
+            log.warning(
+                "the credential was not replaced, the next session retries: %s", printable(str(error))
+            )
             return
         self._renewed(identity)
         self._identity = identity
@@ -82,4 +84,4 @@ class Credentials:
         if identity is not None:
             self.headers["Authorization"] = f"Bearer {identity.credential}"
             if identity.certificate and isinstance(self._tls, ssl.SSLContext):
-                with_certificate(self._tls, identity.key, identity.certificate)
+                load_certificate(self._tls, identity.key, identity.certificate)

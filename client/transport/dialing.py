@@ -19,7 +19,7 @@ from edgeflock.client.transport.session import RecordSession
 from edgeflock.shared.errors import ServerAtFault, Unauthorized, Unavailable
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Hello, Record, Welcome
-from edgeflock.shared.protocol.shown import shown
+from edgeflock.shared.protocol.shown import printable
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class Dialer:
             return await self.dial()
         if self._logged_state != "up":
             again = "again " if self._logged_state else ""
-            log.info("connected %sto %s, run %s", again, self.server().origin(), shown(welcome.run))
+            log.info("connected %sto %s, run %s", again, self.server().origin(), printable(welcome.run))
             self._logged_state = "up"
         return welcome
 

@@ -16,8 +16,8 @@ from edgeflock.client.first_model import CachedFirstModel
 from edgeflock.client.transport.liveness import Liveness
 from edgeflock.client.transport.retrying import ANSWER_SECONDS, Retries
 from edgeflock.shared.errors import ConfigError, ServerAtFault, Unauthorized
-from edgeflock.shared.protocol.backoff import may_pass
-from edgeflock.shared.protocol.shown import shown
+from edgeflock.shared.protocol.backoff import is_transient
+from edgeflock.shared.protocol.shown import printable
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ class Downloads:
                 raise Unauthorized(NOT_JOINED)
             if response.status == 404 and missing:
                 return None
-            if not response.ok and not may_pass(response.status):
+            if not response.ok and not is_transient(response.status):
                 raise ConfigError(f"{url} gives nothing: {await _detail(response)}")
             response.raise_for_status()
             return DownloadedModel(response.headers.get("ETag", ""), await _read(response, limit))
@@ -158,6 +158,6 @@ async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:
 async def _detail(response: aiohttp.ClientResponse) -> str:
     """Return the server's error detail, or the status if there is none."""
     try:
-        return shown(str(json.loads(await _read(response, _LONGEST_DETAIL))["detail"]))
+        return printable(str(json.loads(await _read(response, _LONGEST_DETAIL))["detail"]))
     except (ValueError, KeyError, TypeError, RecursionError):
-        return shown(f"{response.status} {response.reason}")
+        return printable(f"{response.status} {response.reason}")

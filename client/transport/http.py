@@ -11,7 +11,7 @@ import aiohttp
 from edgeflock.client.transport.credentials import Credentials
 from edgeflock.client.transport.rate_limit import RateLimitedConnector
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.protocol.shown import shown
+from edgeflock.shared.protocol.shown import printable
 
 
 @asynccontextmanager
@@ -40,7 +40,7 @@ async def _refuse_redirect(
     session: aiohttp.ClientSession, context: SimpleNamespace, redirect: aiohttp.TraceRequestRedirectParams
 ) -> None:
     """Refuse redirects: a server could make devices send requests within their private network."""
-    target = shown(redirect.response.headers.get("Location", ""))
+    target = printable(redirect.response.headers.get("Location", ""))
     if not target:
         return
     raise ConfigError(

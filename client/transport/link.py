@@ -45,7 +45,7 @@ from edgeflock.shared.protocol.messages import (
     Update,
     Welcome,
 )
-from edgeflock.shared.protocol.shown import shown
+from edgeflock.shared.protocol.shown import printable
 
 R = TypeVar("R")
 
@@ -84,7 +84,7 @@ class Link:
         pin = b"" if identity is None else identity.pin
         for url in reversed(servers):
             self._tls = tls_for(
-                url.scheme, url.host or "", pin, insecure=insecure, of_its_own=identity is not None
+                url.scheme, url.host or "", pin, insecure=insecure, mutable=identity is not None
             )
         self._memory = memory
         self._rate = math.inf if bandwidth is None else bandwidth
@@ -169,7 +169,7 @@ class Link:
 
     async def leave(self, reason: str) -> None:
         """Send the reason why this device leaves, if there is a connection."""
-        await self._send(Goodbye(shown(reason)[:LONGEST_REASON]))
+        await self._send(Goodbye(printable(reason)[:LONGEST_REASON]))
 
     def listen(self, listener: Callable[[Samples], None]) -> None:
         """Pass others' samples, which arrive between answers, to `listener`."""

@@ -16,8 +16,8 @@ from edgeflock.shared.errors import (
     TooSlow,
     Unavailable,
 )
-from edgeflock.shared.protocol.backoff import back_off, permanent
-from edgeflock.shared.protocol.shown import shown
+from edgeflock.shared.protocol.backoff import back_off, permanent_error
+from edgeflock.shared.protocol.shown import printable
 
 R = TypeVar("R")
 
@@ -54,12 +54,12 @@ class Retries:
             except (*_TRANSIENT, OSError, aiohttp.ClientError, TimeoutError) as error:
                 await self._hang_up()
                 status = error.status if isinstance(error, aiohttp.ClientResponseError) else None
-                if hopeless := permanent(self._server, error, status):
+                if hopeless := permanent_error(self._server, error, status):
                     raise hopeless from error
                 delay = next(delays)
                 if isinstance(error, Refused):
                     delay += min(error.seconds, MAX_DELAY)
-                reason = shown(str(error)) or type(error).__name__
+                reason = printable(str(error)) or type(error).__name__
                 log.warning("%s; trying again in %.1f s", reason, delay)
                 await self._sleep(delay)
 

@@ -22,7 +22,7 @@ from edgeflock.shared.errors import (
 )
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Over, Record, Refusal, Samples, Stop
-from edgeflock.shared.protocol.shown import shown
+from edgeflock.shared.protocol.shown import printable
 
 _CLOSE_SECONDS = 2.0
 """Longest wait in seconds for the server's close."""
@@ -79,7 +79,7 @@ class RecordSession:
         if message.type is aiohttp.WSMsgType.TEXT:
             raise ServerAtFault("the server sent a text message, where all are binary")
         if message.type is aiohttp.WSMsgType.ERROR and isinstance(message.data, aiohttp.WebSocketError):
-            raise ServerAtFault(f"the server broke the WebSocket protocol: {shown(str(message.data))}")
+            raise ServerAtFault(f"the server broke the WebSocket protocol: {printable(str(message.data))}")
         # The close frame itself: the socket's own close_code is 1006 once the line is gone.
         code = message.data if message.type is aiohttp.WSMsgType.CLOSE else self._socket.close_code
         if code == aiohttp.WSCloseCode.MESSAGE_TOO_BIG:
@@ -124,13 +124,13 @@ class RecordSession:
         try:
             record = wire.decode(octets)
         except SessionRefused as error:
-            raise ServerAtFault(f"the server sent an invalid record: {shown(str(error))}") from error
+            raise ServerAtFault(f"the server sent an invalid record: {printable(str(error))}") from error
         if isinstance(record, Refusal):
-            refusal = REFUSALS.get(record.code, Refused)(shown(record.detail))
+            refusal = REFUSALS.get(record.code, Refused)(printable(record.detail))
             refusal.seconds = record.seconds
             raise refusal
         if isinstance(record, Stop):
-            raise RunOver(shown(record.reason))
+            raise RunOver(printable(record.reason))
         return record
 
 

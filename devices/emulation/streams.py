@@ -74,7 +74,7 @@ class EmulatedStream:
             checks=Checks(limit=math.inf),  # x are indices of samples
         )
         span = min(rate.period, 3600.0)
-        self.tally = StreamTally(rate.arrived(span) / span)
+        self.tally = StreamTally(rate.arrivals(span) / span)
         self._last = 0.0
         """The virtual time of the last batch."""
 

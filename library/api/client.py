@@ -80,7 +80,7 @@ class Client:
             given["model"] = self._model.name
         if name or token:
             given["name"] = name or f"{default_name()}-{secrets.token_hex(3)}"
-        parsed = config.taken({"client": given}, "edgeflock.Client").client
+        parsed = config.from_sections({"client": given}, "edgeflock.Client").client
         if "gentle" in settings and parsed.gentle:
             raise ConfigError(
                 "edgeflock.Client(gentle=True): a Client leaves its program's priority as it is; leave "

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from edgeflock.shared.data import datasets
-from edgeflock.shared.data.datasets import Dataset, scaled, targets
+from edgeflock.shared.data.datasets import Dataset, targets, to_float32
 from edgeflock.shared.errors import ConfigError
 
 Data = Dataset | Sequence[Any]
@@ -27,7 +27,7 @@ def dataset(data: Data, name: str = "data") -> Dataset:
         if x.ndim < 1 or len(x) != len(y) or not len(x):
             shapes = f"x has the shape {list(x.shape)} and y {list(y.shape)}"
             raise ConfigError(f"{name}: {shapes}; give as many of one as of the other, and one at least")
-        return Dataset(scaled(x), targets(y))
+        return Dataset(to_float32(x), targets(y))
     except (TypeError, ValueError, RuntimeError) as error:
         raise ConfigError(f"{name} holds no numbers: {error}; give (x, y), two arrays") from error
 

@@ -197,4 +197,4 @@ def _data(
     if len(train) < _FIFTH:
         raise ConfigError(f"edgeflock.Fleet(data=...): no fifth of {len(train)} samples can be held out")
     test, *parts = datasets.deal(train, _FIFTH)
-    return datasets.joined(parts), test, (_IN_MEMORY, _IN_MEMORY)
+    return datasets.concatenate(parts), test, (_IN_MEMORY, _IN_MEMORY)

@@ -60,7 +60,7 @@ def export_graphs(module: str, loss: str, make: "Make | None", data: Data | str)
     if isinstance(data, str) and is_environment(data):
         x, y = open_environment(data).example(_ROWS)
     elif isinstance(data, str | os.PathLike):
-        samples = datasets.opened(os.fspath(data), "test", scales_targets=scales_targets(loss))
+        samples = datasets.open_stored(os.fspath(data), "test", scales_targets=scales_targets(loss))
         x, y = rows(samples.x, slice(_ROWS)), samples.y[:_ROWS]
     else:
         given = dataset(data, "edgeflock.Model.graphs(data)")

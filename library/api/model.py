@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
-from edgeflock.shared.data.datasets import scaled
+from edgeflock.shared.data.datasets import to_float32
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.losses import LOSSES, Loss
 
@@ -43,7 +43,7 @@ class Model:
 
         Raises ConfigError.
         """
-        self.loss = loss if isinstance(loss, str) else LOSSES.given(loss)
+        self.loss = loss if isinstance(loss, str) else LOSSES.register(loss)
         self.weights = weights
         self.input = _shape_of(example)
         """The shape of one sample's x, or empty if it is unknown."""
@@ -105,7 +105,7 @@ def _shape_of(example: Any) -> list[int]:
     if example is None:
         return []
     try:
-        x = scaled(np.asarray(example[0] if isinstance(example, tuple) else example))
+        x = to_float32(np.asarray(example[0] if isinstance(example, tuple) else example))
     except (TypeError, ValueError, RuntimeError) as error:
         raise ConfigError(f"Model(example=...) is no array of samples: {error}") from error
     if x.ndim < 2:

@@ -39,4 +39,4 @@ def _name_value(key: str, value: object) -> object:
     table = _TABLES.get(key)
     if not isinstance(table, Table) or isinstance(value, str | int | float | None):
         return value
-    return table.given(value)
+    return table.register(value)

@@ -13,7 +13,7 @@ from edgeflock.shared.artifacts import ModelInfo, Predictions
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.fields import Inputs, rows
-from edgeflock.shared.model.layout import NOTHING, Beside, Layout
+from edgeflock.shared.model.layout import NO_EXTRA_STATE, ExtraState, Layout
 from edgeflock.shared.protocol.frames import Evaluation
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Result(Evaluated):
     """The number of updates in the model."""
     theta: NDArray[np.float32]
     """float32 [P + B]: parameters and running statistics. It is the averaged model if the run keeps one."""
-    beside: Beside = NOTHING
+    beside: ExtraState = NO_EXTRA_STATE
     """The other entries of the module's state."""
     data: Description | None = None
     """How samples become inputs, and what outputs mean. None: no conversion."""
@@ -106,12 +106,12 @@ class Result(Evaluated):
         """Compute the model's outputs for `count` samples x, read as the run reads them: float32 [n, ...]."""
         import torch
 
-        from edgeflock.shared.model.torch_module import applied, tensors_of
+        from edgeflock.shared.model.torch_module import apply, to_tensors
 
         module, parts = self.module(), []
         with torch.no_grad():
             for start in range(0, count, _BATCH):
-                parts.append(applied(module, tensors_of(rows(x, slice(start, start + _BATCH)))))
+                parts.append(apply(module, to_tensors(rows(x, slice(start, start + _BATCH)))))
         outputs: NDArray[np.float32] = torch.cat(parts).numpy()
         return outputs
 
@@ -123,10 +123,10 @@ class Result(Evaluated):
         """
         import torch
 
-        from edgeflock.shared.model.torch_module import made, random_of
+        from edgeflock.shared.model.torch_module import create_module, seeded_random
 
-        with random_of(0), torch.no_grad():
-            module = made(self.model.name, self.model.make)
+        with seeded_random(0), torch.no_grad():
+            module = create_module(self.model.name, self.model.make)
             tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
             for tensor in self.layout.tensors:
                 values = self.theta[tensor.start : tensor.stop].copy()

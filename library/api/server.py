@@ -328,7 +328,7 @@ def _parse(
     paths = {name: os.fspath(value) for name, value in run.items() if isinstance(value, os.PathLike)}
     of_run = {"directory": os.fspath(directory), "port": port, **run, **paths}
     tables = {"run": of_run, "model": of_model, **sections}
-    config = settings_of.taken(tables, "edgeflock.Server", CHOICES)
+    config = settings_of.from_sections(tables, "edgeflock.Server", CHOICES)
     return model, config, ServerObjects(model.make, held_out, evaluator, listening, own)
 
 

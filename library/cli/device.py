@@ -44,7 +44,8 @@ def list_(directory: Directory = Path("edgeflock-run"), json: Json = False) -> N
             state = f"in quarantine until {until}"
         joined = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.joined))
         labels = " ".join(f"{key}={value}" for key, value in sorted(one.labels.items()))
-        print(f"{names.shown(one.name)}  {state}  {joined}  key {one.key.hex()[:12]}  {labels}".rstrip())
+        name = names.name_with_scripts(one.name)
+        print(f"{name}  {state}  {joined}  key {one.key.hex()[:12]}  {labels}".rstrip())
 
 
 @device.command()

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from edgeflock.cli.options import Json, Level, Set, add_to_path, log_to_stderr, read_text, require
-from edgeflock.shared.extras import install
+from edgeflock.shared.extras import install_command
 
 
 def fleet(
@@ -41,7 +41,7 @@ def run_fleet_file(path: Path, overrides: list[str], out: Path | None, *, as_jso
         draw_accuracy(path.stem, file, outcomes, directory)
     except ImportError:
         figures = ""
-        print(f"No figures, for which matplotlib is needed: {install('demo')}", file=sys.stderr)
+        print(f"No figures, for which matplotlib is needed: {install_command('demo')}", file=sys.stderr)
     markdown = report(path.stem, file, outcomes, figures=bool(figures))
     (directory / "report.md").write_text(markdown)
     if as_json:

@@ -23,12 +23,12 @@ def init(
     Without held= the file is the server's alone, and each device names data of its own.
     """
     from edgeflock.projects.beginning import create_project
-    from edgeflock.shared.data.datasets import splits
+    from edgeflock.shared.data.datasets import has_splits
 
     project = create_project(directory, data)
     project.write()
     print(f"wrote {', '.join(str(directory / name) for name in project.files)}", file=sys.stderr)
-    if data and not splits(data):
+    if data and not has_splits(data):
         print(
             f"{data} is held out, for the server to evaluate on. Devices train on other rows: "
             "edgeflock client --data URI",

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import typer
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.extras import install
+from edgeflock.shared.extras import install_command
 
 if TYPE_CHECKING:  # pydantic and SQLite, which `edgeflock client --help` on a device need not load
     from edgeflock.server.identity import Register
@@ -155,11 +155,11 @@ def connection_of(
     """Return (URL, token) of a server. Raises ConfigError."""
     flags = client_flags(server=url, token=token_of(token, token_file))
     client = load_settings(None, [*(overrides or []), *flags]).client
-    from edgeflock.shared.identity import pin_in, tls_for
+    from edgeflock.shared.identity import pin_from_token, tls_for
 
     parts = urlsplit(client.server if "://" in client.server else f"http://{client.server}")
     if client.token:  # a secret is not to be read on the way
-        tls_for(parts.scheme, parts.hostname or "", pin_in(client.token), insecure=client.insecure)
+        tls_for(parts.scheme, parts.hostname or "", pin_from_token(client.token), insecure=client.insecure)
     return client.server, client.token
 
 
@@ -199,7 +199,7 @@ def require(extra: str, purpose: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise ConfigError(f"{purpose} {error.name}: {install(extra)}") from error
+        raise ConfigError(f"{purpose} {error.name}: {install_command(extra)}") from error
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import typer
 
 from edgeflock.cli.options import TOKEN_WARNING, Set, connection_of, token_in
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.extras import install
+from edgeflock.shared.extras import install_command
 
 
 def top(
@@ -37,7 +37,7 @@ def top(
     import importlib.util
 
     if importlib.util.find_spec("textual") is None:
-        raise ConfigError(f"the monitor needs textual: {install('tui')}")
+        raise ConfigError(f"the monitor needs textual: {install_command('tui')}")
     from edgeflock.operations.top import TopOptions, show
 
     if token and token_file:

@@ -22,7 +22,7 @@ from edgeflock.doctor.packages import check_package
 from edgeflock.shared.data import datasets
 from edgeflock.shared.environments import is_environment, open_environment
 from edgeflock.shared.errors import ConfigError, JournalDamaged
-from edgeflock.shared.extras import install
+from edgeflock.shared.extras import install_command
 from edgeflock.shared.settings.client import ClientSettings
 from edgeflock.shared.settings.config import Config
 
@@ -35,9 +35,9 @@ def check_device(settings: ClientSettings) -> Iterator[CheckResult]:
     yield from _check_machine(directory(settings), DEVICE_DISK)
     only_torch = settings.backend == "auto" and find_spec("torch") and not find_spec("onnxruntime")
     if settings.backend == "torch" or only_torch:
-        yield check_package("torch", install("torch"))
+        yield check_package("torch", install_command("torch"))
     else:
-        yield check_package("onnxruntime", install("onnx"))
+        yield check_package("onnxruntime", install_command("onnx"))
     yield from _check_identity(settings)
     yield _check_data(settings)
 
@@ -48,7 +48,7 @@ def check_server(config: Config) -> Iterator[CheckResult]:
     yield from _check_machine(place, SERVER_DISK)
     extra = "arrays" if config.model.arrays else "server"
     for module in ("numba", *(() if config.model.arrays else ("torch", "onnx"))):
-        yield check_package(module, install(extra))
+        yield check_package(module, install_command(extra))
     if (soft := _open_files()) is not None:
         yield machine.open_files(soft, config.limits.devices)
     yield files.directory(place)
@@ -176,7 +176,7 @@ def _check_project(config: Config) -> Iterator[CheckResult]:
         with redirect_stdout(sys.stderr):  # the user's module may print
             found = check_project(config)
     except ImportError as error:
-        yield CheckResult("model", "bad", f"{error.name} is not installed", install("server"))
+        yield CheckResult("model", "bad", f"{error.name} is not installed", install_command("server"))
         return
     except ConfigError as error:
         yield CheckResult("model", "bad", str(error), "edgeflock check CONFIG.toml tries it again")

@@ -11,9 +11,9 @@ from edgeflock.client.identity import ClientIdentity
 from edgeflock.client.servers import url_of
 from edgeflock.doctor.finding import CheckResult
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.identity import tls_for, with_certificate
-from edgeflock.shared.protocol.backoff import permanent
-from edgeflock.shared.protocol.shown import shown
+from edgeflock.shared.identity import load_certificate, tls_for
+from edgeflock.shared.protocol.backoff import permanent_error
+from edgeflock.shared.protocol.shown import printable
 
 _SECONDS = aiohttp.ClientTimeout(total=20, sock_connect=10)
 
@@ -42,14 +42,14 @@ async def query_server(server: str, identity: ClientIdentity | None, *, insecure
         url = url_of(server)
         pin = b"" if identity is None else identity.pin
         insecure = insecure or (identity is not None and identity.insecure)
-        tls = tls_for(url.scheme, url.host or "", pin, insecure=insecure, of_its_own=identity is not None)
+        tls = tls_for(url.scheme, url.host or "", pin, insecure=insecure, mutable=identity is not None)
     except ConfigError as error:
         return Answer(server, error=str(error), is_permanent=True)
     headers = {}
     if identity is not None:
         headers["Authorization"] = f"Bearer {identity.credential}"
         if identity.certificate and isinstance(tls, ssl.SSLContext):
-            with_certificate(tls, identity.key, identity.certificate)
+            load_certificate(tls, identity.key, identity.certificate)
     try:
         async with (
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls), timeout=_SECONDS) as http,
@@ -58,8 +58,8 @@ async def query_server(server: str, identity: ClientIdentity | None, *, insecure
             await response.content.read(1 << 16)  # unread data keep the connection open
             return Answer(str(url), response.status, _time(response.headers.get("Date", "")))
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
-        cause = permanent(str(url), error)
-        text = shown(str(cause or error)) or type(error).__name__
+        cause = permanent_error(str(url), error)
+        text = printable(str(cause or error)) or type(error).__name__
         return Answer(str(url), error=text, is_permanent=cause is not None)
     finally:
         await asyncio.sleep(_CLOSE_SECONDS)

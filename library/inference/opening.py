@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from edgeflock.shared.artifacts import ModelInfo
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.extras import install
+from edgeflock.shared.extras import install_command
 from edgeflock.shared.model.fields import Inputs
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def load(path: "str | Path") -> "Result":
     from edgeflock.api.model import Model
     from edgeflock.api.result import Result
     from edgeflock.shared.artifacts import safetensors_file
-    from edgeflock.shared.model.layout import Beside
+    from edgeflock.shared.model.layout import ExtraState
     from edgeflock.shared.protocol.frames import Evaluation
 
     saved = safetensors_file.load(Path(path))
@@ -45,7 +45,7 @@ def load(path: "str | Path") -> "Result":
         run=info.run,
         version=info.version,
         theta=saved.theta,
-        beside=Beside({}, saved.rest),
+        beside=ExtraState({}, saved.rest),
         data=info.data,
         evaluations=evaluations,
     )
@@ -57,12 +57,14 @@ def opened(path: Path) -> tuple[ModelInfo, Computes]:
         try:
             from edgeflock.shared.artifacts import onnx_file
         except ImportError as error:
-            raise ConfigError(f"{path} needs {error.name}: {install('onnx')}") from error
+            raise ConfigError(f"{path} needs {error.name}: {install_command('onnx')}") from error
         info, outputs = onnx_file.load(path)
         return info, lambda x, count: onnx_file.in_batches(outputs, x, count)
     try:
         result = load(path)
         result.module()  # so that a module that cannot be imported is reported before the data are read
     except ImportError as error:
-        raise ConfigError(f"{path} needs {error.name}: {install('server')}, or take a .onnx") from error
+        raise ConfigError(
+            f"{path} needs {error.name}: {install_command('server')}, or take a .onnx"
+        ) from error
     return result.info, result.outputs

@@ -33,7 +33,7 @@ from edgeflock.shared.protocol.frames import (
     RunFacts,
     RunState,
     Snapshot,
-    finite,
+    finite_or_none,
     staleness_bin,
 )
 
@@ -166,13 +166,13 @@ def _frames(db: sqlite3.Connection, path: Path, most: int) -> Iterator[Frame]:
     if not schema:
         raise ConfigError(f"{path} holds no run yet")
     identity, model, packed = db.execute("SELECT run, model, layout FROM meta").fetchone()
-    layout = Layout.of(msgpack.unpackb(packed))
+    layout = Layout.from_shapes(msgpack.unpackb(packed))
     first, last, total = db.execute("SELECT min(time), max(time), max(version) FROM updates").fetchone()
     if total is None:
         raise ConfigError(f"{path} holds no update yet")
     columns = COVERED["evaluations"] if schema >= _METRICS_FIRST else _WITHOUT_METRICS
     evaluations = deque(
-        one._replace(loss=finite(one.loss), accuracy=finite(one.accuracy))
+        one._replace(loss=finite_or_none(one.loss), accuracy=finite_or_none(one.accuracy))
         for one in map(evaluation_from_row, db.execute(f"SELECT {columns} FROM evaluations ORDER BY rowid"))
     )
     began = min([first, *(evaluation.time for evaluation in evaluations)])
@@ -233,7 +233,7 @@ def _frames(db: sqlite3.Connection, path: Path, most: int) -> Iterator[Frame]:
         if version - 1 in regimes and version > 1:
             events.append(Event(time, "config", None, regimes[version - 1]))
         try:
-            _count(tally, device, version, time, finite(loss), samples, head, whole, length or 0)
+            _count(tally, device, version, time, finite_or_none(loss), samples, head, whole, length or 0)
         except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
             raise JournalDamaged(f"{path}: the entry of version {version} is no update: {error}") from error
         changed[number] = device

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
-from edgeflock.shared.identity import pin_in, tls_for
-from edgeflock.shared.protocol.shown import shown
+from edgeflock.shared.identity import pin_from_token, tls_for
+from edgeflock.shared.protocol.shown import printable
 from edgeflock.tui.sources import read_body
 
 NOT_KNOWN = "the server does not know this token, or it has expired (client.token, --token-file)"
@@ -53,12 +53,12 @@ async def requested(
 def tls_of(server: str, token: str) -> ssl.SSLContext | bool:
     """Return TLS settings with the key that the token names, if it names one."""
     url = urlsplit(server)
-    return tls_for(url.scheme, url.hostname or "", pin_in(token), insecure=True)
+    return tls_for(url.scheme, url.hostname or "", pin_from_token(token), insecure=True)
 
 
 def _complaint(response: aiohttp.ClientResponse, body: bytes) -> str:
     """Return the server's description of an error, or the HTTP status without one."""
     try:
-        return shown(str(json.loads(body)["detail"]))
+        return printable(str(json.loads(body)["detail"]))
     except (ValueError, KeyError, TypeError, RecursionError):
-        return shown(f"{response.url} answered {response.status} {response.reason}")
+        return printable(f"{response.url} answered {response.status} {response.reason}")

@@ -88,7 +88,7 @@ def check_policy(config: Config) -> PolicyCheck:
         trainers.append(Trainer(backend, actor, terms))
     update = trainers[0].step(theta, 0, 1)
     trainers[1].step(theta, 0, 1)
-    constants = Constants.of(loss)
+    constants = Constants.from_loss(loss)
     laps = max(1, constants.rollout * constants.epochs // update.samples)  # of them one acts
     began = time.perf_counter()
     for lap in range(laps):

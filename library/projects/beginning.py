@@ -138,10 +138,10 @@ def create_project(folder: Path, data: str) -> Project:
     if not data:
         made_up = _TABLE.format(inputs=8, hidden=64, kind="2 classes", last="nn.Linear(64, 2)")
         return _project(folder, MADE_UP, MADE_UP, made_up, "cross_entropy", {"data.py": _DATA}, splits=True)
-    sample = datasets.opened(data, "test")
+    sample = datasets.open_stored(data, "test")
     uri = _relative_to(folder, data)
-    loss = "mse" if sample.described.numbers else "cross_entropy"
-    splits = datasets.splits(data)
+    loss = "mse" if sample.description.numbers else "cross_entropy"
+    splits = datasets.has_splits(data)
     return _project(folder, uri, uri if splits else _own_data(data), _model(sample), loss, splits=splits)
 
 
@@ -179,8 +179,8 @@ def _project(
 
 def _model(sample: Stored) -> str:
     """A model that takes such samples: small, and no more than a beginning."""
-    shape, labels = sample.x.shape[1:], sample.described.labels
-    if sample.described.numbers:
+    shape, labels = sample.x.shape[1:], sample.description.labels
+    if sample.description.numbers:
         kind, last = "a number", "nn.Linear(64, 1), nn.Flatten(0)"
     else:
         classes = len(labels) or int(sample.y.max()) + 1

@@ -25,7 +25,7 @@ from edgeflock.shared.data.fitting import read_as
 from edgeflock.shared.data.samples import Stored
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.graphs.step import StepGraph
-from edgeflock.shared.model.fields import Fields, Inputs, named, rows
+from edgeflock.shared.model.fields import Fields, Inputs, arrays_by_name, rows
 from edgeflock.shared.model.held_out import Overlap, sketch_of
 from edgeflock.shared.model.losses import scales_targets
 from edgeflock.shared.model.torch_module import FlatModule
@@ -134,13 +134,13 @@ def check_project(config: Config, *, tests_rate: bool = False) -> ProjectCheck:
     module, loss = config.model.module, config.model.loss
     raw = datasets.read(config.model.data, "test")
     held_out, note = read_as(raw, targets=scales_targets(loss))
-    targets = None if held_out.described.target or not scales_targets(loss) else Targets.from_y(held_out.y)
-    described = held_out.described.told
+    targets = None if held_out.description.target or not scales_targets(loss) else Targets.from_y(held_out.y)
+    description = held_out.description.reported
     shape = None if isinstance(held_out.x, Fields) else held_out.x.shape[1:]
     flat = FlatModule(module, loss, config.run.seed)
     check_limits(config, flat.layout)
     theta, start = first_model(flat, config.model.weights, config.run.seed)
-    terms = welcome("check", config, flat.layout, 0, 0, start, shape=shape, description=described)
+    terms = welcome("check", config, flat.layout, 0, 0, start, shape=shape, description=description)
     sketch = sketch_of(terms.run, held_out.x, held_out.y)
     # What a device does with its data as it joins, and the first update that it would send.
     backend, random = TorchBackend(module, loss, seed=config.run.seed), np.random.default_rng(0)
@@ -152,11 +152,11 @@ def check_project(config: Config, *, tests_rate: bool = False) -> ProjectCheck:
         batches.begin(terms, backend)
         training = len(batches)
         if overlap is not None:
-            overlap.see_stored(batches.samples.x, batches.samples.y)
+            overlap.add_stored(batches.samples.x, batches.samples.y)
     update = Trainer(backend, batches, terms).step(theta, 0, 1)
     if scores := Scores(config.model.metrics):
-        scores.set_scale(held_out.described.target)
-        flat.evaluate(theta, rows(held_out.x, slice(SAMPLES)), held_out.y[:SAMPLES], seen=scores.update)
+        scores.set_scale(held_out.description.target)
+        flat.evaluate(theta, rows(held_out.x, slice(SAMPLES)), held_out.y[:SAMPLES], on_batch=scores.update)
         scores.check()
     began = time.perf_counter()
     graph = export_model(module, loss, rows(held_out.x, slice(8)), held_out.y[:8]).step
@@ -168,10 +168,10 @@ def check_project(config: Config, *, tests_rate: bool = False) -> ProjectCheck:
         held_out=len(held_out),
         training=training,
         overlap=0 if overlap is None else overlap.rows,
-        labels=held_out.described.labels,
+        labels=held_out.description.labels,
         trial=trial(OnnxBackend(graph, flat.layout, model=module).gradient, theta, x, y),
-        memory=StepGraph(graph, flat.layout, _PLENTY).weigh(
-            {name: array.shape for name, array in (*named(x).items(), ("y", y))}
+        memory=StepGraph(graph, flat.layout, _PLENTY).measure(
+            {name: array.shape for name, array in (*arrays_by_name(x).items(), ("y", y))}
         ),
         graph=len(graph),
         export_seconds=export_seconds,
@@ -217,5 +217,5 @@ def target_advice(targets: Targets) -> str:
 
 def _input_magnitude(x: Inputs, samples: int) -> float:
     """How far from 0 the numbers of a sample usually reach; 0 if all of them are whole, as of embeddings."""
-    numbers = [array.reshape(samples, -1) for array in named(x).values() if array.dtype.kind == "f"]
+    numbers = [array.reshape(samples, -1) for array in arrays_by_name(x).values() if array.dtype.kind == "f"]
     return float(np.median(np.abs(np.hstack(numbers)).max(axis=1))) if numbers else 0.0

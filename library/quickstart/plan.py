@@ -6,7 +6,7 @@ from pathlib import Path
 
 from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.extras import install
+from edgeflock.shared.extras import install_command
 from edgeflock.shared.settings.config import parse
 
 _DEFAULTS = {
@@ -71,7 +71,7 @@ def settings_of(plan: QuickstartPlan) -> list[str]:
     try:
         from edgeflock.server.choices import CHOICES
     except ImportError as error:
-        raise ConfigError(f"a quickstart needs {error.name}: {install('quickstart')}") from error
+        raise ConfigError(f"a quickstart needs {error.name}: {install_command('quickstart')}") from error
     parse(environ=os.environ, overrides=overrides, tables=CHOICES)
     return overrides
 

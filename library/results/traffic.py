@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from edgeflock.shared.numbers import against
+from edgeflock.shared.numbers import size_with_reduction
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class RunTraffic:
         """Return received, sent and both ways as cells of a table: "12.3 MB (232x)"."""
         twice = None if self.dense is None else 2 * self.dense
         return [
-            against(self.ingress, self.dense),
-            against(self.egress, self.dense),
-            against(self.both, twice),
+            size_with_reduction(self.ingress, self.dense),
+            size_with_reduction(self.egress, self.dense),
+            size_with_reduction(self.both, twice),
         ]
 
 

@@ -27,4 +27,4 @@ MODES: Table[CoordinatorFactory] = Table(
 def create_coordinator(settings: CoordinationSettings, layout: Layout) -> Coordinator:
     if settings.tasks:
         return TaskRounds.from_settings(settings, layout)
-    return MODES.chosen(settings.mode)(settings, layout)
+    return MODES.resolve(settings.mode)(settings, layout)

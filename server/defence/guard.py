@@ -102,7 +102,7 @@ class DefenceGuard:
         `past` are the earlier decisions, in order. A run's first `norms` updates do not count: they only
         determine the usual norm. Raises ConfigError.
         """
-        self._kind = DEFENCES.known(name, "defence.mode")
+        self._kind = DEFENCES.lookup(name, "defence.mode")
         self._norms = UsualNorms(norms)
         self._agreements = Agreements()
         self._recent = RecentUpdates()

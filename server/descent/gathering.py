@@ -28,7 +28,7 @@ class Gathered:
         """sum_i S_i g_i: [P]."""
         self.statistics = np.zeros(layout.buffers, np.float32)
         """sum_i S_i s_i: [B]."""
-        self._aggregate = AGGREGATES.known(aggregate, "coordination.aggregate")
+        self._aggregate = AGGREGATES.lookup(aggregate, "coordination.aggregate")
         self._steps: list[Step] = []
         """The steps, if the aggregate needs them."""
 

@@ -87,7 +87,7 @@ class Optimizer:
         Raises ConfigError if the kind is unknown, or the shape of `memory` is wrong.
         """
         self.method = method
-        self.kind = KINDS.known(method.kind, "optimizer.kind")
+        self.kind = KINDS.lookup(method.kind, "optimizer.kind")
         shape = (size, self.kind.columns)
         self.memory: Memory = np.zeros(shape, np.float32) if memory is None else memory
         if self.memory.shape != shape:
@@ -115,7 +115,7 @@ class MoveBound:
     def __init__(self, method: StepMethod, memory: Memory | None = None) -> None:
         """`memory` is the optimizer's initial state. Raises ConfigError if the kind is unknown."""
         self.method = method
-        self.kind = KINDS.known(method.kind, "optimizer.kind")
+        self.kind = KINDS.lookup(method.kind, "optimizer.kind")
         self._fastest = 0.0
         """An upper bound of all velocities."""
         if memory is not None and self.kind.state == "velocity":

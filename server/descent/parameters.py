@@ -67,7 +67,7 @@ class Parameters:
         self.store = RecoverableVectors(theta.size)
         """The vectors with the state of each parameter."""
         self._rule = rule(regime.rule)
-        SCHEDULES.known(regime.method.schedule, "optimizer.schedule")
+        SCHEDULES.lookup(regime.method.schedule, "optimizer.schedule")
         self._buffers, self._norms = buffers, norms
         self._place = place
         self._begin(theta, average, memory, recent)

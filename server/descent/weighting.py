@@ -87,4 +87,4 @@ RULES: Table[Rule] = Table(
 
 def rule(name: str) -> Rule:
     """Return the rule that a regime names. Raises ConfigError for an unknown one, as in an old journal."""
-    return RULES.known(name, "coordination.rule")
+    return RULES.lookup(name, "coordination.rule")

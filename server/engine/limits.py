@@ -10,10 +10,10 @@ from edgeflock.server.descent import KINDS, Regime
 from edgeflock.server.engine.admission import EXPANSION_PER_ENTRY
 from edgeflock.shared.environments import is_environment
 from edgeflock.shared.errors import ConfigError, Malformed
-from edgeflock.shared.model.chunks import MOST_CHUNKS, chunks
+from edgeflock.shared.model.chunks import MAX_CHUNKS, chunks
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Pull
-from edgeflock.shared.selection.largest import USUAL_BATCH, fraction_of, grown, quotas
+from edgeflock.shared.selection.largest import USUAL_BATCH, fraction_of, grow_fraction, quotas
 from edgeflock.shared.settings.config import Config
 from edgeflock.shared.settings.coordination import ELASTIC
 
@@ -99,7 +99,7 @@ def requested_slice(pull: Pull, layout: Layout) -> slice | None:
 
 def snapshot_bytes(config: Config, layout: Layout) -> int:
     """Return the bytes of a snapshot: theta, its average, and the state that later steps depend on."""
-    numbers = KINDS.chosen(config.optimizer.kind).columns + (config.coordination.mode == "buffer")
+    numbers = KINDS.resolve(config.optimizer.kind).columns + (config.coordination.mode == "buffer")
     vectors = 1 + (config.coordination.average > 0)
     return 4 * (vectors * layout.size + numbers * layout.parameters.size)
 
@@ -133,7 +133,7 @@ def check_limits(config: Config, layout: Layout) -> None:
         )
     threshold = config.compression.threshold
     usual = usual_fraction(config, layout)
-    select = grown(usual, math.inf, select_interval(config), layout)
+    select = grow_fraction(usual, math.inf, select_interval(config), layout)
     size = layout.parameters.size
     if config.compression.selection == "significance":
         selected = size
@@ -159,10 +159,10 @@ def check_limits(config: Config, layout: Layout) -> None:
             f"compression.select = {select}, threshold = {threshold} may take {worst}; raise it"
         )
     coordination = config.coordination
-    if coordination.mode == ELASTIC and len(chunks(layout, coordination.chunk)) > MOST_CHUNKS:
+    if coordination.mode == ELASTIC and len(chunks(layout, coordination.chunk)) > MAX_CHUNKS:
         raise ConfigError(
             f"coordination.chunk = {coordination.chunk}: {size} parameters make more than "
-            f"{MOST_CHUNKS} chunks of this size, and each is an exchange; raise it"
+            f"{MAX_CHUNKS} chunks of this size, and each is an exchange; raise it"
         )
     samples = config.run.batch * config.run.local_steps
     if samples > config.limits.samples:

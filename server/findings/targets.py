@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from edgeflock.shared.model.description import are_far
+from edgeflock.shared.model.description import need_scaling
 
 REMEDY = (
     "scale the targets in the data, to mean 0 and deviation 1 (stored data's are, without scale=none), or "
@@ -26,7 +26,7 @@ class Targets(NamedTuple):
     @property
     def problem(self) -> str:
         """Why models do not learn the targets well; empty if their scale is fine."""
-        if not are_far(self.mean, self.deviation):
+        if not need_scaling(self.mean, self.deviation):
             return ""
         return (
             f"the targets have mean {self.mean:.3g} and deviation {self.deviation:.3g}, and models learn "

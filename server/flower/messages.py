@@ -61,7 +61,7 @@ class Template:
         self.sent_layout = layout_of(shapes, statistics, remains=follow)
         """The mod's layout."""
         tensors = self.sent_layout.tensors
-        self.layout = self.sent_layout if follow else Layout.of((t.name, t.shape) for t in tensors)
+        self.layout = self.sent_layout if follow else Layout.from_shapes((t.name, t.shape) for t in tensors)
         """The engine's layout: the same numbers in the same places."""
         self.theta = flatten(trained, self.layout)
         """The arrays' own numbers: float32 [P + B]."""

@@ -174,7 +174,7 @@ class StrategySettings:
             raise ConfigError(
                 "; ".join(f"{_option(e['loc'])} = {e['input']!r}: {e['msg']}" for e in invalid.errors())
             ) from invalid
-        if DEFENCES.chosen(self.defence).trusts:
+        if DEFENCES.resolve(self.defence).trusts:
             raise ConfigError(
                 f"defence = {self.defence!r} needs samples on the server, which a strategy does not have; "
                 "use 'clip'"

@@ -21,7 +21,9 @@ R = TypeVar("R", bound=Refused)
 class GatewayAdmission:
     """The admission of one session. A context manager, which reports the session's end to the leader."""
 
-    def __init__(self, upstream: "Upstream", context: "GatewayContext", identity: gateway.Known) -> None:
+    def __init__(
+        self, upstream: "Upstream", context: "GatewayContext", identity: gateway.AccessGranted
+    ) -> None:
         self._upstream, self._context, self._identity = upstream, context, identity
         self._device: Device | None = None
         self._end_reason = ""

@@ -234,12 +234,12 @@ class Gateway:
         with GatewayAdmission(self.upstream, context, await self._identify(request)) as admission:
             return await Session(context, self.upstream, request, connection, admission).serve()
 
-    async def _identify(self, request: web.Request) -> gateway.Known:
+    async def _identify(self, request: web.Request) -> gateway.AccessGranted:
         """Identify the requester, whose ticket is valid until `leave`. Raises Unauthorized or Forbidden."""
         upstream, ticket = self.upstream, self.upstream.ticket()
         certificate = peer_certificate(request.get_extra_info("ssl_object"))
         identity = await upstream.knock(
-            gateway.Knock(ticket, _bearer(request), request.path, request.remote or "", certificate)
+            gateway.AccessRequest(ticket, _bearer(request), request.path, request.remote or "", certificate)
         )
         if (connection := self._connection(request)) is not None:
             connection.begin(authenticated=True)

@@ -11,9 +11,9 @@ from yarl import URL
 
 from edgeflock.server.sessions import HANG
 from edgeflock.shared.errors import ConfigError, Unavailable
-from edgeflock.shared.identity import pin_in, tls_for, with_certificate
-from edgeflock.shared.protocol.backoff import may_pass, permanent
-from edgeflock.shared.protocol.shown import shown
+from edgeflock.shared.identity import load_certificate, pin_from_token, tls_for
+from edgeflock.shared.protocol.backoff import is_transient, permanent_error
+from edgeflock.shared.protocol.shown import printable
 
 _PATIENCE_LIMIT = 60.0
 
@@ -44,13 +44,13 @@ class Leaders:
     ) -> None:
         """`urls` has commas. Raises ConfigError if one is invalid, or the token may not go there."""
         self._urls = _urls(urls)
-        pin = pin_in(token)
+        pin = pin_from_token(token)
         for url in self._urls:
             self.tls = tls_for(
-                url.scheme, url.host or "", pin, insecure=insecure, of_its_own=certificate is not None
+                url.scheme, url.host or "", pin, insecure=insecure, mutable=certificate is not None
             )
         if certificate is not None and isinstance(self.tls, ssl.SSLContext):
-            with_certificate(self.tls, certificate.key, certificate.certificate)
+            load_certificate(self.tls, certificate.key, certificate.certificate)
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._graphs: dict[str, tuple[str, bytes]] = {}
         self._models: dict[str, tuple[Mapping[str, str], bytes]] = {}
@@ -88,11 +88,11 @@ class Leaders:
     async def diagnose(self, http: aiohttp.ClientSession, url: URL, error: Exception) -> ConfigError | None:
         """Return the error to raise if asking for `url` again is useless after `error`; else None."""
         status = error.status if isinstance(error, aiohttp.WSServerHandshakeError) else None
-        if status is None or may_pass(status):
-            return permanent(str(self.url), error)
+        if status is None or is_transient(status):
+            return permanent_error(str(self.url), error)
         try:
             async with http.get(url, headers=self.headers) as answer:
-                detail = shown(str(json.loads(await read_body(answer))["detail"]))
+                detail = printable(str(json.loads(await read_body(answer))["detail"]))
         except (*_UNREADABLE, Unavailable):
             detail = f"it answers {status}"
         return ConfigError(f"{self.url.origin()} takes no gateway: {detail}")

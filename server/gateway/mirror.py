@@ -36,7 +36,7 @@ class Mirror:
         assert isinstance(terms, Welcome), "nothing else is taken"
         self.terms = terms
         self.config = Config.model_validate(json.loads(sync.config))
-        self.layout = Layout.of(terms.layout)  # type: ignore[arg-type]  # leaders are believed
+        self.layout = Layout.from_shapes(terms.layout)  # type: ignore[arg-type]  # leaders are believed
         self.start = terms.start
         self.theta = gateway.numbers(sync.theta, "<f4")
         if self.theta.size != self.layout.size:
@@ -46,7 +46,7 @@ class Mirror:
         self.outlet = Outlet(publication, self.layout, self.theta)
         if terms.weights is not None:
             self.outlet.restore_offer(self._first_model(sync.first, terms.weights), terms.weights)
-        self.published = Published(terms.version, sync.learning_rate, sync.over, sync.diverged)
+        self.published = Published(terms.version, sync.learning_rate, sync.stop_reason, sync.diverged)
 
     def follow(self, change: gateway.Change) -> None:
         """Follow the leader's model to another version. Raises Malformed if the change is invalid."""
@@ -57,19 +57,19 @@ class Mirror:
             self._overwrite(self.theta, gateway.numbers(change.values, "<f4"))
             touched: list[Index] = [slice(None)] * (change.version - now)
         else:
-            indices = gateway.numbers(change.where, "<i4").astype(np.int64)
+            indices = gateway.numbers(change.indices, "<i4").astype(np.int64)
             if len(change.touched) != change.version - now or sum(change.touched) != indices.size:
                 raise Malformed(f"the change from version {now} to {change.version} is incomplete")
             touched = []
             if change.touched:
                 touched.extend(np.split(indices, np.cumsum(change.touched)[:-1]))
                 self._put(indices, gateway.numbers(change.values, "<f4"))
-        if change.again:
+        if change.replaced:
             self.outlet.reset()
             del touched[:1]
         for each in touched:
             self.outlet.add(each)
-        self.published = Published(change.version, change.learning_rate, change.over, change.diverged)
+        self.published = Published(change.version, change.learning_rate, change.stop_reason, change.diverged)
 
     def resume(self, resumed: gateway.Resumed) -> None:
         """Apply the changes since the line broke. Raises Malformed if they do not give the leader's model."""

@@ -65,7 +65,7 @@ class GatewayDevices:
         session = self._session(number)
         return (0, 0) if session is None else (session.meter.ingress, session.meter.egress)
 
-    def forward(self, said: gateway.Said) -> None:
+    def forward(self, said: gateway.DeviceRecord) -> None:
         """Pass on a record from the leader. Raises Malformed if its kind is not sent to devices."""
         record = wire.decode(said.record, _TASK_RECORDS)
         if (send := self._listeners.get(said.ticket)) is not None:
@@ -75,8 +75,8 @@ class GatewayDevices:
         device = self._devices.get(paused.device)
         if device is None:
             return
-        if paused.because is not None:
-            device.connection.pause(paused.because)
+        if paused.reason is not None:
+            device.connection.pause(paused.reason)
         elif device.connection.order is not None:
             device.connection.resume()
 

@@ -31,7 +31,7 @@ class GatewayRelay:
         """Take the samples that wait for a device."""
         return self._relay.take(device)
 
-    def queue(self, dealt: gateway.Dealt) -> None:
+    def queue(self, dealt: gateway.DealtSamples) -> None:
         """Queue samples for one of the devices. Raises Malformed if the record is invalid."""
         samples = wire.decode(dealt.samples, (Samples,))
         assert isinstance(samples, Samples), "nothing else is taken"

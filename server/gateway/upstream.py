@@ -29,10 +29,10 @@ from edgeflock.shared.errors import Malformed, Unavailable
 from edgeflock.shared.protocol import gateway
 from edgeflock.shared.protocol.backoff import back_off
 from edgeflock.shared.protocol.messages import Hello, Record
-from edgeflock.shared.protocol.shown import shown
+from edgeflock.shared.protocol.shown import printable
 from edgeflock.shared.settings.config import Config
 
-A = TypeVar("A", gateway.Known, gateway.Entered, gateway.Done)
+A = TypeVar("A", gateway.AccessGranted, gateway.Entered, gateway.Done)
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
@@ -75,16 +75,16 @@ class Upstream:
         self._tasks: set[asyncio.Task[None]] = set()
         self._handlers: dict[type[gateway.Item], Callable[[Any], None]] = {
             gateway.UpdateTaken: self._pending.settle_push,
-            gateway.Known: self._pending.settle_question,
+            gateway.AccessGranted: self._pending.settle_question,
             gateway.Entered: self._on_entered,
             gateway.Denied: self._pending.deny,
             gateway.UpdateHeld: self._pending.hold_push,
             gateway.End: lambda end: self._start_task(self._devices.end(end)),
             gateway.AliveQuery: lambda ask: self._start_task(self._answer_alive(ask)),
             gateway.Paused: self._devices.set_paused,
-            gateway.Said: self._devices.forward,
+            gateway.DeviceRecord: self._devices.forward,
             gateway.Done: self._pending.settle_question,
-            gateway.Dealt: self._on_dealt,
+            gateway.DealtSamples: self._on_dealt,
         }
 
     @property
@@ -140,7 +140,7 @@ class Upstream:
                 if message.type is aiohttp.WSMsgType.TEXT:
                     raise Malformed("the leader sent a text message, not items")
                 if message.type is aiohttp.WSMsgType.CLOSE and message.data >= _REFUSED:
-                    raise Malformed(f"it sends this gateway away: {shown(message.extra or '')}")
+                    raise Malformed(f"it sends this gateway away: {printable(message.extra or '')}")
             finally:
                 for task in tasks:
                     task.cancel()
@@ -172,9 +172,9 @@ class Upstream:
     def ticket(self) -> int:
         return next(self._tickets)
 
-    async def knock(self, knock: gateway.Knock) -> gateway.Known:
+    async def knock(self, knock: gateway.AccessRequest) -> gateway.AccessGranted:
         """Identify the sender of a secret. Raises the refusal of the leader."""
-        return await self._ask(knock.ticket, knock, gateway.Known)
+        return await self._ask(knock.ticket, knock, gateway.AccessGranted)
 
     async def enter(
         self, ticket: int, hello: Hello, frame: bytes, session: OpenSession
@@ -214,7 +214,7 @@ class Upstream:
         removed = self._devices.leave(ticket, device)
         if removed is not None and self.relay is not None:
             self.relay.leave(removed.id)
-        self.send(gateway.Gone(ticket, reason, ingress, egress))
+        self.send(gateway.SessionEnded(ticket, reason, ingress, egress))
 
     async def push(self, push: Push) -> Accepted | PendingUpdate:
         """Send one update. Return its result, durable at the leader. Raises the Refused of the leader."""
@@ -255,7 +255,7 @@ class Upstream:
     def send(self, item: gateway.Item) -> None:
         """Send `item` with the next message; drop it if there is no leader."""
         if self._socket is not None:
-            self._outbox.add(gateway.packed(item))
+            self._outbox.add(gateway.pack(item))
             self._outbox.wake()
 
     async def _ask(self, ticket: int, item: gateway.Item, kind: type[A]) -> A:
@@ -293,7 +293,7 @@ class Upstream:
             if before is None or item.mark != self._mark:
                 raise Malformed("the leader resumes from a version that this gateway does not have")
             await asyncio.to_thread(before.resume, item)
-            self._mark = gateway.further(item.mark, len(item.changes))
+            self._mark = gateway.advance(item.mark, len(item.changes))
             self.mirror, self._last_mirror = before, None
             self._lost.clear()
             self.ready.set()
@@ -302,7 +302,7 @@ class Upstream:
         elif isinstance(item, gateway.Change):
             mirror, change = self.mirror, item
             await self.call(lambda: mirror.follow(change))
-            self._mark = gateway.further(self._mark, 1)
+            self._mark = gateway.advance(self._mark, 1)
         else:
             self._handlers[type(item)](item)
 
@@ -312,8 +312,8 @@ class Upstream:
         self._pending.settle_question(entered)
 
     async def _answer_alive(self, ask: gateway.AliveQuery) -> None:
-        self.send(gateway.Lives(ask.device, await self._devices.is_alive(ask.device)))
+        self.send(gateway.AliveReply(ask.device, await self._devices.is_alive(ask.device)))
 
-    def _on_dealt(self, dealt: gateway.Dealt) -> None:
+    def _on_dealt(self, dealt: gateway.DealtSamples) -> None:
         if self.relay is not None:
             self.relay.queue(dealt)

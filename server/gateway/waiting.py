@@ -13,7 +13,7 @@ from edgeflock.shared.protocol.messages import Receipt
 
 LOST = "this gateway has lost its leader"
 
-Answer = gateway.Known | gateway.Entered | gateway.Done
+Answer = gateway.AccessGranted | gateway.Entered | gateway.Done
 
 
 class PendingRequests:

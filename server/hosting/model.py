@@ -21,8 +21,8 @@ from edgeflock.shared.data.datasets import Dataset, Stored
 from edgeflock.shared.environments import is_environment, open_environment
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.description import Description
-from edgeflock.shared.model.fields import Fields, described, rows
-from edgeflock.shared.model.layout import NOTHING, Beside, Layout
+from edgeflock.shared.model.fields import Fields, describe_shape, rows
+from edgeflock.shared.model.layout import NO_EXTRA_STATE, ExtraState, Layout
 from edgeflock.shared.model.losses import LOSSES, scales_targets
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.trial import SAMPLES, Trial, trial
@@ -47,7 +47,7 @@ class HostedModel:
     start: Start | None = None
     input: tuple[int, ...] | None = None
     app: bytes = b""
-    extras: Beside = NOTHING
+    extras: ExtraState = NO_EXTRA_STATE
     description: Description | None = None
     trial: Trial | None = None
     """The result of a trial step."""
@@ -97,7 +97,7 @@ def _module_model(config: Config, objects: ServerObjects, data: Description | No
     flat = FlatModule(config.model.module, config.model.loss, config.run.seed, objects.make)
     check_limits(config, flat.layout)
     theta, start = first_model(flat, config.model.weights, config.run.seed)
-    extras = flat.beside()
+    extras = flat.extra_state()
     acts = objects.held_out is None and is_environment(config.model.data)
     episodes.check(config, acts=acts)
     if acts:
@@ -105,7 +105,7 @@ def _module_model(config: Config, objects: ServerObjects, data: Description | No
     held_out: Dataset | Stored | None = objects.held_out
     if held_out is None and config.model.data:
         scaled = scales_targets(config.model.loss)
-        held_out = datasets.opened(config.model.data, "test", data, scales_targets=scaled)
+        held_out = datasets.open_stored(config.model.data, "test", data, scales_targets=scaled)
     gradients: ComputeTrusted | None = None
     if trusting.is_wanted(config.defence.mode):
         gradients, held_out = _split(config, objects, held_out)
@@ -120,16 +120,16 @@ def _module_model(config: Config, objects: ServerObjects, data: Description | No
     if objects.evaluate is not None:
         evaluate = partial(_evaluate_with, flat, objects.evaluate)
     elif held_out is not None:
-        scores.set_scale(held_out.described.target)
+        scores.set_scale(held_out.description.target)
         evaluate, result = _evaluation(config, flat, theta, held_out, scores)
     _check_needed(config, evaluated=evaluate is not None)
     shape = _input_shape(config, flat.example, held_out)
     layout, app = flat.layout, b""
     if config.client_config.model_extra or config.run.evaluate_on_devices:
-        app = _encode_app(config, Arrays.like(layout))
-    description = None if held_out is None else held_out.described.told
+        app = _encode_app(config, Arrays.from_layout(layout))
+    description = None if held_out is None else held_out.description.reported
     targets = None
-    if held_out is not None and scales_targets(config.model.loss) and not held_out.described.target:
+    if held_out is not None and scales_targets(config.model.loss) and not held_out.description.target:
         targets = Targets.from_y(held_out.y)
     return HostedModel(
         *(layout, theta, evaluate, start, shape, app, extras, description, result, scores.details, gradients),
@@ -152,12 +152,12 @@ def _policy_model(
             "out evaluate, metrics, and a defence.mode that needs held-out samples"
         )
     environment = open_environment(config.model.data)
-    in_process = objects.make is not None or LOSSES.is_here_only(config.model.loss)
+    in_process = objects.make is not None or LOSSES.is_process_local(config.model.loss)
     scores = episodes.EpisodeScores(flat, environment)
     judge = scores if in_process else EpisodeProcess(config.model)
-    app = _encode_app(config, Arrays.like(flat.layout)) if config.client_config.model_extra else b""
+    app = _encode_app(config, Arrays.from_layout(flat.layout)) if config.client_config.model_extra else b""
     return HostedModel(
-        *(flat.layout, theta, judge.evaluate, start, environment.shape, app, flat.beside()),
+        *(flat.layout, theta, judge.evaluate, start, environment.shape, app, flat.extra_state()),
         details=judge.details,
     )
 
@@ -215,7 +215,7 @@ def _evaluation(
     evaluate = flat.evaluate
     x, y = rows(held_out.x, slice(SAMPLES)), held_out.y[:SAMPLES]
     try:
-        evaluate(theta, x, y, seen=scores.update)
+        evaluate(theta, x, y, on_batch=scores.update)
         if y.dtype.kind == "i":  # the highest class, too
             top = [int(held_out.y.reshape(len(held_out), -1).max(axis=1).argmax())]
             evaluate(theta, rows(held_out.x, top), held_out.y[top])
@@ -233,7 +233,7 @@ def _evaluate_scored(
 ) -> tuple[float, float | None]:
     """Return (loss, accuracy) at theta. `scores` then cover exactly this evaluation."""
     scores.reset()
-    return flat.evaluate(theta, held_out.x, held_out.y, seen=scores.update)
+    return flat.evaluate(theta, held_out.x, held_out.y, on_batch=scores.update)
 
 
 def _evaluate_with(
@@ -242,7 +242,7 @@ def _evaluate_with(
     theta: NDArray[np.float32],
 ) -> tuple[float, float | None]:
     """Return the result of `evaluate` for the module at theta."""
-    return evaluate(flat.at(theta))
+    return evaluate(flat.evaluation_module(theta))
 
 
 def _input_shape(
@@ -258,7 +258,7 @@ def _input_shape(
         if model.input:
             raise ConfigError(
                 f"model.input = {model.input}: samples of model.data = {model.data!r} have several fields, "
-                f"{described(held_out.x)}; leave it empty"
+                f"{describe_shape(held_out.x)}; leave it empty"
             )
         return None
     shape: tuple[int, ...] = held_out.x.shape[1:]

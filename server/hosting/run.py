@@ -41,7 +41,7 @@ from edgeflock.shared.errors import ConfigError, Unauthorized
 from edgeflock.shared.identity import Token
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch, sketch_of
-from edgeflock.shared.model.layout import NOTHING, Beside
+from edgeflock.shared.model.layout import NO_EXTRA_STATE, ExtraState
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config
 
@@ -87,7 +87,7 @@ class HostedRun:
     save_best: SaveBest = lambda theta, evaluation: None
     """Called with each model that is better than all before it."""
     callbacks: Callbacks = Callbacks()
-    extras: Beside = NOTHING
+    extras: ExtraState = NO_EXTRA_STATE
     """The parts of a saved model that are not in theta."""
     app: bytes = b""
     """The settings for devices' own apps (protocol/app.py)."""

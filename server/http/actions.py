@@ -15,7 +15,7 @@ from edgeflock.server.identity import StoredOrder
 from edgeflock.server.roster import Device
 from edgeflock.shared.errors import ConfigError, Dropped
 from edgeflock.shared.protocol.frames import EventKind
-from edgeflock.shared.settings.coordination import ELASTIC, LARGEST_RATE, LEAST_RATE
+from edgeflock.shared.settings.coordination import ELASTIC, MAX_RATE, MIN_RATE
 
 routes = web.RouteTableDef()
 
@@ -172,9 +172,9 @@ def _rate(value: object) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
         with suppress(OverflowError):
             rate = float(value)
-            if LEAST_RATE <= rate <= LARGEST_RATE:
+            if MIN_RATE <= rate <= MAX_RATE:
                 return rate
-    raise _bad_request(f"value must be a number from {LEAST_RATE:g} to {LARGEST_RATE:g}, not {value!r:.40}")
+    raise _bad_request(f"value must be a number from {MIN_RATE:g} to {MAX_RATE:g}, not {value!r:.40}")
 
 
 async def _body(request: web.Request) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from edgeflock.server.http.keys import AUTHORITY, HOST, PIN, REGISTER
 from edgeflock.server.http.problem import problem
 from edgeflock.server.http.roles import JOIN, allows
 from edgeflock.shared.errors import Refused
-from edgeflock.shared.identity import from_text, names, text_of
+from edgeflock.shared.identity import from_base64url, names, to_base64url
 
 routes = web.RouteTableDef()
 
@@ -37,7 +37,7 @@ async def join(request: web.Request) -> web.Response:
         return problem(refusal.status, refusal.code, str(refusal))
     action = "has another key" if caller.role == "device" else "joined"
     note(request, caller.name, f"{name!r} {action}", request.remote)
-    answer = {"credential": joined.credential, "realm": text_of(joined.realm)}
+    answer = {"credential": joined.credential, "realm": to_base64url(joined.realm)}
     if (authority := request.app.get(AUTHORITY)) is not None:
         answer["certificate"] = authority.certificate(key)
     return web.json_response(answer)
@@ -60,7 +60,7 @@ def _parse_body(octets: bytes) -> tuple[str, bytes, bytes, bytes]:
 def _octets(body: dict[str, object], key: str, *sizes: int) -> bytes:
     text = body.get(key, "")
     with suppress(ValueError):
-        octets = from_text(text) if isinstance(text, str) else None
+        octets = from_base64url(text) if isinstance(text, str) else None
         if octets is not None and len(octets) in sizes:
             return octets
     raise ValueError(f"{key} must be {sizes[0]} bytes in base64url")

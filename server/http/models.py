@@ -19,7 +19,7 @@ from edgeflock.server.http.roles import GRAPH, allows
 from edgeflock.server.monitoring.best_model import BEST, summary
 from edgeflock.shared.artifacts import ModelInfo, digest_of, safetensors_file
 from edgeflock.shared.errors import BadGraph, ConfigError, NotExportable
-from edgeflock.shared.extras import install
+from edgeflock.shared.extras import install_command
 
 routes = web.RouteTableDef()
 
@@ -56,7 +56,7 @@ async def get_onnx(request: web.Request) -> web.StreamResponse:
         made = request.app[MODEL_EXPORTS].onnx(model, graph.octets, int8=precision == "int8")
         octets, headers = await made
     except ImportError as error:
-        return problem(422, "not-exportable", f"an ONNX file needs {error.name}: {install('server')}")
+        return problem(422, "not-exportable", f"an ONNX file needs {error.name}: {install_command('server')}")
     except (NotExportable, BadGraph) as error:
         return problem(422, "not-exportable", str(error))
     return _answer(request, octets, model, etag, headers)

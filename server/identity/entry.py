@@ -8,7 +8,7 @@ from edgeflock.server.identity.audit import Audit
 from edgeflock.server.identity.records import Caller
 from edgeflock.server.identity.register import Register
 from edgeflock.shared.errors import Quarantined
-from edgeflock.shared.identity import CHALLENGE, CHALLENGE_BYTES, ROTATE, text_of
+from edgeflock.shared.identity import CHALLENGE, CHALLENGE_BYTES, ROTATE, to_base64url
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class SessionAuthenticator:
     @property
     def headers(self) -> Mapping[str, str]:
         """Headers of the answer that begins the session."""
-        headers = {CHALLENGE: text_of(self.challenge)}
+        headers = {CHALLENGE: to_base64url(self.challenge)}
         return headers | {ROTATE: "1"} if self.register.devices[self.caller.name].rotate else headers
 
     def check(self, name: str, proof: bytes) -> None:

@@ -26,12 +26,12 @@ from edgeflock.shared.identity import (
     NO_PIN,
     Token,
     digest_of,
-    is_owned,
-    join_words,
+    is_valid_key,
+    join_message,
     names,
-    proves,
-    session_words,
-    text_of,
+    session_message,
+    to_base64url,
+    verify,
 )
 
 ADMIN_TOKEN = "admin-token"
@@ -96,7 +96,7 @@ class Register(IdentityStore):
             raise Unauthorized(f"this credential is that of {device.name!r}, not of {name!r:.200}")
         fresh = caller.digest == device.next_digest
         key = device.next_key if fresh and device.next_key is not None else device.key
-        if not proves(key, session_words(challenge, self.realm, pin or NO_PIN, name), proof):
+        if not verify(key, session_message(challenge, self.realm, pin or NO_PIN, name), proof):
             raise Unauthorized(f"the proof of {name!r}'s key does not fit")
         if fresh:
             with self.transaction(device=name):
@@ -156,12 +156,12 @@ class Register(IdentityStore):
         `proof` signs the join with the new key, `old_proof` with the old key, if the device has joined.
         Raises Unauthorized, NameInUse if another device has the name, TooManyDevices beyond `limit`.
         """
-        words = join_words(bearer, pin or NO_PIN, key, name)
-        if not is_owned(key):
+        words = join_message(bearer, pin or NO_PIN, key, name)
+        if not is_valid_key(key):
             raise Unauthorized("the new key is of small order, or not in its one form; make another one")
-        if not proves(key, words, proof):
+        if not verify(key, words, proof):
             raise Unauthorized("the proof of the new key does not fit")
-        credential = CREDENTIAL + text_of(os.urandom(24))
+        credential = CREDENTIAL + to_base64url(os.urandom(24))
         with self.transaction(device=name, token=digest_of(bearer)):
             self.refresh()  # nobody else writes now, so that all revocations are known
             if (owner := self._revoked_as(key)) is not None:
@@ -183,7 +183,7 @@ class Register(IdentityStore):
         device = self.devices[caller.name]
         if name != device.name:
             raise Unauthorized(f"this credential is that of {device.name!r}, not of {name!r:.200}")
-        if caller.digest != device.digest or not proves(device.key, words, old_proof):
+        if caller.digest != device.digest or not verify(device.key, words, old_proof):
             raise Unauthorized("the proof of the old key does not fit")
         self.db.execute(
             "UPDATE devices SET next_key = ?, next_digest = ? WHERE name = ?", (key, digest, name)
@@ -199,7 +199,7 @@ class Register(IdentityStore):
                 f"another device with the name {name} joined; give each its own --name, or have that one "
                 f"revoked (edgeflock device revoke {name})"
             )
-        if device is None and (other := names.alike(name, self.devices)) is not None:
+        if device is None and (other := names.find_lookalike(name, self.devices)) is not None:
             raise NameInUse(
                 f"the name {ascii(name)} reads like {other!r}, another device's; choose another --name"
             )

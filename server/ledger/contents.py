@@ -224,9 +224,11 @@ def decode_run(
 ) -> RunRecord:
     """Decode a row of meta. Raises JournalDamaged if it is invalid."""
     try:
-        layout = Layout.of(msgpack.unpackb(shapes))
-        start = None if first_model is None else Start.of(msgpack.unpackb(first_model))
-        return RunRecord(run, model, layout, start, Description.of(json.loads(data)) if data else None)
+        layout = Layout.from_shapes(msgpack.unpackb(shapes))
+        start = None if first_model is None else Start.from_msgpack(msgpack.unpackb(first_model))
+        return RunRecord(
+            run, model, layout, start, Description.from_msgpack(json.loads(data)) if data else None
+        )
     except (ValueError, TypeError, msgpack.exceptions.UnpackException, ConfigError, Malformed) as error:
         raise JournalDamaged(f"{path}: its layout, start or data cannot be decoded: {error}") from error
 

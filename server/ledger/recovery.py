@@ -280,7 +280,7 @@ def _load_snapshot(
     that the journal still holds.
     """
     regime = regimes[-1].regime
-    if not RULES.may_be_chosen(regime.rule):
+    if not RULES.can_resolve(regime.rule):
         raise JournalDamaged(
             f"{journal.path}: the rule {regime.rule!r} is unknown; known are {', '.join(RULES)}; "
             "install the plug-in that it is of"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from edgeflock.server.ledger import write_atomically
 from edgeflock.shared.artifacts import ModelInfo, safetensors_file
 from edgeflock.shared.model.description import Description
-from edgeflock.shared.model.layout import Beside, Layout
+from edgeflock.shared.model.layout import ExtraState, Layout
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.model import ModelSettings
 
@@ -36,7 +36,7 @@ def info_of(
 
 
 def save_best(
-    directory: Path, info: ModelInfo, extra: Beside, theta: NDArray[np.float32], evaluation: Evaluation
+    directory: Path, info: ModelInfo, extra: ExtraState, theta: NDArray[np.float32], evaluation: Evaluation
 ) -> None:
     """Write the model to best.safetensors atomically. A write error is logged and stops no run.
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared.protocol.frames import MOST_CLASSES, Classes
+from edgeflock.shared.protocol.frames import MAX_CLASSES, Classes
 
 
 class ClassCounts:
@@ -16,7 +16,7 @@ class ClassCounts:
         """Clear all counts."""
         self._classes = True
         """Whether all targets so far are classes, and not too many of them."""
-        self._right, self._all = np.zeros((2, MOST_CLASSES), np.int64)
+        self._right, self._all = np.zeros((2, MAX_CLASSES), np.int64)
 
     def update(self, target: NDArray[np.generic], right: NDArray[np.bool_] | None) -> None:
         """Count a batch. `right` says for each target whether the model predicts it.
@@ -31,11 +31,11 @@ class ClassCounts:
             return
         known = target >= 0  # type: ignore[operator]  # of numbers
         labels, hits = target[known].astype(np.int64), right[known]
-        if labels.max(initial=0) >= MOST_CLASSES:
+        if labels.max(initial=0) >= MAX_CLASSES:
             self._classes = False
             return
-        self._all += np.bincount(labels, minlength=MOST_CLASSES)
-        self._right += np.bincount(labels[hits], minlength=MOST_CLASSES)
+        self._all += np.bincount(labels, minlength=MAX_CLASSES)
+        self._right += np.bincount(labels[hits], minlength=MAX_CLASSES)
 
     @property
     def counts(self) -> Classes:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from edgeflock.shared.environments import Environment, Policy, play
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.model.losses import chosen
+from edgeflock.shared.model.losses import resolve_loss
 from edgeflock.shared.protocol.frames import RETURN, Classes
 from edgeflock.shared.settings.config import Config
 
@@ -55,7 +55,7 @@ class EpisodeScores:
 
 def check(config: Config, *, acts: bool) -> None:
     """Raise ConfigError if settings need data but there is an environment, or the reverse."""
-    loss = chosen(config.model.loss)[0]
+    loss = resolve_loss(config.model.loss)[0]
     name = config.model.loss
     if loss.acts and not acts:
         raise ConfigError(

@@ -15,7 +15,7 @@ from edgeflock.server.sessions import GatewayConnection, RunHost
 from edgeflock.shared.model.chunks import chunks
 from edgeflock.shared.protocol.frames import (
     COLUMNS,
-    MOST_FINDINGS,
+    MAX_FINDINGS,
     Delta,
     DeviceRow,
     DeviceState,
@@ -26,7 +26,7 @@ from edgeflock.shared.protocol.frames import (
     Role,
     RunFacts,
     Snapshot,
-    finite,
+    finite_or_none,
 )
 from edgeflock.shared.settings.coordination import ELASTIC
 
@@ -134,8 +134,8 @@ class Feed:
             state=self._evaluator.state,
             shared_samples=host.relay.samples,
             tasks=None if host.engine.tasks is None else host.engine.tasks.status(),
-            findings=self._health.findings[:MOST_FINDINGS],
-            more_findings=max(0, len(self._health.findings) - MOST_FINDINGS),
+            findings=self._health.findings[:MAX_FINDINGS],
+            more_findings=max(0, len(self._health.findings) - MAX_FINDINGS),
             began=host.engine.parameters.start_time,
             gateways=self._parts.gateways(),
             shards=self._parts.shards(),
@@ -154,7 +154,10 @@ class Feed:
 def evaluations(history: Sequence[Evaluation]) -> tuple[Evaluation, ...]:
     """Return all evaluations, or evenly spaced ones with the newest."""
     step = -(-len(history) // MAX_EVALUATIONS) or 1
-    return tuple(e._replace(loss=finite(e.loss), accuracy=finite(e.accuracy)) for e in history[::-step][::-1])
+    return tuple(
+        e._replace(loss=finite_or_none(e.loss), accuracy=finite_or_none(e.accuracy))
+        for e in history[::-step][::-1]
+    )
 
 
 def dense_bytes(host: RunHost, updates: int) -> int:
@@ -221,7 +224,7 @@ def row(device: Device, guard: DefenceGuard | None, now: float) -> DeviceRow:
         stream_loss=_number(telemetry.get("stream_loss")),
         last_seen=connection.last_seen or None,
         staleness=done.staleness if live else None,
-        loss=finite(done.loss) if live else None,
+        loss=finite_or_none(done.loss) if live else None,
         updates=done.updates,
         refused=done.refused,
         ingress=ingress,
@@ -236,7 +239,7 @@ def row(device: Device, guard: DefenceGuard | None, now: float) -> DeviceRow:
         shards=identity.shards or None,
         repeated=done.duplicates if identity.shards else None,
         paused_because=pause_reason(device),
-        smoothed_loss=finite(done.smoothed_loss),
+        smoothed_loss=finite_or_none(done.smoothed_loss),
         updates_per_s=round(1 / done.interval, 3) if connection.is_connected and done.interval > 0 else None,
         why_left=connection.leave_reason,
         memory=_number(facts.get("memory")),

@@ -76,7 +76,7 @@ def _combine(callback: Callback[Value] | None, name: str) -> Callback[Value] | N
     """Return a function that calls `callback` and the callback `name`; it is true if one is."""
     if not name:
         return callback
-    named = CALLBACKS.chosen(name)
+    named = CALLBACKS.resolve(name)
     return named if callback is None else lambda value: any([named(value), callback(value)])
 
 

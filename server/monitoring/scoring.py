@@ -17,7 +17,7 @@ from torch import Tensor
 from edgeflock.server.monitoring.class_counts import ClassCounts
 from edgeflock.shared.data.samples import IGNORED
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.extras import install
+from edgeflock.shared.extras import install_command
 from edgeflock.shared.model.calls import Call
 from edgeflock.shared.protocol.frames import Classes
 
@@ -293,8 +293,8 @@ class Scores:
 
 def _by_name(text: str) -> tuple[str, Callable[[Any, Tensor], Metric]]:
     """Return (the name of a metric, its maker). Raises ConfigError."""
-    call = Call.of(text, "model.metrics")
-    if call.imported:
+    call = Call.parse(text, "model.metrics")
+    if call.is_import_string:
         module, _, attribute = call.name.partition(":")
         try:
             found = getattr(import_module(module), attribute)
@@ -314,7 +314,9 @@ def _by_name(text: str) -> tuple[str, Callable[[Any, Tensor], Metric]]:
         if call.name not in _WITHOUT_TORCHMETRICS:
             import_module("torchmetrics")
     except ImportError as error:
-        raise ConfigError(f"model.metrics {text!r} needs torchmetrics: {install('metrics')}") from error
+        raise ConfigError(
+            f"model.metrics {text!r} needs torchmetrics: {install_command('metrics')}"
+        ) from error
     make = METRICS[call.name]
 
     def create(output: Any, target: Tensor) -> Metric:

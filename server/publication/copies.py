@@ -84,7 +84,7 @@ class Copies:
         `spill` is full, copies are lost.
         """
         self._layout = layout
-        self.first = None if first is None else Copy(first, chain.FIRST, activity.none(layout), holders=1)
+        self.first = None if first is None else Copy(first, chain.FIRST, activity.initial(layout), holders=1)
         """The copy that any device may hold at version 0."""
         self._limit = max(3, limit)
         self._spill = spill
@@ -101,19 +101,19 @@ class Copies:
 
     def offer(self, first: Vector, chain_id: int) -> None:
         """Any device may hold `first` (float32 [P]) at version 0 from now on; `chain_id` is its chain."""
-        self.first = Copy(first, chain_id, activity.none(self._layout), holders=1)
+        self.first = Copy(first, chain_id, activity.initial(self._layout), holders=1)
 
     def find(self, device: int, base: int | None, chain_id: int) -> Copy | None:
         """Return the copy of `device` in memory, at `base` with the chain `chain_id`; None if unknown."""
         entry, sent = self._devices.get(device), self._settle(device)
         if entry is not None and self._fetch(entry.copy):
-            if sent is not None and (sent.model.version, chain.said(sent.chain)) == (base, chain_id):
+            if sent is not None and (sent.model.version, chain.low_bits(sent.chain)) == (base, chain_id):
                 self._advance(entry, sent)
-            if (entry.version, chain.said(entry.copy.chain)) == (base, chain_id):
+            if (entry.version, chain.low_bits(entry.copy.chain)) == (base, chain_id):
                 return entry.copy
         self.forget(device)
         first = self.first
-        if first is not None and (base, chain_id) == (0, chain.said(first.chain)):
+        if first is not None and (base, chain_id) == (0, chain.low_bits(first.chain)):
             self._hold(device, first, 0)
             return first
         return None
@@ -143,7 +143,7 @@ class Copies:
         self.forget(device)
         now, copy = chain.follow(chain.FIRST, model), self._latest
         if copy is None or not copy.holders or copy.chain != now or not self._fetch(copy):
-            copy = self._latest = self._new(values.copy(), now, activity.none(self._layout))
+            copy = self._latest = self._new(values.copy(), now, activity.initial(self._layout))
         self._hold(device, copy, model.version)
 
     def forget(self, device: int) -> None:

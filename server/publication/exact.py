@@ -94,7 +94,7 @@ class Exact:
         return model
 
     def restore_offer(self, model: Model) -> None:
-        self._offered_chain = chain.said(chain.follow(chain.FIRST, model))
+        self._offered_chain = chain.low_bits(chain.follow(chain.FIRST, model))
 
     def changes_since_offer(self, theta: Entries) -> Model | None:
         model = self.model(theta, 0, self._offered_chain)

@@ -198,7 +198,7 @@ class Lossy:
         decoded = None
         if not long:
             everywhere = slice(None) if indices is None else indices
-            decoded = everywhere, entries.received(coded, changes, indices, self._parameters)
+            decoded = everywhere, entries.decode_values(coded, changes, indices, self._parameters)
         return CopyStep(model, coded, copy.chain, chain.follow(copy.chain, model), decoded)
 
     def _whole_model(self, theta: Vector) -> tuple[Model, Vector]:

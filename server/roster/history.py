@@ -2,7 +2,7 @@
 
 import struct
 
-from edgeflock.shared.protocol.frames import Point, finite
+from edgeflock.shared.protocol.frames import Point, finite_or_none
 
 _POINT = struct.Struct("<dfIQ")
 """The fields: time, loss, staleness, bytes."""
@@ -45,5 +45,5 @@ class History:
         points = []
         for number in range(max(0, self._added - size), self._added):
             time, loss, tau, octets = _POINT.unpack_from(self._points, number % size * _POINT.size)
-            points.append(Point(time, finite(loss), tau, octets))
+            points.append(Point(time, finite_or_none(loss), tau, octets))
         return points

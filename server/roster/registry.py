@@ -100,7 +100,7 @@ class Registry:
         """
         device = self.devices.get(name)
         if device is None:
-            if (other := names.alike(name, self.devices)) is not None:
+            if (other := names.find_lookalike(name, self.devices)) is not None:
                 raise NameInUse(f"the name {ascii(name)} reads like {other!r}, which another device has")
             if len(self.devices) >= self._limit:
                 raise TooManyDevices(f"the server takes {self._limit} devices (limits.devices)")

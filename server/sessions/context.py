@@ -11,7 +11,7 @@ from edgeflock.server.roster import Device, Hub, RateLimiters, Registry, Relay, 
 from edgeflock.server.sessions.writer import PendingUpdate
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch
-from edgeflock.shared.model.layout import Beside, Layout
+from edgeflock.shared.model.layout import ExtraState, Layout
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.protocol.frames import EventKind
 from edgeflock.shared.protocol.messages import Samples, Update
@@ -91,7 +91,7 @@ class RunHost(SessionContext):
     hub: Hub
     relay: Relay
     registry: Registry
-    extra_tensors: Beside
+    extra_tensors: ExtraState
     """The tensors of a saved model that theta does not have."""
 
 

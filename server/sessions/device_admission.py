@@ -175,7 +175,7 @@ class ServerAdmission:
         device.connection.leave(reason)
         self.host.relay.leave(device.id)
         self.writer.set_presence(device.id, device.present)
-        account = SampleAccount.of(device.statistics.telemetry)
+        account = SampleAccount.from_facts(device.statistics.telemetry)
         self.host.hub.note("left", device, reason + (f"; {account}" if account is not None else ""))
 
     def note_refusal(self, device: Device | None, refusal: Refused, *, update: bool = False) -> None:

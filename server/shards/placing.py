@@ -10,7 +10,7 @@ from functools import partial
 from edgeflock.server.descent import Part, Place
 from edgeflock.server.shards.sharded import Sharded
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.extras import install
+from edgeflock.shared.extras import install_command
 from edgeflock.shared.settings.run import ScaleSettings
 
 
@@ -24,7 +24,7 @@ def open_place(scale: ScaleSettings) -> Iterator[Place]:
     try:
         from edgeflock.server.shards.rays import ray_placement
     except ModuleNotFoundError as error:
-        raise ConfigError(f"scale.shards = {scale.shards} needs Ray: {install('ray')}") from error
+        raise ConfigError(f"scale.shards = {scale.shards} needs Ray: {install_command('ray')}") from error
     with ray_placement(scale.ray) as placement:
         yield partial(Sharded, placement, scale.shards)
 

@@ -19,7 +19,7 @@ from edgeflock.server.training_graph.gradient_check import TOLERANCE, feed, sess
 from edgeflock.server.training_graph.tracing import split_arguments
 from edgeflock.shared.model.fields import Fields
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.model.torch_module import FlatModule, applied
+from edgeflock.shared.model.torch_module import FlatModule, apply
 
 _OUTSIDE = "Global"
 """The name of torch's tracker for what no module runs."""
@@ -48,7 +48,7 @@ def module_that_calls(
     tracker = ModuleTracker()
     with tracker, _Watch(tracker, operator) as watch:
         flat.module.train()
-        flat.loss_of(applied(flat.module, x), y, x).backward()  # type: ignore[no-untyped-call]
+        flat.loss_of(apply(flat.module, x), y, x).backward()  # type: ignore[no-untyped-call]
     if not watch.where:
         return "it"
     if watch.where == _OUTSIDE:

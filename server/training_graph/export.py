@@ -47,9 +47,16 @@ from edgeflock.shared.errors import BadGraph, NotExportable
 from edgeflock.shared.graphs.reading import read
 from edgeflock.shared.graphs.step import RIGHT, outputs_of
 from edgeflock.shared.graphs.writing import write
-from edgeflock.shared.model.fields import Fields, Inputs, concatenated, copied, described, rows
+from edgeflock.shared.model.fields import (
+    Fields,
+    Inputs,
+    concatenate_inputs,
+    copy_inputs,
+    describe_shape,
+    rows,
+)
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.model.torch_module import FlatModule, Make, applied, tensors_of
+from edgeflock.shared.model.torch_module import FlatModule, Make, apply, to_tensors
 
 MIN_SAMPLES = 4
 """The least samples of an example batch. torch takes a dimension of one for a constant."""
@@ -79,16 +86,16 @@ def export_model(
     """
     flat = FlatModule(module, loss, make=make)
     repeat = -(-MIN_SAMPLES // len(y))
-    x = rows(concatenated([x] * repeat), slice(2 * MIN_SAMPLES))
+    x = rows(concatenate_inputs([x] * repeat), slice(2 * MIN_SAMPLES))
     y = np.concatenate([y] * repeat)[: 2 * MIN_SAMPLES]
     fields = tuple(x) if isinstance(x, Fields) else ()
     arguments = tracing.example_arguments(flat, x, y)
     try:
-        right = flat.gradient(flat.theta(), copied(x), y).right
-        count = len(tree_leaves(applied(flat.at(flat.theta()), tensors_of(copied(x)))))
+        right = flat.gradient(flat.theta(), copy_inputs(x), y).right
+        count = len(tree_leaves(apply(flat.evaluation_module(flat.theta()), to_tensors(copy_inputs(x)))))
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
         raise NotExportable(
-            f"model.module {module!r} does not fit inputs {described(x)} with targets {y.dtype}: {error}"
+            f"model.module {module!r} does not fit inputs {describe_shape(x)} with targets {y.dtype}: {error}"
         ) from error
     outputs_of_step = [*outputs_of(flat.layout), *([] if right is None else [RIGHT])]
     steps = tracing.training_step(flat, fields), True, outputs_of_step, check_step

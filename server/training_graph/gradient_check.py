@@ -10,7 +10,7 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from edgeflock.shared.model.fields import Inputs, copied, named, rows
+from edgeflock.shared.model.fields import Inputs, arrays_by_name, copy_inputs, rows
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.torch_module import FlatModule
 
@@ -64,7 +64,7 @@ def check_evaluation(flat: FlatModule, graph: bytes, x: Inputs, y: NDArray[np.ge
     session, theta = session_for(graph), _near(flat, np.random.default_rng(0))
     for batch in (len(y), 2):
         some = rows(x, slice(batch))
-        wanted, _ = flat.evaluate(theta, copied(some), y[:batch])
+        wanted, _ = flat.evaluate(theta, copy_inputs(some), y[:batch])
         (found,) = session.run(["loss"], feed(session, flat.layout, theta, some, y[:batch]))
         if not abs(found - wanted) <= TOLERANCE * abs(wanted):
             return f"the loss, {found:.6g} for {wanted:.6g}, with {batch} samples"
@@ -80,7 +80,7 @@ def feed(
 ) -> Feed:
     """The inputs that `session` needs."""
     tensors = {f"theta/{t.name}": theta[t.start : t.stop].reshape(t.shape) for t in layout.tensors}
-    every: Feed = {**tensors, **named(x), "y": y}
+    every: Feed = {**tensors, **arrays_by_name(x), "y": y}
     return {entry.name: every[entry.name] for entry in session.get_inputs()}
 
 
@@ -98,7 +98,9 @@ def _compare_step(
         return np.concatenate([np.ravel(value) for value in session.run(names, fed)]).astype(np.float64)
 
     def theirs(theta: NDArray[np.float32] = theta) -> NDArray[np.float64]:
-        loss, gradient, statistics, right, _ = flat.gradient(theta, copied(x), y)  # a module may write into x
+        loss, gradient, statistics, right, _ = flat.gradient(
+            theta, copy_inputs(x), y
+        )  # a module may write into x
         known = [] if right is None else [right]
         return np.concatenate(([loss], gradient, statistics, known)).astype(np.float64)
 

@@ -23,7 +23,7 @@ import msgpack
 from edgeflock.shared.data import datasets
 from edgeflock.shared.environments import is_environment, open_environment
 from edgeflock.shared.errors import ConfigError, NotExportable
-from edgeflock.shared.extras import install
+from edgeflock.shared.extras import install_command
 from edgeflock.shared.model.fields import rows
 from edgeflock.shared.model.losses import LOSSES, scales_targets
 from edgeflock.shared.settings.model import ModelSettings
@@ -78,7 +78,7 @@ class GraphStore:
                 "set it on the server to that of one sample, e.g. [16] or [1, 28, 28], or set model.data"
             )
         log.info("exporting %s for devices without torch", self._model.module)
-        in_process = self._make_module is None and not LOSSES.is_here_only(self._model.loss)
+        in_process = self._make_module is None and not LOSSES.is_process_local(self._model.loss)
         exported = await (self._export_in_process() if in_process else self._export_in_thread())
         if "refused" in exported:
             log.warning("no graph for devices without torch: %s", exported["refused"])
@@ -150,14 +150,14 @@ def _export_or_refuse(model: ModelSettings, make: Callable[[], Any] | None = Non
 def _export(model: ModelSettings, make: Callable[[], Any] | None) -> dict[str, Any]:
     try:
         from edgeflock.server.training_graph.export import export_model
-        from edgeflock.shared.model.torch_module import FlatModule, random_of
+        from edgeflock.shared.model.torch_module import FlatModule, seeded_random
     except ImportError as error:
-        raise NotExportable(f"the server lacks {error.name}: {install('server')}") from error
-    with random_of(0):
+        raise NotExportable(f"the server lacks {error.name}: {install_command('server')}") from error
+    with seeded_random(0):
         if is_environment(model.data):
             batch: tuple[Any, Any] = open_environment(model.data).example(8)
         elif model.data:
-            held_out = datasets.opened(model.data, "test", scales_targets=scales_targets(model.loss))
+            held_out = datasets.open_stored(model.data, "test", scales_targets=scales_targets(model.loss))
             batch = rows(held_out.x, slice(8)), held_out.y[:8]
         else:
             batch = FlatModule(model.module, model.loss, make=make).example(tuple(model.input))

@@ -31,8 +31,8 @@ from torch.utils._pytree import tree_leaves
 from edgeflock.server.training_graph.operators import recurrence
 from edgeflock.server.training_graph.operators.decompositions import REPLACEMENTS
 from edgeflock.server.training_graph.operators.translations import TRANSLATIONS
-from edgeflock.shared.model.fields import Inputs, named
-from edgeflock.shared.model.torch_module import FlatModule, X, call_of
+from edgeflock.shared.model.fields import Inputs, arrays_by_name
+from edgeflock.shared.model.torch_module import FlatModule, X, arguments_of
 
 aten = torch.ops.aten
 
@@ -125,7 +125,7 @@ def _call(flat: FlatModule, tensors: Sequence[Tensor], x: X) -> Any:
         for name, tensor in (*module._parameters.items(), *module._buffers.items())
         if id(tensor) in replaced
     }
-    return functional_call(flat.module, state, *call_of(flat.module, x), tie_weights=False)
+    return functional_call(flat.module, state, *arguments_of(flat.module, x), tie_weights=False)
 
 
 def trace(flat: FlatModule, function: Trace, example: tuple[Tensor, ...], *, training: bool) -> GraphModule:
@@ -179,7 +179,7 @@ def example_arguments(flat: FlatModule, x: Inputs, y: NDArray[np.generic]) -> tu
     """The arguments of a step of `flat` on the batch (x, y)."""
     theta = torch.from_numpy(flat.theta())
     held = (theta[tensor.start : tensor.stop].view(tensor.shape) for tensor in flat.layout.tensors)
-    return (*held, *(torch.from_numpy(array) for array in (*named(x).values(), y)))
+    return (*held, *(torch.from_numpy(array) for array in (*arrays_by_name(x).values(), y)))
 
 
 @contextmanager

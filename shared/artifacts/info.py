@@ -76,12 +76,12 @@ class ModelInfo:
             shape = json.loads(metadata["input"]) if "input" in metadata else None
             return cls(
                 model=metadata["model"],
-                layout=Layout.of(tensors),
+                layout=Layout.from_shapes(tensors),
                 run=metadata["run"],
                 version=int(metadata["version"]),
                 loss=metadata.get("loss", ""),
                 input=None if shape is None else tuple(map(int, shape)),
-                data=None if data is None else Description.of([*data.values()], "data"),
+                data=None if data is None else Description.from_msgpack([*data.values()], "data"),
                 evaluation=json.loads(metadata["evaluation"]) if "evaluation" in metadata else None,
                 digest=metadata.get("sha256", ""),
             )

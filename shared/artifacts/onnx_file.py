@@ -13,7 +13,7 @@ from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.graphs.inference import inference_of
 from edgeflock.shared.graphs.reading import read
 from edgeflock.shared.graphs.writing import write
-from edgeflock.shared.model.fields import Inputs, described, named, rows
+from edgeflock.shared.model.fields import Inputs, arrays_by_name, describe_shape, rows
 
 BATCH = 200
 """Samples that are predicted at a time."""
@@ -52,9 +52,9 @@ def load(model: Path | bytes, threads: int = 0) -> tuple[ModelInfo, Outputs]:
 
     def outputs(x: Inputs) -> NDArray[np.float32]:
         try:
-            (found,) = session.run([first], named(x))
+            (found,) = session.run([first], arrays_by_name(x))
         except Exception as error:  # onnxruntime's errors have no base of their own
-            raise ConfigError(f"{name} does not fit inputs {described(x)}: {_line(error)}") from error
+            raise ConfigError(f"{name} does not fit inputs {describe_shape(x)}: {_line(error)}") from error
         return np.asarray(found, np.float32)
 
     return info, outputs

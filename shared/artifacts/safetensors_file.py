@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from edgeflock.shared.artifacts.info import ModelInfo, digest_of
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.model.layout import NOTHING, Beside
+from edgeflock.shared.model.layout import NO_EXTRA_STATE, ExtraState
 
 
 class SavedModel(NamedTuple):
@@ -25,12 +25,12 @@ class SavedModel(NamedTuple):
     """The tensors of the module's state that are not in theta."""
 
 
-def encode(info: ModelInfo, theta: NDArray[np.float32], extra: Beside = NOTHING) -> bytes:
+def encode(info: ModelInfo, theta: NDArray[np.float32], extra: ExtraState = NO_EXTRA_STATE) -> bytes:
     """Encode a model, theta float32 [P + B]. With `extra`, load_state_dict takes the file as it is."""
     tensors: dict[str, NDArray[np.generic]] = {
         t.name: theta[t.start : t.stop].reshape(t.shape) for t in info.layout.tensors
     }
-    tensors |= {name: tensors[other] for name, other in extra.same.items()}
+    tensors |= {name: tensors[other] for name, other in extra.tied.items()}
     tensors |= extra.constants
     return safetensors.numpy.save(tensors, replace(info, digest=digest_of(theta)).metadata())
 

@@ -38,12 +38,12 @@ def inner(function: Function) -> Function:
     return cast(Function, njit(error_model="numpy")(function)) if COMPILED else function
 
 
-def spread(function: Function) -> Function:
+def inlined(function: Function) -> Function:
     """Compile a function inline into its callers: for a few lines that run very often."""
     return cast(Function, njit(inline="always", error_model="numpy")(function)) if COMPILED else function
 
 
-def handed(numbers: NDArray[Any]) -> Any:
+def to_native(numbers: NDArray[Any]) -> Any:
     """Convert `numbers` to the type that these functions take: an array if compiled, else a list."""
     return numbers if COMPILED else numbers.tolist()
 

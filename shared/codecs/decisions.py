@@ -21,7 +21,7 @@ changes of functions in another file.
 
 from math import sqrt
 
-from edgeflock.shared.codecs.compiled import compiled, inner, spread, zeros
+from edgeflock.shared.codecs.compiled import compiled, inlined, inner, zeros
 
 _SPARSEST, _SPARE = 64, 1024
 """The rows x columns with entries of a tensor may be at most _SPARSEST times its entries plus _SPARE."""
@@ -32,7 +32,7 @@ _EVEN = 1 << 15
 _SURE = 63570
 """The highest expected probability of a column (97%), whatever its activity."""
 
-_ENCODING, _LOW, _HIGH, _CODE, _AT = range(5)
+_ENCODING, _LOW, _HIGH, _CODE, _SHIFTED = range(5)
 """The range coder's state: direction (1: encoding), interval, the stream's next 32 bits (decoding only), and
 the number of bytes shifted out of the interval. A value has at most 32 bits and its product with a
 probability 48, so Python's integers and signed 64-bit ones agree.
@@ -41,7 +41,7 @@ A dividend is at most 2^16 times a number of flags. There int(a / b) equals a //
 faster: the rounded a / b is below the next integer while a + b < 2^53."""
 
 
-@spread
+@inlined
 def _bit(coder: list[int], stream: list[int], bit: int, chance: int) -> int:
     """Code `bit`, which is 1 with the probability `chance` / 65536, and return it; decoding reads it."""
     chance = min(max(chance, 16), 65520)
@@ -54,21 +54,21 @@ def _bit(coder: list[int], stream: list[int], bit: int, chance: int) -> int:
     else:
         low = middle + 1
     while low >> 24 == high >> 24:
-        at = coder[_AT]
+        position = coder[_SHIFTED]
         if not coder[_ENCODING]:
-            coder[_CODE] = (coder[_CODE] & 0xFFFFFF) << 8 | _octet(stream, at + 4)
-        elif at < len(stream):
-            stream[at] = low >> 24
+            coder[_CODE] = (coder[_CODE] & 0xFFFFFF) << 8 | _octet(stream, position + 4)
+        elif position < len(stream):
+            stream[position] = low >> 24
         low = (low & 0xFFFFFF) << 8
         high = (high & 0xFFFFFF) << 8 | 255
-        coder[_AT] = at + 1
+        coder[_SHIFTED] = position + 1
     coder[_LOW], coder[_HIGH] = low, high
     return bit
 
 
-@spread
-def _octet(stream: list[int], at: int) -> int:
-    return stream[at] if at < len(stream) else 0
+@inlined
+def _octet(stream: list[int], position: int) -> int:
+    return stream[position] if position < len(stream) else 0
 
 
 @inner
@@ -85,8 +85,11 @@ def _number(coder: list[int], stream: list[int], number: int, limit: int) -> int
 
 @inner
 def _subset(coder: list[int], stream: list[int], flags: list[int], ones: int) -> None:
-    """Code flags, `ones` of which are 1. The probability comes from flags after the same two flags, and, with
-    the weight of four flags, from the share of ones among the rest."""
+    """Code flags, `ones` of which are 1.
+
+    The probability comes from flags after the same two flags, and, with the weight of four flags, from the
+    share of ones among the rest.
+    """
     hits, seen = zeros(4), zeros(4)
     context = 0
     for j in range(len(flags)):
@@ -105,27 +108,28 @@ def _subset(coder: list[int], stream: list[int], flags: list[int], ones: int) ->
 @inner
 def _subset_of_lines(
     coder: list[int], stream: list[int], flags: list[int], ones: int,
-    past: list[int], line: int, lines: int, slots: int,
+    activity: list[int], line: int, lines: int, slots: int,
 ) -> None:  # fmt: skip
-    """Code flags, `ones` of which are 1: one for each line. With `slots`, each line has a one for each of its
-    entries, and then a zero, except for the last line.
+    """Code flags, `ones` of which are 1: one for each line.
+
+    With `slots`, each line has a one for each of its entries, and then a zero, except for the last line.
 
     The activity of the lines, past[line] and on, predicts how the remaining ones are shared among the
     remaining lines. It has the weight of 16 flags; flags of lines with similar activity (within an octave)
     count besides.
     """
     hits, seen = zeros(16), zeros(16)
-    known = 0
+    total = 0
     for i in range(line, line + lines):
-        known += past[i]
-    left, again = known + lines, 0
-    if known == 0:
+        total += activity[i]
+    left, repeat = total + lines, 0
+    if total == 0:
         return _subset(coder, stream, flags, ones)
     for j in range(len(flags)):
-        context, relative = again, 4 * past[line] * lines // known
+        context, relative = repeat, 4 * activity[line] * lines // total
         while relative and context < 14:
             context, relative = context + 2, relative >> 1
-        weight = past[line] + 1
+        weight = activity[line] + 1
         if 0 < ones < len(flags) - j:
             share = ones * weight
             prior = (share << 16) // (share + left) if slots else min((share << 16) // left, _SURE)
@@ -136,8 +140,8 @@ def _subset_of_lines(
         else:
             flags[j] = min(ones, 1)
         ones -= flags[j]
-        again = flags[j] & slots
-        if not again:
+        repeat = flags[j] & slots
+        if not repeat:
             left -= weight
             line += 1
 
@@ -145,14 +149,14 @@ def _subset_of_lines(
 @inner
 def _fullest(counts: list[int], widest: int) -> list[int]:
     """The rows that have entries, fullest first; rows with equal counts stay in order."""
-    begins, there = zeros(widest + 2), 0
+    begins, active = zeros(widest + 2), 0
     for row in range(len(counts)):
         if counts[row]:
             begins[widest - counts[row] + 1] += 1
-            there += 1
+            active += 1
     for i in range(widest):
         begins[i + 1] += begins[i]
-    order = zeros(there)
+    order = zeros(active)
     for row in range(len(counts)):
         if counts[row]:
             order[begins[widest - counts[row]]] = row
@@ -162,19 +166,18 @@ def _fullest(counts: list[int], widest: int) -> list[int]:
 
 @inner
 def _matrix(
-    coder: list[int], stream: list[int], rows: int, columns: int, past: list[int], line: int,
-    where: list[int], negative: list[int], start: int, first: int, count: int,
+    coder: list[int], stream: list[int], rows: int, columns: int, activity: list[int], line: int,
+    indices: list[int], negative: list[int], start: int, first: int, count: int,
 ) -> bool:  # fmt: skip
-    """Code `count` entries from number `first` on, of the tensor that begins at `start` and whose lines begin
-    at `line`."""
+    """Code `count` entries, from number `first` on, of the tensor at `start` with the lines from `line`."""
     slots, flags = zeros(rows + count - 1), zeros(columns)
     if coder[_ENCODING]:
         for e in range(count):
-            row = (where[first + e] - start) // columns
+            row = (indices[first + e] - start) // columns
             slots[e + row] = 1
-            flags[where[first + e] - start - row * columns] = 1
-    if len(past):
-        _subset_of_lines(coder, stream, slots, count, past, line, rows, 1)
+            flags[indices[first + e] - start - row * columns] = 1
+    if len(activity):
+        _subset_of_lines(coder, stream, slots, count, activity, line, rows, 1)
     else:
         _subset(coder, stream, slots, count)
     counts, begins, row = zeros(rows), zeros(rows), 0
@@ -191,8 +194,8 @@ def _matrix(
     width = widest + _number(coder, stream, sum(flags) - widest, min(columns, count) - widest)
     if width > columns or len(fullest) * width > _SPARSEST * count + _SPARE:
         return False
-    if len(past):
-        _subset_of_lines(coder, stream, flags, width, past, line + rows, columns, 0)
+    if len(activity):
+        _subset_of_lines(coder, stream, flags, width, activity, line + rows, columns, 0)
     else:
         _subset(coder, stream, flags, width)
     active, rank, found = zeros(width), zeros(columns), 0
@@ -208,14 +211,14 @@ def _matrix(
     alike, pairs = 10, 11
     for done in range(len(fullest)):
         row = fullest[done]
-        at, end, sign = begins[row], begins[row] + counts[row], -1
+        place, end, sign = begins[row], begins[row] + counts[row], -1
         for j in range(1, width + 1):
             cells[j] = 0
         if coder[_ENCODING]:
-            for e in range(at, end):
-                cells[rank[where[e] - start - row * columns]] = 1
+            for e in range(place, end):
+                cells[rank[indices[e] - start - row * columns]] = 1
         for j in range(1, width + 1):
-            ones, left = end - at, width + 1 - j
+            ones, left = end - place, width + 1 - j
             if ones == 0:
                 break
             if ones < left:
@@ -234,40 +237,42 @@ def _matrix(
             cells[j] = 1
             sums[j] += 1
             if sign < 0:
-                sign = _bit(coder, stream, negative[at], _EVEN)
+                sign = _bit(coder, stream, negative[place], _EVEN)
             else:
                 chance = int((alike if sign else pairs - alike) * 65536 / pairs)
-                before, sign = sign, _bit(coder, stream, negative[at], chance)
+                before, sign = sign, _bit(coder, stream, negative[place], chance)
                 alike += 1 if sign == before else 0
                 pairs += 1
-            where[at] = start + row * columns + active[j - 1]
-            negative[at] = sign
-            at += 1
+            indices[place] = start + row * columns + active[j - 1]
+            negative[place] = sign
+            place += 1
         cells, above = above, cells
     return min(sums[1:]) > 0
 
 
 @compiled("int64(int64, uint8[::1], int64[:, ::1], int64[::1], int64[::1], uint8[::1])")
 def code(
-    encoding: int, stream: list[int], grids: list[list[int]], past: list[int], where: list[int],
+    encoding: int, stream: list[int], grids: list[list[int]], activity: list[int], indices: list[int],
     negative: list[int],
 ) -> int:  # fmt: skip
-    """Return the length of the stream of `where` and `negative`, or -1 if it cannot be coded. Encoding writes
-    as much as fits to `stream`. Decoding fills both; it returns -1 if no encoder writes this stream."""
+    """Return the length of the stream of `indices` and `negative`, or -1 if it cannot be coded.
+
+    Encoding writes as much as fits to `stream`. Decoding fills both, and returns -1 for an invalid stream.
+    """
     coder = zeros(5)
     coder[_ENCODING], coder[_HIGH] = encoding, 0xFFFFFFFF
-    for at in range(4):
-        coder[_CODE] = coder[_CODE] << 8 | _octet(stream, at)
+    for position in range(4):
+        coder[_CODE] = coder[_CODE] << 8 | _octet(stream, position)
     start = first = rest = line = 0
     for t in range(len(grids)):
         rest += int(sqrt(grids[t][0] * grids[t][1]))
     for t in range(len(grids)):
         rows, columns = grids[t][0], grids[t][1]
-        size, left, count = rows * columns, len(where) - first, 0
+        size, left, count = rows * columns, len(indices) - first, 0
         weight = int(sqrt(size))
         share = min((2 * left * weight + rest) // max(2 * rest, 1), size)
         rest -= weight
-        while encoding and first + count < len(where) and where[first + count] < start + size:
+        while encoding and first + count < len(indices) and indices[first + count] < start + size:
             count += 1
         if rest > 0:
             excess = count - share
@@ -278,17 +283,17 @@ def code(
         if count < 0 or count > min(size, left):
             return -1
         if count and not _matrix(
-            coder, stream, rows, columns, past, line, where, negative, start, first, count
+            coder, stream, rows, columns, activity, line, indices, negative, start, first, count
         ):
             return -1
         start += size
         line += rows + columns
         first += count
     # One more byte selects a value of the interval, unless low is 0: missing bytes count as zeros.
-    at, ending = coder[_AT], coder[_LOW] >> 24
-    length = at + min(coder[_LOW], 1)
-    if encoding and at < length and at < len(stream):
-        stream[at] = ending + 1
-    elif not encoding and (len(stream) != length or (at < length and stream[at] != ending + 1)):
+    position, ending = coder[_SHIFTED], coder[_LOW] >> 24
+    length = position + min(coder[_LOW], 1)
+    if encoding and position < length and position < len(stream):
+        stream[position] = ending + 1
+    elif not encoding and (len(stream) != length or (position < length and stream[position] != ending + 1)):
         return -1
     return length

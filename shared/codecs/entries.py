@@ -16,7 +16,7 @@ from edgeflock.shared.codecs.activity import Activity
 from edgeflock.shared.errors import IndexMalformed, IndexOutOfRange, WrongDtype
 from edgeflock.shared.model.layout import Layout
 
-Where = NDArray[np.int64] | slice
+Selection = NDArray[np.int64] | slice
 """Strictly increasing indices, or slice(None) for all."""
 
 _SCALE = values.CODINGS["scale"].mode
@@ -32,34 +32,33 @@ class Coded(NamedTuple):
 
 
 def encode(
-    kept: NDArray[np.float32],
-    where: NDArray[np.int64] | None,
+    entries: NDArray[np.float32],
+    indices: NDArray[np.int64] | None,
     layout: Layout,
     index_mode: int,
     value_mode: int,
     activity: Activity | None = None,
 ) -> Coded:
-    """Code `kept` (float32 [k], finite) at `where` (int64 [k], strictly increasing; None: everywhere) in
-    these modes. The decoder must know the same `activity`.
+    """Code `entries` (float32 [k], finite) at `indices` (int64 [k], strictly increasing; None: everywhere).
 
-    If a grid cannot code the entries, or not in fewer bytes, Golomb's code and a sign bit per value are
-    used.
+    The decoder must know the same `activity`. If a grid cannot code the entries, or not in fewer bytes,
+    Golomb's code and a sign bit per value are used.
     """
     if index_mode == sparse.GRID:
-        gridded = None if where is None else _gridded(kept, where, layout, value_mode, activity)
-        if gridded is not None and _surely_short(gridded, kept.size, layout):
+        gridded = None if indices is None else _encode_grid(entries, indices, layout, value_mode, activity)
+        if gridded is not None and _is_surely_short(gridded, entries.size, layout):
             return gridded
-        plain = encode(kept, where, layout, sparse.GOLOMB, values.CODINGS["sign"].mode)
+        plain = encode(entries, indices, layout, sparse.GOLOMB, values.CODINGS["sign"].mode)
         return plain if gridded is None else min(gridded, plain, key=_length)
-    octets = values.encode(kept, layout.counts(where), values.name_of(value_mode))
-    if where is None:
+    octets = values.encode(entries, layout.counts(indices), values.name_of(value_mode))
+    if indices is None:
         return Coded(sparse.DENSE, value_mode, b"", octets)
-    return Coded(index_mode, value_mode, sparse.encode(where, layout.size, index_mode), octets)
+    return Coded(index_mode, value_mode, sparse.encode(indices, layout.size, index_mode), octets)
 
 
-def _gridded(
-    kept: NDArray[np.float32],
-    where: NDArray[np.int64],
+def _encode_grid(
+    entries: NDArray[np.float32],
+    indices: NDArray[np.int64],
     layout: Layout,
     value_mode: int,
     activity: Activity | None,
@@ -67,19 +66,18 @@ def _gridded(
     # If numba is installed, its import takes half a second, and nothing else on a device needs it.
     from edgeflock.shared.codecs import grid
 
-    signed = grid.encode(where, kept < 0, layout, activity)
+    signed = grid.encode(indices, entries < 0, layout, activity)
     if signed is None:
         return None
-    return Coded(sparse.GRID, value_mode, signed, values.encode(kept, layout.counts(where), "scale"))
+    return Coded(sparse.GRID, value_mode, signed, values.encode(entries, layout.counts(indices), "scale"))
 
 
 def _length(coded: Coded) -> int:
     return len(coded.indices) + len(coded.values)
 
 
-def _surely_short(coded: Coded, count: int, layout: Layout) -> bool:
-    """Whether `coded` is well below Golomb's code for random indices with a sign each. Then the alternative,
-    which takes as long again, is not tried."""
+def _is_surely_short(coded: Coded, count: int, layout: Layout) -> bool:
+    """Whether `coded` is so far below Golomb's code for random indices and signs that this is not tried."""
     return 8 * _length(coded) < 0.9 * count * (log2(layout.size / max(count, 1)) + 2.5)
 
 
@@ -91,15 +89,15 @@ def decode(
     octets: bytes,
     layout: Layout,
     activity: Activity | None = None,
-) -> tuple[Where, NDArray[np.float32]]:
-    """Return (where, float32 [count] there). Values may be NaN or infinity if the bytes hold them.
+) -> tuple[Selection, NDArray[np.float32]]:
+    """Return (indices, float32 [count]: their values). Values may be NaN or infinity if the bytes hold them.
 
     Raises WrongDtype or an index's refusal if the bytes do not match what they announce. Memory is in
     proportion to the bytes and to the layout.
     """
     if (index_mode == sparse.GRID) != (value_mode == _SCALE):
         raise WrongDtype(
-            "index mode 3 (grid) and value mode 5 (scale) go together only, "
+            "index mode 3 (grid) and value mode 5 (scale) are valid only together, "
             f"not modes {index_mode} and {value_mode}"
         )
     if count > layout.size:
@@ -107,23 +105,23 @@ def decode(
     if index_mode == sparse.DENSE:
         if count != layout.size or indices:
             raise IndexMalformed(
-                f"all of it are {layout.size} entries without index bytes, not {count} with {len(indices)}"
+                f"a dense update has {layout.size} entries and no index bytes, not {count} and {len(indices)}"
             )
         return slice(None), values.decode(octets, layout.counts(None), value_mode)
     if index_mode == sparse.GRID:
         from edgeflock.shared.codecs import grid
 
-        where, negative = grid.decode(indices, count, layout, activity)
-        signed = values.decode(octets, layout.counts(where), value_mode)
+        selected, negative = grid.decode(indices, count, layout, activity)
+        signed = values.decode(octets, layout.counts(selected), value_mode)
         np.negative(signed, out=signed, where=negative)
-        return where, signed
-    where = sparse.decode(indices, count, layout.size, index_mode)
-    return where, values.decode(octets, layout.counts(where), value_mode)
+        return selected, signed
+    selected = sparse.decode(indices, count, layout.size, index_mode)
+    return selected, values.decode(octets, layout.counts(selected), value_mode)
 
 
-def received(
-    coded: Coded, kept: NDArray[np.float32], where: NDArray[np.int64] | None, layout: Layout
+def decode_values(
+    coded: Coded, entries: NDArray[np.float32], indices: NDArray[np.int64] | None, layout: Layout
 ) -> NDArray[np.float32]:
-    """float32 [k]: the values that the receiver decodes, for `kept` at `where` encoded as `coded`."""
-    there = values.decode(coded.values, layout.counts(where), coded.value_mode)
-    return np.copysign(there, kept) if coded.index_mode == sparse.GRID else there
+    """Return float32 [k]: what the receiver decodes for `entries` at `indices`, encoded as `coded`."""
+    decoded = values.decode(coded.values, layout.counts(indices), coded.value_mode)
+    return np.copysign(decoded, entries) if coded.index_mode == sparse.GRID else decoded

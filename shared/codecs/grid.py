@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.codecs.activity import Activity
-from edgeflock.shared.codecs.compiled import handed
+from edgeflock.shared.codecs.compiled import to_native
 from edgeflock.shared.codecs.decisions import code
 from edgeflock.shared.errors import IndexMalformed, IndexOutOfRange
 from edgeflock.shared.model.layout import Layout
@@ -26,19 +26,20 @@ Indices = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
-def encode(where: Indices, negative: Flags, layout: Layout, activity: Activity | None = None) -> bytes | None:
-    """Code strictly increasing indices `where` (int64 [k]) and the signs of values `negative` (bool [k]). The
-    decoder must know the same `activity`.
+def encode(
+    indices: Indices, negative: Flags, layout: Layout, activity: Activity | None = None
+) -> bytes | None:
+    """Code strictly increasing `indices` (int64 [k]) and the signs of values `negative` (bool [k]).
 
-    Returns None if the entries are too scattered for this code, or its stream would not have a _plausible
-    length. No entries take no bytes.
+    The decoder must know the same `activity`. Returns None if the entries are too scattered for this code, or
+    if its stream would have no plausible length. No entries take no bytes.
     """
-    if not where.size:
+    if not indices.size:
         return b""
-    stream = handed(np.zeros(_longest(where.size) + 1, np.uint8))
-    entries = handed(np.array(where, np.int64)), handed(np.array(negative, np.uint8))
-    length = code(1, stream, handed(layout.grids), _past(activity), *entries)
-    return bytes(stream[:length]) if _plausible(length, where.size) else None
+    stream = to_native(np.zeros(_max_length(indices.size) + 1, np.uint8))
+    entries = to_native(np.array(indices, np.int64)), to_native(np.array(negative, np.uint8))
+    length = code(1, stream, to_native(layout.grids), _activity_array(activity), *entries)
+    return bytes(stream[:length]) if _is_plausible(length, indices.size) else None
 
 
 def decode(
@@ -50,9 +51,10 @@ def decode(
     before it allocates. Allocates at most 250 bytes per announced entry, 30 per row and column of the largest
     tensor, and 10 for each number of `activity`. Raises IndexMalformed or IndexOutOfRange.
     """
-    if not _plausible(len(octets), count):
+    if not _is_plausible(len(octets), count):
         raise IndexMalformed(
-            f"{len(octets)} bytes do not hold {count} entries: 1 to 64 bits each, and 64 bytes"
+            f"{len(octets)} bytes do not hold {count} entries: these take 1 to 64 bits each, plus up to "
+            "64 bytes"
         )
     if count > layout.size:
         raise IndexOutOfRange(f"{count} entries for {layout.size} parameters")
@@ -60,22 +62,22 @@ def decode(
         if octets:
             raise IndexMalformed(f"no entries take no bytes, not {len(octets)}")
         return np.zeros(0, np.int64), np.zeros(0, np.bool_)
-    stream = handed(np.array(np.frombuffer(octets, np.uint8)))
-    where, negative = handed(np.zeros(count, np.int64)), handed(np.zeros(count, np.uint8))
-    if code(0, stream, handed(layout.grids), _past(activity), where, negative) != len(octets):
+    stream = to_native(np.array(np.frombuffer(octets, np.uint8)))
+    indices, negative = to_native(np.zeros(count, np.int64)), to_native(np.zeros(count, np.uint8))
+    if code(0, stream, to_native(layout.grids), _activity_array(activity), indices, negative) != len(octets):
         raise IndexMalformed(f"the stream does not hold {count} entries as an encoder writes them")
-    return np.asarray(where, np.int64), np.asarray(negative, np.bool_)
+    return np.asarray(indices, np.int64), np.asarray(negative, np.bool_)
 
 
-def _past(activity: Activity | None) -> Any:
-    return handed(np.zeros(0, np.int64) if activity is None else activity.astype(np.int64))
+def _activity_array(activity: Activity | None) -> Any:
+    return to_native(np.zeros(0, np.int64) if activity is None else activity.astype(np.int64))
 
 
-def _plausible(octets: int, count: int) -> bool:
+def _is_plausible(octets: int, count: int) -> bool:
     """Whether a stream has 1 to 64 bits for each entry, plus up to 64 bytes."""
-    return count <= 8 * octets and 0 <= octets <= _longest(count)
+    return count <= 8 * octets and 0 <= octets <= _max_length(count)
 
 
-def _longest(count: int) -> int:
+def _max_length(count: int) -> int:
     """The most bytes of a stream of `count` entries."""
     return 8 * count + 64

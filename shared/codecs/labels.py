@@ -7,7 +7,7 @@ from edgeflock.shared.errors import WrongDtype
 
 Vector = NDArray[np.float64]
 
-MOST_CLASSES = 1 << 12
+MAX_CLASSES = 1 << 12
 
 _ROUNDING = 0.05
 """How far from 1 the sum of shares may be."""
@@ -21,9 +21,9 @@ def encode(shares: Vector) -> bytes:
 def decode(octets: bytes, rows: int = 1) -> Vector:
     """float64 [rows, K], each row of which sums to 1. Raises WrongDtype if the bytes are not shares."""
     classes, odd = divmod(len(octets), 2 * rows)
-    if odd or not 2 <= classes <= MOST_CLASSES:
+    if odd or not 2 <= classes <= MAX_CLASSES:
         raise WrongDtype(
-            f"shares of classes are 2 to {MOST_CLASSES} float16 numbers a row, not {len(octets)} bytes"
+            f"shares of classes are 2 to {MAX_CLASSES} float16 numbers a row, not {len(octets)} bytes"
         )
     shares = np.frombuffer(octets, "<f2").astype(np.float64).reshape(rows, classes)
     sums = shares.sum(axis=1)

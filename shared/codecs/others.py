@@ -5,7 +5,7 @@ from typing import Protocol, TypeVar
 
 from edgeflock.shared.errors import ConfigError
 
-LEAST, MOST = 64, 127
+MIN_MODE, MAX_MODE = 64, 127
 """The range of their mode numbers on the wire; built-in codings have smaller ones."""
 
 
@@ -17,15 +17,16 @@ class Numbered(Protocol):
 Coding = TypeVar("Coding", bound=Numbered)
 
 
-def of_others(kind: type[Coding]) -> Callable[[object], Coding | None]:
-    """Return a check that gives None for other objects than this kind. Raises ConfigError outside
-    LEAST..MOST."""
+def coding_check(kind: type[Coding]) -> Callable[[object], Coding | None]:
+    """Return a function: object -> the coding, or None. It raises ConfigError outside MIN_MODE..MAX_MODE."""
 
     def coding_of(found: object) -> Coding | None:
         if not isinstance(found, kind):
             return None
-        if not LEAST <= found.mode <= MOST:
-            raise ConfigError(f"a coding has mode = {found.mode}: choose one of {LEAST} to {MOST} for it")
+        if not MIN_MODE <= found.mode <= MAX_MODE:
+            raise ConfigError(
+                f"a coding has mode = {found.mode}: choose one of {MIN_MODE} to {MAX_MODE} for it"
+            )
         return found
 
     return coding_of

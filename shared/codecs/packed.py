@@ -23,8 +23,8 @@ def pack(octets: bytes, mode: int) -> bytes:
     planes = np.frombuffer(octets, np.uint8).reshape(-1, _WIDTHS[mode]).T.tobytes()
     # Fractions do not repeat, and a search for matches makes the codes of exponents worse. Zeros and rounded
     # numbers do repeat. So both strategies are tried.
-    ways = (zlib.Z_HUFFMAN_ONLY, zlib.Z_DEFAULT_STRATEGY)
-    return min((_deflated(planes, way) for way in ways), key=len)
+    strategies = (zlib.Z_HUFFMAN_ONLY, zlib.Z_DEFAULT_STRATEGY)
+    return min((_deflate(planes, strategy) for strategy in strategies), key=len)
 
 
 def unpack(packed: bytes, mode: int, size: int) -> bytes:
@@ -43,7 +43,7 @@ def unpack(packed: bytes, mode: int, size: int) -> bytes:
     return np.frombuffer(planes, np.uint8).reshape(width, -1).T.tobytes()
 
 
-def longest(size: int) -> int:
+def max_size(size: int) -> int:
     """The most bytes that a value stream of `size` bytes takes when packed."""
     return size + (size >> 10) + 64
 
@@ -55,6 +55,6 @@ def width_of(mode: int) -> int:
     return _WIDTHS[mode]
 
 
-def _deflated(octets: bytes, strategy: int) -> bytes:
+def _deflate(octets: bytes, strategy: int) -> bytes:
     stream = zlib.compressobj(_LEVEL, strategy=strategy)
     return stream.compress(octets) + stream.flush()

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.codecs import bits
-from edgeflock.shared.codecs.others import of_others
+from edgeflock.shared.codecs.others import coding_check
 from edgeflock.shared.errors import (
     IndexMalformed,
     IndexOutOfRange,
@@ -57,7 +57,7 @@ class IndexCoding:
 def encode(indices: Indices, size: int, mode: int = GOLOMB) -> bytes:
     """Code strictly increasing `indices` (int64 [k], 0 <= index < size) as RAW, GOLOMB or RUNS."""
     write = CODINGS[name_of(mode)].encode
-    assert write is not None, "whoever has signs calls grid.encode"
+    assert write is not None, "grid.encode codes these indices, with the signs"
     return write(indices, size)
 
 
@@ -97,7 +97,7 @@ def decode(octets: bytes, count: int, size: int, mode: int) -> Indices:
     name = name_of(mode)
     read = CODINGS[name].decode
     if read is None:
-        raise WrongDtype(f"index mode {mode} ({name}) is for updates, with values of mode 5 (scale), only")
+        raise WrongDtype(f"index mode {mode} ({name}) is valid only with values of mode 5 (scale)")
     indices = read(octets, count)
     if count and indices[-1] >= size:
         raise IndexOutOfRange(f"index {indices[-1]} lies outside the {size} parameters")
@@ -134,26 +134,26 @@ def _decode_golomb(octets: bytes, count: int) -> Indices:
     """Decode the `count` indices of a Golomb stream, up to 2^62. Raises IndexMalformed."""
     if count > 8 * len(octets):
         raise IndexMalformed(f"{len(octets)} bytes cannot hold {count} indices")
-    parameter, at = _read_leb128(octets)
+    parameter, offset = _read_leb128(octets)
     width, cutoff = _remainder(parameter)
     if width:
-        end = at + bits.packed_size(count, width - 1)
+        end = offset + bits.packed_size(count, width - 1)
         if end > len(octets):
             raise IndexMalformed("the prefix plane is cut short")
-        remainders = bits.unpack(octets[at:end], count, width - 1)
+        remainders = bits.unpack(octets[offset:end], count, width - 1)
         long = np.flatnonzero(remainders >= cutoff)
-        at, end = end, end + bits.packed_size(long.size, 1)
+        offset, end = end, end + bits.packed_size(long.size, 1)
         if end > len(octets):
             raise IndexMalformed("the extra plane is cut short")
-        extra = np.unpackbits(np.frombuffer(octets[at:end], np.uint8), count=long.size)
+        extra = np.unpackbits(np.frombuffer(octets[offset:end], np.uint8), count=long.size)
         remainders[long] += remainders[long] + extra - cutoff
-        at = end
+        offset = end
     else:
         remainders = np.zeros(count, np.int64)
-    unary = np.frombuffer(octets[at:], np.uint8)
-    held = int(np.bitwise_count(unary).sum(dtype=np.int64))  # before they take eight bytes each
-    if held != count or (len(unary) and not unary[-1]):
-        raise IndexMalformed(f"the unary plane holds {held} indices, announced were {count}")
+    unary = np.frombuffer(octets[offset:], np.uint8)
+    found = int(np.bitwise_count(unary).sum(dtype=np.int64))  # before they take eight bytes each
+    if found != count or (len(unary) and not unary[-1]):
+        raise IndexMalformed(f"the unary plane holds {found} indices, not the announced {count}")
     ones = np.flatnonzero(np.unpackbits(unary))
     # ones[i] = q_0 + ... + q_i + i, so the running index needs one multiplication and one sum.
     steps = np.arange(count)
@@ -174,10 +174,10 @@ def _decode_runs(octets: bytes, count: int) -> Indices:
     """Decode the `count` indices of a stream of runs. Raises IndexMalformed."""
     numbers = _read_all_leb128(octets)
     if numbers.size % 2:
-        raise IndexMalformed("a run is two numbers: how far it is from the one before, and its length")
+        raise IndexMalformed("a run has two numbers: its distance from the run before, and its length")
     gaps, lengths = numbers[::2], numbers[1::2] + 1
-    if (held := int(lengths.sum())) != count:
-        raise IndexMalformed(f"the runs hold {held} indices, announced were {count}")
+    if (found := int(lengths.sum())) != count:
+        raise IndexMalformed(f"the runs hold {found} indices, not the announced {count}")
     if not count:
         return np.zeros(0, np.int64)
     gaps[1:] += 1
@@ -222,12 +222,12 @@ def _leb128(number: int) -> bytes:
 
 def _read_leb128(octets: bytes) -> tuple[int, int]:
     number = 0
-    for at, octet in enumerate(octets[:5]):
-        number |= (octet & 0x7F) << 7 * at
+    for index, octet in enumerate(octets[:5]):
+        number |= (octet & 0x7F) << 7 * index
         if octet < 0x80:
             if not 1 <= number <= _LARGEST_PARAMETER:
                 break
-            return number, at + 1
+            return number, index + 1
     raise IndexMalformed("the stream does not begin with a Golomb parameter of 1 to 2^31")
 
 
@@ -257,5 +257,5 @@ _OURS: dict[str, IndexCoding] = {
 
 _NAMES = {coding.mode: name for name, coding in _OURS.items()}
 
-CODINGS: Table[IndexCoding] = Table("edgeflock.index_codings", _OURS, of_others(IndexCoding))
+CODINGS: Table[IndexCoding] = Table("edgeflock.index_codings", _OURS, coding_check(IndexCoding))
 """Index codings by name; the mode is their number on the wire."""

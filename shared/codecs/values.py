@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.codecs import bits
-from edgeflock.shared.codecs.others import of_others
+from edgeflock.shared.codecs.others import coding_check
 from edgeflock.shared.errors import WrongDtype
 from edgeflock.shared.plugins import Table
 
@@ -51,7 +51,7 @@ class ValueCoding:
     decode: Callable[[bytes, Counts], Values]
     size: Callable[[int, int], int]
     """(k, t) -> the size in bytes of k values in t non-empty tensors."""
-    of_models: bool = False
+    is_for_models: bool = False
     """Whether whole models may travel in it: it codes each value separately."""
     means_only: bool = False
     """Whether it keeps only each tensor's mean magnitude."""
@@ -179,7 +179,7 @@ def _decode_scale(octets: bytes, counts: Counts) -> Values:
 
 
 def _spread_fields(octets: bytes, width: int, table: Values, scales: Values, counts: Counts) -> Values:
-    """scale * table[field] for fields of `width` bits; scales has one entry per non-empty tensor."""
+    """Return scale * table[field] for fields of `width` bits; scales has one entry per non-empty tensor."""
     scale = np.repeat(scales, counts[counts > 0])
     with np.errstate(over="ignore", invalid="ignore"):  # overflow is not finite, so admission refuses it
         scale *= table[bits.unpack(octets, scale.size, width)]
@@ -240,8 +240,8 @@ def _from_bfloat16(octets: bytes) -> Values:
 
 
 _OURS: dict[str, ValueCoding] = {
-    "f32": ValueCoding(0, _encode_f32, _decode_f32, lambda k, t: 4 * k, of_models=True),
-    "f16": ValueCoding(1, _encode_f16, _decode_f16, lambda k, t: 2 * k, of_models=True),
+    "f32": ValueCoding(0, _encode_f32, _decode_f32, lambda k, t: 4 * k, is_for_models=True),
+    "f16": ValueCoding(1, _encode_f16, _decode_f16, lambda k, t: 2 * k, is_for_models=True),
     "int8": ValueCoding(2, _encode_int8, _decode_int8, lambda k, t: 2 * t + k),
     "codebook4": ValueCoding(
         3, _encode_codebook4, _decode_codebook4, lambda k, t: 2 * (t + _LEVELS) + bits.packed_size(k, 4)
@@ -254,5 +254,5 @@ _OURS: dict[str, ValueCoding] = {
 
 _NAMES = {coding.mode: name for name, coding in _OURS.items()}
 
-CODINGS: Table[ValueCoding] = Table("edgeflock.value_codings", _OURS, of_others(ValueCoding))
+CODINGS: Table[ValueCoding] = Table("edgeflock.value_codings", _OURS, coding_check(ValueCoding))
 """Value codings by name; the mode is their number on the wire."""

@@ -22,11 +22,11 @@ class SampleAccount:
     """They wait, or are in use with an unknown outcome."""
 
     @classmethod
-    def of(cls, facts: Mapping[str, object]) -> "SampleAccount | None":
+    def from_facts(cls, facts: Mapping[str, object]) -> "SampleAccount | None":
         """Return the account in a device's facts, if there is one."""
-        told = {field.name: facts.get(field.name) for field in fields(cls)}
-        numbers = {name: value for name, value in told.items() if type(value) is int}
-        return cls(**numbers) if len(numbers) == len(told) else None
+        values = {field.name: facts.get(field.name) for field in fields(cls)}
+        numbers = {name: value for name, value in values.items() if type(value) is int}
+        return cls(**numbers) if len(numbers) == len(values) else None
 
     def facts(self) -> dict[str, int]:
         return asdict(self)

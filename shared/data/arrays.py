@@ -8,9 +8,9 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared.data.samples import Raw, absent
+from edgeflock.shared.data.samples import Raw, missing_file
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.extras import install
+from edgeflock.shared.extras import install_command
 from edgeflock.shared.model.fields import Fields
 
 _DIGITS = Path(__file__).with_name("digits.npz")
@@ -31,7 +31,7 @@ def read_digits(path: str, split: str, options: Mapping[str, str]) -> Raw:
 
 def read_npz(path: str, split: str, options: Mapping[str, str]) -> Raw:
     if not Path(path).is_file():
-        raise absent(f"npz:{path}")
+        raise missing_file(f"npz:{path}")
     names: tuple[str, ...] = (f"x_{split}", f"y_{split}")
     try:
         with open(path, "rb") as file, np.load(file) as archive:
@@ -42,19 +42,19 @@ def read_npz(path: str, split: str, options: Mapping[str, str]) -> Raw:
             elif fields := [name for name in archive.files if name.startswith(f"x_{split}.")]:
                 names = (f"y_{split}", *fields)
             found = {name: archive[name] for name in names if name in archive}
-            held = ", ".join(archive.files)
+            content = ", ".join(archive.files)
     except (OSError, EOFError, ValueError, TypeError, AttributeError, BadZipFile) as error:
-        why = "it holds Python objects; store numbers or text" if "allow_pickle" in str(error) else error
-        raise ConfigError(f"data 'npz:{path}': is no readable np.savez archive: {why}") from error
+        reason = "it holds Python objects; store numbers or text" if "allow_pickle" in str(error) else error
+        raise ConfigError(f"data 'npz:{path}': is no readable np.savez archive: {reason}") from error
     for name in names:
         if name not in found:
-            raise ConfigError(f"data 'npz:{path}': has no array {name}; it holds {held}")
+            raise ConfigError(f"data 'npz:{path}': has no array {name}; it holds {content}")
     if names[1].startswith(f"x_{split}."):
-        y, *of_fields = (found[name] for name in names)
-        return _of_fields(path, dict(zip(names[1:], of_fields, strict=True)), y, names[0])
+        y, *inputs = (found[name] for name in names)
+        return _read_fields(path, dict(zip(names[1:], inputs, strict=True)), y, names[0])
     if len(names) == 3:
         y, octets, offsets = (found[name] for name in names)
-        x = _decoded(octets, offsets, path)
+        x = _decode_images(octets, offsets, path)
     else:
         x, y = (found[name] for name in names)
     if not x.ndim or not y.ndim or len(x) != len(y) or len(y) == 0:
@@ -63,7 +63,7 @@ def read_npz(path: str, split: str, options: Mapping[str, str]) -> Raw:
     return Raw(f"npz:{path}", x, y, place=lambda sample: f"{names[0]}[{sample}]")
 
 
-def _of_fields(path: str, arrays: dict[str, NDArray[np.generic]], y: NDArray[np.generic], name: str) -> Raw:
+def _read_fields(path: str, arrays: dict[str, NDArray[np.generic]], y: NDArray[np.generic], name: str) -> Raw:
     """Return samples with several inputs. `arrays` and y have their names in the archive."""
     for other, array in arrays.items():
         if not array.ndim or not y.ndim or len(array) != len(y) or len(y) == 0:
@@ -73,12 +73,14 @@ def _of_fields(path: str, arrays: dict[str, NDArray[np.generic]], y: NDArray[np.
     return Raw(f"npz:{path}", x, y)
 
 
-def _decoded(octets: NDArray[np.generic], offsets: NDArray[np.generic], path: str) -> NDArray[np.uint8]:
+def _decode_images(octets: NDArray[np.generic], offsets: NDArray[np.generic], path: str) -> NDArray[np.uint8]:
     """Decode JPEG images of one size: uint8 [n, channels, height, width]. Raises ConfigError."""
     try:
         from PIL import Image
     except ImportError as error:
-        raise ConfigError(f"data 'npz:{path}': JPEG images need Pillow: {install('images')}") from error
+        raise ConfigError(
+            f"data 'npz:{path}': JPEG images need Pillow: {install_command('images')}"
+        ) from error
     if octets.dtype != np.uint8 or octets.ndim != 1 or offsets.dtype.kind not in "iu" or offsets.ndim != 1:
         raise ConfigError(f"data 'npz:{path}': jpg_* must be bytes (uint8) in a row and off_* whole numbers")
     blob, images = octets.tobytes(), []

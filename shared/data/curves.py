@@ -31,10 +31,10 @@ class RateCurve(Protocol):
     def period(self) -> float:
         """The seconds after which the curve repeats; infinity if it never does."""
 
-    def arrived(self, second: float) -> float:
+    def arrivals(self, second: float) -> float:
         """The samples from second 0 to `second`: the integral of the rate."""
 
-    def when(self, count: float) -> float:
+    def arrival_time(self, count: float) -> float:
         """The second at which the `count`-th sample is complete; infinity if it never comes."""
 
 
@@ -46,13 +46,13 @@ class Steps:
     """(from second, rate), in order, the first from second 0."""
     period: float = math.inf
 
-    def arrived(self, second: float) -> float:
+    def arrivals(self, second: float) -> float:
         if second < self.period:
             return self._within(second)
         rounds, rest = divmod(second, self.period)
         return rounds * self._within(self.period) + self._within(rest)
 
-    def when(self, count: float) -> float:
+    def arrival_time(self, count: float) -> float:
         begin = 0.0
         if self.period < math.inf:
             each = self._within(self.period)
@@ -83,12 +83,12 @@ class Sine:
     high: float
     period: float
 
-    def arrived(self, second: float) -> float:
+    def arrivals(self, second: float) -> float:
         turn = 2 * math.pi / self.period
         middle, swing = (self.low + self.high) / 2, (self.high - self.low) / 2
         return middle * second + swing / turn * (1 - math.cos(turn * second))
 
-    def when(self, count: float) -> float:
+    def arrival_time(self, count: float) -> float:
         middle, swing = (self.low + self.high) / 2, (self.high - self.low) / 2
         if middle == 0:
             return math.inf
@@ -97,12 +97,12 @@ class Sine:
         early = max(0.0, late - swing * self.period / (math.pi * middle))
         while late - early > 1e-9 * max(1.0, late):
             half = (early + late) / 2
-            early, late = (half, late) if self.arrived(half) < count else (early, half)
+            early, late = (half, late) if self.arrivals(half) < count else (early, half)
         return late
 
 
 @dataclass(frozen=True, slots=True)
-class Later:
+class ShiftedCurve:
     """A curve that starts at second `begin` of another curve."""
 
     curve: RateCurve
@@ -112,14 +112,14 @@ class Later:
     def period(self) -> float:
         return self.curve.period
 
-    def arrived(self, second: float) -> float:
-        return self.curve.arrived(self.begin + second) - self.curve.arrived(self.begin)
+    def arrivals(self, second: float) -> float:
+        return self.curve.arrivals(self.begin + second) - self.curve.arrivals(self.begin)
 
-    def when(self, count: float) -> float:
-        return self.curve.when(count + self.curve.arrived(self.begin)) - self.begin
+    def arrival_time(self, count: float) -> float:
+        return self.curve.arrival_time(count + self.curve.arrivals(self.begin)) - self.begin
 
 
-def steady(rate: float) -> RateCurve:
+def constant_rate(rate: float) -> RateCurve:
     return Steps(((0.0, rate),))
 
 
@@ -129,7 +129,7 @@ def curve(text: str, random: np.random.Generator) -> RateCurve:
     if colon and kind in _CURVES:
         return _CURVES[kind](rest, text, random)
     if re.fullmatch(RATE, text):
-        return steady(draw(text, random))
+        return constant_rate(draw(text, random))
     raise ConfigError(
         f"rate {text!r} must be a number, uniform(mean,sd) or normal(mean,sd), sine:LOW..HIGH/SECONDSs, "
         "square:FIRST..SECOND/SECONDSs, steps:SECOND:RATE,SECOND:RATE,... or trace:FILE, "
@@ -163,7 +163,7 @@ def _steps(rest: str, text: str, random: np.random.Generator) -> RateCurve:
             f"rate {text!r} must be steps:SECOND:RATE,SECOND:RATE,..., e.g. steps:0:64,60:uniform(38,24)"
         )
     found = re.findall(rf"({NUMBER}):({RATE})", rest)
-    return _in_order([(float(second), draw(rate, random)) for second, rate in found], f"rate {text!r}")
+    return _check_steps([(float(second), draw(rate, random)) for second, rate in found], f"rate {text!r}")
 
 
 def _trace(rest: str, text: str, random: np.random.Generator) -> RateCurve:
@@ -176,24 +176,24 @@ def _trace(rest: str, text: str, random: np.random.Generator) -> RateCurve:
         raise ConfigError(f"rate {text!r}: cannot be read: {error}") from error
     steps = []
     for number, line in enumerate(lines, 1):
-        said = line.partition("#")[0].strip()
-        if not said:
+        content = line.partition("#")[0].strip()
+        if not content:
             continue
-        found = re.fullmatch(_TRACE_LINE, said)
+        found = re.fullmatch(_TRACE_LINE, content)
         if not found:
             raise ConfigError(
-                f"rate {text!r}: line {number} is {said[:40]!r}; it must be SECOND,RATE, e.g. 60,16.5"
+                f"rate {text!r}: line {number} is {content[:40]!r}; it must be SECOND,RATE, e.g. 60,16.5"
             )
         steps.append((float(found[1]), float(found[2])))
     if not steps:
         raise ConfigError(f"rate {text!r}: the file has no line SECOND,RATE")
-    return _in_order(steps, f"rate {text!r}")
+    return _check_steps(steps, f"rate {text!r}")
 
 
-def _in_order(steps: list[tuple[float, float]], what: str) -> RateCurve:
+def _check_steps(steps: list[tuple[float, float]], name: str) -> RateCurve:
     seconds = [second for second, _ in steps]
     if seconds[0] != 0 or seconds != sorted(set(seconds)):
-        raise ConfigError(f"{what}: the seconds must begin at 0 and go on in order")
+        raise ConfigError(f"{name}: the seconds must begin at 0 and increase")
     return Steps(tuple(steps))
 
 

@@ -31,37 +31,37 @@ from numpy.typing import NDArray
 from edgeflock.shared.data import arrays, images, tables
 from edgeflock.shared.data.fitting import describe, read_as
 from edgeflock.shared.data.own import is_own, read_own
-from edgeflock.shared.data.samples import Dataset, Raw, Stored, scaled, targets
+from edgeflock.shared.data.samples import Dataset, Raw, Stored, targets, to_float32
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.description import Description
-from edgeflock.shared.model.fields import concatenated, rows
+from edgeflock.shared.model.fields import concatenate_inputs, rows
 
 __all__ = [
     "READERS", "Dataset", "Stored", "deal", "deal_by_label", "describe", "is_stored",
-    "joined", "load", "opened", "read", "scaled", "targets"]  # fmt: skip
+    "concatenate", "load", "open_stored", "read", "to_float32", "targets"]  # fmt: skip
 
 
 log = logging.getLogger(__name__)
 
 
 def load(
-    uri: str, split: str, described: Description | None = None, *, scales_targets: bool = False
+    uri: str, split: str, description: Description | None = None, *, scales_targets: bool = False
 ) -> Dataset:
-    """Load the `split` ("train" or "test") of the data set `uri` into memory, as `described` or as it
-    describes itself. `scales_targets`: whether numbers to predict are scaled (`describe`).
+    """Load the `split` ("train" or "test") of the data set `uri` into memory.
 
-    Raises ConfigError that names the URI and the problem.
+    It is converted to `description`, or to its own. `scales_targets`: whether numbers to predict are scaled
+    (`describe`). Raises ConfigError that names the URI and the problem.
     """
-    return opened(uri, split, described, scales_targets=scales_targets).whole()
+    return open_stored(uri, split, description, scales_targets=scales_targets).load()
 
 
-def opened(
-    uri: str, split: str, described: Description | None = None, *, scales_targets: bool = False
+def open_stored(
+    uri: str, split: str, description: Description | None = None, *, scales_targets: bool = False
 ) -> Stored:
     """Like `load`, but x may be read on demand. The log reports how missing values are handled."""
-    stored, said = read_as(read(uri, split), described, targets=scales_targets)
-    if said:
-        log.warning("%s", said)
+    stored, message = read_as(read(uri, split), description, targets=scales_targets)
+    if message:
+        log.warning("%s", message)
     return stored
 
 
@@ -76,35 +76,35 @@ def read(uri: str, split: str) -> Raw:
     part = options.pop("part", "1/1")
     reader = READERS.get(scheme)
     if scheme == "gym":
-        raise ConfigError(f"data {uri!r}: is an environment in which devices act, and here data are needed")
+        raise ConfigError(f"data {uri!r} is an environment in which devices act; name stored data instead")
     if reader is None:
         if not is_own(uri) or find_spec(scheme.partition(".")[0]) is None:
-            lacks = f"; there is no module {scheme!r} here" if is_own(uri) else ""
+            missing = f"; there is no module {scheme!r} here" if is_own(uri) else ""
             schemes = ", ".join(f"{name}:" for name in READERS)
             raise ConfigError(
                 f"data {uri!r}: known are {schemes} and package.module:function, and for a client streams: "
-                f"{STREAMS}{lacks or meant(uri)}"
+                f"{STREAMS}{missing or suggestion(uri)}"
             )
         raw = read_own(f"{scheme}:{path}", split, options)
     else:
-        known = (*reader.options, "part", *(() if reader.splits else ("held",)))
-        held = None if reader.splits else options.pop("held", None)
+        names = (*reader.options, "part", *(() if reader.has_splits else ("held",)))
+        fraction = None if reader.has_splits else options.pop("held", None)
         for option in options:
             if option not in reader.options:
-                raise ConfigError(f"data {uri!r}: option {option!r} is unknown; known are {', '.join(known)}")
+                raise ConfigError(f"data {uri!r}: option {option!r} is unknown; known are {', '.join(names)}")
         raw = reader.read(path, split, options)
-        if held is not None:
-            raw = raw.chosen(_held(len(raw), held, split, uri))
+        if fraction is not None:
+            raw = raw.select(_held_out_rows(len(raw), fraction, split, uri))
     if part == "1/1":
         return raw
-    return raw.chosen(_share(len(raw), part, uri))
+    return raw.select(_share(len(raw), part, uri))
 
 
 STREAMS = "mqtt:, mqtts:, kafka:, kafkas:, http:, https:, dir:, stdin:, python:, synthetic:"
 """The schemes of streams, for messages."""
 
 
-def meant(path: str) -> str:
+def suggestion(path: str) -> str:
     """The URI for a plain path, as the end of a message; empty if `path` does not look like one."""
     suffix = PurePath(path).suffix.lower()
     if suffix in (".csv", ".parquet"):
@@ -112,11 +112,11 @@ def meant(path: str) -> str:
     return f"; an archive of arrays is npz:{path}" if suffix == ".npz" else ""
 
 
-def splits(uri: str) -> bool:
+def has_splits(uri: str) -> bool:
     """Whether `uri` has separate rows for training and evaluation, rather than all rows of a file."""
     scheme, _, rest = uri.partition(":")
     reader = READERS.get(scheme)
-    return reader is None or reader.splits or "held" in dict(parse_qsl(rest.partition("?")[2]))
+    return reader is None or reader.has_splits or "held" in dict(parse_qsl(rest.partition("?")[2]))
 
 
 def is_stored(uri: str) -> bool:
@@ -130,26 +130,29 @@ def deal(data: Dataset, shares: int, samples: int = 0) -> list[Dataset]:
 
     There must be at least as many samples as shares.
     """
-    dealt = _dealt(len(data))[: samples or None]
+    dealt = _permutation(len(data))[: samples or None]
     chosen = (np.sort(dealt[share::shares]) for share in range(shares))
-    return [Dataset(rows(data.x, where), data.y[where], described=data.described) for where in chosen]
+    return [
+        Dataset(rows(data.x, indices), data.y[indices], description=data.description) for indices in chosen
+    ]
 
 
-def joined(parts: Sequence[Dataset]) -> Dataset:
+def concatenate(parts: Sequence[Dataset]) -> Dataset:
     """Concatenate the samples of all parts."""
-    x, y = concatenated([part.x for part in parts]), np.concatenate([part.y for part in parts])
-    return Dataset(x, y, described=parts[0].described)
+    x, y = concatenate_inputs([part.x for part in parts]), np.concatenate([part.y for part in parts])
+    return Dataset(x, y, description=parts[0].description)
 
 
 def deal_by_label(data: Dataset, shares: int, labels: int, samples: int = 0) -> list[Dataset]:
-    """Split the data, or `samples` of it, into shares of `labels` classes each. Share i has the classes i
-    labels, i labels + 1, ... modulo their number. Shares with a class in common get equal parts of it.
+    """Split the data, or `samples` of it, into shares of `labels` classes each.
 
-    Raises ConfigError if the data have no classes, fewer than `labels`, or too few samples of one.
+    Share i has the classes i labels, i labels + 1, ... modulo their number. Shares with a class in common get
+    equal parts of it. Raises ConfigError if the data have no classes, fewer than `labels`, or too few samples
+    of one.
     """
     if data.y.dtype != np.int64:
         raise ConfigError("fleet.labels: the data have targets, not classes")
-    dealt = _dealt(len(data))[: samples or None]
+    dealt = _permutation(len(data))[: samples or None]
     classes = np.unique(data.y)
     if labels > classes.size:
         raise ConfigError(f"fleet.labels = {labels}: the data have {classes.size} classes")
@@ -158,44 +161,46 @@ def deal_by_label(data: Dataset, shares: int, labels: int, samples: int = 0) -> 
         for number in range(labels):
             holders.setdefault((share * labels + number) % classes.size, []).append(share)
     parts: list[list[NDArray[np.int64]]] = [[] for _ in range(shares)]
-    for label, having in holders.items():
+    for label, owners in holders.items():
         of_label = dealt[(data.y[dealt] == classes[label]).reshape(dealt.size, -1).any(axis=1)]
-        if of_label.size < len(having):
+        if of_label.size < len(owners):
             raise ConfigError(
-                f"fleet.labels: class {classes[label]} has {of_label.size} samples for {len(having)}"
+                f"fleet.labels: class {classes[label]} has {of_label.size} samples for {len(owners)}"
             )
-        for place, share in enumerate(having):
-            parts[share].append(of_label[place :: len(having)])
+        for place, share in enumerate(owners):
+            parts[share].append(of_label[place :: len(owners)])
     chosen = (np.sort(np.concatenate(part)) for part in parts)
-    return [Dataset(rows(data.x, where), data.y[where], described=data.described) for where in chosen]
+    return [
+        Dataset(rows(data.x, indices), data.y[indices], description=data.description) for indices in chosen
+    ]
 
 
-def _dealt(count: int) -> NDArray[np.int64]:
+def _permutation(count: int) -> NDArray[np.int64]:
     return np.random.default_rng(0).permutation(count)
 
 
 def _share(count: int, part: str, uri: str) -> NDArray[np.int64]:
     """The indices of share i of n: the same random split on every machine."""
-    number, _, of = part.partition("/")
-    if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of) <= count):
+    number, _, total = part.partition("/")
+    if not (number.isdecimal() and total.isdecimal() and 1 <= int(number) <= int(total) <= count):
         raise ConfigError(f"data {uri!r}: part={part} must be I/N with 1 <= I <= N <= {count}, e.g. 3/8")
-    if of == "1":
+    if total == "1":
         return np.arange(count)
-    return np.sort(_dealt(count)[int(number) - 1 :: int(of)])
+    return np.sort(_permutation(count)[int(number) - 1 :: int(total)])
 
 
-def _held(count: int, part: str, split: str, uri: str) -> NDArray[np.int64]:
+def _held_out_rows(count: int, part: str, split: str, uri: str) -> NDArray[np.int64]:
     """The indices of the held-out samples, or of the rest: the same on every machine."""
     try:
-        held = round(count * float(part))
+        size = round(count * float(part))
     except (ValueError, OverflowError):
-        held = 0
-    if not 0 < held < count:
+        size = 0
+    if not 0 < size < count:
         raise ConfigError(
             f"data {uri!r}: held={part} must be a part of its {count} samples between 0 and 1, e.g. 0.2"
         )
-    dealt = _dealt(count)
-    return np.sort(dealt[:held] if split == "test" else dealt[held:])
+    order = _permutation(count)
+    return np.sort(order[:size] if split == "test" else order[size:])
 
 
 class FormatReader(NamedTuple):
@@ -204,7 +209,7 @@ class FormatReader(NamedTuple):
     read: Callable[[str, str, Mapping[str, str]], Raw]
     """(path, split, options) -> samples."""
     options: tuple[str, ...] = ()
-    splits: bool = True
+    has_splits: bool = True
     """Whether a file has both splits separately."""
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared.data.samples import Lazy, Raw, absent
+from edgeflock.shared.data.samples import Lazy, Raw, missing_file
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.extras import install
+from edgeflock.shared.extras import install_command
 
 OPTIONS = ("size", "channels")
 
@@ -38,8 +38,8 @@ class Pictures:
     def __len__(self) -> int:
         return len(self._files)
 
-    def chosen(self, where: NDArray[np.int64]) -> "Pictures":
-        return Pictures([self._files[index] for index in where], self._shape)
+    def select(self, indices: NDArray[np.int64]) -> "Pictures":
+        return Pictures([self._files[index] for index in indices], self._shape)
 
     def read_as(self, shape: tuple[int, ...] | None) -> Lazy:
         """Return x of this shape. Raises ConfigError if images cannot have it."""
@@ -47,8 +47,8 @@ class Pictures:
         if self._shape not in (None, wanted) or len(wanted) != 3 or wanted[0] not in _MODES:
             mine = list(self._shape or (CHANNELS, SIZE, SIZE))
             raise ConfigError(
-                f"data 'images:': samples of the run have the shape {list(wanted)}, and images {mine}: leave "
-                "size and channels out to take the run's"
+                f"data 'images:': samples of the run have the shape {list(wanted)}, and images {mine}; leave "
+                "size and channels out to use the run's"
             )
         channels, height, width = wanted
 
@@ -64,7 +64,7 @@ def read_images(path: str, options: Mapping[str, str]) -> Raw:
     try:
         import PIL  # noqa: F401  checked before training
     except ImportError as error:
-        raise ConfigError(f"data {source!r} needs Pillow: {install('images')}") from error
+        raise ConfigError(f"data {source!r} needs Pillow: {install_command('images')}") from error
     for option in options:
         if not options[option].isdecimal() or not 1 <= int(options[option]) <= 4096:
             raise ConfigError(f"data {source!r}: {option}={options[option]} must be a number, e.g. size=32")
@@ -81,7 +81,7 @@ def read_images(path: str, options: Mapping[str, str]) -> Raw:
             if file.suffix.lower() in _KINDS and not file.name.startswith(".")
         ]
     except FileNotFoundError as error:
-        raise absent(source) from error
+        raise missing_file(source) from error
     except OSError as error:
         raise ConfigError(f"data {source!r}: cannot be read: {error}") from error
     if not files:
@@ -97,7 +97,7 @@ def read_images(path: str, options: Mapping[str, str]) -> Raw:
 def files_in(folder: Path) -> list[Path]:
     """All image files of a folder and its subfolders, in order of their paths. Raises ConfigError."""
     if not folder.is_dir():
-        raise absent(f"images:{folder}")
+        raise missing_file(f"images:{folder}")
     files = (file for file in folder.rglob("*") if file.suffix.lower() in _KINDS)
     return sorted(file for file in files if not file.name.startswith(".") and file.is_file())
 
@@ -110,5 +110,5 @@ def read_image(path: Path, mode: str, size: tuple[int, int]) -> NDArray[np.float
         with Image.open(path) as image:
             pixels = np.asarray(image.convert(mode).resize(size, Image.Resampling.BILINEAR))
     except (OSError, ValueError, Image.DecompressionBombError) as error:
-        raise ConfigError(f"{path} is no image that can be read: {error}; mend or remove it") from error
+        raise ConfigError(f"{path} is no readable image: {error}; replace or remove it") from error
     return np.ascontiguousarray(np.atleast_3d(pixels).transpose(2, 0, 1), np.float32) / np.float32(255)

@@ -28,20 +28,20 @@ def is_own(uri: str) -> bool:
 class Items:
     """An object x whose sample i is x[i]."""
 
-    def __init__(self, source: str, x: Any, where: NDArray[np.int64]) -> None:
+    def __init__(self, source: str, x: Any, indices: NDArray[np.int64]) -> None:
         self._source = source
         self._x = x
-        self._where = where
+        self._indices = indices
 
     def __len__(self) -> int:
-        return len(self._where)
+        return len(self._indices)
 
-    def chosen(self, where: NDArray[np.int64]) -> "Items":
-        return Items(self._source, self._x, self._where[where])
+    def select(self, indices: NDArray[np.int64]) -> "Items":
+        return Items(self._source, self._x, self._indices[indices])
 
     def read_as(self, shape: tuple[int, ...] | None) -> Lazy:
         """Return x of this shape. Raises ConfigError if sample 0 has another shape."""
-        first = self._item(int(self._where[0])).shape
+        first = self._item(int(self._indices[0])).shape
         if shape is not None and first != shape:
             raise ConfigError(
                 f"data {self._source!r}: samples have the shape {list(first)}, and those of the run "
@@ -51,13 +51,13 @@ class Items:
         def read(number: int) -> NDArray[np.float32]:
             x = self._item(number)
             if x.shape != first or not np.isfinite(x).all():
-                why = "holds NaN or infinity" if x.shape == first else f"has the shape {list(x.shape)}"
+                reason = "holds NaN or infinity" if x.shape == first else f"has the shape {list(x.shape)}"
                 raise ConfigError(
-                    f"data {self._source!r}: x[{number}] {why}, x[0] has {list(first)}; mend it"
+                    f"data {self._source!r}: x[{number}] {reason}, x[0] has {list(first)}; correct it"
                 )
             return x
 
-        return Lazy(read, self._where, first)
+        return Lazy(read, self._indices, first)
 
     def _item(self, number: int) -> NDArray[np.float32]:
         try:
@@ -76,20 +76,20 @@ def read_own(name: str, split: str, options: Mapping[str, str]) -> Raw:
     module, _, attribute = name.partition(":")
     try:
         function = getattr(importlib.import_module(module), attribute)
-        told = {"split": split} if "split" in inspect.signature(function).parameters else {}
-        given = function(**{**told, **options})
+        arguments = {"split": split} if "split" in inspect.signature(function).parameters else {}
+        result = function(**{**arguments, **options})
     except ConfigError:
         raise
     except Exception as error:  # user code may raise anything
         raise ConfigError(f"data {name!r}: {type(error).__name__}: {error}") from error
-    if not isinstance(given, tuple) or len(given) != 2:
-        raise ConfigError(f"data {name!r}: returned a {type(given).__name__}; it must return (x, y)")
-    x, y = given[0], np.asarray(given[1])
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise ConfigError(f"data {name!r}: returned a {type(result).__name__}; it must return (x, y)")
+    x, y = result[0], np.asarray(result[1])
     counts = [_count(one) for one in (x, y)]
     if counts[0] != counts[1] or counts[0] < 1:
         raise ConfigError(
-            f"data {name!r}: x has {counts[0]} samples and y {counts[1]}; there must be as many of both, and "
-            "one at least"
+            f"data {name!r}: x has {counts[0]} samples and y {counts[1]}; both must have the same number, "
+            "one or more"
         )
     y = y.astype(np.str_) if y.dtype.kind == "O" and all(isinstance(one, str) for one in y) else y
     if isinstance(x, list | tuple):

@@ -42,12 +42,12 @@ class RateEstimator:
         self._last = 0.0
         self._weighted = 0.0
 
-    def arrived(self, count: int, now: float) -> None:
+    def add(self, count: int, now: float) -> None:
         """Count `count` samples that arrived at `now`. A clock that goes back counts as stopped."""
         if self._first is None:
             self._first = self._last = now
             return
-        self._weighted = self._decayed(now) + count
+        self._weighted = self._current_weight(now) + count
         self._last = max(self._last, now)
 
     def rate(self, now: float) -> float:
@@ -55,9 +55,9 @@ class RateEstimator:
         if self._first is None:
             return 0.0
         elapsed = max(now - self._first, 1.0)
-        return self._decayed(now) / (-math.expm1(-elapsed / self._seconds) * self._seconds)
+        return self._current_weight(now) / (-math.expm1(-elapsed / self._seconds) * self._seconds)
 
-    def _decayed(self, now: float) -> float:
+    def _current_weight(self, now: float) -> float:
         return self._weighted * math.exp(-max(0.0, now - self._last) / self._seconds)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError
 
-FAR = 5.0
+CLIP = 5.0
 """The largest distance of a feature from its recent mean, in deviations; larger ones are clipped."""
 
 _ROWS = 256
@@ -54,37 +54,40 @@ class LaggedFeatures:
             return Dataset(np.zeros((0, self.width(data.x.shape[1])), np.float32), data.y)
         parts = [data.x]
         if self._window:
-            parts.append(self._standing(data.x))
+            parts.append(self._deviations(data.x))
         if self._lags:
-            parts.append(self._lagged(data.y))
+            parts.append(self._previous_labels(data.y))
         return Dataset(np.concatenate(parts, axis=1), data.y)
 
-    def _standing(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _deviations(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
         window = self._window
         past = np.repeat(x[:1], window, axis=0) if self._samples is None else self._samples
         joined = np.concatenate((past, x))
         self._samples = joined[-window:].copy()
         return np.concatenate(
-            [_standing(joined[row : row + window + _ROWS], window) for row in range(0, len(x), _ROWS)]
+            [
+                _deviations_from_mean(joined[row : row + window + _ROWS], window)
+                for row in range(0, len(x), _ROWS)
+            ]
         )
 
-    def _lagged(self, y: NDArray[np.generic]) -> NDArray[np.float32]:
-        joined = np.concatenate((self._labels, self._coded(y)))
+    def _previous_labels(self, y: NDArray[np.generic]) -> NDArray[np.float32]:
+        joined = np.concatenate((self._labels, self._encode_labels(y)))
         self._labels = joined[-self._lags :].copy()
         return np.concatenate([joined[-lag - len(y) : -lag] for lag in range(1, self._lags + 1)], axis=1)
 
-    def _coded(self, y: NDArray[np.generic]) -> NDArray[np.float32]:
+    def _encode_labels(self, y: NDArray[np.generic]) -> NDArray[np.float32]:
         if self._classes:
             return np.asarray(y[:, np.newaxis] == np.arange(self._classes), np.float32)
         return y[:, np.newaxis].astype(np.float32)
 
 
-def _standing(joined: NDArray[np.float32], window: int) -> NDArray[np.float32]:
+def _deviations_from_mean(joined: NDArray[np.float32], window: int) -> NDArray[np.float32]:
     """The place of each row of `joined` from the `window`-th on among the `window` rows before it."""
-    before = sliding_window_view(joined.astype(np.float64), window, axis=0)[:-1]
-    mean: NDArray[np.float64] = before.mean(axis=-1)
-    deviation: NDArray[np.float64] = before.std(axis=-1)
+    previous = sliding_window_view(joined.astype(np.float64), window, axis=0)[:-1]
+    mean: NDArray[np.float64] = previous.mean(axis=-1)
+    deviation: NDArray[np.float64] = previous.std(axis=-1)
     # Equal numbers have a tiny deviation once their mean is rounded.
     varied = deviation > 1e-6 * np.abs(mean)
-    standing = np.where(varied, joined[window:] - mean, 0) / np.where(varied, deviation, 1)
-    return np.asarray(np.clip(standing, -FAR, FAR), np.float32)
+    deviations = np.where(varied, joined[window:] - mean, 0) / np.where(varied, deviation, 1)
+    return np.asarray(np.clip(deviations, -CLIP, CLIP), np.float32)

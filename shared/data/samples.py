@@ -29,10 +29,10 @@ _SHOWN = 12
 Text = NDArray[np.str_]
 
 
-def absent(source: str) -> ConfigError:
+def missing_file(source: str) -> ConfigError:
     """Return the error for a missing path: settings are often used in another folder than their own."""
     return ConfigError(
-        f"data {source!r}: there is no such file; paths count from where the command runs, {Path.cwd()}"
+        f"data {source!r}: there is no such file; paths are relative to the command's folder, {Path.cwd()}"
     )
 
 
@@ -40,19 +40,19 @@ class Lazy:
     """x of samples that are read on demand."""
 
     def __init__(
-        self, read: Callable[[int], NDArray[np.float32]], where: NDArray[np.int64], shape: tuple[int, ...]
+        self, read: Callable[[int], NDArray[np.float32]], indices: NDArray[np.int64], shape: tuple[int, ...]
     ) -> None:
         """Sample i is read(where[i]), of this `shape`. `read` may raise ConfigError."""
         self._read = read
-        self._where = where
-        self.shape = len(where), *shape
+        self._indices = indices
+        self.shape = len(indices), *shape
 
     def __len__(self) -> int:
-        return len(self._where)
+        return len(self._indices)
 
     def __getitem__(self, index: Any) -> NDArray[np.float32]:
-        x = np.empty((len(where := self._where[index]), *self.shape[1:]), np.float32)
-        for place, number in enumerate(where):
+        x = np.empty((len(indices := self._indices[index]), *self.shape[1:]), np.float32)
+        for place, number in enumerate(indices):
             x[place] = self._read(int(number))
         return x
 
@@ -62,7 +62,7 @@ class Unread(Protocol):
 
     def __len__(self) -> int: ...
 
-    def chosen(self, where: NDArray[np.int64]) -> "Unread":
+    def select(self, indices: NDArray[np.int64]) -> "Unread":
         """Return x of these samples only."""
 
     def read_as(self, shape: tuple[int, ...] | None) -> Lazy:
@@ -75,7 +75,7 @@ class Dataset:
 
     x: Inputs
     y: NDArray[np.int64] | NDArray[np.float32]
-    described: Description = field(default=Description(), kw_only=True)
+    description: Description = field(default=Description(), kw_only=True)
 
     def __len__(self) -> int:
         return len(self.y)
@@ -87,14 +87,14 @@ class Stored:
 
     x: Inputs
     y: NDArray[np.int64] | NDArray[np.float32]
-    described: Description = Description()
+    description: Description = Description()
 
     def __len__(self) -> int:
         return len(self.y)
 
-    def whole(self) -> Dataset:
+    def load(self) -> Dataset:
         """Read all of x into memory."""
-        return Dataset(rows(self.x, slice(None)), self.y, described=self.described)
+        return Dataset(rows(self.x, slice(None)), self.y, description=self.description)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,29 +126,29 @@ class Raw:
     def __len__(self) -> int:
         return len(self.y)
 
-    def chosen(self, where: NDArray[np.int64]) -> "Raw":
+    def select(self, indices: NDArray[np.int64]) -> "Raw":
         """Return these samples only; they keep their places."""
-        x = rows(self.x, where) if isinstance(self.x, np.ndarray | Fields) else self.x.chosen(where)
-        place, texts = self.place, {column: one.chosen(where) for column, one in self.texts.items()}
-        return replace(self, x=x, y=self.y[where], place=lambda i: place(int(where[i])), texts=texts)
+        x = rows(self.x, indices) if isinstance(self.x, np.ndarray | Fields) else self.x.select(indices)
+        place, texts = self.place, {column: one.select(indices) for column, one in self.texts.items()}
+        return replace(self, x=x, y=self.y[indices], place=lambda i: place(int(indices[i])), texts=texts)
 
     @property
     def are_numbers(self) -> bool:
         """Whether y is numbers rather than classes."""
         return self.y.dtype.kind == "f" if self.numbers is None else self.numbers
 
-    def wrong(self, why: str, sample: int | None = None) -> ConfigError:
-        where = "" if sample is None else f"{self.place(sample)}: "
-        return ConfigError(f"data {self.source!r}: {where}{why}")
+    def error(self, reason: str, sample: int | None = None) -> ConfigError:
+        place = "" if sample is None else f"{self.place(sample)}: "
+        return ConfigError(f"data {self.source!r}: {place}{reason}")
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """The first names, as text."""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
 
 
-def scaled(x: NDArray[np.generic]) -> NDArray[np.float32]:
+def to_float32(x: NDArray[np.generic]) -> NDArray[np.float32]:
     if x.dtype == np.uint8:
         x = x.astype(np.float32) / np.float32(255)
         if x.ndim == 3:

@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared.data.samples import Raw, absent
+from edgeflock.shared.data.samples import Raw, missing_file
 from edgeflock.shared.data.texts import POLICIES, Texts, is_missing
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.extras import install
+from edgeflock.shared.extras import install_command
 
 OPTIONS = ("label", "x", "targets", "scale", "missing")
 CSV_OPTIONS = (*OPTIONS, "sep", "decimal")
@@ -56,11 +56,11 @@ def read_csv(path: str, options: Mapping[str, str], *, labelled: bool = True) ->
         with open(path, encoding="utf-8-sig", newline="") as file:
             lines = csv.reader(file, delimiter=separator)
             header = [name.strip() for name in next(lines, [])]
-            _taken_apart(source, header)
+            _check_separator(source, header)
             label, chosen = _columns(source, header, options, labelled)
             blocks = list(_blocks(source, lines, len(header), label, chosen, decimal == "comma"))
     except FileNotFoundError as error:
-        raise absent(source) from error
+        raise missing_file(source) from error
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"data {source!r}: is no readable CSV in UTF-8: {error}") from error
     if not blocks:
@@ -69,28 +69,29 @@ def read_csv(path: str, options: Mapping[str, str], *, labelled: bool = True) ->
     y, unlabelled = _label((cell for _, cells, _, _ in blocks for cell in cells), decimal == "comma")
     rows = np.concatenate([places for _, _, places, _ in blocks])
     found: dict[int, list[tuple[int, str]]] = {}
-    before = 0
+    offset = 0
     for block, *_, some in blocks:
         for column, cells in some.items():
-            found.setdefault(column, []).extend((before + row, text) for row, text in cells)
-        before += len(block)
-    texts = {column: Texts.of(len(x), cells) for column, cells in found.items()}
+            found.setdefault(column, []).extend((offset + row, text) for row, text in cells)
+        offset += len(block)
+    texts = {column: Texts.from_cells(len(x), cells) for column, cells in found.items()}
     names = tuple(header[column] for column in chosen)
     raw = Raw(source, x, y, names, lambda sample: f"line {rows[sample]}", texts)
-    return _as_wanted(raw, unlabelled, options)
+    return _apply_options(raw, unlabelled, options)
 
 
 Block = tuple[NDArray[np.float64], Cells, NDArray[np.int64], dict[int, list[tuple[int, str]]]]
 """x [rows, columns], labels, line numbers, and column -> (row of the block, text) of each text in it."""
 
 
-def _taken_apart(source: str, header: list[str]) -> None:
+def _check_separator(source: str, header: list[str]) -> None:
     """Raise ConfigError if the first line uses another separator than the given one."""
-    for separator, said in (";", ";"), ("\t", "tab"), ("|", "|"):
+    for separator, name in (";", ";"), ("\t", "tab"), ("|", "|"):
         if len(header) == 1 and separator in header[0]:
             raise ConfigError(
-                f"data {source!r}: the first line has one cell, {header[0]!r:.60}; say what stands between "
-                f"two: &sep={said}"
+                f"data {source!r}: the first line has one cell, {header[0]!r:.60}; name the character "
+                "between "
+                f"two cells: &sep={name}"
             )
 
 
@@ -102,8 +103,9 @@ def _blocks(
         for line, cells in block:
             if len(cells) != width:
                 raise ConfigError(
-                    f"data {source!r}: line {line} has {len(cells)} cells, and the first one {width}; mend "
-                    "it, or name what stands between two cells: &sep="
+                    f"data {source!r}: line {line} has {len(cells)} cells, and the first one {width}; "
+                    "correct "
+                    "it, or name the character between two cells: &sep="
                 )
         rows = np.array([line for line, _ in block], np.int64)
         columns = list(zip(*(cells for _, cells in block), strict=True))
@@ -140,14 +142,14 @@ def read_parquet(path: str, options: Mapping[str, str], *, labelled: bool = True
         import pyarrow
         from pyarrow import parquet
     except ImportError as error:
-        raise ConfigError(f"data {source!r} needs pyarrow: {install('tables')}") from error
+        raise ConfigError(f"data {source!r} needs pyarrow: {install_command('tables')}") from error
     try:
         file = parquet.ParquetFile(path)
         header = list(file.schema_arrow.names)
         label, chosen = _columns(source, header, options, labelled)
         table = file.read([header[column] for column in (*chosen, *(() if label is None else (label,)))])
     except FileNotFoundError as error:
-        raise absent(source) from error
+        raise missing_file(source) from error
     except (OSError, pyarrow.ArrowException) as error:
         raise ConfigError(f"data {source!r}: is no readable Parquet file: {error}") from error
     if not table.num_rows:
@@ -164,14 +166,14 @@ def read_parquet(path: str, options: Mapping[str, str], *, labelled: bool = True
         ):
             x[:, place] = cells.cast(pyarrow.float64(), safe=False).to_numpy()
         else:
-            said = tuple("" if cell is None else str(cell) for cell in cells.to_pylist())
-            x[:, place], found = _numbers(said, comma=False)
+            cell_texts = tuple("" if cell is None else str(cell) for cell in cells.to_pylist())
+            x[:, place], found = _numbers(cell_texts, comma=False)
             if found:
-                texts[place] = Texts.of(table.num_rows, found)
+                texts[place] = Texts.from_cells(table.num_rows, found)
     label_cells = _UNLABELLED * table.num_rows if label is None else table.column(header[label]).to_pylist()
     y, unlabelled = _label("" if value is None else str(value) for value in label_cells)
     names = tuple(header[column] for column in chosen)
-    return _as_wanted(
+    return _apply_options(
         Raw(source, x, y, names, lambda sample: f"row {sample + 1}", texts), unlabelled, options
     )
 
@@ -180,17 +182,17 @@ def _columns(
     source: str, header: list[str], options: Mapping[str, str], labelled: bool
 ) -> tuple[int | None, list[int]]:
     """Return (the label's column, the columns of x). Raises ConfigError."""
-    there = f"the columns are {', '.join(header[:40])}" if header else "the file is empty"
+    listing = f"the columns are {', '.join(header[:40])}" if header else "the file is empty"
     if len(set(header)) < len(header):
-        raise ConfigError(f"data {source!r}: two columns have one name; {there}")
+        raise ConfigError(f"data {source!r}: two columns have the same name; rename one; {listing}")
 
     def place(name: str, option: str) -> int:
         if name not in header:
-            raise ConfigError(f"data {source!r}: {option}={name}: there is no such column; {there}")
+            raise ConfigError(f"data {source!r}: {option}={name}: there is no such column; {listing}")
         return header.index(name)
 
     if "label" not in options and labelled:
-        raise ConfigError(f"data {source!r}: say which column is to be predicted: ?label=COLUMN; {there}")
+        raise ConfigError(f"data {source!r}: name the column to predict: ?label=COLUMN; {listing}")
     label = place(options["label"], "label") if labelled else None
     if "x" in options:
         chosen = [place(name.strip(), "x") for name in options["x"].split(",")]
@@ -203,24 +205,24 @@ def _columns(
 
 def _label(cells: Iterable[str], comma: bool = False) -> tuple[NDArray[np.generic], NDArray[np.bool_]]:
     """Return (y, which samples have none). y is integers if all are; else numbers if all are; else text."""
-    told = np.array([cell.strip() for cell in cells], np.str_)
-    lacking = told == ""
-    numbers = np.char.replace(told, ",", ".") if comma else told
+    texts = np.array([cell.strip() for cell in cells], np.str_)
+    lacking = texts == ""
+    numbers = np.char.replace(texts, ",", ".") if comma else texts
     for kind in (np.int64, np.float64):
         try:
             y = np.where(lacking, "0", numbers).astype(kind)
         except (ValueError, OverflowError):
             continue
         return y, lacking | np.isnan(y)
-    return told, lacking
+    return texts, lacking
 
 
-def _as_wanted(raw: Raw, unlabelled: NDArray[np.bool_], options: Mapping[str, str]) -> Raw:
+def _apply_options(raw: Raw, unlabelled: NDArray[np.bool_], options: Mapping[str, str]) -> Raw:
     """Apply the options to `raw`, and leave out the samples without a label. Raises ConfigError."""
     choices = {"targets": ("classes", "numbers"), "scale": ("none",), "missing": POLICIES}
-    for option, known in choices.items():
-        if option in options and options[option] not in known:
-            *others, last = known
+    for option, names in choices.items():
+        if option in options and options[option] not in names:
+            *others, last = names
             named = f"{', '.join(others)} or {last}" if others else last
             raise ConfigError(f"data {raw.source!r}: {option}={options[option]} must be {named}, or left out")
     numbers = None if "targets" not in options else options["targets"] == "numbers"
@@ -229,5 +231,5 @@ def _as_wanted(raw: Raw, unlabelled: NDArray[np.bool_], options: Mapping[str, st
     if not unlabelled.any():
         return raw
     if missing == "error" or unlabelled.all():
-        raise raw.wrong("the label is empty; fill it in, or remove the row", int(unlabelled.argmax()))
-    return replace(raw.chosen(np.flatnonzero(~unlabelled)), unlabelled=int(unlabelled.sum()))
+        raise raw.error("the label is empty; fill it in, or remove the row", int(unlabelled.argmax()))
+    return replace(raw.select(np.flatnonzero(~unlabelled)), unlabelled=int(unlabelled.sum()))

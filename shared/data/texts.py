@@ -39,36 +39,35 @@ class Texts(NamedTuple):
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, count: int, texts: Iterable[tuple[int, str]]) -> "Texts":
-        """Build from `count` samples; `texts` lists (sample, text). Texts longer than a name may be are
-        cut."""
+    def from_cells(cls, count: int, texts: Iterable[tuple[int, str]]) -> "Texts":
+        """Build from `count` samples; `texts` lists (sample, text). Texts longer than a name are cut."""
         codes, names = np.full(count, -1, np.int32), dict[str, int]()
         for sample, text in texts:
             codes[sample] = names.setdefault(text.strip()[: LONGEST + 1], len(names))
         return cls(codes, tuple(names))
 
-    def chosen(self, where: NDArray[np.int64]) -> "Texts":
+    def select(self, indices: NDArray[np.int64]) -> "Texts":
         """Return the texts of these samples only."""
-        return Texts(self.codes[where], self.names)
+        return Texts(self.codes[indices], self.names)
 
-    def first(self, among: NDArray[np.bool_] | None = None) -> tuple[int, str] | None:
-        """Return (sample, text) of the first text, within `among`; None if there is none."""
+    def first(self, mask: NDArray[np.bool_] | None = None) -> tuple[int, str] | None:
+        """Return (sample, text) of the first text, within `mask`; None if there is none."""
         has = self.codes >= 0
-        places = np.flatnonzero(has if among is None else has & among)
+        places = np.flatnonzero(has if mask is None else has & mask)
         return (int(places[0]), self.names[self.codes[places[0]]]) if places.size else None
 
-    def there(self) -> list[str]:
+    def used_names(self) -> list[str]:
         """The sorted texts that samples have."""
         return sorted(self.names[code] for code in np.unique(self.codes) if code >= 0)
 
-    def within(self, categories: Sequence[str]) -> NDArray[np.int64]:
+    def category_indices(self, categories: Sequence[str]) -> NDArray[np.int64]:
         """[n]: the index of each sample's text in `categories`; -1: no text, or an unknown one."""
         places = {name: place for place, name in enumerate(categories)}
-        known = np.array([*(places.get(name, -1) for name in self.names), -1], np.int64)
-        return known[self.codes]
+        indices = np.array([*(places.get(name, -1) for name in self.names), -1], np.int64)
+        return indices[self.codes]
 
 
-def coded(text: str) -> float:
+def encode_text(text: str) -> float:
     """The float that represents a text in a stream."""
     if is_missing(text):
         return ABSENT
@@ -81,14 +80,14 @@ def are_codes(x: NDArray[Any]) -> NDArray[np.bool_]:
     return np.asarray((x <= ABSENT) & np.isfinite(x))
 
 
-def with_codes(x: NDArray[Any]) -> NDArray[np.bool_]:
+def has_codes(x: NDArray[Any]) -> NDArray[np.bool_]:
     """[n]: which samples x [n, ...] have such numbers."""
     return np.asarray(are_codes(x).reshape(len(x), -1).any(axis=1))
 
 
 def places_of(x: NDArray[np.float32], categories: Sequence[str]) -> NDArray[np.int64]:
     """[n]: the index in `categories` of the text that each number of x [n] represents; -1: none."""
-    codes = np.array([coded(name) for name in categories], np.float32)
+    codes = np.array([encode_text(name) for name in categories], np.float32)
     order = np.argsort(codes)
     found = order[np.minimum(np.searchsorted(codes, x, sorter=order), len(codes) - 1)]
     return np.where(codes[found] == x, found, -1)
@@ -98,7 +97,7 @@ def check_codes(column: str, categories: Sequence[str]) -> None:
     """Raise ConfigError if two categories have the same code."""
     seen: dict[float, str] = {}
     for name in categories:
-        if (other := seen.setdefault(coded(name), name)) != name:
+        if (other := seen.setdefault(encode_text(name), name)) != name:
             raise ConfigError(
                 f"the categories {other!r} and {name!r} of {column} have the same code in streams; rename "
                 "one of them in the server's held-out data and begin another run"

@@ -1,9 +1,10 @@
 """Samples to predict: the data of `edgeflock predict`, which need no labels.
 
-csv:PATH, parquet:PATH      a table with the columns that the model was trained on, and any others
-images:FOLDER               images in the folder or in subfolders
-npz:PATH                    x, or else x_test, or all fields x.NAME or x_test.NAME
-digits:, package.module:function   as for training: the held-out samples, or what the function returns
+    csv:PATH, parquet:PATH    a table with the columns that the model was trained on, and any others
+    images:FOLDER             images in the folder or in subfolders
+    npz:PATH                  x, or else x_test, or all fields x.NAME or x_test.NAME
+
+digits: and package.module:function are as for training: the held-out samples, or what the function returns.
 """
 
 import csv
@@ -17,7 +18,7 @@ import numpy as np
 
 from edgeflock.shared.data import datasets, images, tables
 from edgeflock.shared.data.fitting import inputs_of
-from edgeflock.shared.data.samples import Raw, absent
+from edgeflock.shared.data.samples import Raw, missing_file
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.fields import Fields, Inputs
@@ -38,41 +39,41 @@ class Samples:
     """Returns the values of these columns, sample by sample."""
 
 
-def read(data: Any, described: Description | None, shape: tuple[int, ...] | None) -> Samples:
-    """Read a data URI, or an array of samples. `described` and `shape` are those of the model's run.
+def read(data: Any, description: Description | None, shape: tuple[int, ...] | None) -> Samples:
+    """Read a data URI, or an array of samples. `description` and `shape` are those of the model's run.
 
     Raises ConfigError that names the data, the row and the remedy.
     """
     if not isinstance(data, str):
         raw = Raw("predict(...)", np.asarray(data), np.zeros(len(data), np.int64))
-        return _samples(raw, described, shape)
+        return _samples(raw, description, shape)
     scheme, _, rest = data.partition(":")
     path, _, query = rest.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     if scheme in ("csv", "parquet"):
-        return _table(data, scheme, path, options, described)
+        return _table(data, scheme, path, options, description)
     if scheme == "images":
-        return _images(path, described, shape)
+        return _images(path, description, shape)
     if scheme == "npz":
-        return _samples(_archive(path), described, shape)
-    return _samples(datasets.read(data, "test"), described, shape)
+        return _samples(_archive(path), description, shape)
+    return _samples(datasets.read(data, "test"), description, shape)
 
 
 def _samples(
     raw: Raw,
-    described: Description | None,
+    description: Description | None,
     shape: tuple[int, ...] | None,
     columns: Row = ("sample",),
     rows: Callable[[], Iterator[Row]] | None = None,
 ) -> Samples:
-    x = inputs_of(raw, described or Description(), shape)
+    x = inputs_of(raw, description or Description(), shape)
     return Samples(x, len(raw), columns, rows or (lambda: ((str(number),) for number in range(len(raw)))))
 
 
 def _table(
-    uri: str, scheme: str, path: str, options: Mapping[str, str], described: Description | None
+    uri: str, scheme: str, path: str, options: Mapping[str, str], description: Description | None
 ) -> Samples:
-    if described is None or not described.columns:
+    if description is None or not description.columns:
         raise ConfigError(f"data {uri!r}: the model was not trained on a table; name data like its own")
     known = tables.CSV_OPTIONS if scheme == "csv" else tables.OPTIONS
     if wrong := [option for option in options if option not in known]:
@@ -85,7 +86,7 @@ def _table(
         header, rows = _cells(path, separator)
     else:
         header, rows = _cells_of_parquet(path)
-    return _samples(raw, described, None, header, rows)
+    return _samples(raw, description, None, header, rows)
 
 
 def _cells(path: str, separator: str) -> tuple[Row, Callable[[], Iterator[Row]]]:
@@ -113,20 +114,20 @@ def _cells_of_parquet(path: str) -> tuple[Row, Callable[[], Iterator[Row]]]:
     return tuple(table.column_names), lambda: zip(*columns, strict=True)
 
 
-def _images(path: str, described: Description | None, shape: tuple[int, ...] | None) -> Samples:
+def _images(path: str, description: Description | None, shape: tuple[int, ...] | None) -> Samples:
     files = images.files_in(Path(path))
     if not files:
         raise ConfigError(f"data 'images:{path}': there are no images; name a folder that has some")
     names = [str(file.relative_to(path)) for file in files]
     pictures, nothing = images.Pictures(files, None), np.zeros(len(files), np.int64)
     raw = Raw(f"images:{path}", pictures, nothing, place=names.__getitem__)
-    return _samples(raw, described, shape, ("file",), lambda: ((name,) for name in names))
+    return _samples(raw, description, shape, ("file",), lambda: ((name,) for name in names))
 
 
 def _archive(path: str) -> Raw:
     source = f"npz:{path}"
     if not Path(path).is_file():
-        raise absent(source)
+        raise missing_file(source)
     try:
         with np.load(path) as archive:
             for prefix in ("x", "x_test"):

@@ -30,7 +30,7 @@ def check(outputs: tuple[Array, ...], actions: int, *, discrete: bool) -> None:
         )
 
 
-def drawn(
+def draw(
     outputs: tuple[Array, ...], random: np.random.Generator, *, greedy: bool = False
 ) -> tuple[Array, Array, Array]:
     """Draw (actions [n, A], their log probabilities [n], values [n]); the likeliest actions if `greedy`.

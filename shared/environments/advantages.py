@@ -1,5 +1,7 @@
-"""Generalised advantage estimation: Schulman et al., "High-dimensional continuous control using generalized
-advantage estimation", ICLR 2016, equations 11 to 16.
+"""Generalised advantage estimation.
+
+Schulman et al., "High-dimensional continuous control using generalized advantage estimation", ICLR 2016,
+equations 11 to 16.
 """
 
 import numpy as np

@@ -18,8 +18,10 @@ class Episodes(NamedTuple):
 
 
 def play(environment: Environment, policy: Policy) -> Episodes:
-    """Play the number of episodes in the environment's URI, all at once, with the seeds 0, 1, ... The same
-    policy gives the same episodes."""
+    """Play the number of episodes in the environment's URI, all at once.
+
+    The seeds are 0, 1, ...: the same policy gives the same episodes.
+    """
     count = environment.episodes
     random = np.random.default_rng(count)
     playing = list(range(count))
@@ -28,8 +30,8 @@ def play(environment: Environment, policy: Policy) -> Episodes:
     try:
         seen = [one.reset(seed=place)[0] for place, one in enumerate(envs)]
         while playing:
-            outputs = policy(environment.observed([seen[place] for place in playing]))
-            chosen = actions.drawn(outputs, random, greedy=not environment.sampled)[0]
+            outputs = policy(environment.to_array([seen[place] for place in playing]))
+            chosen = actions.draw(outputs, random, greedy=not environment.sampled)[0]
             for action, place in zip(chosen, tuple(playing), strict=True):
                 seen[place], reward, terminated, truncated, _ = environment.act(envs[place], action)
                 returns[place] += float(reward)

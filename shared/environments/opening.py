@@ -1,13 +1,15 @@
 """Environments by URI.
 
-gym:CartPole-v1                      an environment of gymnasium (extra rl) gym:ALE/Qbert-v5
-a game of ale-py (extra atari), as Mnih et al. (2015) see it gym:package.module:function          the
-gymnasium.Env that a function returns
+    gym:CartPole-v1                an environment of gymnasium (extra rl)
+    gym:ALE/Qbert-v5               a game of ale-py (extra atari), preprocessed as in Mnih et al. (2015)
+    gym:package.module:function    the gymnasium.Env that a function returns
 
-...?envs=8            the number of environments at a time, on a device (4) ...?episodes=20       for
-evaluation: the number of episodes, with seeds 0, 1, ... (10) ...?sampled           for evaluation: actions
-are drawn; without it the likeliest is taken ...?NAME=VALUE        arguments of the function, or of
-gymnasium.make; plain values
+Options follow a question mark:
+
+    envs=8          the number of environments at a time, on a device (4)
+    episodes=20     for evaluation: the number of episodes, with seeds 0, 1, ... (10)
+    sampled         for evaluation: actions are drawn; without it the likeliest is taken
+    NAME=VALUE      arguments of the function, or of gymnasium.make; plain values
 """
 
 import ast
@@ -23,7 +25,7 @@ from numpy.typing import NDArray
 
 from edgeflock.shared.environments.actions import check
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.extras import install
+from edgeflock.shared.extras import install_command
 
 if TYPE_CHECKING:
     import gymnasium
@@ -69,7 +71,7 @@ class Environment:
             return environment.step(int(action[0]))
         return environment.step(np.clip(action, self.low, self.high))
 
-    def observed(self, observations: list[Any]) -> NDArray[np.float32]:
+    def to_array(self, observations: list[Any]) -> NDArray[np.float32]:
         """Convert n observations to float32 [n, ...]."""
         return np.asarray(observations, np.float32) * self.scale
 
@@ -77,7 +79,7 @@ class Environment:
         """Return (x, y) in the form of the losses, from `samples` first observations and the first action."""
         environment = self.make()
         try:
-            x = self.observed([environment.reset(seed=seed)[0] for seed in range(samples)])
+            x = self.to_array([environment.reset(seed=seed)[0] for seed in range(samples)])
         finally:
             environment.close()
         y = np.zeros((samples, (1 if self.discrete else self.actions) + 3), np.float32)
@@ -128,7 +130,7 @@ def _maker(uri: str, place: str, arguments: dict[str, Any]) -> "Callable[[], gym
     try:
         import gymnasium
     except ImportError as error:
-        raise ConfigError(f"data {uri!r} needs gymnasium: {install('rl')}") from error
+        raise ConfigError(f"data {uri!r} needs gymnasium: {install_command('rl')}") from error
     module, colon, name = place.partition(":")
     if colon:
         try:
@@ -154,7 +156,7 @@ def _atari(uri: str, place: str, arguments: dict[str, Any]) -> "Callable[[], gym
     try:
         import ale_py
     except ImportError as error:
-        raise ConfigError(f"data {uri!r} needs ale-py: {install('atari')}") from error
+        raise ConfigError(f"data {uri!r} needs ale-py: {install_command('atari')}") from error
     import gymnasium
     from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 

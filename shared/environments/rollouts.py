@@ -46,19 +46,22 @@ class Constants:
     """The factor of rewards before the model learns from them."""
 
     @classmethod
-    def of(cls, loss: str) -> "Constants":
+    def from_loss(cls, loss: str) -> "Constants":
         """Parse the constants of a call such as "a2c(gae=0.9)". Raises ConfigError."""
-        call = Call.of(loss, "model.loss")
-        usual = {"ppo": {"rollout": 512, "epochs": 4}}.get(call.name, {})
-        known = {one.name for one in fields(cls)}
-        found = cls(**{**usual, **{name: value for name, value in call.arguments.items() if name in known}})
+        call = Call.parse(loss, "model.loss")
+        defaults = {"ppo": {"rollout": 512, "epochs": 4}}.get(call.name, {})
+        names = {one.name for one in fields(cls)}
+        found = cls(
+            **{**defaults, **{name: value for name, value in call.arguments.items() if name in names}}
+        )
         for one in fields(cls):
             value, whole = getattr(found, one.name), one.name in ("rollout", "epochs")
-            least, most = int(one.name == "epochs"), LONGEST if whole else math.inf
+            minimum, maximum = int(one.name == "epochs"), LONGEST if whole else math.inf
             number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-            if not (number and least <= value <= most and math.isfinite(value)):
+            if not (number and minimum <= value <= maximum and math.isfinite(value)):
                 raise ConfigError(
-                    f"model.loss = {loss!r}: {one.name} = {value!r} must be a number from {least} to {most}"
+                    f"model.loss = {loss!r}: {one.name} = {value!r} must be a number from {minimum} to "
+                    f"{maximum}"
                 )
         return found
 
@@ -71,7 +74,7 @@ class Rollouts:
         self._constants = constants
         self._random = random
         self._envs: list[gymnasium.Env[Any, Any]] = []
-        self._seen: list[Any] = []
+        self._observations: list[Any] = []
         """The latest observation of each environment."""
         self._rewards = np.zeros(environment.envs)
         self._lengths = np.zeros(environment.envs, np.int64)
@@ -88,11 +91,12 @@ class Rollouts:
         """The number of steps so far, in all environments together."""
 
     def batch(self, size: int, policy: Callable[[], Policy]) -> tuple[Array, Array]:
-        """Return (x [size, ...], y [size, A + 3]): observations; actions, advantage, return, log probability
-        of each. `size` is rounded up to the same number of steps in each environment.
+        """Return (x [size, ...], y [size, A + 3]), of one step each.
 
-        Collected steps come first; if there are none, `policy` makes the policy that acts. Raises
-        TrainingFailed if an environment fails; the next batch begins with new ones.
+        x has the observations; y the actions, advantage, return and log probability. `size` is rounded up to
+        the same number of steps in each environment. Collected steps come first; if there are none, `policy`
+        makes the policy that acts. Raises TrainingFailed if an environment fails; the next batch begins with
+        new ones.
         """
         if not self._ready:
             steps = math.ceil(max(size, self._constants.rollout) / self._environment.envs)
@@ -104,8 +108,8 @@ class Rollouts:
                 self.close()
                 raise TrainingFailed(f"{self._environment.uri}: {type(error).__name__}: {error}") from error
             self._deal(size)
-        where = self._ready.popleft()
-        return self._x[where], self._y[where]
+        indices = self._ready.popleft()
+        return self._x[indices], self._y[indices]
 
     def close(self) -> None:
         """Close all environments."""
@@ -126,42 +130,44 @@ class Rollouts:
             self._ready += np.array_split(self._random.permutation(count), parts)
 
     def _collect(self, policy: Policy, steps: int) -> tuple[Array, Array]:
-        of, constants = self._environment, self._constants
+        spec, constants = self._environment, self._constants
         if not self._envs:
-            self._envs = [of.make() for _ in range(of.envs)]
-            self._seen = [one.reset(seed=int(self._random.integers(1 << 31)))[0] for one in self._envs]
-        shape = steps, of.envs
-        x = np.zeros((*shape, *of.shape), np.float32)
-        y = np.zeros((*shape, (1 if of.discrete else of.actions) + 3), np.float32)
+            self._envs = [spec.make() for _ in range(spec.envs)]
+            self._observations = [
+                one.reset(seed=int(self._random.integers(1 << 31)))[0] for one in self._envs
+            ]
+        shape = steps, spec.envs
+        x = np.zeros((*shape, *spec.shape), np.float32)
+        y = np.zeros((*shape, (1 if spec.discrete else spec.actions) + 3), np.float32)
         values, rewards, ended = (
             np.zeros(shape, np.float32),
             np.zeros(shape, np.float32),
             np.zeros(shape, bool),
         )
         for t in range(steps):
-            x[t] = of.observed(self._seen)
+            x[t] = spec.to_array(self._observations)
             outputs = policy(x[t])
             if t == 0:
-                of.check(outputs)
-            y[t, :, :-3], y[t, :, -1], values[t] = actions.drawn(outputs, self._random)
+                spec.check(outputs)
+            y[t, :, :-3], y[t, :, -1], values[t] = actions.draw(outputs, self._random)
             for place, environment in enumerate(self._envs):
-                seen, reward, terminated, truncated, _ = of.act(environment, y[t, place, :-3])
+                seen, reward, terminated, truncated, _ = spec.act(environment, y[t, place, :-3])
                 self._rewards[place] += float(reward)
                 self._lengths[place] += 1
                 rewards[t, place] = constants.reward_scale * float(reward)
                 if truncated and not terminated:  # it would have continued: add its expected value
-                    value = float(policy(of.observed([seen]))[-1].reshape(-1)[0])
+                    value = float(policy(spec.to_array([seen]))[-1].reshape(-1)[0])
                     rewards[t, place] += constants.discount * value
                 if terminated or truncated:
                     ended[t, place] = True
-                    seen = self._over(place)
-                self._seen[place] = seen
-        last = policy(of.observed(self._seen))[-1].reshape(-1)
+                    seen = self._end_episode(place)
+                self._observations[place] = seen
+        last = policy(spec.to_array(self._observations))[-1].reshape(-1)
         y[..., -3], y[..., -2] = advantages(rewards, values, ended, last, constants.discount, constants.gae)
-        self.steps += steps * of.envs
-        return x.reshape(-1, *of.shape), y.reshape(-1, y.shape[-1])
+        self.steps += steps * spec.envs
+        return x.reshape(-1, *spec.shape), y.reshape(-1, y.shape[-1])
 
-    def _over(self, place: int) -> Any:
+    def _end_episode(self, place: int) -> Any:
         """End an episode, and return the first observation of the next one."""
         self.returns.append(float(self._rewards[place]))
         self.lengths.append(int(self._lengths[place]))

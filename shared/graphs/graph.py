@@ -1,6 +1,4 @@
-"""A training step or an evaluation as a list of operators. reading.py and writing.py convert it from and to
-bytes.
-"""
+"""A training step or an evaluation as a list of operators; reading.py and writing.py convert its bytes."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
@@ -53,14 +51,14 @@ class Node(NamedTuple):
         body = self.attributes.get("body")
         return body if isinstance(body, Graph) else None
 
-    def takes(self) -> tuple[str, ...]:
+    def all_inputs(self) -> tuple[str, ...]:
         """Return `inputs`, and the outer names that its body takes."""
         if self.body is None:
             return self.inputs
         own = {port.name for port in self.body.inputs}
         own.update(name for node in self.body.nodes for name in node.outputs)
-        taken = (name for node in self.body.nodes for name in node.inputs if name not in own)
-        return (*self.inputs, *dict.fromkeys(taken))
+        outer = (name for node in self.body.nodes for name in node.inputs if name not in own)
+        return (*self.inputs, *dict.fromkeys(outer))
 
 
 class Port(NamedTuple):

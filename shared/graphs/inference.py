@@ -34,7 +34,7 @@ def inference_of(evaluation: Graph, layout: Layout, theta: NDArray[np.float32]) 
     }
     constants = {**evaluation.constants, **weights}
     nodes = _without_transposes(nodes, constants)
-    needed = {name for node in nodes for name in node.takes()}
+    needed = {name for node in nodes for name in node.all_inputs()}
     inputs = tuple(port for port in evaluation.inputs if port.name not in weights and port.name != TARGET)
     return Graph(nodes, {name: constants[name] for name in constants if name in needed}, inputs, outputs)
 
@@ -59,5 +59,5 @@ def _needed(graph: Graph, outputs: set[str]) -> tuple[tuple[Node, ...], set[str]
     for node in reversed(graph.nodes):
         if needed.intersection(node.outputs):
             nodes.append(node)
-            needed.update(node.takes())
+            needed.update(node.all_inputs())
     return tuple(reversed(nodes)), needed

@@ -18,26 +18,25 @@ Work = Callable[[Node, list[Any], list[TensorInfo]], int]
 """(node, inputs, results) -> multiplications, or visited entries."""
 
 
-def _entries(node: Node, given: list[Any], results: list[TensorInfo]) -> int:
+def _entries(node: Node, inputs: list[Any], results: list[TensorInfo]) -> int:
     """The number of entries of the largest tensor."""
-    return int(max(prod(seen.shape) for seen in (*given, *results) if seen is not None))
+    return int(max(prod(tensor.shape) for tensor in (*inputs, *results) if tensor is not None))
 
 
-def _products(node: Node, given: list[Any], results: list[TensorInfo]) -> int:
-    """For matrix products: each entry takes as many as a row of the first matrix, or a column if
-    transposed."""
-    first: Shape = given[0].shape
+def _products(node: Node, inputs: list[Any], results: list[TensorInfo]) -> int:
+    """For matrix products: the length of a row of the first matrix (transposed: a column) per entry."""
+    first: Shape = inputs[0].shape
     return prod(results[0].shape) * (first[0] if node.attributes.get("transA") else first[-1])
 
 
-def _taps(node: Node, given: list[Any], results: list[TensorInfo]) -> int:
+def _taps(node: Node, inputs: list[Any], results: list[TensorInfo]) -> int:
     """For convolutions: a kernel, [out, in, ...] or [in, out, ...], for each place of the wider side."""
-    x: Shape = given[0].shape
-    kernel: Shape = given[1].shape
+    x: Shape = inputs[0].shape
+    kernel: Shape = inputs[1].shape
     return x[0] * max(prod(x[2:]), prod(results[0].shape[2:])) * prod(kernel)
 
 
-def _window(node: Node, given: list[Any], results: list[TensorInfo]) -> int:
+def _window(node: Node, inputs: list[Any], results: list[TensorInfo]) -> int:
     """For pools."""
     kernel: Any = node.attributes["kernel_shape"]
     return prod(results[0].shape) * int(prod(kernel))
@@ -97,16 +96,16 @@ TABLE: dict[str, Operator] = {
     ),
     **dict.fromkeys(
         ("And", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Or"),
-        Operator(shapes.compared, 2),
+        Operator(shapes.compare, 2),
     ),
     **dict.fromkeys(
         ("ReduceL2", "ReduceLogSumExp", "ReduceMean", "ReduceMin", "ReduceSum"),
-        Operator(shapes.reduced, 2, attributes={"keepdims": "i", "noop_with_empty_axes": "i"}),
+        Operator(shapes.reduce, 2, attributes={"keepdims": "i", "noop_with_empty_axes": "i"}),
     ),
     **dict.fromkeys(("LogSoftmax", "Softmax"), Operator(shapes.like_first, 1, attributes={"axis": "i"})),
     **dict.fromkeys(("Celu", "Elu", "LeakyRelu"), Operator(shapes.like_first, 1, attributes={"alpha": "f"})),
     "ArgMax": Operator(
-        shapes.where_largest, 1, attributes={"axis": "i", "keepdims": "i", "select_last_index": "i"}
+        shapes.arg_max, 1, attributes={"axis": "i", "keepdims": "i", "select_last_index": "i"}
     ),
     "AveragePool": Operator(
         products.pool,
@@ -159,7 +158,7 @@ TABLE: dict[str, Operator] = {
     "Pad": Operator(shapes.pad, 3, attributes={"mode": "s"}, texts=frozenset({b"constant"})),
     "RandomUniformLike": Operator(shapes.like_first, 1, attributes={"high": "f", "low": "f"}),
     "Range": Operator(shapes.range_of, 3),
-    "ReduceMax": Operator(shapes.reduced, 2, attributes={"keepdims": "i"}),
+    "ReduceMax": Operator(shapes.reduce, 2, attributes={"keepdims": "i"}),
     "Reshape": Operator(shapes.reshape, 2, attributes={"allowzero": "i"}),
     "Scan": Operator(
         None,
@@ -180,11 +179,11 @@ TABLE: dict[str, Operator] = {
     ),
     "Shape": Operator(shapes.shape, 1, attributes={"start": "i", "end": "i"}),
     "Size": Operator(shapes.size, 1),
-    "Slice": Operator(shapes.sliced, 5),
+    "Slice": Operator(shapes.slice_shape, 5),
     "Split": Operator(shapes.split, 2, None, attributes={"axis": "i", "num_outputs": "i"}),
     "Squeeze": Operator(shapes.squeeze, 2),
     "Tile": Operator(shapes.tile, 2),
     "Transpose": Operator(shapes.transpose, 1, attributes={"perm": "ints"}),
     "Unsqueeze": Operator(shapes.unsqueeze, 2),
-    "Where": Operator(shapes.chosen, 3),
+    "Where": Operator(shapes.select, 3),
 }

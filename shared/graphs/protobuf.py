@@ -33,21 +33,21 @@ Fields = Mapping[int, Field]
 """Number -> field."""
 
 
-def read(octets: bytes, fields: Fields, what: str) -> dict[str, list[Value]]:
+def read(octets: bytes, fields: Fields, message: str) -> dict[str, list[Value]]:
     """Return the values of a message by field: integers (0 to 2^64 - 1), or bytes for OCTETS and FIXED32.
 
-    A field has no values if it is absent, and at most one unless it is repeated. `what` names the message in
-    errors. Raises BadGraph.
+    A field has no values if it is absent, and at most one unless it is repeated. `message` names the message
+    in errors. Raises BadGraph.
     """
     values: dict[str, list[Value]] = {field.name: [] for field in fields.values()}
-    for number, wire_type, value in pieces(octets, what):
+    for number, wire_type, value in pieces(octets, message):
         field = fields.get(number)
         if field is None:
-            raise BadGraph(f"{what} has a field {number}, which none may have")
+            raise BadGraph(f"{message} has a field {number}, which none may have")
         if wire_type != field.wire_type:
-            raise BadGraph(f"{what}: {field.name} is of wire type {wire_type}, not {field.wire_type}")
+            raise BadGraph(f"{message}: {field.name} is of wire type {wire_type}, not {field.wire_type}")
         if values[field.name] and not field.repeated:
-            raise BadGraph(f"{what} has two of {field.name}")
+            raise BadGraph(f"{message} has two of {field.name}")
         values[field.name].append(value)
     return values
 
@@ -80,40 +80,40 @@ def varint(number: int) -> bytes:
     return bytes(octets)
 
 
-def pieces(octets: bytes, what: str) -> Iterator[tuple[int, int, Value]]:
+def pieces(octets: bytes, message: str) -> Iterator[tuple[int, int, Value]]:
     """(field number, wire type, value), one after the other."""
-    at = 0
-    while at < len(octets):
-        tag, at = _varint(octets, at, what)
+    offset = 0
+    while offset < len(octets):
+        tag, offset = _varint(octets, offset, message)
         number, wire_type = tag >> 3, tag & 7
         if not 1 <= number <= _LARGEST_FIELD:
-            raise BadGraph(f"{what} has a field {number}, which is no number of a field")
+            raise BadGraph(f"{message} has a field {number}, which is no number of a field")
         if wire_type == VARINT:
-            value, at = _varint(octets, at, what)
+            value, offset = _varint(octets, offset, message)
             yield number, wire_type, value
             continue
         if wire_type == OCTETS:
-            length, at = _varint(octets, at, what)
+            length, offset = _varint(octets, offset, message)
         elif wire_type == FIXED32:
             length = 4
         else:
-            raise BadGraph(f"{what} has a field of wire type {wire_type}, which none is of")
-        if length > len(octets) - at:
-            raise BadGraph(f"{what} is cut short")
-        yield number, wire_type, octets[at : at + length]
-        at += length
+            raise BadGraph(f"{message} has a field of wire type {wire_type}, which none is of")
+        if length > len(octets) - offset:
+            raise BadGraph(f"{message} is cut short")
+        yield number, wire_type, octets[offset : offset + length]
+        offset += length
 
 
-def _varint(octets: bytes, at: int, what: str) -> tuple[int, int]:
-    """(the number that begins at `at`, where it ends)."""
+def _varint(octets: bytes, offset: int, message: str) -> tuple[int, int]:
+    """(the number that begins at `offset`, where it ends)."""
     number = 0
     for length in range(_LONGEST_VARINT):
-        if at + length >= len(octets):
-            raise BadGraph(f"{what} is cut short")
-        octet = octets[at + length]
+        if offset + length >= len(octets):
+            raise BadGraph(f"{message} is cut short")
+        octet = octets[offset + length]
         number |= (octet & 0x7F) << 7 * length
         if octet < 0x80:
             if (octet == 0 and length) or number >> 64:
                 break
-            return number, at + length + 1
-    raise BadGraph(f"{what} has a number in a longer form than it needs")
+            return number, offset + length + 1
+    raise BadGraph(f"{message} has a number in a longer form than it needs")

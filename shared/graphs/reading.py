@@ -1,10 +1,9 @@
-"""Reader of graphs: bytes -> Graph. It accepts only a safe subset, because a device need not trust its
-server.
+"""Reader of graphs: bytes -> Graph, of a safe subset only.
 
-The subset has the fields of ONNX's protobuf that a Graph has, each in its only encoding. It has the
-operators, attributes and element types of operators.TABLE, and constants with their bytes inline. LIMITS
-bound all sizes. So there are no files, no functions, no other domains, no free text. Graphs within graphs are
-bodies of Scans only, which have no constants and no further bodies.
+A device need not trust its server. The subset has the fields of ONNX's protobuf that a Graph has, each in its
+only encoding. It has the operators, attributes and element types of operators.TABLE, and constants with their
+bytes inline. LIMITS bound all sizes. So there are no files, no functions, no other domains, no free text.
+Graphs within graphs are bodies of Scans only, which have no constants and no further bodies.
 
 The runtime gets only the bytes that writing.write makes of the Graph. So another parser cannot find anything
 in them that this reader did not find.
@@ -109,23 +108,23 @@ def read(octets: bytes, limit: int = LARGEST_GRAPH) -> Graph:
         raise BadGraph(f"its ir_version is {model['ir_version'][0]!r}, not {IR_VERSION}")
     _check_opset(model["opset_import"])
     graph = _graph(_one(model, "graph", "the model"), _GRAPH, "the graph")
-    _at_most(LIMITS.nodes, [*all_nodes(graph)], "the nodes of the graph and its bodies")
+    _check_count(LIMITS.nodes, [*all_nodes(graph)], "the nodes of the graph and its bodies")
     _check_order(graph, set(), set())
     return graph
 
 
-def _graph(octets: Any, fields: protobuf.Fields, what: str) -> Graph:
-    parts = protobuf.read(octets, fields, what)
-    _name(_one(parts, "name", what), f"{what}'s name")
-    for part, most in (
+def _graph(octets: Any, fields: protobuf.Fields, label: str) -> Graph:
+    parts = protobuf.read(octets, fields, label)
+    _name(_one(parts, "name", label), f"{label}'s name")
+    for part, limit in (
         ("node", LIMITS.nodes),
         ("initializer", LIMITS.constants),
         ("input", LIMITS.ports),
         ("output", LIMITS.ports),
     ):
-        _at_most(most, parts.get(part, []), f"{what}'s {part}s")
+        _check_count(limit, parts.get(part, []), f"{label}'s {part}s")
     return Graph(
-        tuple(_node(node, within=fields is _BODY) for node in parts["node"]),
+        tuple(_node(node, in_body=fields is _BODY) for node in parts["node"]),
         _constants(parts.get("initializer", [])),
         tuple(map(_port, parts["input"])),
         tuple(map(_port, parts["output"])),
@@ -150,19 +149,21 @@ def _check_opset(imports: list[Any]) -> None:
         raise BadGraph(f"it imports operators of version {opset['version'][0]!r}, not {OPSET}")
 
 
-def _node(octets: Any, *, within: bool) -> Node:
-    """Read a node; `within`: whether it is in a body."""
+def _node(octets: Any, *, in_body: bool) -> Node:
+    """Read a node; `in_body`: whether it is in a body."""
     parts = protobuf.read(octets, _NODE, "a node")
     operator = _name(_one(parts, "op_type", "a node"), "an operator")
-    known = TABLE.get(operator)
-    if known is None:
+    form = TABLE.get(operator)
+    if form is None:
         raise BadGraph(f"it has an operator {operator}, which no training step needs")
-    if within and "g" in known.attributes.values():
+    if in_body and "g" in form.attributes.values():
         raise BadGraph(f"it has a body within a body ({operator}), which no training step needs")
     if parts["domain"] not in ([], [b""]):
         raise BadGraph(f"{operator} is of another domain than ONNX")
-    for operands, most in (("input", known.inputs), ("output", known.outputs)):
-        _at_most(LIMITS.operands if most is None else most, parts[operands], f"{operator}'s {operands}s")
+    for operands, limit in (("input", form.inputs), ("output", form.outputs)):
+        _check_count(
+            LIMITS.operands if limit is None else limit, parts[operands], f"{operator}'s {operands}s"
+        )
     attributes: dict[str, Attribute] = {}
     for part in parts["attribute"]:
         name, value = _attribute(part, operator)
@@ -180,29 +181,29 @@ def _node(octets: Any, *, within: bool) -> Node:
 def _attribute(octets: Any, operator: str) -> tuple[str, Attribute]:
     parts = protobuf.read(octets, _ATTRIBUTE, f"an attribute of {operator}")
     name = _name(_one(parts, "name", f"an attribute of {operator}"), f"an attribute of {operator}")
-    what = f"{operator}'s attribute {name}"
+    label = f"{operator}'s attribute {name}"
     kind = TABLE[operator].attributes.get(name)
     if kind is None:
         raise BadGraph(f"{operator} has an attribute {name}, which none needs")
-    if _one(parts, "type", what) != KINDS[kind]:
-        raise BadGraph(f"{what} is of type {parts['type'][0]!r}, not {KINDS[kind]}")
+    if _one(parts, "type", label) != KINDS[kind]:
+        raise BadGraph(f"{label} is of type {parts['type'][0]!r}, not {KINDS[kind]}")
     for other in KINDS:
         if other != kind and parts[other]:
-            raise BadGraph(f"{what} has a value in {other}, too")
+            raise BadGraph(f"{label} has a value in {other}, too")
     if kind == "ints":
-        _at_most(LIMITS.operands, parts[kind], what)
+        _check_count(LIMITS.operands, parts[kind], label)
         numbers: list[Any] = parts[kind]
         return name, tuple(map(signed, numbers))
-    value: Any = _one(parts, kind, what)
+    value: Any = _one(parts, kind, label)
     if kind == "i":
         return name, signed(value)
     if kind == "f":
         return name, _float(value)
     if kind == "s":
         if value not in TABLE[operator].texts:
-            raise BadGraph(f"{what} is {_shown(value)}, which none needs")
+            raise BadGraph(f"{label} is {_shown(value)}, which none needs")
         return name, value
-    return name, _graph(value, _BODY, what) if kind == "g" else _tensor(value, what)[1]
+    return name, _graph(value, _BODY, label) if kind == "g" else _tensor(value, label)[1]
 
 
 def _constants(parts: list[Any]) -> dict[str, GraphConstant]:
@@ -215,27 +216,27 @@ def _constants(parts: list[Any]) -> dict[str, GraphConstant]:
     return constants
 
 
-def _tensor(octets: Any, what: str) -> tuple[str, GraphConstant]:
+def _tensor(octets: Any, label: str) -> tuple[str, GraphConstant]:
     """(its name, empty if it has none, the tensor)."""
-    parts = protobuf.read(octets, _TENSOR, what)
-    name = _name(parts["name"][0], what) if parts["name"] else ""
-    kind: Any = _one(parts, "data_type", what)
+    parts = protobuf.read(octets, _TENSOR, label)
+    name = _name(parts["name"][0], label) if parts["name"] else ""
+    kind: Any = _one(parts, "data_type", label)
     if kind not in TYPES:
-        raise BadGraph(f"{what} {name} has entries of type {kind}, which none needs")
-    shape = _shape(parts["dims"], f"{what} {name}")
-    data: Any = _one(parts, "raw_data", f"{what} {name}")
+        raise BadGraph(f"{label} {name} has entries of type {kind}, which none needs")
+    shape = _shape(parts["dims"], f"{label} {name}")
+    data: Any = _one(parts, "raw_data", f"{label} {name}")
     if len(data) != prod(shape) * TYPES[kind].itemsize:
-        raise BadGraph(f"{what} {name} has {len(data)} bytes for a shape of {list(shape)}")
+        raise BadGraph(f"{label} {name} has {len(data)} bytes for a shape of {list(shape)}")
     if kind == BOOL and data.translate(None, b"\0\1"):
-        raise BadGraph(f"{what} {name} has a truth that is neither 0 nor 1")
+        raise BadGraph(f"{label} {name} has a truth that is neither 0 nor 1")
     return name, GraphConstant(kind, shape, data)
 
 
-def _shape(dimensions: list[Any], what: str) -> tuple[int, ...]:
-    _at_most(LIMITS.rank, dimensions, f"the dimensions of {what}")
+def _shape(dimensions: list[Any], label: str) -> tuple[int, ...]:
+    _check_count(LIMITS.rank, dimensions, f"the dimensions of {label}")
     shape = tuple(map(signed, dimensions))
     if any(not 0 <= dimension < 1 << 40 for dimension in shape):
-        raise BadGraph(f"{what} has a shape of {list(shape)}")
+        raise BadGraph(f"{label} has a shape of {list(shape)}")
     return shape
 
 
@@ -248,7 +249,7 @@ def _port(octets: Any) -> Port:
     if kind not in TYPES:
         raise BadGraph(f"{name} has entries of type {kind}, which none needs")
     dimensions = protobuf.read(_one(tensor, "shape", name), _SHAPE, f"the shape of {name}")["dim"]
-    _at_most(LIMITS.rank, dimensions, f"the dimensions of {name}")
+    _check_count(LIMITS.rank, dimensions, f"the dimensions of {name}")
     return Port(name, kind, tuple(_dimension(dimension, name) for dimension in dimensions))
 
 
@@ -261,55 +262,55 @@ def _dimension(octets: Any, name: str) -> int | str:
     return _shape([_one(parts, "dim_value", f"a dimension of {name}")], name)[0]
 
 
-def _check_order(graph: Graph, around: set[str], made: set[str]) -> None:
+def _check_order(graph: Graph, outer: set[str], all_names: set[str]) -> None:
     """Check that every name is made once, and before its use; names of a body are used in that body only.
 
-    `around` has the outer names that the graph may use, `made` all names so far.
+    `outer` has the outer names that the graph may use, `all_names` all names so far.
     """
-    seen = {*around, *graph.constants}
-    made.update(graph.constants)
+    visible = {*outer, *graph.constants}
+    all_names.update(graph.constants)
     for port in graph.inputs:
-        _make(port.name, seen, made)
+        _define(port.name, visible, all_names)
     for node in graph.nodes:
         for name in node.inputs:
-            if name and name not in seen:
+            if name and name not in visible:
                 raise BadGraph(f"{node.operator} takes {name}, which nothing before it makes")
         if node.body is not None:
-            _check_order(node.body, seen, made)
+            _check_order(node.body, visible, all_names)
         for name in filter(None, node.outputs):
-            _make(name, seen, made)
+            _define(name, visible, all_names)
     outputs: set[str] = set()
     for port in graph.outputs:
-        if port.name not in seen or port.name in around:
+        if port.name not in visible or port.name in outer:
             raise BadGraph(f"it gives {port.name}, which nothing makes")
-        _make(port.name, outputs, set())
+        _define(port.name, outputs, set())
 
 
-def _make(name: str, seen: set[str], made: set[str]) -> None:
-    if not name or name in made or name in seen:
+def _define(name: str, visible: set[str], all_names: set[str]) -> None:
+    if not name or name in all_names or name in visible:
         raise BadGraph(f"it has two of the name {name}" if name else "an input has no name")
-    seen.add(name)
-    made.add(name)
+    visible.add(name)
+    all_names.add(name)
 
 
-def _one(parts: dict[str, list[Any]], field: str, what: str) -> Any:
+def _one(parts: dict[str, list[Any]], field: str, label: str) -> Any:
     if not parts[field]:
-        raise BadGraph(f"{what} has no {field}")
+        raise BadGraph(f"{label} has no {field}")
     return parts[field][0]
 
 
-def _at_most(most: int, values: list[Any], what: str) -> None:
-    if len(values) > most:
-        raise BadGraph(f"{what} are {len(values)}; at most {most} are taken")
+def _check_count(limit: int, values: list[Any], label: str) -> None:
+    if len(values) > limit:
+        raise BadGraph(f"{label} are {len(values)}; at most {limit} are taken")
 
 
-def _name(octets: Any, what: str) -> str:
+def _name(octets: Any, label: str) -> str:
     try:
         name: str = octets.decode()
     except UnicodeDecodeError:
         name = "\n"
     if len(octets) > LIMITS.name or not name.isprintable():
-        raise BadGraph(f"{what} has a name that is too long, or no text: {_shown(octets)}")
+        raise BadGraph(f"{label} has a name that is too long, or no text: {_shown(octets)}")
     return name
 
 

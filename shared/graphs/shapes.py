@@ -11,138 +11,142 @@ from typing import Any
 import numpy as np
 
 from edgeflock.shared.graphs.graph import BOOL, FLOAT, INT64, TYPES, GraphConstant, Node
-from edgeflock.shared.graphs.tensor_info import Given, Shape, TensorInfo, axes_of, integer, no_less
+from edgeflock.shared.graphs.tensor_info import Inputs, Shape, TensorInfo, axes_of, integer, non_negative
 
 
-def like_first(node: Node, given: Given) -> list[TensorInfo]:
-    return [TensorInfo(given[0].type, given[0].shape)]
+def like_first(node: Node, inputs: Inputs) -> list[TensorInfo]:
+    return [TensorInfo(inputs[0].type, inputs[0].shape)]
 
 
-def broadcast(node: Node, given: Given) -> list[TensorInfo]:
-    shapes = [seen.shape for seen in given if seen is not None]
-    return [TensorInfo(given[0].type, np.broadcast_shapes(*shapes))]
+def broadcast(node: Node, inputs: Inputs) -> list[TensorInfo]:
+    shapes = [tensor.shape for tensor in inputs if tensor is not None]
+    return [TensorInfo(inputs[0].type, np.broadcast_shapes(*shapes))]
 
 
-def compared(node: Node, given: Given) -> list[TensorInfo]:
-    return [TensorInfo(BOOL, broadcast(node, given)[0].shape)]
+def compare(node: Node, inputs: Inputs) -> list[TensorInfo]:
+    return [TensorInfo(BOOL, broadcast(node, inputs)[0].shape)]
 
 
-def chosen(node: Node, given: Given) -> list[TensorInfo]:
+def select(node: Node, inputs: Inputs) -> list[TensorInfo]:
     """The rule of Where."""
-    return [TensorInfo(given[1].type, broadcast(node, given)[0].shape)]
+    return [TensorInfo(inputs[1].type, broadcast(node, inputs)[0].shape)]
 
 
-def cast(node: Node, given: Given) -> list[TensorInfo]:
+def cast(node: Node, inputs: Inputs) -> list[TensorInfo]:
     kind = integer(node, "to")
     if kind not in TYPES:
         raise ValueError(f"entries of type {kind}")
-    return [TensorInfo(kind, given[0].shape)]
+    return [TensorInfo(kind, inputs[0].shape)]
 
 
-def shape(node: Node, given: Given) -> list[TensorInfo]:
+def shape(node: Node, inputs: Inputs) -> list[TensorInfo]:
     """The rule of Shape, with a range of dimensions."""
-    taken = given[0].shape[slice(integer(node, "start", 0), node.attributes.get("end"))]
-    return [TensorInfo(INT64, (len(taken),), np.array(taken, np.int64))]
+    sizes = inputs[0].shape[slice(integer(node, "start", 0), node.attributes.get("end"))]
+    return [TensorInfo(INT64, (len(sizes),), np.array(sizes, np.int64))]
 
 
-def size(node: Node, given: Given) -> list[TensorInfo]:
-    return [TensorInfo(INT64, (), np.array(prod(given[0].shape), np.int64))]
+def size(node: Node, inputs: Inputs) -> list[TensorInfo]:
+    return [TensorInfo(INT64, (), np.array(prod(inputs[0].shape), np.int64))]
 
 
-def constant_of_shape(node: Node, given: Given) -> list[TensorInfo]:
+def constant_of_shape(node: Node, inputs: Inputs) -> list[TensorInfo]:
     value = node.attributes.get("value")
     kind = value.type if isinstance(value, GraphConstant) else FLOAT
-    return [TensorInfo(kind, no_less(given[0].numbers()))]
+    return [TensorInfo(kind, non_negative(inputs[0].numbers()))]
 
 
-def range_of(node: Node, given: Given) -> list[TensorInfo]:
-    first, end, step = (seen.numbers()[0] for seen in given[:3])
-    return [TensorInfo(given[0].type, (max(0, -((first - end) // step)),))]
+def range_of(node: Node, inputs: Inputs) -> list[TensorInfo]:
+    first, end, step = (tensor.numbers()[0] for tensor in inputs[:3])
+    return [TensorInfo(inputs[0].type, (max(0, -((first - end) // step)),))]
 
 
-def reshape(node: Node, given: Given) -> list[TensorInfo]:
-    wanted = given[1].numbers()
+def reshape(node: Node, inputs: Inputs) -> list[TensorInfo]:
+    wanted = inputs[1].numbers()
     if not integer(node, "allowzero", 0):
-        wanted = [given[0].shape[axis] if size == 0 else size for axis, size in enumerate(wanted)]
-    count = prod(given[0].shape)
+        wanted = [inputs[0].shape[axis] if size == 0 else size for axis, size in enumerate(wanted)]
+    count = prod(inputs[0].shape)
     if -1 in wanted:
         rest = prod(size for size in wanted if size != -1)
         wanted[wanted.index(-1)] = count // rest
     if prod(wanted) != count:
         raise ValueError(f"{count} entries become a shape of {wanted}")
-    return [TensorInfo(given[0].type, no_less(wanted))]
+    return [TensorInfo(inputs[0].type, non_negative(wanted))]
 
 
-def expand(node: Node, given: Given) -> list[TensorInfo]:
-    return [TensorInfo(given[0].type, np.broadcast_shapes(given[0].shape, no_less(given[1].numbers())))]
+def expand(node: Node, inputs: Inputs) -> list[TensorInfo]:
+    return [
+        TensorInfo(inputs[0].type, np.broadcast_shapes(inputs[0].shape, non_negative(inputs[1].numbers())))
+    ]
 
 
-def tile(node: Node, given: Given) -> list[TensorInfo]:
-    times = given[1].numbers()
-    return [TensorInfo(given[0].type, no_less([a * b for a, b in zip(given[0].shape, times, strict=True)]))]
+def tile(node: Node, inputs: Inputs) -> list[TensorInfo]:
+    times = inputs[1].numbers()
+    return [
+        TensorInfo(inputs[0].type, non_negative([a * b for a, b in zip(inputs[0].shape, times, strict=True)]))
+    ]
 
 
-def transpose(node: Node, given: Given) -> list[TensorInfo]:
-    old = given[0].shape
+def transpose(node: Node, inputs: Inputs) -> list[TensorInfo]:
+    old = inputs[0].shape
     order: Any = node.attributes.get("perm", tuple(reversed(range(len(old)))))
     if sorted(order) != list(range(len(old))):
         raise ValueError(f"{order} is no order of {len(old)} axes")
-    return [TensorInfo(given[0].type, tuple(old[axis] for axis in order))]
+    return [TensorInfo(inputs[0].type, tuple(old[axis] for axis in order))]
 
 
-def unsqueeze(node: Node, given: Given) -> list[TensorInfo]:
-    axes = given[1].numbers()
-    new = list(given[0].shape)
+def unsqueeze(node: Node, inputs: Inputs) -> list[TensorInfo]:
+    axes = inputs[1].numbers()
+    new = list(inputs[0].shape)
     for axis in sorted(axes_of(axes, len(new) + len(axes))):
         new.insert(axis, 1)
-    return [TensorInfo(given[0].type, tuple(new))]
+    return [TensorInfo(inputs[0].type, tuple(new))]
 
 
-def squeeze(node: Node, given: Given) -> list[TensorInfo]:
-    old = given[0].shape
-    gone = [axis for axis, size in enumerate(old) if size == 1]
-    if len(given) > 1 and given[1] is not None:
-        gone = axes_of(given[1].numbers(), len(old))
-    if any(old[axis] != 1 for axis in gone):
-        raise ValueError(f"axes {gone} of {old} are not all 1")
-    return [TensorInfo(given[0].type, tuple(size for axis, size in enumerate(old) if axis not in gone))]
+def squeeze(node: Node, inputs: Inputs) -> list[TensorInfo]:
+    old = inputs[0].shape
+    dropped = [axis for axis, size in enumerate(old) if size == 1]
+    if len(inputs) > 1 and inputs[1] is not None:
+        dropped = axes_of(inputs[1].numbers(), len(old))
+    if any(old[axis] != 1 for axis in dropped):
+        raise ValueError(f"axes {dropped} of {old} are not all 1")
+    return [TensorInfo(inputs[0].type, tuple(size for axis, size in enumerate(old) if axis not in dropped))]
 
 
-def concat(node: Node, given: Given) -> list[TensorInfo]:
-    parts = [seen for seen in given if seen is not None]
+def concat(node: Node, inputs: Inputs) -> list[TensorInfo]:
+    parts = [tensor for tensor in inputs if tensor is not None]
     (axis,) = axes_of([integer(node, "axis")], len(parts[0].shape))
-    if len({(*seen.shape[:axis], *seen.shape[axis + 1 :]) for seen in parts}) > 1:
+    if len({(*tensor.shape[:axis], *tensor.shape[axis + 1 :]) for tensor in parts}) > 1:
         raise ValueError("parts of other shapes")
     new = list(parts[0].shape)
-    new[axis] = sum(seen.shape[axis] for seen in parts)
+    new[axis] = sum(tensor.shape[axis] for tensor in parts)
     return [TensorInfo(parts[0].type, tuple(new))]
 
 
-def split(node: Node, given: Given) -> list[TensorInfo]:
-    old = given[0].shape
+def split(node: Node, inputs: Inputs) -> list[TensorInfo]:
+    old = inputs[0].shape
     (axis,) = axes_of([integer(node, "axis", 0)], len(old))
     parts = integer(node, "num_outputs", len(node.outputs))
     each = ceil(old[axis] / parts)
     sizes = [each] * (parts - 1) + [old[axis] - each * (parts - 1)]
-    if given[1] is not None:
-        sizes = given[1].numbers()
+    if inputs[1] is not None:
+        sizes = inputs[1].numbers()
     if len(sizes) != len(node.outputs) or sum(sizes) != old[axis]:
         raise ValueError(f"{old[axis]} apart as {sizes}")
-    return [TensorInfo(given[0].type, no_less([*old[:axis], part, *old[axis + 1 :]])) for part in sizes]
+    return [TensorInfo(inputs[0].type, non_negative([*old[:axis], part, *old[axis + 1 :]])) for part in sizes]
 
 
-def sliced(node: Node, given: Given) -> list[TensorInfo]:
-    new = list(given[0].shape)
-    for axis, part in slices(given, given[0].shape).items():
+def slice_shape(node: Node, inputs: Inputs) -> list[TensorInfo]:
+    new = list(inputs[0].shape)
+    for axis, part in slices(inputs, inputs[0].shape).items():
         new[axis] = len(range(*part.indices(new[axis])))
-    return [TensorInfo(given[0].type, tuple(new))]
+    return [TensorInfo(inputs[0].type, tuple(new))]
 
 
-def slices(given: Given, old: Shape) -> dict[int, slice]:
+def slices(inputs: Inputs, old: Shape) -> dict[int, slice]:
     """For Slice: axis -> the Python slice that stays."""
-    starts, ends = given[1].numbers(), given[2].numbers()
-    axes = list(range(len(starts))) if given[3] is None else given[3].numbers()
-    steps = [1] * len(starts) if given[4] is None else given[4].numbers()
+    starts, ends = inputs[1].numbers(), inputs[2].numbers()
+    axes = list(range(len(starts))) if inputs[3] is None else inputs[3].numbers()
+    steps = [1] * len(starts) if inputs[4] is None else inputs[4].numbers()
     parts = {}
     for axis, start, end, step in zip(axes_of(axes, len(old)), starts, ends, steps, strict=True):
         if step < 0 and start < -old[axis]:  # ONNX then begins at the first entry, Python at none
@@ -151,54 +155,54 @@ def slices(given: Given, old: Shape) -> dict[int, slice]:
     return parts
 
 
-def pad(node: Node, given: Given) -> list[TensorInfo]:
-    old, sides = given[0].shape, given[1].numbers()
-    axes = list(range(len(old))) if given[3] is None else axes_of(given[3].numbers(), len(old))
+def pad(node: Node, inputs: Inputs) -> list[TensorInfo]:
+    old, sides = inputs[0].shape, inputs[1].numbers()
+    axes = list(range(len(old))) if inputs[3] is None else axes_of(inputs[3].numbers(), len(old))
     new = list(old)
     for axis, before, after in zip(axes, sides[: len(axes)], sides[len(axes) :], strict=True):
         new[axis] += before + after
-    return [TensorInfo(given[0].type, no_less(new))]
+    return [TensorInfo(inputs[0].type, non_negative(new))]
 
 
-def gather(node: Node, given: Given) -> list[TensorInfo]:
-    old = given[0].shape
+def gather(node: Node, inputs: Inputs) -> list[TensorInfo]:
+    old = inputs[0].shape
     (axis,) = axes_of([integer(node, "axis", 0)], len(old))
-    return [TensorInfo(given[0].type, (*old[:axis], *given[1].shape, *old[axis + 1 :]))]
+    return [TensorInfo(inputs[0].type, (*old[:axis], *inputs[1].shape, *old[axis + 1 :]))]
 
 
-def gather_elements(node: Node, given: Given) -> list[TensorInfo]:
-    return [TensorInfo(given[0].type, given[1].shape)]
+def gather_elements(node: Node, inputs: Inputs) -> list[TensorInfo]:
+    return [TensorInfo(inputs[0].type, inputs[1].shape)]
 
 
-def gather_nd(node: Node, given: Given) -> list[TensorInfo]:
-    *places, depth = given[1].shape
-    return [TensorInfo(given[0].type, (*places, *given[0].shape[depth + integer(node, "batch_dims", 0) :]))]
+def gather_nd(node: Node, inputs: Inputs) -> list[TensorInfo]:
+    *places, depth = inputs[1].shape
+    return [TensorInfo(inputs[0].type, (*places, *inputs[0].shape[depth + integer(node, "batch_dims", 0) :]))]
 
 
-def reduced(node: Node, given: Given) -> list[TensorInfo]:
-    old = given[0].shape
-    if given[1] is None or not given[1].numbers():
+def reduce(node: Node, inputs: Inputs) -> list[TensorInfo]:
+    old = inputs[0].shape
+    if inputs[1] is None or not inputs[1].numbers():
         if integer(node, "noop_with_empty_axes", 0):
-            return like_first(node, given)
+            return like_first(node, inputs)
         axes = list(range(len(old)))
     else:
-        axes = axes_of(given[1].numbers(), len(old))
-    return [TensorInfo(given[0].type, _without(old, axes, integer(node, "keepdims", 1)))]
+        axes = axes_of(inputs[1].numbers(), len(old))
+    return [TensorInfo(inputs[0].type, _drop_axes(old, axes, integer(node, "keepdims", 1)))]
 
 
-def where_largest(node: Node, given: Given) -> list[TensorInfo]:
+def arg_max(node: Node, inputs: Inputs) -> list[TensorInfo]:
     """The rule of ArgMax."""
-    old = given[0].shape
+    old = inputs[0].shape
     axes = axes_of([integer(node, "axis", 0)], len(old))
-    return [TensorInfo(INT64, _without(old, axes, integer(node, "keepdims", 1)))]
+    return [TensorInfo(INT64, _drop_axes(old, axes, integer(node, "keepdims", 1)))]
 
 
-def layer_norm(node: Node, given: Given) -> list[TensorInfo]:
-    x = given[0].shape
+def layer_norm(node: Node, inputs: Inputs) -> list[TensorInfo]:
+    x = inputs[0].shape
     (axis,) = axes_of([integer(node, "axis", -1)], len(x))
-    of_each = TensorInfo(FLOAT, (*x[:axis], *[1] * (len(x) - axis)))
-    return [TensorInfo(given[0].type, x), of_each, of_each][: len(node.outputs)]
+    statistics = TensorInfo(FLOAT, (*x[:axis], *[1] * (len(x) - axis)))
+    return [TensorInfo(inputs[0].type, x), statistics, statistics][: len(node.outputs)]
 
 
-def _without(old: Shape, axes: Sequence[int], keep: int) -> Shape:
+def _drop_axes(old: Shape, axes: Sequence[int], keep: int) -> Shape:
     return tuple(1 if axis in axes else size for axis, size in enumerate(old) if keep or axis not in axes)

@@ -16,11 +16,11 @@ RIGHT = "right"
 OUTPUT = "output"
 """The output of the model, in the graph of an evaluation."""
 
-MOST_WORK = 1 << 44
+MAX_WORK = 1 << 44
 """The most multiplications of a step. A Raspberry Pi 4 takes an hour for them. A loop is as long as its
 arguments, so a step ends."""
 
-_TRY = 2
+_TRIAL_SAMPLES = 2
 """The samples of the batch with which a graph is measured before use."""
 
 
@@ -28,56 +28,57 @@ class StepGraph:
     """A graph that computes a training step of a layout, or its outputs, and nothing else."""
 
     def __init__(self, octets: bytes, layout: Layout, memory: int, *, predicts: bool = False) -> None:
-        """Read and check `octets`: a training step, or an evaluation if it `predicts`. A step may take
-        `memory` bytes. Raises BadGraph."""
+        """Read and check `octets`: a training step, or an evaluation if it `predicts`. Raises BadGraph.
+
+        A step may take `memory` bytes.
+        """
         self.graph = read(octets)
         self._memory = memory
         self.octets = write(self.graph)
         """The rewritten bytes, which the runtime reads instead of those from the server."""
-        wanted = {"loss": ()} if predicts else _given(self.graph, layout)
+        wanted = {"loss": ()} if predicts else _expected_outputs(self.graph, layout)
         _check_ports(self.graph, layout, wanted, predicts=predicts)
-        self._weighed: dict[tuple[tuple[int, ...], ...], int] = {}
+        self._measured: dict[tuple[tuple[int, ...], ...], int] = {}
         self._ports = {port.name: port for port in self.graph.inputs}
         batch = {
-            name: (_TRY, *(size for size in port.shape if isinstance(size, int)))
+            name: (_TRIAL_SAMPLES, *(size for size in port.shape if isinstance(size, int)))
             for name, port in self._ports.items()
-            if _is_of_the_batch(name)
+            if _is_batch_input(name)
         }
         self._check_outputs(wanted, batch)
-        self.weigh(batch)
+        self.measure(batch)
 
     @property
     def digest(self) -> str:
         """64 hexadecimal digits that identify the graph."""
         return sha256(self.octets).hexdigest()
 
-    def weigh(self, batch: Mapping[str, tuple[int, ...]]) -> int:
-        """Return the bytes of a step's tensors for a batch whose inputs have these shapes. Raises BadGraph if
-        that is more than the device has.
+    def measure(self, batch: Mapping[str, tuple[int, ...]]) -> int:
+        """Return the bytes of a step's tensors for a batch whose inputs have these shapes.
 
-        A batch that does not have the shapes of the graph's inputs weighs 0: the runtime reports the
-        error.
+        Raises BadGraph if that is more than the device has. A batch without the shapes of the graph's inputs
+        counts 0: the runtime reports the error.
         """
         shapes = tuple(batch.values())
-        asked = [name for name in self._ports if _is_of_the_batch(name)]
-        if shapes in self._weighed or not all(
-            name in batch and _fits(self._ports[name], batch[name]) for name in asked
+        names = [name for name in self._ports if _is_batch_input(name)]
+        if shapes in self._measured or not all(
+            name in batch and _fits(self._ports[name], batch[name]) for name in names
         ):
-            return self._weighed.get(shapes, 0)
-        taken = footprint(self.graph, {**self._theta(), **batch})
+            return self._measured.get(shapes, 0)
+        cost = footprint(self.graph, {**self._theta(), **batch})
         samples = shapes[0][0]
-        if taken.octets > self._memory:
+        if cost.octets > self._memory:
             raise BadGraph(
-                f"a step on {samples} samples takes {_mebibytes(taken.octets)} of memory, for which this "
-                f"device has {_mebibytes(self._memory)}; a smaller run.batch may do"
+                f"a step on {samples} samples takes {_mebibytes(cost.octets)} of memory, and this device has "
+                f"{_mebibytes(self._memory)} for it; reduce run.batch on the server"
             )
-        if taken.work > MOST_WORK:
+        if cost.work > MAX_WORK:
             raise BadGraph(
-                f"a step on {samples} samples takes 2^{taken.work.bit_length() - 1} operations; at most "
-                f"2^{MOST_WORK.bit_length() - 1} are taken"
+                f"a step on {samples} samples takes 2^{cost.work.bit_length() - 1} operations; at most "
+                f"2^{MAX_WORK.bit_length() - 1} are taken"
             )
-        self._weighed[shapes] = taken.octets
-        return taken.octets
+        self._measured[shapes] = cost.octets
+        return cost.octets
 
     def _theta(self) -> dict[str, tuple[int, ...]]:
         named = (port for port in self.graph.inputs if port.name.startswith("theta/"))
@@ -86,11 +87,11 @@ class StepGraph:
     def _check_outputs(
         self, wanted: Mapping[str, tuple[int, ...]], batch: Mapping[str, tuple[int, ...]]
     ) -> None:
-        given = footprint(self.graph, {**self._theta(), **batch}).outputs
+        outputs = footprint(self.graph, {**self._theta(), **batch}).outputs
         for name, shape in wanted.items():
-            if (given[name].type, given[name].shape) != (FLOAT, shape):
+            if (outputs[name].type, outputs[name].shape) != (FLOAT, shape):
                 raise BadGraph(
-                    f"it gives {name} as {list(given[name].shape)} of type {given[name].type}, "
+                    f"it gives {name} as {list(outputs[name].shape)} of type {outputs[name].type}, "
                     f"the layout has float {list(shape)}"
                 )
 
@@ -100,10 +101,10 @@ def outputs_of(layout: Layout) -> dict[str, tuple[int, ...]]:
     return {"loss": (), **{output_of(tensor): tensor.shape for tensor in layout.tensors}}
 
 
-def _given(graph: Graph, layout: Layout) -> dict[str, tuple[int, ...]]:
+def _expected_outputs(graph: Graph, layout: Layout) -> dict[str, tuple[int, ...]]:
     """Return `outputs_of`, and RIGHT if `graph` has it."""
-    knows = any(port.name == RIGHT for port in graph.outputs)
-    return {**outputs_of(layout), **({RIGHT: ()} if knows else {})}
+    has_accuracy = any(port.name == RIGHT for port in graph.outputs)
+    return {**outputs_of(layout), **({RIGHT: ()} if has_accuracy else {})}
 
 
 def output_of(tensor: Tensor) -> str:
@@ -114,16 +115,18 @@ def output_of(tensor: Tensor) -> str:
 def _check_ports(
     graph: Graph, layout: Layout, wanted: Mapping[str, tuple[int, ...]], *, predicts: bool
 ) -> None:
-    """Raise BadGraph unless inputs and outputs have the names and shapes of a step of the layout. `wanted`
-    are its outputs; if it `predicts`, those of the model are also allowed."""
+    """Raise BadGraph unless inputs and outputs have the names and shapes of a step of the layout.
+
+    `wanted` are its outputs; if it `predicts`, those of the model are also allowed.
+    """
     theta = {f"theta/{tensor.name}": tensor.shape for tensor in layout.tensors}
-    asked = {port.name: port for port in graph.inputs}
-    fields = [name for name in asked if name.startswith("x/")]
+    inputs = {port.name: port for port in graph.inputs}
+    fields = [name for name in inputs if name.startswith("x/")]
     batch: list[tuple[str, tuple[int, ...]]] = [(name, (FLOAT, INT64)) for name in fields] or [
         ("x", (FLOAT,))
     ]
     for name, kinds in (*batch, ("y", (FLOAT, INT64))):
-        port = asked.pop(name, None)
+        port = inputs.pop(name, None)
         if port is None:
             raise BadGraph(f"it asks for no {name}")
         if port.type not in kinds or [type(size) for size in port.shape] != [
@@ -131,18 +134,18 @@ def _check_ports(
             *[int] * (len(port.shape) - 1),
         ]:
             raise BadGraph(f"it takes {name} as {list(port.shape)} of type {port.type}, which is no batch")
-    for name, port in asked.items():
+    for name, port in inputs.items():
         if name not in theta:
             raise BadGraph(f"it asks for {name}, which the layout does not have")
         _check_port("takes", port, theta[name])
-    given = {port.name: port for port in graph.outputs}
-    for name in wanted.keys() - given.keys():
+    outputs = {port.name: port for port in graph.outputs}
+    for name in wanted.keys() - outputs.keys():
         raise BadGraph(f"it does not give {name}")
-    for name in given.keys() - wanted.keys():
+    for name in outputs.keys() - wanted.keys():
         if not (predicts and is_output(name)):
             raise BadGraph(f"it gives {name}, which is no part of a step")
     for name, shape in wanted.items():
-        _check_port("gives", given[name], shape)
+        _check_port("gives", outputs[name], shape)
 
 
 def _check_port(verb: str, port: Port, shape: tuple[int, ...]) -> None:
@@ -158,7 +161,7 @@ def is_output(name: str) -> bool:
     return name == OUTPUT or name.startswith(f"{OUTPUT}/")
 
 
-def _is_of_the_batch(name: str) -> bool:
+def _is_batch_input(name: str) -> bool:
     return name in ("x", "y") or name.startswith("x/")
 
 

@@ -24,23 +24,23 @@ class TensorInfo(NamedTuple):
 
     type: int
     shape: Shape
-    known: NDArray[Any] | None = None
+    entries: NDArray[Any] | None = None
     """The entries, if they depend on shapes alone and are few."""
 
     def numbers(self) -> list[int]:
         """Return the entries of a shape, of axes or of bounds. Raises BadGraph if they are unknown."""
-        if self.known is None:
-            raise BadGraph("a shape in it depends on values, so that nobody can tell how large it becomes")
-        return [int(number) for number in self.known.ravel()]
+        if self.entries is None:
+            raise BadGraph("a shape in it depends on values, so its size is unknown before it runs")
+        return [int(number) for number in self.entries.ravel()]
 
 
-Given = Sequence[Any]
+Inputs = Sequence[Any]
 """A TensorInfo for each input, None for an omitted one, then None for every further index."""
 
-Rule = Callable[[Node, Given], list[TensorInfo]]
+Rule = Callable[[Node, Inputs], list[TensorInfo]]
 
 
-def few(shape: Sequence[int]) -> bool:
+def is_small(shape: Sequence[int]) -> bool:
     """Whether a tensor is small enough to keep its entries."""
     return prod(shape) <= 1 << 12
 
@@ -53,7 +53,7 @@ def axes_of(axes: Sequence[int], rank: int) -> list[int]:
     return found
 
 
-def no_less(sizes: Sequence[int]) -> Shape:
+def non_negative(sizes: Sequence[int]) -> Shape:
     """Return `sizes`. Raises ValueError if one is below 0."""
     if any(size < 0 for size in sizes):
         raise ValueError(f"a shape of {list(sizes)}")

@@ -7,20 +7,27 @@ accepts no other. No event loop, no network, no files. Imports errors. proofs.py
 """
 
 from edgeflock.shared.identity import names
-from edgeflock.shared.identity.pins import NO_PIN, is_loopback, pin_in, pin_of, tls_for, with_certificate
+from edgeflock.shared.identity.pins import (
+    NO_PIN,
+    is_loopback,
+    load_certificate,
+    pin_from_token,
+    pin_of,
+    tls_for,
+)
 from edgeflock.shared.identity.proofs import (
     CHALLENGE,
     CHALLENGE_BYTES,
     ROTATE,
-    is_owned,
-    join_words,
+    is_valid_key,
+    join_message,
     new_key,
-    proves,
     public_of,
-    session_words,
+    session_message,
     sign,
+    verify,
 )
-from edgeflock.shared.identity.tokens import Token, digest_of, from_text, text_of
+from edgeflock.shared.identity.tokens import Token, digest_of, from_base64url, to_base64url
 
 __all__ = [
     "CHALLENGE",
@@ -29,19 +36,19 @@ __all__ = [
     "ROTATE",
     "Token",
     "digest_of",
-    "from_text",
-    "is_owned",
+    "from_base64url",
+    "is_valid_key",
     "is_loopback",
-    "join_words",
+    "join_message",
     "names",
     "new_key",
-    "pin_in",
+    "pin_from_token",
     "pin_of",
-    "proves",
+    "verify",
     "public_of",
-    "session_words",
+    "session_message",
     "sign",
-    "text_of",
+    "to_base64url",
     "tls_for",
-    "with_certificate",
+    "load_certificate",
 ]

@@ -11,16 +11,16 @@ from collections.abc import Iterable
 LONGEST = 200
 """Characters."""
 
-_UNSEEN = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
+_INVISIBLE = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
 """Invisible letters and marks; most others of this kind are not printable in Python."""
 
 _SELECTORS = (range(0x180B, 0x1810), range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0))
 """Variation selectors, which are invisible too."""
 
-_TOGETHER = ({"CJK", "HIRAGANA", "IDEOGRAPHIC", "KATAKANA", "LATIN"}, {"CJK", "HANGUL", "LATIN"})
+_COMPATIBLE = ({"CJK", "HIRAGANA", "IDEOGRAPHIC", "KATAKANA", "LATIN"}, {"CJK", "HANGUL", "LATIN"})
 """Scripts that are written together."""
 
-_LIKE = str.maketrans(
+_LOOKALIKES = str.maketrans(
     # Cyrillic, Greek, Armenian, other Latin letters, Lisu, Cherokee, Coptic, dashes
     "авгеіјкмнорсутхѕһԁԛԝӏѵАВЕІЈКМНОРСТУХЅԚԜӀ" "ανορικυχγΑΒΕΖΗΙΚΜΝΟΡΤΥΧ" "հոսցքօ" "ɑɡıɩʏᴄᴏᴜᴠᴡᴢꜱƅǃǀ"
     "ꓐꓑꓓꓔꓖꓗꓙꓚꓜꓝꓟꓠꓡꓢꓣꓦꓧꓪꓫꓬꓮꓰꓲꓳꓴ" "ᎠᎡᎢᎪᎫᎬᎳᎷᎻᎽᏀᏃᏏᏒᏔᏙᏚᏞᏟᏢᏦᏧᏴ"
@@ -42,10 +42,10 @@ def fault(name: str) -> str:
         return ""
     if name != unicodedata.normalize("NFKC", name):
         return "must be in Unicode's normal form NFKC"
-    if any(c in _UNSEEN or any(ord(c) in selectors for selectors in _SELECTORS) for c in name):
+    if any(c in _INVISIBLE or any(ord(c) in selectors for selectors in _SELECTORS) for c in name):
         return "must have no characters that nobody sees"
     found = scripts(name)
-    if len(found) > 1 and not any(found <= together for together in _TOGETHER):
+    if len(found) > 1 and not any(found <= together for together in _COMPATIBLE):
         return f"must have letters of one script, not of {' and '.join(one.title() for one in sorted(found))}"
     return ""
 
@@ -60,7 +60,7 @@ def scripts(name: str) -> set[str]:
     return {unicodedata.name(c, "UNKNOWN").split()[0].split("-")[0] for c in those}
 
 
-def shown(name: str) -> str:
+def name_with_scripts(name: str) -> str:
     """A name, and the scripts that it is in where that is not Latin alone.
 
     >>> shown("pi"), shown("\u0440\u0456")
@@ -70,9 +70,9 @@ def shown(name: str) -> str:
     return f"{name} ({', '.join(others).title()})" if others else name
 
 
-def alike(name: str, others: Iterable[str]) -> str | None:
+def find_lookalike(name: str, others: Iterable[str]) -> str | None:
     """Return another name that looks like `name`, if `name` has letters outside ASCII."""
     if name.isascii():
         return None
-    reads = name.translate(_LIKE)
-    return next((other for other in others if other != name and other.translate(_LIKE) == reads), None)
+    reads = name.translate(_LOOKALIKES)
+    return next((other for other in others if other != name and other.translate(_LOOKALIKES) == reads), None)

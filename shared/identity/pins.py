@@ -28,7 +28,7 @@ def pin_of(certificate: bytes) -> bytes:
     return hashlib.sha256(spki).digest()
 
 
-def with_certificate(tls: ssl.SSLContext, key: bytes, certificate: str) -> ssl.SSLContext:
+def load_certificate(tls: ssl.SSLContext, key: bytes, certificate: str) -> ssl.SSLContext:
     """Make `tls` show the certificate, in PEM, of an Ed25519 key. Raises ssl.SSLError."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -44,7 +44,7 @@ def with_certificate(tls: ssl.SSLContext, key: bytes, certificate: str) -> ssl.S
 
 
 @lru_cache(maxsize=64)
-def pinned(pin: bytes) -> ssl.SSLContext:
+def pinned_context(pin: bytes) -> ssl.SSLContext:
     """Return TLS for clients that fails with WrongKey if the server has another key."""
 
     class Pinned(ssl.SSLObject):
@@ -53,8 +53,8 @@ def pinned(pin: bytes) -> ssl.SSLContext:
             shown = self.getpeercert(binary_form=True)
             if shown is None or pin_of(shown) != pin:
                 raise WrongKey(
-                    "the server's key is not the one that the token names: somebody stands between, or the "
-                    "server has a new key; nothing was sent"
+                    "the server's key is not the one that the token names: another machine intercepts the "
+                    "connection, or the server has a new key; nothing was sent"
                 )
 
     context = ssl.create_default_context()
@@ -65,30 +65,29 @@ def pinned(pin: bytes) -> ssl.SSLContext:
 
 
 def tls_for(
-    scheme: str, host: str, pin: bytes, *, insecure: bool, of_its_own: bool = False
+    scheme: str, host: str, pin: bytes, *, insecure: bool, mutable: bool = False
 ) -> ssl.SSLContext | bool:
     """Return aiohttp's `ssl` argument for a server. Raises ConfigError if the URL may not be used.
 
     That is TLS with `pin`, or with the system's authorities if there is none. Plain HTTP to another machine
-    needs `insecure`. With `of_its_own` the caller may change the returned context.
+    needs `insecure`. With `mutable` the caller may change the returned context.
     """
-    if scheme == "https" and of_its_own:
-        return pinned.__wrapped__(pin) if pin else ssl.create_default_context()
+    if scheme == "https" and mutable:
+        return pinned_context.__wrapped__(pin) if pin else ssl.create_default_context()
     if scheme == "https":
-        return pinned(pin) if pin else True
+        return pinned_context(pin) if pin else True
     if pin:
-        raise ConfigError(f"the token is of a server with TLS: write https://{host}, not http://{host}")
+        raise ConfigError(f"the token belongs to a server with TLS: write https://{host}, not http://{host}")
     if not insecure and not is_loopback(host):
         raise ConfigError(
-            f"http://{host} goes over the network in the clear; use https://, or allow it with --insecure "
+            f"http://{host} is not encrypted; use https://, or allow plain HTTP with --insecure "
             "(client.insecure = true)"
         )
     return True
 
 
-def pin_in(token: str) -> bytes:
-    """Return the pin in a token's text; empty for any other secret. Raises ConfigError if the token is
-    damaged."""
+def pin_from_token(token: str) -> bytes:
+    """Return the pin in a token's text; empty for another secret. Raises ConfigError for a damaged token."""
     return Token.parse(token).pin if token.startswith(f"{PREFIX}.") else b""
 
 

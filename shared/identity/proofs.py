@@ -25,14 +25,17 @@ _SMALL = {0, 1, _PRIME - 1, _OF_ORDER_8, _PRIME - _OF_ORDER_8}
 _SESSION, _JOIN = b"edgeflock session 1\n", b"edgeflock join 1\n"
 
 
-def session_words(challenge: bytes, realm: bytes, pin: bytes, name: str) -> bytes:
-    """The message for a session: the server's challenge, the register of devices that it belongs to, and the
-    public key that the server showed (NO_PIN if the device compares none)."""
+def session_message(challenge: bytes, realm: bytes, pin: bytes, name: str) -> bytes:
+    """Return the message for a session.
+
+    It has the server's challenge, the register of devices that it belongs to, and the public key that the
+    server showed (NO_PIN if the device compares none).
+    """
     assert (len(challenge), len(realm), len(pin)) == (CHALLENGE_BYTES, REALM_BYTES, 32)
     return _SESSION + challenge + realm + pin + name.encode()
 
 
-def join_words(token: str, pin: bytes, public: bytes, name: str) -> bytes:
+def join_message(token: str, pin: bytes, public: bytes, name: str) -> bytes:
     """The message for joining with `token` as the device of the key `public`."""
     assert (len(pin), len(public)) == (32, KEY_BYTES)
     return _JOIN + hashlib.sha256(token.encode()).digest() + pin + public + name.encode()
@@ -52,16 +55,15 @@ def public_of(key: bytes) -> bytes:
     return Ed25519PrivateKey.from_private_bytes(key).public_key().public_bytes_raw()
 
 
-def sign(key: bytes, words: bytes) -> bytes:
+def sign(key: bytes, message: bytes) -> bytes:
     """Return the signature, 64 bytes."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    return Ed25519PrivateKey.from_private_bytes(key).sign(words)
+    return Ed25519PrivateKey.from_private_bytes(key).sign(message)
 
 
-def is_owned(public: bytes) -> bool:
-    """Whether a public key can have an owner: it is not a point of small order, and has its canonical
-    encoding.
+def is_valid_key(public: bytes) -> bool:
+    """Whether a public key can have an owner: no point of small order, and in its canonical encoding.
 
     A signature of a point of small order proves nothing: for the identity, anybody can make one for any
     message.
@@ -70,15 +72,15 @@ def is_owned(public: bytes) -> bool:
     return len(public) == KEY_BYTES and y < _PRIME and y not in _SMALL
 
 
-def proves(public: bytes, words: bytes, signature: bytes) -> bool:
+def verify(public: bytes, message: bytes, signature: bytes) -> bool:
     """Whether the key's owner made `signature` of these words."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    if not is_owned(public):
+    if not is_valid_key(public):
         return False
     try:
-        Ed25519PublicKey.from_public_bytes(public).verify(signature, words)
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
     except (InvalidSignature, ValueError):
         return False
     return True

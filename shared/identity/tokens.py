@@ -41,8 +41,12 @@ class Token:
         prefix, *parts = text.split(".")
         if prefix != PREFIX:
             if prefix[:2] == "ef" and prefix[2:].isdecimal():
-                raise ConfigError(f"a token of version {prefix[2:]:.9}, and this is of version {PREFIX[2:]}")
-            raise ConfigError(f"no token: one begins with {PREFIX}. and was printed by the server")
+                raise ConfigError(
+                    f"the token has version {prefix[2:]:.9}, and this Edgeflock reads version {PREFIX[2:]}"
+                )
+            raise ConfigError(
+                f"not a token: copy the text that the server printed, which begins with {PREFIX}."
+            )
         if len(parts) not in (2, 3):
             raise ConfigError(
                 f"no whole token: {len(parts)} of its parts follow {PREFIX}, and 2 or 3 should; copy all "
@@ -56,7 +60,7 @@ class Token:
     @property
     def text(self) -> str:
         parts = (self.secret, self.pin, self.graph) if self.graph else (self.secret, self.pin)
-        return ".".join((PREFIX, *map(text_of, parts)))
+        return ".".join((PREFIX, *map(to_base64url, parts)))
 
     @property
     def digest(self) -> bytes:
@@ -73,25 +77,25 @@ def digest_of(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
 
 
-def text_of(octets: bytes) -> str:
+def to_base64url(octets: bytes) -> str:
     """Encode base64url without padding."""
     return base64.urlsafe_b64encode(octets).rstrip(b"=").decode()
 
 
-def from_text(text: str) -> bytes:
+def from_base64url(text: str) -> bytes:
     """Decode the octets whose `text_of` is this text. Raises ValueError."""
     try:
         octets = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:
         raise ValueError("not base64url") from error
-    if text_of(octets) != text:
+    if to_base64url(octets) != text:
         raise ValueError("not base64url in its one form")
     return octets
 
 
 def _part(name: str, text: str) -> bytes:
     try:
-        octets = from_text(text)
+        octets = from_base64url(text)
     except ValueError:
         raise ConfigError(f"no whole token: its {name} is not base64url; copy it anew") from None
     if len(octets) not in _PARTS[name]:

@@ -24,7 +24,7 @@ class Call:
     arguments: Mapping[str, Any]
 
     @classmethod
-    def of(cls, text: str, setting: str) -> "Call":
+    def parse(cls, text: str, setting: str) -> "Call":
         """Parse the call in `text`; `setting` names its setting in errors. Raises ConfigError."""
         name, bracket, _ = text.partition("(")
         if not bracket:
@@ -35,17 +35,17 @@ class Call:
             call = ast.parse(f"_{text[len(name) :]}", mode="eval").body
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
                 raise ValueError("no keyword arguments")
-            given: dict[str, Any] = {}
+            arguments: dict[str, Any] = {}
             for keyword in call.keywords:
-                if keyword.arg is None or keyword.arg in given:
+                if keyword.arg is None or keyword.arg in arguments:
                     raise ValueError(keyword.arg)
-                given[keyword.arg] = ast.literal_eval(keyword.value)
+                arguments[keyword.arg] = ast.literal_eval(keyword.value)
         except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
             raise ConfigError(
                 f"{setting} = {text[:200]!r} must be NAME or NAME(argument=value, ...), e.g. "
                 "my_package:Net(width=64), with plain values"
             ) from error
-        return cls(name.strip(), given)
+        return cls(name.strip(), arguments)
 
     def __str__(self) -> str:
         if not self.arguments:
@@ -53,6 +53,6 @@ class Call:
         return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in self.arguments.items())})"
 
     @property
-    def imported(self) -> bool:
+    def is_import_string(self) -> bool:
         """Whether it is an import string, package.module:Name."""
         return ":" in self.name

@@ -9,7 +9,7 @@ from itertools import groupby
 
 from edgeflock.shared.model.layout import Layout
 
-MOST_CHUNKS = 4096
+MAX_CHUNKS = 4096
 """The most chunks of a model. Each chunk has its own message."""
 
 
@@ -35,8 +35,8 @@ def chunks(layout: Layout, size: int) -> list[ParameterRange]:
     for _, tensors in groupby(layout.tensors, key=lambda tensor: tensor.name.rpartition(".")[0]):
         bounds = [(tensor.start, tensor.stop) for tensor in tensors]
         start, end = bounds[0][0], bounds[-1][1]
-        cut += [(at, min(at + size, end)) for at in range(start, end, size)]
-    return [ParameterRange(start, stop, _within(layout, start, stop)) for start, stop in cut]
+        cut += [(offset, min(offset + size, end)) for offset in range(start, end, size)]
+    return [ParameterRange(start, stop, _sub_layout(layout, start, stop)) for start, stop in cut]
 
 
 def phase(number: int, count: int, period: int) -> int:
@@ -47,8 +47,8 @@ def phase(number: int, count: int, period: int) -> int:
     return number * period // count
 
 
-def _within(layout: Layout, start: int, stop: int) -> Layout:
-    return Layout.of(
+def _sub_layout(layout: Layout, start: int, stop: int) -> Layout:
+    return Layout.from_shapes(
         (tensor.name, (min(tensor.stop, stop) - max(tensor.start, start),))
         for tensor in layout.tensors
         if tensor.start < stop and tensor.stop > start

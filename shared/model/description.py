@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 from edgeflock.shared.errors import Malformed
 
-MOST = 1 << 14
+MAX_NAMES = 1 << 14
 """The most columns, and the most classes."""
-MOST_CATEGORIES = 100
+MAX_CATEGORIES = 100
 """The most categories of one column."""
 LONGEST = 200
 """The most characters of a name."""
@@ -17,10 +17,10 @@ _LARGE, _SMALL = 10.0, 0.05
 """Larger typical targets make steps too large at the usual rates; smaller ones are lost in noise."""
 
 
-def are_far(mean: float, deviation: float) -> bool:
+def need_scaling(mean: float, deviation: float) -> bool:
     """Whether models learn targets of this mean and deviation badly, by their root mean square."""
-    reach = math.hypot(mean, deviation)
-    return math.isfinite(reach) and not _SMALL <= reach <= _LARGE
+    magnitude = math.hypot(mean, deviation)
+    return math.isfinite(magnitude) and not _SMALL <= magnitude <= _LARGE
 
 
 class Description(NamedTuple):
@@ -43,7 +43,7 @@ class Description(NamedTuple):
     of k categories is k inputs: 1 for the sample's own, 0 for the others. All 0: none of them."""
 
     @property
-    def told(self) -> "Description | None":
+    def reported(self) -> "Description | None":
         """The description that others need to read their data alike; None if it has no such information."""
         return self if self.columns or self.labels or self.target else None
 
@@ -56,24 +56,29 @@ class Description(NamedTuple):
     def fields(self) -> list[Any]:
         """The fields for msgpack and JSON, without empty last ones."""
         fields = [*self]
-        while len(fields) > _LEAST and not fields[-1]:
+        while len(fields) > _MIN_FIELDS and not fields[-1]:
             del fields[-1]
         return fields
 
     @classmethod
-    def of(cls, value: Any, name: str = "data") -> "Description":
-        """[columns, means, spreads, labels, numbers, target, categories], of which the last two may be left
-        out, as msgpack unpacked it. Raises Malformed if it is anything else."""
+    def from_msgpack(cls, value: Any, name: str = "data") -> "Description":
+        """Parse [columns, means, spreads, labels, numbers, target, categories] as unpacked from msgpack.
+
+        The last two may be left out. Raises Malformed for any other value.
+        """
         kinds = [list, list, list, list, bool, list, list]
-        given = [type(field) for field in value] if type(value) is list else []
-        if len(given) < _LEAST or given != kinds[: len(given)]:
+        types = [type(field) for field in value] if type(value) is list else []
+        if len(types) < _MIN_FIELDS or types != kinds[: len(types)]:
             raise Malformed(f"{name} must be [columns, means, spreads, labels, numbers, target, categories]")
         columns, means, spreads, labels, numbers, target, categories = (value + [[], []])[: len(kinds)]
-        for what, names in (("columns", columns), ("labels", labels)):
-            _check_names(f"{name}.{what}", names, MOST)
-        for what, units in (("means", means), ("spreads", spreads), ("target", target)):
-            if not all(type(unit) is float and math.isfinite(unit) for unit in units) or len(units) > MOST:
-                raise Malformed(f"{name}.{what} must be finite floats, {MOST} at most")
+        for key, names in (("columns", columns), ("labels", labels)):
+            _check_names(f"{name}.{key}", names, MAX_NAMES)
+        for key, units in (("means", means), ("spreads", spreads), ("target", target)):
+            if (
+                not all(type(unit) is float and math.isfinite(unit) for unit in units)
+                or len(units) > MAX_NAMES
+            ):
+                raise Malformed(f"{name}.{key} must be finite floats, {MAX_NAMES} at most")
         if len(means) != len(spreads) or (columns and len(means) not in (0, len(columns))):
             raise Malformed(f"{name} must have as many means as spreads, and as many as columns")
         if len(target) not in (0, 2) or (target and not numbers):
@@ -85,18 +90,18 @@ class Description(NamedTuple):
         for names in categories:
             if type(names) is not list:
                 raise Malformed(f"{name}.categories must be lists of names")
-            _check_names(f"{name}.categories", names, MOST_CATEGORIES)
+            _check_names(f"{name}.categories", names, MAX_CATEGORIES)
         named = tuple(tuple(names) for names in categories)
         units = tuple(means), tuple(spreads)
         return cls(tuple(columns), *units, tuple(labels), numbers, tuple(target), named)
 
 
-_LEAST = 5
+_MIN_FIELDS = 5
 """The number of fields that are always present."""
 
 
-def _check_names(name: str, names: list[Any], most: int) -> None:
+def _check_names(name: str, names: list[Any], limit: int) -> None:
     if not all(type(one) is str and 0 < len(one) <= LONGEST and one.isprintable() for one in names):
         raise Malformed(f"{name} must be names of 1 to {LONGEST} printable characters")
-    if len(set(names)) < len(names) or len(names) > most:
-        raise Malformed(f"{name} must be different names, {most} at most")
+    if len(set(names)) < len(names) or len(names) > limit:
+        raise Malformed(f"{name} must be different names, {limit} at most")

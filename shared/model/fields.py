@@ -26,38 +26,38 @@ class Fields(Mapping[str, NDArray[Any]]):
     def __len__(self) -> int:
         return len(self._arrays)
 
-    def rows(self, chosen: Any) -> "Fields":
+    def rows(self, selection: Any) -> "Fields":
         """The fields of the chosen samples."""
-        return Fields({name: array[chosen] for name, array in self._arrays.items()})
+        return Fields({name: array[selection] for name, array in self._arrays.items()})
 
 
 Inputs: TypeAlias = Any
 """x of some samples: float32 [n, ...], or Fields. Any, because most users have one input or pass it on."""
 
 
-def rows(x: Inputs, chosen: Any) -> Inputs:
+def rows(x: Inputs, selection: Any) -> Inputs:
     """Return x of the chosen samples."""
-    return x.rows(chosen) if isinstance(x, Fields) else x[chosen]
+    return x.rows(selection) if isinstance(x, Fields) else x[selection]
 
 
-def copied(x: Inputs) -> Inputs:
+def copy_inputs(x: Inputs) -> Inputs:
     """Return a copy of x."""
     return Fields({name: array.copy() for name, array in x.items()}) if isinstance(x, Fields) else x.copy()
 
 
-def concatenated(parts: list[Inputs]) -> Inputs:
+def concatenate_inputs(parts: list[Inputs]) -> Inputs:
     """Concatenate x of all parts."""
     if isinstance(parts[0], Fields):
         return Fields({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
     return np.concatenate(parts)
 
 
-def named(x: Inputs) -> dict[str, NDArray[Any]]:
+def arrays_by_name(x: Inputs) -> dict[str, NDArray[Any]]:
     """Return the arrays by their names in graphs: x, or x/NAME of each field."""
     return {f"x/{name}": array for name, array in x.items()} if isinstance(x, Fields) else {"x": x}
 
 
-def described(x: Inputs) -> str:
+def describe_shape(x: Inputs) -> str:
     """The shape of a sample, as text."""
     if isinstance(x, Fields):
         return ", ".join(f"{name} {list(array.shape[1:])}" for name, array in x.items())

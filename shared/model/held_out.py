@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.errors import Malformed
-from edgeflock.shared.model.fields import Inputs, named, rows
+from edgeflock.shared.model.fields import Inputs, arrays_by_name, rows
 
 HASHES = 64
 """The most hashes of a sketch: 512 bytes."""
@@ -45,12 +45,12 @@ class Sketch(NamedTuple):
     """Ascending hashes of 8 bytes each, of rows that equal no other."""
 
     @classmethod
-    def of(cls, value: Any, name: str = "held_out") -> "Sketch":
-        """[rows, repeated, hashes] as msgpack unpacked it. Raises Malformed."""
+    def from_msgpack(cls, value: Any, name: str = "held_out") -> "Sketch":
+        """Parse [rows, repeated, hashes] as unpacked from msgpack. Raises Malformed."""
         if type(value) is not list or [type(field) for field in value] != [int, int, bytes]:
             raise Malformed(f"{name} must be [rows, repeated, hashes]")
         count, repeated, hashes = value
-        each = [hashes[at : at + _OCTETS] for at in range(0, len(hashes), _OCTETS)]
+        each = [hashes[offset : offset + _OCTETS] for offset in range(0, len(hashes), _OCTETS)]
         if not 0 < count < 1 << 63 or not 0 <= repeated <= count:
             raise Malformed(f"{name} must be of 1 row or more, of which not more are repeated")
         if len(hashes) % _OCTETS or len(each) > HASHES or each != sorted(set(each)):
@@ -60,7 +60,7 @@ class Sketch(NamedTuple):
 
 def hashes_of(run: str, x: Inputs, y: NDArray[np.generic]) -> list[bytes]:
     """Return the hash of each row x [n, ...], y [n, ...] of the run of this name."""
-    parts = [_octets(array) for array in (*named(x).values(), y)]
+    parts = [_octets(array) for array in (*arrays_by_name(x).values(), y)]
     key = run.encode()[:64]
     return [blake2b(b"".join(row), digest_size=_OCTETS, key=key).digest() for row in zip(*parts, strict=True)]
 
@@ -77,10 +77,10 @@ def _octets(array: NDArray[Any]) -> list[bytes]:
 
 def sketch_of(run: str, x: Inputs, y: NDArray[np.generic]) -> Sketch | None:
     """Return the sketch of held-out rows; None if they have too many bytes, or are read one at a time."""
-    where = looked_at(x, len(y))
-    if where is None:
+    indices = hashed_rows(x, len(y))
+    if indices is None:
         return None
-    hashes = hashes_of(run, rows(x, where), y[where])
+    hashes = hashes_of(run, rows(x, indices), y[indices])
     counts: dict[bytes, int] = {}
     for one in hashes:
         counts[one] = counts.get(one, 0) + 1
@@ -88,9 +88,9 @@ def sketch_of(run: str, x: Inputs, y: NDArray[np.generic]) -> Sketch | None:
     return Sketch(len(hashes), len(hashes) - len(alone), b"".join(alone[:HASHES]))
 
 
-def looked_at(x: Inputs, count: int) -> NDArray[np.int64] | None:
+def hashed_rows(x: Inputs, count: int) -> NDArray[np.int64] | None:
     """Return which rows of stored data are hashed; None: none."""
-    arrays = named(x).values()
+    arrays = arrays_by_name(x).values()
     if not count or not all(isinstance(array, np.ndarray) for array in arrays):
         return None
     if sum(array.nbytes for array in arrays) > _BYTES:
@@ -104,37 +104,36 @@ class Overlap:
     def __init__(self, run: str, sketch: Sketch) -> None:
         self._run, self._sketch = run, sketch
         octets = sketch.hashes
-        self._missing = {octets[at : at + _OCTETS] for at in range(0, len(octets), _OCTETS)}
+        self._missing = {octets[offset : offset + _OCTETS] for offset in range(0, len(octets), _OCTETS)}
         self._hashes = len(self._missing)
-        self._seen = 0
+        self._hashed = 0
         """The rows that were hashed, and"""
         self._own = 0
         """the rows that they represent."""
 
-    def see(self, x: Inputs, y: NDArray[np.generic]) -> None:
+    def add(self, x: Inputs, y: NDArray[np.generic]) -> None:
         """Count rows that the device trains on."""
         self._own += len(y)
-        self._look(x, y)
+        self._hash(x, y)
 
-    def _look(self, x: Inputs, y: NDArray[np.generic]) -> None:
-        self._seen += len(y)
+    def _hash(self, x: Inputs, y: NDArray[np.generic]) -> None:
+        self._hashed += len(y)
         if self._missing:
             self._missing.difference_update(hashes_of(self._run, x, y))
 
-    def see_stored(self, x: Inputs, y: NDArray[np.generic]) -> None:
+    def add_stored(self, x: Inputs, y: NDArray[np.generic]) -> None:
         """Count stored data; a sample of the rows is hashed, for speed."""
-        if (where := looked_at(x, len(y))) is not None:
+        if (indices := hashed_rows(x, len(y))) is not None:
             self._own += len(y)
-            self._look(rows(x, where), y[where])
+            self._hash(rows(x, indices), y[indices])
 
     @property
     def rows(self) -> int:
-        """The estimated held-out rows among the device's, at most all its rows; 0 if repeated readings
-        explain the matches."""
+        """The estimated held-out rows among the device's; 0 if repeated readings explain the matches."""
         found = self._hashes - len(self._missing)
         # `chance` is that of a held-out row to match a seen row, if readings repeat at the same rate.
         alike = min(1.0, (self._sketch.repeated + 1) / self._sketch.rows)
-        chance = 1 - (1 - alike) ** (self._seen / self._sketch.rows)
+        chance = 1 - (1 - alike) ** (self._hashed / self._sketch.rows)
         expected = self._hashes * chance
         if found < 2 or found <= expected + _SIGMA * math.sqrt(expected * (1 - chance)):
             return 0

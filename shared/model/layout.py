@@ -41,27 +41,26 @@ class Tensor:
         return self.buffer and self.name.rpartition(".")[2] in _MEANS.values()
 
 
-class Beside(NamedTuple):
+class ExtraState(NamedTuple):
     """The parts of a module's state that theta does not have."""
 
-    same: Mapping[str, str]
+    tied: Mapping[str, str]
     """Name -> the tensor of the layout with the same content: tied weights."""
     constants: Mapping[str, NDArray[np.generic]]
     """Buffers that do not change and are not sent."""
 
 
-NOTHING = Beside({}, {})
+NO_EXTRA_STATE = ExtraState({}, {})
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The tensors of a model in order. Two ends agree on a model if the digests of their layouts are
-    equal."""
+    """The tensors of a model in order. Two ends agree on a model if their layouts have equal digests."""
 
     tensors: tuple[Tensor, ...]
 
     @classmethod
-    def of(cls, shapes: Iterable[Entry]) -> "Layout":
+    def from_shapes(cls, shapes: Iterable[Entry]) -> "Layout":
         """Lay out tensors one after the other.
 
         Raises ConfigError if there is no parameter, or one after a buffer.
@@ -97,27 +96,29 @@ class Layout:
 
     @cached_property
     def variances(self) -> NDArray[np.bool_]:
-        """bool [B]: which of theta[P:] are variances, by their names."""
+        """Which of theta[P:] are variances, by their names: bool [B]."""
         found = np.zeros(self.buffers, np.bool_)
         for tensor in self.tensors:
             if tensor.is_variance:
-                found[self._of_buffers(tensor)] = True
+                found[self._buffer_slice(tensor)] = True
         return found
 
     @cached_property
     def norms(self) -> tuple[tuple[slice, slice], ...]:
-        """(means, variances) of each normalisation layer, as places in theta[P:]; empty if the names of some
-        running statistics do not show what they are."""
-        known = {tensor.name: tensor for tensor in self.tensors if tensor.buffer}
-        pairs: list[tuple[slice, slice]] = []
-        for tensor in known.values():
-            layer, dot, last = tensor.name.rpartition(".")
-            other = known.get(f"{layer}{dot}{_MEANS.get(last, '')}")
-            if other is not None and other.shape == tensor.shape:
-                pairs.append((self._of_buffers(tensor), self._of_buffers(other)))
-        return tuple(pairs) if 2 * len(pairs) == len(known) else ()
+        """(means, variances) of each normalisation layer, as places in theta[P:].
 
-    def _of_buffers(self, tensor: Tensor) -> slice:
+        Empty if the names of some running statistics do not show what they are.
+        """
+        by_name = {tensor.name: tensor for tensor in self.tensors if tensor.buffer}
+        pairs: list[tuple[slice, slice]] = []
+        for tensor in by_name.values():
+            layer, dot, last = tensor.name.rpartition(".")
+            other = by_name.get(f"{layer}{dot}{_MEANS.get(last, '')}")
+            if other is not None and other.shape == tensor.shape:
+                pairs.append((self._buffer_slice(tensor), self._buffer_slice(other)))
+        return tuple(pairs) if 2 * len(pairs) == len(by_name) else ()
+
+    def _buffer_slice(self, tensor: Tensor) -> slice:
         return slice(tensor.start - self.parameters.size, tensor.stop - self.parameters.size)
 
     @cached_property

@@ -30,8 +30,10 @@ class Loss:
 
 
 def loss_of(found: object) -> Loss | None:
-    """Return a Loss, or wrap a function or a class alone, which has no accuracy. A function whose second
-    argument is named `batch` gets the batch."""
+    """Return a Loss, or wrap a function or a class alone, which has no accuracy.
+
+    A function whose second argument is named `batch` gets the batch.
+    """
     if isinstance(found, Loss):
         return found
     if isinstance(found, type):
@@ -68,21 +70,20 @@ LOSSES: Table[Loss] = Table(
 )
 
 
-def chosen(text: str) -> tuple[Loss, Call]:
+def resolve_loss(text: str) -> tuple[Loss, Call]:
     """Return the loss that `text` names, by name or import string, and its call. Raises ConfigError."""
     if text in LOSSES:
         return LOSSES[text], Call(text, {})
-    call = Call.of(text, "model.loss")
+    call = Call.parse(text, "model.loss")
     try:
-        return LOSSES.chosen(call.name), call
+        return LOSSES.resolve(call.name), call
     except KeyError:
         raise ConfigError(
-            f"model.loss {text!r} is unknown here; known are {', '.join(LOSSES)}, and package.module:name; a "
-            'device with client.backend = "onnx" need not know it'
+            f"model.loss {text!r} is unknown; known are {', '.join(LOSSES)}, and package.module:name; a "
+            'device with client.backend = "onnx" needs no loss'
         ) from None
 
 
 def scales_targets(text: str) -> bool:
-    """Whether the loss that `text` names scales numbers to predict to mean 0 and deviation 1. Raises
-    ConfigError."""
-    return chosen(text)[0].numbers
+    """Whether this loss scales numbers to predict to mean 0 and deviation 1. Raises ConfigError."""
+    return resolve_loss(text)[0].numbers

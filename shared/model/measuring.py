@@ -31,15 +31,14 @@ _SAMPLE = 1 << 14
 """The entries that are compared with a distribution function, and"""
 _ROWS = 256
 """the rows of a matrix that are compared with each other, and"""
-_MOST = 1 << 22
+_LIMIT = 1 << 22
 """the most entries for all other checks except equality, which bounds time and memory."""
 
 
-def measured(
+def measure(
     theta: NDArray[np.float32], other: NDArray[np.float32], layout: Layout, seed: int
 ) -> Start | None:
-    """Return the Start whose model under `seed` is as good as `theta`; None if the module has weights of its
-    own.
+    """Return the Start whose model under `seed` is as good as `theta`; None if the module has own weights.
 
     theta and other, float32 [P + B], are the module's first models under two seeds.
     """
@@ -62,13 +61,13 @@ def _filling(x: NDArray[np.float32], y: NDArray[np.float32], shape: tuple[int, .
         return None
     if not x.size or ((x == x[0]).all() and (y == x[0]).all()):
         return Filling(CONSTANT, float(x[0]) if x.size else 0.0, 0.0)
-    if _shared(x, y):
+    if _has_equal_entries(x, y):
         return None
-    pair = np.stack((x, y))[:, :: -(-x.size // _MOST)].astype(np.float64)
+    pair = np.stack((x, y))[:, :: -(-x.size // _LIMIT)].astype(np.float64)
     centre, deviation = _moments(pair)
-    if _related(pair - centre) or _structured(x.reshape(shape), centre, deviation):
+    if _is_correlated(pair - centre) or _is_structured(x.reshape(shape), centre, deviation):
         return None
-    fit = _likelier(pair, centre, deviation)
+    fit = _fit_distribution(pair, centre, deviation)
     return fit if _distance(pair, fit) <= _UNLIKE + 2 / math.sqrt(min(pair.size, _SAMPLE)) else None
 
 
@@ -80,15 +79,17 @@ def _moments(values: Values) -> tuple[float, float]:
     return mean, deviation
 
 
-def _shared(x: NDArray[np.float32], y: NDArray[np.float32]) -> bool:
+def _has_equal_entries(x: NDArray[np.float32], y: NDArray[np.float32]) -> bool:
     """Whether entries are equal under both seeds, except a few of very many by chance."""
     alike = x[x == y]
     return bool(alike.size > x.size >> 16 or np.unique(alike).size < alike.size)
 
 
-def _related(pair: Values) -> bool:
+def _is_correlated(pair: Values) -> bool:
     """Whether entries correlate between both seeds, in value or in magnitude."""
-    return any(abs(_correlation(*of)) > _CHANCE / math.sqrt(pair.shape[1]) for of in (pair, np.abs(pair)))
+    return any(
+        abs(_correlation(*arrays)) > _CHANCE / math.sqrt(pair.shape[1]) for arrays in (pair, np.abs(pair))
+    )
 
 
 def _correlation(x: Values, y: Values) -> float:
@@ -97,9 +98,8 @@ def _correlation(x: Values, y: Values) -> float:
     return float(x @ y) / scale if scale else 0.0
 
 
-def _structured(tensor: NDArray[np.float32], centre: float, deviation: float) -> bool:
-    """Whether the rows of a matrix, or its columns if there are fewer, are less or more similar than by
-    chance.
+def _is_structured(tensor: NDArray[np.float32], centre: float, deviation: float) -> bool:
+    """Whether a matrix's rows (or columns, if fewer) are less or more similar than by chance.
 
     For independent entries of variance 1, the product of two rows of k entries has the mean square k. For
     orthogonal rows it is 0.
@@ -117,7 +117,7 @@ def _structured(tensor: NDArray[np.float32], centre: float, deviation: float) ->
     return energy < 1e-6 or abs(energy - 1) > 2 * _CHANCE * math.sqrt(2 / pairs)
 
 
-def _likelier(pair: Values, centre: float, deviation: float) -> Filling:
+def _fit_distribution(pair: Values, centre: float, deviation: float) -> Filling:
     """Return the uniform or the normal distribution, whichever makes the entries likelier."""
     low, high = _bounds(pair)
     # The mean of -log density: of the uniform one over its width, and of the normal one at its own entropy.
@@ -127,8 +127,7 @@ def _likelier(pair: Values, centre: float, deviation: float) -> Filling:
 
 
 def _bounds(values: Values) -> tuple[float, float]:
-    """The bounds of a uniform distribution: the extremes, widened by their average gap; symmetric if these
-    are."""
+    """The bounds of a uniform distribution: the extremes, widened by their average gap."""
     low, high, n = float(values.min()), float(values.max()), values.size
     if low < 0 < high and abs(low + high) <= 8 * (high - low) / n:
         bound = max(-low, high) * (n + 1) / n
@@ -138,8 +137,7 @@ def _bounds(values: Values) -> tuple[float, float]:
 
 
 def _distance(pair: Values, fit: Filling) -> float:
-    """The Kolmogorov-Smirnov distance: the largest difference of the two distribution functions, at some
-    entries."""
+    """The Kolmogorov-Smirnov distance of the two distribution functions, at some entries."""
     values = np.sort(pair.ravel()[:: -(-pair.size // _SAMPLE)])
     if fit.kind == UNIFORM:
         expected = (values - fit.a) / (fit.b - fit.a)

@@ -33,11 +33,11 @@ def a2c(
     V. Mnih et al., "Asynchronous methods for deep reinforcement learning", ICML 2016, section 4 and
     algorithm S3. With `normalize` the advantages A of a batch get mean 0 and deviation 1.
     """
-    log_probability, randomness, expected = _of(output, batch["y"])
-    advantage, reached = batch["y"][:, -3], batch["y"][:, -2]
+    log_probability, randomness, expected = _evaluate(output, batch["y"])
+    advantage, returns = batch["y"][:, -3], batch["y"][:, -2]
     advantage = _normalized(advantage) if normalize else advantage
     policy = -(advantage * log_probability).mean()
-    return policy + value * (reached - expected).square().mean() - entropy * randomness.mean()
+    return policy + value * (returns - expected).square().mean() - entropy * randomness.mean()
 
 
 def ppo(
@@ -59,15 +59,15 @@ def ppo(
     r is the action's probability over that when it was taken. J. Schulman et al., "Proximal policy
     optimization algorithms", 2017, equations 7 and 9.
     """
-    log_probability, randomness, expected = _of(output, batch["y"])
-    advantage, reached, before = batch["y"][:, -3], batch["y"][:, -2], batch["y"][:, -1]
+    log_probability, randomness, expected = _evaluate(output, batch["y"])
+    advantage, returns, previous = batch["y"][:, -3], batch["y"][:, -2], batch["y"][:, -1]
     advantage = _normalized(advantage) if normalize else advantage
-    ratio = (log_probability - before).exp()
+    ratio = (log_probability - previous).exp()
     policy = -torch.minimum(advantage * ratio, advantage * ratio.clamp(1 - clip, 1 + clip)).mean()
-    return policy + value * (reached - expected).square().mean() - entropy * randomness.mean()
+    return policy + value * (returns - expected).square().mean() - entropy * randomness.mean()
 
 
-def _of(output: tuple[Tensor, ...], y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _evaluate(output: tuple[Tensor, ...], y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return (log probability of each action, entropy of each policy, each value): [n]."""
     if not isinstance(output, tuple) or len(output) not in (2, 3):
         raise TypeError("a policy returns (logits, value) or (mean, log deviation, value)")

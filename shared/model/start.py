@@ -20,7 +20,7 @@ CONSTANT, UNIFORM, NORMAL = range(3)
 _WORDS = {UNIFORM: 1, NORMAL: 3}
 """The number of 64-bit words for a value."""
 
-_AT_ONCE = 1 << 16
+_BLOCK = 1 << 16
 """The values made at a time: the words of a normal value take six times its memory."""
 
 _LARGEST_SEED = (1 << 63) - 1
@@ -49,9 +49,8 @@ class Start(NamedTuple):
     tensors: tuple[Filling, ...]
 
     @classmethod
-    def of(cls, value: object, name: str = "start") -> "Start":
-        """Parse [seed, [[kind, a, b], ...]] as unpacked from msgpack. Raises Malformed for any other
-        value."""
+    def from_msgpack(cls, value: object, name: str = "start") -> "Start":
+        """Parse [seed, [[kind, a, b], ...]] as unpacked from msgpack. Raises Malformed."""
         if type(value) is not list or len(value) != 2 or type(value[1]) is not list:
             raise Malformed(f"{name} must be [seed, [[kind, a, b], ...]]")
         seed, fillings = value
@@ -82,8 +81,8 @@ def _fill(values: NDArray[np.float32], filling: Filling, seed: int, tensor: int)
         return
     words = np.random.Philox(counter=0, key=np.array([seed, tensor], np.uint64))
     with np.errstate(over="ignore", invalid="ignore"):  # `generate` refuses infinity and NaN
-        for first in range(0, values.size, _AT_ONCE):
-            some = values[first : first + _AT_ONCE]
+        for first in range(0, values.size, _BLOCK):
+            some = values[first : first + _BLOCK]
             raw = words.random_raw(_WORDS[filling.kind] * some.size)
             some[:] = a + ((b - a) * _uniform(raw) if filling.kind == UNIFORM else b * _normal(raw))
 
@@ -94,11 +93,10 @@ def _uniform(raw: NDArray[np.uint64]) -> NDArray[np.float32]:
 
 
 def _normal(raw: NDArray[np.uint64]) -> NDArray[np.float32]:
-    """Values of mean 0 and variance 1 (less 2^-32), within 6 of 0, exact: twelve 16-bit numbers of three
-    words each.
+    """Values of mean 0 and variance 1 (less 2^-32), within 6 of 0, exact.
 
-    Their sum has the mean 12 * 65535 / 2 and the variance 2^32 - 1. It is below 2^24, so float32 sums are
-    exact in any order.
+    Each is made of three words, as twelve 16-bit numbers. Their sum has the mean 12 * 65535 / 2 and the
+    variance 2^32 - 1. It is below 2^24, so float32 sums are exact in any order.
     """
     sums = raw.view(np.uint16).reshape(-1, 12).astype(np.float32) @ np.ones(12, np.float32)
     return (sums - np.float32(6 * 65535)) * np.float32(2**-16)

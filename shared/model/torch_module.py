@@ -22,11 +22,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.calls import Call
-from edgeflock.shared.model.fields import Fields, Inputs, described, rows
+from edgeflock.shared.model.fields import Fields, Inputs, describe_shape, rows
 from edgeflock.shared.model.gradient import Gradient
-from edgeflock.shared.model.layout import Beside, Layout
-from edgeflock.shared.model.losses import Loss, chosen
-from edgeflock.shared.model.measuring import measured
+from edgeflock.shared.model.layout import ExtraState, Layout
+from edgeflock.shared.model.losses import Loss, resolve_loss
+from edgeflock.shared.model.measuring import measure
 from edgeflock.shared.model.start import Start, generate
 
 _EXAMPLES = 8
@@ -44,28 +44,26 @@ X = Tensor | dict[str, Tensor]
 
 
 class FlatModule:
-    """A `module` whose theta (P parameters, B running statistics) and gradient are views of one float32
-    vector each."""
+    """A `module` whose theta (P parameters, B running statistics) and gradient are two float32 vectors."""
 
     def __init__(self, path: str, loss: str, seed: int = 0, make: Make | None = None) -> None:
-        """Build the module that the import string `path` names, initialised under `seed`. If `make` is given,
-        it builds the module and `path` is a display name.
+        """Build the module that the import string `path` names, initialised under `seed`.
 
-        It computes on the device of its parameters: the CPU, or that of a `with torch.device` around
-        this call. Raises ConfigError if it cannot be imported, is not a module, or cannot travel as a
-        flat vector.
+        If `make` is given, it builds the module and `path` is a display name. It computes on the device of
+        its parameters: the CPU, or that of a `with torch.device` around this call. Raises ConfigError if it
+        cannot be imported, is not a module, or cannot travel as a flat vector.
         """
         self.path = path
-        self.loss, call = chosen(loss)
+        self.loss, call = resolve_loss(loss)
         self._mean_loss = _loss_function(self.loss, call)
         self._make = make
-        with random_of(seed):
+        with seeded_random(seed):
             self.module = _build(path, make)
-        named = _tensors(self.module)
-        self.layout = Layout.of((name, tensor.shape, buffer) for name, tensor, buffer in named)
-        self.device = named[0][1].device if named else torch.device("cpu")
+        tensors = _tensors(self.module)
+        self.layout = Layout.from_shapes((name, tensor.shape, buffer) for name, tensor, buffer in tensors)
+        self.device = tensors[0][1].device if tensors else torch.device("cpu")
         every = 1 if self.device.type == "cpu" else _ALIGNED
-        sizes = [where.stop - where.start for where in self.layout.tensors]
+        sizes = [entry.stop - entry.start for entry in self.layout.tensors]
         starts = [0, *np.cumsum([-(-size // every) * every for size in sizes]).tolist()]
         self._theta = torch.zeros(starts.pop(), device=self.device)
         self._gradient = torch.zeros_like(self._theta)
@@ -74,17 +72,17 @@ class FlatModule:
         """The places of theta's entries, if they are not contiguous."""
         if every > 1:
             self._places = torch.cat([torch.arange(p.start, p.stop, device=self.device) for p in parts])
-        for (_, tensor, buffer), where, place in zip(named, self.layout.tensors, parts, strict=True):
+        for (_, tensor, buffer), entry, place in zip(tensors, self.layout.tensors, parts, strict=True):
             self._theta[place] = tensor.detach().flatten()
-            tensor.data = self._theta[place].view(where.shape)
+            tensor.data = self._theta[place].view(entry.shape)
             if not buffer:
-                tensor.grad = self._gradient[place].view(where.shape)
+                tensor.grad = self._gradient[place].view(entry.shape)
 
     def theta(self) -> NDArray[np.float32]:
         """float32 [P + B], a copy."""
-        return self._theta[self._where(0)].numpy(force=True).copy()
+        return self._theta[self._indices(0)].numpy(force=True).copy()
 
-    def _where(self, start: int, stop: int | None = None) -> slice | Tensor:
+    def _indices(self, start: int, stop: int | None = None) -> slice | Tensor:
         """Return the places of these entries in theta or its gradient."""
         place = slice(start, stop)
         return place if self._places is None else self._places[place]
@@ -96,7 +94,7 @@ class FlatModule:
         else:
             self._theta[self._places[start:]] = torch.tensor(theta[start:], device=self.device)
 
-    def at(self, theta: NDArray[np.float32]) -> nn.Module:
+    def evaluation_module(self, theta: NDArray[np.float32]) -> nn.Module:
         """Return the module at theta, float32 [P + B], in evaluation mode. Valid until the next call."""
         self._move(theta)
         return self.module.eval()
@@ -105,8 +103,10 @@ class FlatModule:
         self, theta: NDArray[np.float32]
     ) -> Callable[[NDArray[np.float32]], tuple[NDArray[np.float32], ...]]:
         """Return a function: x [n, ...] -> the module's output tensors at theta. Valid until the next call.
-        It raises ConfigError if the module returns anything else, or does not accept x."""
-        module = self.at(theta)
+
+        It raises ConfigError if the module returns anything else, or does not accept x.
+        """
+        module = self.evaluation_module(theta)
 
         @torch.no_grad()
         def predicted(x: NDArray[np.float32]) -> tuple[NDArray[np.float32], ...]:
@@ -116,7 +116,7 @@ class FlatModule:
                 return tuple(one.numpy(force=True) for one in outputs)
             except (RuntimeError, IndexError, ValueError, TypeError, AttributeError) as error:
                 raise ConfigError(
-                    f"model.module {self.path!r} does not fit inputs {described(x)}: {error}"
+                    f"model.module {self.path!r} does not fit inputs {describe_shape(x)}: {error}"
                 ) from error
 
         return predicted
@@ -128,10 +128,10 @@ class FlatModule:
         module once more, under another seed.
         """
         theta = self.theta()
-        with random_of(seed ^ 1):
+        with seeded_random(seed ^ 1):
             module = _build(self.path, self._make)
         other = torch.cat([tensor.detach().flatten() for _, tensor, _ in _tensors(module)])
-        start = measured(theta, other.numpy(force=True), self.layout, seed)
+        start = measure(theta, other.numpy(force=True), self.layout, seed)
         return (theta, None) if start is None else (generate(start, self.layout), start)
 
     @property
@@ -142,31 +142,32 @@ class FlatModule:
     def gradient(
         self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic], temperature: float = 1.0
     ) -> Gradient:
-        """Return the gradient of a batch, valid until the next call. Accuracy is that of the step's own
-        outputs. The loss is that of the outputs divided by the temperature.
+        """Return the gradient of a batch, valid until the next call.
 
-        theta is float32 [P + B]; the statistics are in the order of theta[P:]."""
+        Accuracy is that of the step's own outputs. The loss is that of the outputs divided by the
+        temperature. theta is float32 [P + B]; the statistics are in the order of theta[P:].
+        """
         self._move(theta)
         self._gradient.zero_()
         self.module.train()
-        given, target = tensors_of(x, self.device), torch.from_numpy(y).to(self.device)
-        output = applied(self.module, given)
-        loss = self.loss_of(output if temperature == 1 else output / temperature, target, given)
+        inputs, target = to_tensors(x, self.device), torch.from_numpy(y).to(self.device)
+        output = apply(self.module, inputs)
+        loss = self.loss_of(output if temperature == 1 else output / temperature, target, inputs)
         right = self.right_of(output, target)
         loss.backward()  # type: ignore[no-untyped-call]
         trained = self.layout.parameters.size
-        statistics = self._theta[self._where(trained)].numpy(force=True).copy()
+        statistics = self._theta[self._indices(trained)].numpy(force=True).copy()
         self._move(theta, trained)
-        gradient = self._gradient[self._where(0, trained)].numpy(force=True)
+        gradient = self._gradient[self._indices(0, trained)].numpy(force=True)
         return Gradient(loss.item(), gradient, statistics, None if right is None else right.item())
 
     @torch.no_grad()
-    def spread(self, theta: NDArray[np.float32], x: Inputs) -> float:
+    def output_deviation(self, theta: NDArray[np.float32], x: Inputs) -> float:
         """The standard deviation of all outputs for x."""
-        output = applied(self.at(theta), tensors_of(x, self.device))
+        output = apply(self.evaluation_module(theta), to_tensors(x, self.device))
         return float(output.std(correction=0))
 
-    def beside(self) -> Beside:
+    def extra_state(self) -> ExtraState:
         """The entries of state_dict that theta does not have."""
         same, constants = {}, {}
         own = {tensor.name for tensor in self.layout.tensors}
@@ -178,7 +179,7 @@ class FlatModule:
                 same[name] = names[id(tensor)]
             elif isinstance(tensor, Tensor):
                 constants[name] = tensor.numpy(force=True).copy()
-        return Beside(same, constants)
+        return ExtraState(same, constants)
 
     @torch.no_grad()
     def example(self, shape: tuple[int, ...]) -> tuple[NDArray[np.float32], NDArray[np.generic]]:
@@ -190,8 +191,9 @@ class FlatModule:
         self.module.eval()
         if self.loss.own:
             raise ConfigError(
-                f"model.loss = {_called(self.loss)}: what targets it wants is not known; set model.data on "
-                "the server, whose samples say so"
+                f"model.loss = {_loss_name(self.loss)} does not say which targets it takes; set "
+                "model.data on "
+                "the server, whose samples have such targets"
             )
         try:
             x = random.random((_EXAMPLES, *shape), np.float32)
@@ -236,7 +238,7 @@ class FlatModule:
             loss = self._mean_loss(output, {**(x if isinstance(x, dict) else {"x": x}), "y": target})
             if not isinstance(loss, Tensor) or loss.numel() != 1:
                 shown = list(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
-                raise ValueError(f"model.loss {_called(self.loss)} returns {shown}, not a scalar tensor")
+                raise ValueError(f"model.loss {_loss_name(self.loss)} returns {shown}, not a scalar tensor")
             return loss.reshape(())
         if not isinstance(output, Tensor):
             raise TypeError(f"the output is a {type(output).__name__}; model.loss must be one of your own")
@@ -245,8 +247,10 @@ class FlatModule:
         return self._mean_loss(output, target)
 
     def right_of(self, output: Any, target: Tensor) -> Tensor | None:
-        """The part of the predictions that are right, as float32. None if the loss has no accuracy, or if the
-        targets are probabilities of classes."""
+        """Return the part of the predictions that are right, as float32.
+
+        None if the loss has no accuracy, or if the targets are probabilities of classes.
+        """
         if self.loss.right is None or (self.loss.classes and target.is_floating_point()):
             return None
         right: Tensor = self.loss.right(output.detach(), target)
@@ -259,41 +263,41 @@ class FlatModule:
         x: Inputs,
         y: NDArray[np.generic],
         batch: int = 200,
-        seen: Callable[[Any, Tensor, Tensor | None], object] = lambda output, target, right: None,
+        on_batch: Callable[[Any, Tensor, Tensor | None], object] = lambda output, target, right: None,
     ) -> tuple[float, float | None]:
         """Return (mean loss, accuracy) over all samples; no accuracy for a regression loss.
 
-        The accuracy counts single predictions; a sample may have several. `seen` gets the outputs and targets
-        of each batch, and which predictions are right if the loss knows that.
+        The accuracy counts single predictions; a sample may have several. `on_batch` gets the outputs and
+        targets of each batch, and which predictions are right if the loss knows that.
         """
-        module = self.at(theta)
+        module = self.evaluation_module(theta)
         total, correct = 0.0, 0
         for start in range(0, len(y), batch):
             target = torch.from_numpy(y[start : start + batch]).to(self.device)
-            given = tensors_of(rows(x, slice(start, start + batch)), self.device)
-            output = applied(module, given)
-            total += self.loss_of(output, target, given).item() * len(target)
+            inputs = to_tensors(rows(x, slice(start, start + batch)), self.device)
+            output = apply(module, inputs)
+            total += self.loss_of(output, target, inputs).item() * len(target)
             right: Tensor | None = None if self.loss.right is None else self.loss.right(output, target)
             correct += 0 if right is None else int(right.sum())
             shown = output.cpu() if isinstance(output, Tensor) else output
-            seen(shown, target.cpu(), None if right is None else right.cpu())
+            on_batch(shown, target.cpu(), None if right is None else right.cpu())
         return total / len(y), None if self.loss.right is None else correct / y.size
 
 
-def tensors_of(x: Inputs, device: torch.device | None = None) -> X:
+def to_tensors(x: Inputs, device: torch.device | None = None) -> X:
     """Convert x to torch tensors on a device; None: on the CPU."""
     if isinstance(x, Fields):
         return {name: torch.from_numpy(array).to(device) for name, array in x.items()}
     return torch.from_numpy(x).to(device)
 
 
-def applied(module: nn.Module, x: X) -> Any:
+def apply(module: nn.Module, x: X) -> Any:
     """What `module` returns for x."""
-    arguments, named = call_of(module, x)
+    arguments, named = arguments_of(module, x)
     return module(*arguments, **named)
 
 
-def call_of(module: nn.Module, x: X) -> tuple[tuple[Any, ...], dict[str, Tensor]]:
+def arguments_of(module: nn.Module, x: X) -> tuple[tuple[Any, ...], dict[str, Tensor]]:
     """Return (arguments, keyword arguments) of forward for x.
 
     Fields are passed by name, and those named 0, 1, ... by position. A forward with one argument gets all as
@@ -329,14 +333,14 @@ def _loss_function(loss: Loss, call: Call) -> Callable[..., Tensor]:
             return built
         if not call.arguments:
             return function
-        given = {name: value if loss.own else _as_tensor(value) for name, value in call.arguments.items()}
-        signature(function).bind_partial(**given)
+        arguments = {name: value if loss.own else _as_tensor(value) for name, value in call.arguments.items()}
+        signature(function).bind_partial(**arguments)
     except Exception as error:  # user code may raise anything
         raise ConfigError(f"model.loss = {str(call)!r}: {type(error).__name__}: {error}") from error
-    return partial(function, **given)
+    return partial(function, **arguments)
 
 
-def _called(loss: Loss) -> str:
+def _loss_name(loss: Loss) -> str:
     return loss.function if isinstance(loss.function, str) else getattr(loss.function, "__name__", "of yours")
 
 
@@ -346,7 +350,7 @@ def _as_tensor(value: Any) -> Any:
 
 
 @contextmanager
-def random_of(seed: int | Tensor) -> Iterator[None]:
+def seeded_random(seed: int | Tensor) -> Iterator[None]:
     """Run torch with a seed or a random state, and restore the state afterwards.
 
     Random numbers are global to the process, so only one such block runs at a time. Meanwhile other threads
@@ -360,9 +364,9 @@ def random_of(seed: int | Tensor) -> Iterator[None]:
         yield
 
 
-def made(path: str, make: Make | None = None) -> nn.Module:
+def create_module(path: str, make: Make | None = None) -> nn.Module:
     """Build the module that `path` names with its arguments, or that `make` builds. Raises ConfigError."""
-    call = Call.of(path, "model.module")
+    call = Call.parse(path, "model.module")
     name, _, attribute = call.name.partition(":")
     if make is None and not (name and attribute):
         raise ConfigError(f"model.module {path!r} must be package.module:Name")
@@ -370,8 +374,8 @@ def made(path: str, make: Make | None = None) -> nn.Module:
         factory = make or getattr(importlib.import_module(name), attribute)
         module = factory() if make is not None else factory(**call.arguments)
     except ModuleNotFoundError as error:
-        where = "modules are looked for beside the settings and where pip installs"
-        raise ConfigError(f"model.module {path!r}: {type(error).__name__}: {error}; {where}") from error
+        hint = "modules are searched in the folder of the settings and among the installed packages"
+        raise ConfigError(f"model.module {path!r}: {type(error).__name__}: {error}; {hint}") from error
     except Exception as error:  # user modules may raise anything
         raise ConfigError(f"model.module {path!r}: {type(error).__name__}: {error}") from error
     if not isinstance(module, nn.Module):
@@ -380,7 +384,7 @@ def made(path: str, make: Make | None = None) -> nn.Module:
 
 
 def _build(path: str, make: Make | None) -> nn.Module:
-    module = made(path, make)
+    module = create_module(path, make)
     for parameter_name, parameter in module.named_parameters():
         if isinstance(parameter, nn.parameter.UninitializedParameter):
             raise ConfigError(f"model.module {path!r}: {parameter_name} is lazy; give its layer its sizes")
@@ -392,8 +396,8 @@ def _build(path: str, make: Make | None) -> nn.Module:
         child = module.get_submodule(child_name)
         if getattr(child, "momentum", 1.0) is None:
             raise ConfigError(
-                f"model.module {path!r}: {child_name or 'it'} averages over all batches alike "
-                "(momentum=None), the server over the latest; give it a momentum, e.g. 0.1"
+                f"model.module {path!r}: {child_name or 'it'} averages over all batches (momentum=None), but "
+                "the server over the latest ones; give it a momentum, e.g. 0.1"
             )
         child.momentum = 1.0  # type: ignore[assignment]
     return module

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.model.fields import Inputs, described, named
+from edgeflock.shared.model.fields import Inputs, arrays_by_name, describe_shape
 from edgeflock.shared.model.gradient import Gradient
 
 SAMPLES = 8
@@ -43,7 +43,7 @@ def trial(
     """Take a step from theta. Raises ConfigError if its loss or its gradient is not finite."""
     loss, vector, *_ = gradient(theta, x, y)
     if not (np.isfinite(loss) and np.isfinite(vector).all()):
-        furthest = max(float(np.abs(array).max()) for array in named(x).values())
+        furthest = max(float(np.abs(array).max()) for array in arrays_by_name(x).values())
         raise ConfigError(
             f"the loss of the first step is {loss:g}, and its gradient not finite: inputs reach "
             f"{furthest:.3g} and should be about 1; scale them, or look for a logarithm or a division "
@@ -51,4 +51,4 @@ def trial(
         )
     began = clock()
     gradient(theta, x, y)
-    return Trial(len(y), described(x), float(loss), 1e3 * (clock() - began))
+    return Trial(len(y), describe_shape(x), float(loss), 1e3 * (clock() - began))

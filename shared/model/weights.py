@@ -20,7 +20,7 @@ class Weights(NamedTuple):
     """Whether to load it if it is not on the device: false if the whole current model is shorter."""
 
     @classmethod
-    def of(cls, value: object, name: str = "weights") -> "Weights":
+    def from_msgpack(cls, value: object, name: str = "weights") -> "Weights":
         """Parse [digest, size, mode, load] as unpacked from msgpack. Raises Malformed for any other value."""
         if type(value) is not list or [type(field) for field in value] != [bytes, int, int, bool]:
             raise Malformed(f"{name} must be [digest, size, mode, load]")

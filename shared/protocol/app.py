@@ -13,19 +13,19 @@ from numpy.typing import NDArray
 
 from edgeflock.shared.errors import ConfigError, LayoutMismatch, Malformed
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.protocol.bounded import AllocationLimits, unpacked
+from edgeflock.shared.protocol.bounded import AllocationLimits, unpack
 from edgeflock.shared.protocol.flower import flatten, layout_of
 
 Value = bool | int | float | str | list[bool] | list[int] | list[float] | list[str]
 """A value in the app's configuration."""
 
-_LONGEST_KEPT = 1 << 16
+_LONGEST_UNTRAINED = 1 << 16
 """The most bytes of all arrays that are not trained."""
 
-_LONGEST, _MOST = 1 << 22, 1 << 14
+_LONGEST, _MAX_ENTRIES = 1 << 22, 1 << 14
 """The most bytes of an encoded App, and entries of a list or a table in it."""
 
-_BOUNDS = AllocationLimits(containers=4 * _MOST, array=_MOST, map=_MOST, text=_LONGEST)
+_BOUNDS = AllocationLimits(containers=4 * _MAX_ENTRIES, array=_MAX_ENTRIES, map=_MAX_ENTRIES, text=_LONGEST)
 """An array is a list, and its shape is another list."""
 
 _SCALARS = {bool, int, float, str}
@@ -44,32 +44,34 @@ class Arrays:
     """Name -> the type of a trained array, or another array itself; in the arrays' order."""
 
     @classmethod
-    def of(cls, contents: Mapping[str, NDArray[np.generic]], statistics: Iterable[str]) -> "Arrays":
-        """Build from the arrays' first values. `statistics` are the last name parts of running statistics.
-        Raises ConfigError if an array can be neither trained nor kept."""
+    def from_arrays(cls, contents: Mapping[str, NDArray[np.generic]], statistics: Iterable[str]) -> "Arrays":
+        """Build from the arrays' first values. Raises ConfigError if one can be neither trained nor kept.
+
+        `statistics` are the last name parts of running statistics.
+        """
         for name, content in contents.items():
             if content.dtype.kind not in "fiub" or content.dtype.itemsize > 8:
                 raise ConfigError(f"array {name!r} is of type {content.dtype}; use float32")
-        kept = sum(content.nbytes for content in contents.values() if content.dtype.kind != "f")
-        if kept > _LONGEST_KEPT:
+        untrained = sum(content.nbytes for content in contents.values() if content.dtype.kind != "f")
+        if untrained > _LONGEST_UNTRAINED:
             raise ConfigError(
-                f"arrays of {kept} bytes are not of floating point, and so are not trained; at most "
-                f"{_LONGEST_KEPT} bytes of such are kept: use float32 for what is to be trained"
+                f"arrays of {untrained} bytes are not floating-point, and so are not trained; at most "
+                f"{_LONGEST_UNTRAINED} such bytes are accepted: use float32 for arrays to train"
             )
         shapes = [(name, content.shape) for name, content in contents.items() if content.dtype.kind == "f"]
         kinds = {name: c.dtype if c.dtype.kind == "f" else c for name, c in contents.items()}
         return cls(layout_of(shapes, statistics, remains=False), kinds)
 
     @classmethod
-    def like(cls, layout: Layout) -> "Arrays":
+    def from_layout(cls, layout: Layout) -> "Arrays":
         """The arrays of a model without further information: all are float32, in the layout's order."""
         return cls(layout, {tensor.name: np.dtype(np.float32) for tensor in layout.tensors})
 
-    def flat(self, contents: Mapping[str, NDArray[np.generic]]) -> NDArray[np.float32]:
+    def flatten(self, contents: Mapping[str, NDArray[np.generic]]) -> NDArray[np.float32]:
         """Flatten `contents` to float32 [P + B]. Raises LayoutMismatch."""
         return flatten(contents, self.layout)
 
-    def apart(self, theta: NDArray[np.float32]) -> dict[str, NDArray[np.generic]]:
+    def split(self, theta: NDArray[np.float32]) -> dict[str, NDArray[np.generic]]:
         """Split theta, float32 [P + B], into its arrays, in their order and types."""
         parts = {t.name: theta[t.start : t.stop].reshape(t.shape) for t in self.layout.tensors}
         return {
@@ -103,29 +105,29 @@ def decode(octets: bytes, layout: Layout) -> App:
     """Decode the App for a model of this layout. Raises Malformed, or LayoutMismatch for another layout."""
     if len(octets) > _LONGEST:
         raise Malformed(
-            f"what the device's app is told has {len(octets)} bytes; at most {_LONGEST} are taken"
+            f"the data for the device's app has {len(octets)} bytes; at most {_LONGEST} are accepted"
         )
     try:
-        config, evaluate, entries = unpacked(octets, _BOUNDS, "what the device's app is told")
+        config, evaluate, entries = unpack(octets, _BOUNDS, "the data for the device's app")
         kinds = dict(_entry(*entry) for entry in entries)
         sound = type(config) is dict and all(_is_value(value) for value in config.values())
     except (ValueError, TypeError, AttributeError) as error:
-        raise Malformed(f"what the device's app is told cannot be read: {error}") from error
+        raise Malformed(f"the data for the device's app cannot be read: {error}") from error
     if not sound or type(evaluate) is not int or evaluate < 0:
-        raise Malformed("what the device's app is told must be [config, evaluate, arrays]")
+        raise Malformed("the data for the device's app must be [config, evaluate, arrays]")
     trained = {name for name, kind in kinds.items() if isinstance(kind, np.dtype)}
     if trained != {tensor.name for tensor in layout.tensors}:
-        raise LayoutMismatch("the arrays that the app is told of are not those of the model")
+        raise LayoutMismatch("the arrays in the data for the app are not those of the model")
     return App(config, evaluate, Arrays(layout, kinds))
 
 
 def _entry(
     name: str, kind: str, shape: Iterable[int] | None = None, octets: bytes = b""
 ) -> tuple[str, np.dtype[Any] | NDArray[np.generic]]:
-    known = np.dtype(kind)
-    if known.kind not in "fiub" or type(name) is not str or (shape is None) != (known.kind == "f"):
+    dtype = np.dtype(kind)
+    if dtype.kind not in "fiub" or type(name) is not str or (shape is None) != (dtype.kind == "f"):
         raise ValueError(f"array {name!r:.100} is of type {kind!r:.20}")
-    return name, known if shape is None else np.frombuffer(octets, known).reshape(tuple(shape))
+    return name, dtype if shape is None else np.frombuffer(octets, dtype).reshape(tuple(shape))
 
 
 def _is_value(value: object) -> bool:

@@ -21,7 +21,7 @@ class Uniform(Protocol[T_co]):
     def uniform(self, a: float, b: float, /) -> T_co: ...
 
 
-_PASSING = (408, 425, 429)
+_TRANSIENT = (408, 425, 429)
 """Statuses below 500 that mean "later": Request Timeout, Too Early, Too Many Requests."""
 
 _UPGRADE = 426
@@ -43,24 +43,24 @@ def back_off(random: Uniform[T], first: float = 0.5, longest: float = 30.0) -> I
         bound = min(longest, 2 * bound)
 
 
-def may_pass(status: int) -> bool:
+def is_transient(status: int) -> bool:
     """Whether an unexpected HTTP answer of this status may change later."""
-    return not 200 <= status < 500 or status in _PASSING
+    return not 200 <= status < 500 or status in _TRANSIENT
 
 
-def permanent(url: str, error: Exception, status: int | None = None) -> ConfigError | None:
+def permanent_error(url: str, error: Exception, status: int | None = None) -> ConfigError | None:
     """Return the error to report if a retry of `url` is useless after `error`; None if the error may pass.
 
     `status` is that of an unexpected HTTP answer, if one came.
     """
     if status is not None:
-        return _answered(url, status)
+        return _status_error(url, status)
     # Libraries wrap the ssl module's errors in their own, which derive from these but lack the details.
     for cause in _causes(error):
         if isinstance(cause, WrongKey):
             return ConfigError(f"{url}: {cause.args[0]}")
         if isinstance(cause, ssl.SSLCertVerificationError) and hasattr(cause, "verify_code"):
-            return _distrusted(url, cause)
+            return _certificate_error(url, cause)
         if isinstance(cause, ssl.SSLError) and getattr(cause, "reason", "") == "WRONG_VERSION_NUMBER":
             scheme = url.partition(":")[0]
             return ConfigError(
@@ -69,8 +69,8 @@ def permanent(url: str, error: Exception, status: int | None = None) -> ConfigEr
     return None
 
 
-def _answered(url: str, status: int) -> ConfigError | None:
-    if may_pass(status):
+def _status_error(url: str, status: int) -> ConfigError | None:
+    if is_transient(status):
         return None
     if status == _UPGRADE and url.startswith("http:"):
         return ConfigError(f"{url} speaks TLS: write https:// instead of http://")
@@ -80,20 +80,20 @@ def _answered(url: str, status: int) -> ConfigError | None:
             "that a proxy in front of it passes the Upgrade header on"
         )
     if status in (401, 403, 407):
-        return ConfigError(f"{url} lets nobody in from here (it answers {status}): ask who runs it")
+        return ConfigError(f"{url} does not accept this machine (it answers {status}): ask its operator")
     return ConfigError(f"{url} is no Edgeflock server (it answers {status}): check the address")
 
 
-def _distrusted(url: str, error: ssl.SSLCertVerificationError) -> ConfigError | None:
+def _certificate_error(url: str, error: ssl.SSLCertVerificationError) -> ConfigError | None:
     code = error.verify_code
     if code == _NOT_YET_VALID:  # without a battery a board's clock is in the past until it is set
         return None
     if code == _EXPIRED:
         remedy = "renew it, if this machine's clock is right"
     elif code in _OTHER_NAMES:
-        remedy = "use a name that it is made out to"
+        remedy = "use a name that it is valid for"
     else:
-        remedy = "if its authority is your own, name a file with that one's certificate in SSL_CERT_FILE"
+        remedy = "if its authority is your own, name the file of its certificate in SSL_CERT_FILE"
     reason = error.verify_message.rstrip(".")
     return ConfigError(f"{url} shows a certificate that this machine does not trust ({reason}): {remedy}")
 

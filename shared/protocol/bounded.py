@@ -22,15 +22,15 @@ class AllocationLimits:
     """The most bytes of one text."""
 
 
-def unpacked(octets: bytes | memoryview, bounds: AllocationLimits, what: str) -> Any:
-    """Unpack the one object in `octets`; `what` names it in errors. Raises Malformed."""
+def unpack(octets: bytes | memoryview, bounds: AllocationLimits, name: str) -> Any:
+    """Unpack the one object in `octets`; `name` names it in errors. Raises Malformed."""
     try:
-        return msgpack.unpackb(octets, **options(bounds, what))
+        return msgpack.unpackb(octets, **options(bounds, name))
     except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
-        raise malformed(what, error) from error
+        raise malformed_error(name, error) from error
 
 
-def options(bounds: AllocationLimits, what: str) -> dict[str, Any]:
+def options(bounds: AllocationLimits, name: str) -> dict[str, Any]:
     """Options for an Unpacker; the limits cover all that it unpacks. `malformed` converts its errors."""
     containers = 0
 
@@ -38,7 +38,7 @@ def options(bounds: AllocationLimits, what: str) -> dict[str, Any]:
         nonlocal containers
         containers += 1
         if containers > bounds.containers:
-            raise Malformed(f"{what} holds at most {bounds.containers} lists and maps")
+            raise Malformed(f"{name} holds at most {bounds.containers} lists and maps")
         return container
 
     return {
@@ -51,6 +51,6 @@ def options(bounds: AllocationLimits, what: str) -> dict[str, Any]:
     }
 
 
-def malformed(what: str, error: Exception) -> Malformed:
+def malformed_error(name: str, error: Exception) -> Malformed:
     """Convert an error of msgpack to Malformed."""
-    return Malformed(f"{what} is not one whole msgpack object: {str(error) or type(error).__name__}")
+    return Malformed(f"{name} is not one whole msgpack object: {str(error) or type(error).__name__}")

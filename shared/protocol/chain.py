@@ -25,6 +25,6 @@ def follow(chain: int, model: Model) -> int:
     return crc32(model.values, crc32(model.indices, FIRST if model.base is None else chain))
 
 
-def said(chain: int) -> int:
+def low_bits(chain: int) -> int:
     """Return the 16 bits that a device sends: 1 to 65535, and 0 only for FIRST."""
     return chain & 0xFFFF or int(chain != FIRST)

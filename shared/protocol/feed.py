@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 import msgpack
 
 from edgeflock.shared.errors import Malformed
-from edgeflock.shared.protocol.bounded import AllocationLimits, unpacked
+from edgeflock.shared.protocol.bounded import AllocationLimits, unpack
 from edgeflock.shared.protocol.frames import (
     BINS,
     COLUMNS,
-    MOST_CLASSES,
+    MAX_CLASSES,
     Classes,
     Delta,
     DeviceRow,
@@ -34,7 +34,7 @@ from edgeflock.shared.protocol.frames import (
 )
 from edgeflock.shared.protocol.schema import Check, Row, check_for, checks_of, rows_for
 
-_LEAST_CONTAINERS, _ROW = 1 << 12, 16
+_MIN_CONTAINERS, _ROW = 1 << 12, 16
 """The most lists and maps of a short frame, and the bytes per further one of a longer frame."""
 
 Record = TypeVar("Record")
@@ -46,11 +46,11 @@ def encode(frame: Frame) -> bytes:
     entries |= {field.name: getattr(frame, field.name) for field in fields(frame)}
     overview = entries["overview"] = asdict(frame.overview)
     # Most runs have no gateways and no shards: leave them out.
-    for key in _SELDOM:
+    for key in _OPTIONAL:
         if not overview[key]:
             del overview[key]
     # Most evaluations have no metrics or no classes: empty last entries are left out.
-    entries["evaluations"] = [_shortened(row) for row in frame.evaluations]
+    entries["evaluations"] = [_shorten(row) for row in frame.evaluations]
     if isinstance(frame, Snapshot):
         entries["run"] = asdict(frame.run)
         entries["columns"] = COLUMNS
@@ -60,10 +60,8 @@ def encode(frame: Frame) -> bytes:
 
 def decode(octets: bytes) -> Frame:
     """Decode the frame in `octets`. Raises Malformed."""
-    bounds = AllocationLimits(
-        _LEAST_CONTAINERS + len(octets) // _ROW, array=1 << 17, map=1 << 12, text=1 << 16
-    )
-    entries = unpacked(octets, bounds, "a frame")
+    bounds = AllocationLimits(_MIN_CONTAINERS + len(octets) // _ROW, array=1 << 17, map=1 << 12, text=1 << 16)
+    entries = unpack(octets, bounds, "a frame")
     kind = entries.pop("type", None) if type(entries) is dict else None
     if kind == "snapshot":
         columns = entries.pop("columns", None)
@@ -119,7 +117,7 @@ def _map_for(kind: type[Record]) -> Callable[[Any, str], Record]:
     return check
 
 
-def _shortened(evaluation: Evaluation) -> list[Any]:
+def _shorten(evaluation: Evaluation) -> list[Any]:
     row = [*evaluation]
     while not row[-1] and len(row) > _NUMBERS:
         del row[-1]
@@ -128,9 +126,9 @@ def _shortened(evaluation: Evaluation) -> list[Any]:
 
 def _evaluations(value: Any, name: str) -> tuple[Evaluation, ...]:
     """Rows of numbers, optionally followed by a map of metrics, and then by counts of classes."""
-    most = len(Evaluation._fields)
-    if type(value) is not list or not all(type(row) is list and len(row) <= most for row in value):
-        raise Malformed(f"{name} must be rows of {_NUMBERS} to {most} entries")
+    limit = len(Evaluation._fields)
+    if type(value) is not list or not all(type(row) is list and len(row) <= limit for row in value):
+        raise Malformed(f"{name} must be rows of {_NUMBERS} to {limit} entries")
     numbers = _evaluation_rows([row[:_NUMBERS] for row in value], name)
     return tuple(
         evaluation._replace(**_details(row[_NUMBERS:], name)) if len(row) > _NUMBERS else evaluation
@@ -148,12 +146,12 @@ def _details(entries: list[Any], name: str) -> dict[str, Any]:
 
 
 def _classes(value: Any, name: str) -> Classes:
-    if type(value) is not list or len(value) > MOST_CLASSES:
-        raise Malformed(f"{name} must be {MOST_CLASSES} counts at most")
+    if type(value) is not list or len(value) > MAX_CLASSES:
+        raise Malformed(f"{name} must be {MAX_CLASSES} counts at most")
     for counts in value:
         if type(counts) is not list or [*map(type, counts)] != [int, int] or not 0 <= counts[0] <= counts[1]:
             raise Malformed(f"{name} must be [predictions that are right, predictions] of each class")
-    return tuple((right, of) for right, of in value)
+    return tuple((right, total) for right, total in value)
 
 
 def _metrics(value: Any, name: str) -> dict[str, float | None]:
@@ -164,7 +162,7 @@ def _metrics(value: Any, name: str) -> dict[str, float | None]:
 
 def _overview(value: Any, name: str) -> Overview:
     """Check an overview, with defaults for the keys that may be left out."""
-    return _whole_overview({**_SELDOM, **value} if type(value) is dict else value, name)
+    return _whole_overview({**_OPTIONAL, **value} if type(value) is dict else value, name)
 
 
 def _row_for(kind: type[Row]) -> Check:
@@ -189,7 +187,7 @@ _CHECKS: dict[Any, Check] = {
     tuple[GatewayRow, ...]: rows_for(GatewayRow),
     tuple[ShardRow, ...]: rows_for(ShardRow),
 }
-_SELDOM: dict[str, Any] = {"gateways": [], "shards": [], "restored": 0}
+_OPTIONAL: dict[str, Any] = {"gateways": [], "shards": [], "restored": 0}
 _whole_overview = _map_for(Overview)
 _CHECKS |= {RunFacts: _map_for(RunFacts), Overview: _overview}
 

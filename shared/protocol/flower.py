@@ -45,7 +45,7 @@ def layout_of(
     ]
     if remains and any(buffer for _, _, buffer in tensors):
         tensors.append((REMAINS, (1,), True))
-    return Layout.of(sorted(tensors, key=itemgetter(2)))
+    return Layout.from_shapes(sorted(tensors, key=itemgetter(2)))
 
 
 def flatten(arrays: Mapping[str, NDArray[np.generic]], layout: Layout) -> NDArray[np.float32]:

@@ -64,10 +64,10 @@ LEFT = ("finished", "retired", "error", "refused", "killed", "timed out", "repla
 server hung up; the line broke without a word; nothing came any more; a newer session has its name; the server
 stopped."""
 
-MOST_CLASSES = 1000
+MAX_CLASSES = 1000
 """That an evaluation tells apart."""
 
-MOST_FINDINGS = 50
+MAX_FINDINGS = 50
 """In an overview: more than anybody reads."""
 
 BINS = 12
@@ -360,10 +360,10 @@ def staleness_bin(tau: int) -> int:
 
 def worst_class(classes: Iterable[Sequence[int]]) -> tuple[int, float] | None:
     """(The class of which the smallest part is right, that part); None if there are none."""
-    parts = [(right / of, number) for number, (right, of) in enumerate(classes) if of]
+    parts = [(right / total, number) for number, (right, total) in enumerate(classes) if total]
     return min(parts)[::-1] if parts else None
 
 
-def finite(value: float | None) -> float | None:
+def finite_or_none(value: float | None) -> float | None:
     """The number, or None for what a frame cannot hold."""
     return value if value is not None and math.isfinite(value) else None

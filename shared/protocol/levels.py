@@ -5,7 +5,7 @@ In msgpack a loss from 1/4 to 245 takes one byte, one from 1/256 takes two, and 
 
 import math
 
-MOST = 2400
+MAX_LEVEL = 2400
 """A level is -MOST to MOST. -MOST stands for 0 and for all smaller losses."""
 
 
@@ -13,11 +13,11 @@ def level(loss: float) -> int | None:
     """Return the level of a loss; None if the loss is not finite."""
     if not math.isfinite(loss):
         return None
-    return -MOST if loss <= 0 else min(max(round(16 * math.log2(loss)), -MOST), MOST)
+    return -MAX_LEVEL if loss <= 0 else min(max(round(16 * math.log2(loss)), -MAX_LEVEL), MAX_LEVEL)
 
 
-def loss_at(level: int | None) -> float:
+def loss_of(level: int | None) -> float:
     """Return the loss of a level of -MOST to MOST; NaN for None."""
     if level is None:
         return math.nan
-    return 0.0 if level == -MOST else 2.0 ** (level / 16)
+    return 0.0 if level == -MAX_LEVEL else 2.0 ** (level / 16)

@@ -25,17 +25,21 @@ def checks_of(kind: type, special: Mapping[Any, Check]) -> dict[str, Check]:
 
 
 def check_for(hint: Any, special: Mapping[Any, Check]) -> Check:
-    """Return the check of a value: the one in `special` for the hint or its origin (dict of dict[str, int]),
-    else that of its type, or of a Literal's names. Numbers must be finite. None passes where the hint allows
-    it."""
-    present, optional = _present(hint)
+    """Return the check of a value: that in `special`, else that of its type, or of a Literal's names.
+
+    `special` has checks by hint or by its origin (dict of dict[str, int]). Numbers must be finite. None
+    passes where the hint allows it.
+    """
+    present, optional = _unwrap_optional(hint)
     check = special.get(present) or special.get(get_origin(present)) or _scalar(present)
     return (lambda value, name: None if value is None else check(value, name)) if optional else check
 
 
 def rows_for(kind: type[Row]) -> Callable[[Any, str], tuple[Row, ...]]:
-    """Return the check of a list of rows of the NamedTuple `kind`, column by column, which returns
-    NamedTuples. A field with a default is not a column."""
+    """Return the check of a list of rows, column by column, which returns NamedTuples of `kind`.
+
+    A field with a default is not a column.
+    """
     defaults: Mapping[str, Any] = kind._field_defaults  # type: ignore[attr-defined]  # of any NamedTuple
     columns = {name: _column(hint) for name, hint in get_type_hints(kind).items() if name not in defaults}
 
@@ -53,12 +57,12 @@ def rows_for(kind: type[Row]) -> Callable[[Any, str], tuple[Row, ...]]:
 
 def _scalar(hint: Any) -> Check:
     if isinstance(hint, type) and hint is not float:
-        return exactly(hint)
+        return exact_type(hint)
     column = _column(hint)
     return lambda value, name: column((value,), name)[0]
 
 
-def exactly(expected: type) -> Check:
+def exact_type(expected: type) -> Check:
     """Return the check that a value has this type, with any content."""
 
     def check(value: Any, name: str) -> Any:
@@ -70,9 +74,8 @@ def exactly(expected: type) -> Check:
 
 
 def _column(hint: Any) -> Check:
-    """Return the check of a tuple of values, which is several times as fast as one by one. An int is a
-    float."""
-    present, optional = _present(hint)
+    """Return the check of a tuple of values, several times as fast as one by one. An int is a float."""
+    present, optional = _unwrap_optional(hint)
     names = get_args(present) if get_origin(present) is Literal else ()
     allowed = {str} if names else {int, float} if present is float else {present}
     allowed |= {types.NoneType} if optional else set()
@@ -92,7 +95,7 @@ def _column(hint: Any) -> Check:
     return check
 
 
-def _present(hint: Any) -> tuple[Any, bool]:
+def _unwrap_optional(hint: Any) -> tuple[Any, bool]:
     """(X, True) for X | None, else (the hint, False)."""
     if get_origin(hint) not in (Union, types.UnionType):
         return hint, False

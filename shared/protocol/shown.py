@@ -3,7 +3,7 @@
 _LONGEST = 300
 
 
-def shown(text: str) -> str:
+def printable(text: str) -> str:
     """Return `text` with unprintable characters escaped, cut after 300 characters."""
     head = text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in head)

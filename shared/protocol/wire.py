@@ -16,8 +16,8 @@ from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
-from edgeflock.shared.protocol.bounded import AllocationLimits, unpacked
-from edgeflock.shared.protocol.levels import MOST, level, loss_at
+from edgeflock.shared.protocol.bounded import AllocationLimits, unpack
+from edgeflock.shared.protocol.levels import MAX_LEVEL, level, loss_of
 from edgeflock.shared.protocol.messages import (
     LONGEST_REASON,
     LONGEST_SHARDS,
@@ -33,7 +33,7 @@ from edgeflock.shared.protocol.messages import (
     Update,
     Welcome,
 )
-from edgeflock.shared.protocol.schema import Check, check_for, exactly
+from edgeflock.shared.protocol.schema import Check, check_for, exact_type
 
 _MOST_FACTS, _LONGEST_FACT = 32, 100
 """The most facts of a device, and characters of a name or a text: a server keeps them for each device."""
@@ -75,19 +75,18 @@ def size(record: Record) -> int:
     return rest - (1 << 16) + len(model.values)
 
 
-def decode(octets: bytes, taken: Collection[type[Record]] = tuple(TAGS)) -> Record:
-    """Decode the record in `octets`. Raises Malformed, UnknownRecord, or UnexpectedRecord if it is not in
-    `taken`.
+def decode(octets: bytes, kinds: Collection[type[Record]] = tuple(TAGS)) -> Record:
+    """Decode the record in `octets`. Raises Malformed or UnknownRecord; UnexpectedRecord if not in `kinds`.
 
     The kind of record and its number of fields are checked first: they determine the limits of the rest.
     """
     kind, announced = _kind_of(octets)
-    if kind not in taken:
-        raise UnexpectedRecord(f"a {kind.__name__} has no place here")
+    if kind not in kinds:
+        raise UnexpectedRecord(f"a {kind.__name__} is not accepted at this point")
     missing = len(_FIELDS[kind]) + 1 - announced
     if not 0 <= missing <= len(USUAL[kind]):
         raise Malformed(f"{kind.__name__} has {len(_FIELDS[kind])} fields, not {announced - 1}")
-    return _record(unpacked(octets, _BOUNDS.get(kind, _OF_DEVICES), f"a {kind.__name__}"))
+    return _record(unpack(octets, _BOUNDS.get(kind, _OF_DEVICES), f"a {kind.__name__}"))
 
 
 def _kind_of(octets: bytes) -> tuple[type[Record], int]:
@@ -159,8 +158,8 @@ def _base(version: int, behind: int | None) -> int | None:
 
 def _model_after(version: int, fields: list[Any]) -> Record:
     """Return the Model of these fields, whose version counts from `version` on."""
-    ahead = _integer(fields[0] if fields else None, "Receipt.model.version")
-    return _record([TAGS[Model], version + ahead, *fields[1:]])
+    difference = _integer(fields[0] if fields else None, "Receipt.model.version")
+    return _record([TAGS[Model], version + difference, *fields[1:]])
 
 
 def _integer(value: Any, name: str) -> Any:
@@ -197,9 +196,11 @@ def _facts(value: Any, name: str) -> Any:
 
 
 def _level(value: Any, name: str) -> float:
-    if value is not None and (type(value) is not int or not -MOST <= value <= MOST):
-        raise Malformed(f"{name} must be an integer of {-MOST} to {MOST} or nil, not {_shown(value)}")
-    return loss_at(value)
+    if value is not None and (type(value) is not int or not -MAX_LEVEL <= value <= MAX_LEVEL):
+        raise Malformed(
+            f"{name} must be an integer of {-MAX_LEVEL} to {MAX_LEVEL} or nil, not {_shown(value)}"
+        )
+    return loss_of(value)
 
 
 def _fields_of_a_model(value: Any, name: str) -> Any:
@@ -225,12 +226,12 @@ _CHECKS: dict[Any, Check] = {
     int: _integer,
     float: _number,
     dict: _facts,
-    list: exactly(list),
+    list: exact_type(list),
     tuple: _shape,
-    Start: Start.of,
-    Description: Description.of,
-    Weights: Weights.of,
-    Sketch: Sketch.of,
+    Start: Start.from_msgpack,
+    Description: Description.from_msgpack,
+    Weights: Weights.from_msgpack,
+    Sketch: Sketch.from_msgpack,
 }
 """Checks that do more than compare types; readers of a Welcome check its layout themselves."""
 

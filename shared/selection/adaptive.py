@@ -28,24 +28,24 @@ class NormAverages:
 
     whole: float
     """|g|^2, of the gradients."""
-    kept: float
+    selected: float
     """|Topk(g)|^2, of the selected entries."""
 
 
-def follow(norms: NormAverages | None, gradient: Gradient, where: NDArray[np.int64]) -> NormAverages:
-    """Return the averages with `gradient` (float32 [P]), of which `where` is selected. None starts them."""
-    newest = NormAverages(_squared_norm(gradient), _squared_norm(gradient[where]))
+def follow(norms: NormAverages | None, gradient: Gradient, indices: NDArray[np.int64]) -> NormAverages:
+    """Return the averages with `gradient` (float32 [P]), of which `indices` is selected. None starts them."""
+    newest = NormAverages(_squared_norm(gradient), _squared_norm(gradient[indices]))
     if norms is None:
         return newest
     return NormAverages(
         norms.whole + WEIGHT * (newest.whole - norms.whole),
-        norms.kept + WEIGHT * (newest.kept - norms.kept),
+        norms.selected + WEIGHT * (newest.selected - norms.selected),
     )
 
 
-def will_do(norms: NormAverages, delta: float) -> bool:
+def is_sufficient(norms: NormAverages, delta: float) -> bool:
     """Whether the selection loses at most the part delta of |g|^2."""
-    return abs(norms.whole - norms.kept) <= delta * norms.whole
+    return abs(norms.whole - norms.selected) <= delta * norms.whole
 
 
 def _squared_norm(gradient: Gradient) -> float:

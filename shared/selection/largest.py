@@ -39,34 +39,35 @@ USUAL_BATCH = 10
 
 _GROWTH = 8
 """The largest factor for a device that sends rarely, and"""
-_MOST = 16
+_MAX_FACTOR = 16
 """the largest multiple of sqrt(P) entries for any reason."""
 
 
 def fraction_of(select: float, layout: Layout, batch: int = USUAL_BATCH) -> float:
-    """Return `select`; if it is 0, the fraction of sqrt(P) entries of P parameters. For more than ten samples
-    that is multiplied by (batch / 10)^1.2, at most 16.
+    """Return `select`; if it is 0, the fraction of sqrt(P) entries of P parameters.
 
-    The information in a gradient grows more slowly than the model: measured from 38,282 parameters to 333,194
-    and from 4 devices to 200 (docs/benchmarks.md). A gradient of more samples has less noise, so that more
-    entries are worth their bytes (docs/compression.md).
+    For more than ten samples that is multiplied by (batch / 10)^1.2, at most 16. The information in a
+    gradient grows more slowly than the model: measured from 38,282 parameters to 333,194 and from 4 devices
+    to 200 (docs/benchmarks.md). A gradient of more samples has less noise, so that more entries are worth
+    their bytes (docs/compression.md).
     """
-    times = min(float(_MOST), max(1.0, batch / USUAL_BATCH) ** 1.2)
+    times = min(float(_MAX_FACTOR), max(1.0, batch / USUAL_BATCH) ** 1.2)
     return select or float(min(0.5, times * layout.parameters.size**-0.5))
 
 
-def grown(fraction: float, interval: float, usual: int, layout: Layout) -> float:
-    """Return the part of a gradient to send if `interval` versions lie between two updates of the device. Up
-    to `usual` versions it is `fraction`. Beyond, it grows in proportion: at most eight times, up to 16 times
-    sqrt(P) entries and 0.5. usual = 0: it never grows.
+def grow_fraction(fraction: float, interval: float, usual: int, layout: Layout) -> float:
+    """Return the part of a gradient to send if `interval` versions lie between two updates of the device.
+
+    Up to `usual` versions it is `fraction`. Beyond, it grows in proportion: at most eight times, up to 16
+    times sqrt(P) entries and 0.5. usual = 0: it never grows.
 
     With n active devices, an unsent entry waits for about P / (fraction P) updates of n versions each.
     Without growth, a device of a large fleet, or a slow one, would send ever older gradients.
     """
     if not usual or interval <= usual:
         return fraction
-    most = min(0.5, float(_MOST * layout.parameters.size**-0.5))
-    return max(fraction, min(most, fraction * min(_GROWTH, interval / usual)))
+    limit = min(0.5, float(_MAX_FACTOR * layout.parameters.size**-0.5))
+    return max(fraction, min(limit, fraction * min(_GROWTH, interval / usual)))
 
 
 @lru_cache(maxsize=64)

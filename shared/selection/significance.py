@@ -23,7 +23,9 @@ def select_significant(accumulated: Vector, parameters: Vector, threshold: float
         return np.flatnonzero(np.abs(accumulated) > np.float32(threshold) * np.abs(parameters))
 
 
-def decayed(threshold: float, update: int) -> float:
-    """threshold / sqrt(t) for the t-th update, t >= 1: as training converges, smaller changes matter (Gaia,
-    section 4.2)."""
+def decay_threshold(threshold: float, update: int) -> float:
+    """Return threshold / sqrt(t) for the t-th update, t >= 1 (Gaia, section 4.2).
+
+    As training converges, smaller changes matter.
+    """
     return threshold / math.sqrt(update)

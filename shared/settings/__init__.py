@@ -1,7 +1,7 @@
-"""Every setting of a run, a server and a client: declared, a few sections a file (run, model, coordination,
-optimizer, traffic, limits, client), put together (config), read from TOML, environment and --set (settings),
-presets by name, and choices that are names in a table (choices).
+"""Every setting of a run, a server and a client.
 
-Others use config.parse, config.Config and the sections. A new setting is a field of its section. pydantic is
-at home here, so the door opens nothing: `edgeflock client --help` does without.
+A file declares some sections each (run, model, coordination, optimizer, traffic, limits, client); config has
+all of them. `settings` reads TOML, environment and --set. presets.py has presets by name, choices.py choices
+that are names in a table. Others use config.parse, config.Config and the sections. A new setting is a field
+of its section. This package imports nothing: `edgeflock client --help` does not load pydantic.
 """

@@ -1,6 +1,6 @@
-"""Settings that name an entry of a table: a coding, a loss, a rule. The table alone says what can be chosen.
+"""Settings that name an entry of a table: a coding, a loss, a rule. A new entry is a new choice.
 
-It is looked into when a setting is read, so that whoever adds an entry has added a choice.
+The table is read when a setting is checked.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,13 +19,15 @@ Tables = Mapping[str, Mapping[str, Any]]
 """section.key -> the table of its choices, of settings whose table belongs to one end (server/choices.py)."""
 
 
-def one_of(table: Mapping[str, Entry], where: Callable[[Entry], bool] = lambda entry: True) -> PlainValidator:
-    """For a setting that is a name in `table`, of an entry for which `where` holds."""
+def one_of(
+    table: Mapping[str, Entry], accepts: Callable[[Entry], bool] = lambda entry: True
+) -> PlainValidator:
+    """For a setting that is a name in `table`, of an entry that `accepts` accepts."""
 
     def check(name: object) -> object:
-        if _is_chosen(name, table) and where(table[name]):
+        if _is_imported_entry(name, table) and accepts(table[name]):
             return name
-        return _checked(name, [known for known, entry in table.items() if where(entry)])
+        return _check_name(name, [known for known, entry in table.items() if accepts(entry)])
 
     return PlainValidator(check)
 
@@ -35,26 +37,26 @@ def call_of(table: Mapping[str, Entry], key: str) -> PlainValidator:
 
     def check(text: object) -> object:
         if not isinstance(text, str) or text in table:
-            return _checked(text, table)
+            return _check_name(text, table)
         try:
-            call = Call.of(text, key)
+            call = Call.parse(text, key)
         except ConfigError as error:
             raise ValueError(str(error)) from error
-        return str(call) if _is_chosen(call.name, table) else _checked_call(text, call, table)
+        return str(call) if _is_imported_entry(call.name, table) else _check_call(text, call, table)
 
     return PlainValidator(check)
 
 
-def one_of_the_ends(key: str) -> PlainValidator:
-    """For the setting `key`, whose table whoever reads the settings has: a name in tables[key].
+def one_of_tables(key: str) -> PlainValidator:
+    """For the setting `key`, a name in tables[key], which the reader of the settings passes.
 
-    The other end hands in no such table, and takes any name: it has no use for it.
+    Without such a table any name is valid: the other end does not use it.
     """
 
     def check(name: object, info: ValidationInfo) -> object:
         tables: Tables = info.context or {}
-        if key in tables and not _is_chosen(name, tables[key]):
-            return _checked(name, tables[key])
+        if key in tables and not _is_imported_entry(name, tables[key]):
+            return _check_name(name, tables[key])
         if not isinstance(name, str):
             raise PydanticKnownError("string_type")
         return name
@@ -62,12 +64,12 @@ def one_of_the_ends(key: str) -> PlainValidator:
     return PlainValidator(check)
 
 
-def _is_chosen(name: object, table: Mapping[str, object]) -> TypeGuard[str]:
-    """Whether it is an entry that an import string finds: what settings say may be imported."""
+def _is_imported_entry(name: object, table: Mapping[str, object]) -> TypeGuard[str]:
+    """Whether it is an entry that an import string names: settings may import."""
     if not isinstance(table, Table) or not isinstance(name, str) or ":" not in name:
         return False
     try:
-        table.chosen(name)
+        table.resolve(name)
     except KeyError:
         return False
     except ConfigError as error:
@@ -75,19 +77,19 @@ def _is_chosen(name: object, table: Mapping[str, object]) -> TypeGuard[str]:
     return True
 
 
-def _checked_call(text: str, call: Call, table: Mapping[str, object]) -> str:
+def _check_call(text: str, call: Call, table: Mapping[str, object]) -> str:
     if call.name not in table:
-        _checked(text, table)
+        _check_name(text, table)
     return str(call)
 
 
-def listed(names: Iterable[str]) -> str:
-    """'a', 'b' or 'c'"""
+def quote_names(names: Iterable[str]) -> str:
+    """Join names as in 'a', 'b' or 'c'."""
     *others, last = map(repr, names)
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def _checked(name: object, known: Iterable[str]) -> object:
-    if name not in list(known):
-        raise PydanticKnownError("literal_error", {"expected": listed(known)})
+def _check_name(name: object, names: Iterable[str]) -> object:
+    if name not in list(names):
+        raise PydanticKnownError("literal_error", {"expected": quote_names(names)})
     return name

@@ -1,6 +1,7 @@
-"""What does not go together in a run's settings, and why: one row each, in one table.
+"""Settings of a run that need other settings, and the reason: a table with a row for each.
 
-    Row("coordination.turns", ("coordination.cohort",), "is how long a device takes part in a cohort")
+    Row("coordination.turns", ("coordination.cohort",), "is the number of rounds that a device stays in a
+    cohort")
 
 reads: unless coordination.turns is its default, it needs coordination.cohort. "key=a|b" is one of two values.
 One need of several is enough. Rows are silent where another package's choice is set.
@@ -12,7 +13,7 @@ from pydantic import BaseModel
 
 from edgeflock.shared.settings.optimizer import OptimizerSettings
 
-OURS = {
+BUILTIN = {
     "coordination.mode": "async|rounds|buffer|elastic",
     "coordination.gate": "|ssp|asp",
     "defence.mode": "none|clip|score",
@@ -20,7 +21,7 @@ OURS = {
     "optimizer.kind": "sgd|momentum|nesterov|adam|adamw|adagrad",
     "optimizer.schedule": "constant|step|cosine|plateau",
 }
-"""What we know the needs of."""
+"""The built-in choices. Rows do not apply to others, whose needs are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +30,9 @@ class Row:
 
     setting: str
     needs: tuple[str, ...]
-    """One of these."""
-    why: str
-    """Goes on after the name of the setting."""
+    """At least one of these must hold."""
+    reason: str
+    """Continues a sentence that begins with the setting's name."""
 
     @property
     def key(self) -> str:
@@ -40,13 +41,13 @@ class Row:
 
     @property
     def remedy(self) -> str:
-        """What to do."""
+        """The remedy, as the end of a message."""
         without = f"leave {self.key} out" if self.setting == self.key else f"choose another {self.key}"
-        return f"set {self.shown}, or {without}"
+        return f"set {self.needs_text}, or {without}"
 
     @property
-    def shown(self) -> str:
-        """What it needs."""
+    def needs_text(self) -> str:
+        """`needs` as text."""
         return " or ".join(map(_shown, self.needs))
 
 
@@ -58,70 +59,70 @@ _NOT_ELASTIC, _NOT_ROUNDS = (
 _ADAFACTOR = "run.local_optimizer=adafactor"
 _LARGEST, _SIGNIFICANT = ("compression.selection=largest",), ("compression.selection=significance",)
 _LOSSY = ("downlink.mode=lossy",)
-_STEP = "is of the server's step, and in elastic averaging the server goes towards the devices"
+_STEP = "applies to the server's step, and elastic averaging moves the model by coordination.alpha instead"
 
 ROWS: tuple[Row, ...] = (
-    Row("coordination.buffer", ("coordination.mode=buffer",), "is how many updates make a step of a buffer"),
-    Row("coordination.alpha", _ELASTIC, "is how far devices and centre of elastic averaging move"),
-    Row("coordination.chunk", _ELASTIC, "is how much elastic averaging exchanges at once"),
+    Row("coordination.buffer", ("coordination.mode=buffer",), "is how many updates of a buffer make a step"),
+    Row("coordination.alpha", _ELASTIC, "is how far devices and the centre of elastic averaging move"),
+    Row("coordination.chunk", _ELASTIC, "is the size of an exchange in elastic averaging"),
     Row("coordination.rule=elastic", _ELASTIC, "is the rule of elastic averaging"),
-    Row("coordination.mode=elastic", ("coordination.rule=elastic",), "has a rule of its own"),
-    Row("coordination.learning_rate", _NOT_ELASTIC, "is of gradients; here devices step by run.local_rate"),
+    Row("coordination.mode=elastic", ("coordination.rule=elastic",), "has its own rule"),
+    Row("coordination.learning_rate", _NOT_ELASTIC, "scales gradients; here devices use run.local_rate"),
     Row("coordination.base_batch", _NOT_ELASTIC, "weighs updates, as coordination.alpha does"),
-    Row("coordination.quorum", _ROUNDS, "is how many updates end a round"),
+    Row("coordination.quorum", _ROUNDS, "is the number of updates that end a round"),
     Row("coordination.quorum", ("coordination.tasks=0",), "counts devices; tasks have coordination.distinct"),
-    Row("coordination.deadline", _ROUNDS, "is when a round ends in any case"),
+    Row("coordination.deadline", _ROUNDS, "is the time limit of a round"),
     Row("coordination.aggregate", _ROUNDS, "compares the updates of a round"),
-    Row("coordination.cohort", _ROUNDS, "is how many devices take part in a round"),
-    Row("coordination.cohort", ("coordination.tasks=0",), "says who takes part, and of tasks all do"),
-    Row("coordination.turns", ("coordination.cohort",), "is how long a device takes part in a cohort"),
-    Row("coordination.tasks", _ROUNDS, "is how many shards a device computes in a round"),
-    Row("coordination.order", ("coordination.tasks",), "is that of tasks"),
-    Row("coordination.distinct", ("coordination.tasks",), "is how many tasks end a round"),
-    Row("coordination.gate", _NOT_ROUNDS, "bounds who is ahead, and in rounds nobody is"),
-    Row("coordination.bound", ("coordination.gate",), "is how far a gate lets devices run ahead"),
+    Row("coordination.cohort", _ROUNDS, "is the number of devices that take part in a round"),
+    Row("coordination.cohort", ("coordination.tasks=0",), "selects devices; for tasks all take part"),
+    Row("coordination.turns", ("coordination.cohort",), "is how many rounds a device stays in a cohort"),
+    Row("coordination.tasks", _ROUNDS, "is the number of shards that a device computes in a round"),
+    Row("coordination.order", ("coordination.tasks",), "is the order of tasks"),
+    Row("coordination.distinct", ("coordination.tasks",), "is the number of tasks that end a round"),
+    Row("coordination.gate", _NOT_ROUNDS, "limits how far devices are ahead, and in rounds no device is"),
+    Row("coordination.bound", ("coordination.gate",), "is the limit of a gate"),
     *(Row(f"optimizer.{key}", _NOT_ELASTIC, _STEP) for key in OptimizerSettings.model_fields),
     Row("optimizer.beta1", ("optimizer.kind=momentum|nesterov|adam|adamw",), "is a momentum"),
-    Row("optimizer.beta2", ("optimizer.kind=adam|adamw",), "is of the mean of squares"),
-    Row("optimizer.epsilon", ("optimizer.kind=adam|adamw|adagrad",), "is added to the root of squares"),
-    Row("optimizer.period", ("optimizer.schedule=step|cosine",), "is a time of a schedule"),
-    Row("optimizer.factor", ("optimizer.schedule=step|plateau",), "is how much a schedule lowers the rate"),
-    Row("optimizer.by", ("optimizer.warmup", "optimizer.schedule=step|cosine"), "is what times count"),
-    Row("optimizer.least", ("optimizer.schedule=step|cosine|plateau",), "is how low a schedule goes"),
-    Row("optimizer.patience", ("optimizer.schedule=plateau",), "is how long a schedule waits"),
+    Row("optimizer.beta2", ("optimizer.kind=adam|adamw",), "is the decay of a mean of squares"),
+    Row("optimizer.epsilon", ("optimizer.kind=adam|adamw|adagrad",), "is added to a root of squares"),
+    Row("optimizer.period", ("optimizer.schedule=step|cosine",), "is a duration of a schedule"),
+    Row("optimizer.factor", ("optimizer.schedule=step|plateau",), "is the factor of a lowered rate"),
+    Row("optimizer.by", ("optimizer.warmup", "optimizer.schedule=step|cosine"), "is the unit of durations"),
+    Row("optimizer.least", ("optimizer.schedule=step|cosine|plateau",), "is the lower limit of a schedule"),
+    Row("optimizer.patience", ("optimizer.schedule=plateau",), "is the waiting time of a schedule"),
     Row("run.local_rate", ("run.local_steps", *_ELASTIC, _ADAFACTOR), "is the rate of a device's own steps"),
-    Row("run.local_momentum", ("run.local_steps", *_ELASTIC), "is of a device's own steps"),
-    Row("run.local_momentum", ("run.local_optimizer=sgd",), "is Nesterov's, which only sgd has"),
-    Row("run.local_optimizer=adam", ("run.local_steps",), "is of a device's own steps"),
-    Row("run.local_optimizer=adam", _NOT_ELASTIC, "begins anew with each update"),
-    Row("run.proximal", ("run.local_steps",), "draws a device's own steps back"),
-    Row("run.proximal", _NOT_ELASTIC, "draws devices back, as elastic averaging itself does"),
-    Row("run.balance_labels", (_ADAFACTOR,), "is of adafactor"),
-    Row("compression.select", _LARGEST, "is of a selection of the largest entries"),
-    Row("compression.threshold", _LARGEST, "is of a selection of the largest entries"),
-    Row("compression.threshold", _NOT_ELASTIC, "is of gradients"),
-    Row("compression.significance", _SIGNIFICANT, "is of a selection by significance"),
-    Row("compression.significance_decay", _SIGNIFICANT, "is of a selection by significance"),
+    Row("run.local_momentum", ("run.local_steps", *_ELASTIC), "applies to a device's own steps"),
+    Row("run.local_momentum", ("run.local_optimizer=sgd",), "is Nesterov momentum, which only sgd has"),
+    Row("run.local_optimizer=adam", ("run.local_steps",), "applies to a device's own steps"),
+    Row("run.local_optimizer=adam", _NOT_ELASTIC, "starts again with each update"),
+    Row("run.proximal", ("run.local_steps",), "limits a device's own steps"),
+    Row("run.proximal", _NOT_ELASTIC, "keeps devices near the model, as elastic averaging itself does"),
+    Row("run.balance_labels", (_ADAFACTOR,), "is a part of adafactor"),
+    Row("compression.select", _LARGEST, "applies to a selection of the largest entries"),
+    Row("compression.threshold", _LARGEST, "applies to a selection of the largest entries"),
+    Row("compression.threshold", _NOT_ELASTIC, "applies to gradients"),
+    Row("compression.significance", _SIGNIFICANT, "applies to a selection by significance"),
+    Row("compression.significance_decay", _SIGNIFICANT, "applies to a selection by significance"),
     *(
         row
         for section in ("compression", "downlink")
         for row in (
-            Row(f"{section}.indices=grid", (f"{section}.values=scale",), "has the signs of the values"),
-            Row(f"{section}.values=scale", (f"{section}.indices=grid",), "has no signs, which the grid has"),
+            Row(f"{section}.indices=grid", (f"{section}.values=scale",), "codes the signs of the values"),
+            Row(f"{section}.values=scale", (f"{section}.indices=grid",), "has no signs; the grid has"),
         )
     ),
-    Row("downlink.mode=lossy", _NOT_ELASTIC, "sends no parts of a model, which elastic averaging asks for"),
-    Row("downlink.mode=lossy", ("scale.shards=0",), "compares all of the model, and shards spread it"),
-    *(Row(f"downlink.{key}", _LOSSY, "is of the lossy downlink") for key in ("select", "balance")),
-    Row("injection.alpha", ("injection.beta",), "is how many devices share, and injection.beta how much"),
-    Row("injection.beta", ("injection.alpha",), "is how much devices share, and injection.alpha how many"),
-    Row("defence.refresh", ("defence.mode=score",), "is how often the server's own gradient is computed"),
-    Row("scale.ray", ("scale.shards",), "is where shards are"),
+    Row("downlink.mode=lossy", _NOT_ELASTIC, "sends no parts of a model, which elastic averaging needs"),
+    Row("downlink.mode=lossy", ("scale.shards=0",), "compares the whole model, which shards distribute"),
+    *(Row(f"downlink.{key}", _LOSSY, "applies to the lossy downlink") for key in ("select", "balance")),
+    Row("injection.alpha", ("injection.beta",), "is how many devices share, and beta how much"),
+    Row("injection.beta", ("injection.alpha",), "is how much devices share, and alpha how many"),
+    Row("defence.refresh", ("defence.mode=score",), "is the interval of the server's own gradient"),
+    Row("scale.ray", ("scale.shards",), "is the cluster of the shards"),
 )  # fmt: skip
 
 
-def refused(config: BaseModel) -> list[Row]:
-    """The rows that these settings break."""
+def broken_rows(config: BaseModel) -> list[Row]:
+    """Return the rows that these settings break."""
     return [
         row
         for row in ROWS
@@ -132,9 +133,9 @@ def refused(config: BaseModel) -> list[Row]:
 
 
 def markdown() -> str:
-    """The table, for people."""
-    lines = [f"| `{_shown(row.setting)}` | `{row.shown}` | {row.why} |" for row in ROWS]
-    return "\n".join(("| setting | needs | since it |", "|---|---|---|", *lines, ""))
+    """Return the table in Markdown."""
+    lines = [f"| `{_shown(row.setting)}` | `{row.needs_text}` | {row.reason} |" for row in ROWS]
+    return "\n".join(("| setting | needs | because it |", "|---|---|---|", *lines, ""))
 
 
 def _holds(config: BaseModel, text: str) -> bool:
@@ -149,11 +150,11 @@ def _holds(config: BaseModel, text: str) -> bool:
 
 def _is_known(config: BaseModel, text: str) -> bool:
     key = text.partition("=")[0]
-    return key not in OURS or _holds(config, f"{key}={OURS[key]}")
+    return key not in BUILTIN or _holds(config, f"{key}={BUILTIN[key]}")
 
 
 def _shown(text: str) -> str:
-    """section.key = 'value' or 'another'"""
+    """Return text such as: section.key = 'value' or 'another'."""
     key, equals, values = text.partition("=")
     quoted = (value if value.isdecimal() else repr(value) for value in values.split("|"))
     return f"{key} = {' or '.join(quoted)}" if equals else key

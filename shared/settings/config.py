@@ -8,7 +8,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from edgeflock.shared.settings.choices import Tables
 from edgeflock.shared.settings.client import ClientConfigSettings, ClientSettings
-from edgeflock.shared.settings.combinations import Row, refused
+from edgeflock.shared.settings.combinations import Row, broken_rows
 from edgeflock.shared.settings.coordination import ELASTIC, CoordinationSettings, DefenceSettings
 from edgeflock.shared.settings.limits import LimitSettings
 from edgeflock.shared.settings.model import ARRAYS, ModelSettings
@@ -19,7 +19,7 @@ from edgeflock.shared.settings.traffic import CompressionSettings, DownlinkSetti
 
 ADAFACTOR = "adafactor"
 ADAFACTOR_RATE = 0.01
-"""Of its tensor's RMS: how far a usual step of a device moves a parameter."""
+"""The usual step of a device moves a parameter by this part of its tensor's RMS."""
 
 
 class Config(Section):
@@ -41,55 +41,56 @@ class Config(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _complete(cls, given: object) -> object:
-        """What goes with a model of arrays, whose updates are what training changed, not gradients; and
-        elastic averaging asks for parts of the model, which only the exact downlink knows, as shards do not
-        know what each device holds.
+    def _complete(cls, settings: object) -> object:
+        """Complete the settings of a model of arrays, and of the downlink.
+
+        Updates of arrays are differences, not gradients, so their learning rate is 1. Elastic averaging pulls
+        parts of the model, which only the exact downlink sends. Shards do not know what each device holds.
         """
-        if not isinstance(given, dict):
-            return given
-        if _is_of_arrays(given.get("model")):
-            if isinstance(run := given.get("run"), dict) and run.get("local_optimizer") == ADAFACTOR:
+        if not isinstance(settings, dict):
+            return settings
+        if _is_of_arrays(settings.get("model")):
+            if isinstance(run := settings.get("run"), dict) and run.get("local_optimizer") == ADAFACTOR:
                 raise ValueError(
                     f'run.local_optimizer = "{ADAFACTOR}" scales gradients, and updates of a model of arrays '
-                    "are what training changed; leave it out"
+                    "are differences; leave it out"
                 )
-            given = {**given, "model": {"data": "", **given["model"]}}
-            how = given.get("coordination", {})
-            if isinstance(how, dict) and how.get("mode") != ELASTIC:
-                given["coordination"] = {"learning_rate": 1.0, **how}
-        given = _with_optimizer(given)
-        downlink = given.get("downlink", {})
+            settings = {**settings, "model": {"data": "", **settings["model"]}}
+            coordination = settings.get("coordination", {})
+            if isinstance(coordination, dict) and coordination.get("mode") != ELASTIC:
+                settings["coordination"] = {"learning_rate": 1.0, **coordination}
+        settings = _with_optimizer(settings)
+        downlink = settings.get("downlink", {})
         if not isinstance(downlink, dict):
-            return given
-        how, scale = given.get("coordination"), given.get("scale")
-        elastic = isinstance(how, dict) and how.get("mode") == ELASTIC
+            return settings
+        coordination, scale = settings.get("coordination"), settings.get("scale")
+        elastic = isinstance(coordination, dict) and coordination.get("mode") == ELASTIC
         sharded = isinstance(scale, dict) and scale.get("shards", 0) not in (0, "0")
         if not elastic and not sharded:
-            return given
-        return {**given, "downlink": {"mode": "exact", **downlink}}
+            return settings
+        return {**settings, "downlink": {"mode": "exact", **downlink}}
 
     @model_validator(mode="after")
-    def _goes_together(self) -> Self:
-        if wrong := [_line_of(row, self) for row in refused(self)]:
+    def _check_combinations(self) -> Self:
+        if wrong := [_error_of(row, self) for row in broken_rows(self)]:
             raise ValidationError.from_exception_data("settings", wrong)
         self.optimizer.end(self.run.updates)
         return self
 
 
-def _line_of(row: Row, config: Config) -> InitErrorDetails:
-    """What a row says of these settings, at the setting that it is of."""
+def _error_of(row: Row, config: Config) -> InitErrorDetails:
+    """Convert a broken row to pydantic's error at its setting."""
     section, _, key = row.key.partition(".")
-    reason = PydanticCustomError("combination", "{text}", {"text": f"it {row.why}; {row.remedy}"})
+    reason = PydanticCustomError("combination", "{text}", {"text": f"it {row.reason}; {row.remedy}"})
     return InitErrorDetails(type=reason, loc=(section, key), input=getattr(getattr(config, section), key))
 
 
-def _with_optimizer(given: dict[str, object]) -> dict[str, object]:
-    """The devices' optimizer is Adafactor, at its own rate, unless what is given asks for another."""
+def _with_optimizer(settings: dict[str, object]) -> dict[str, object]:
+    """Set the devices' optimizer to Adafactor, at its own rate, unless `settings` need another one."""
     names = ("run", "coordination", "optimizer", "compression")
-    run, coordination, optimizer, compression = (given.get(name, {}) for name in names)
+    run, coordination, optimizer, compression = (settings.get(name, {}) for name in names)
     if not isinstance(run, dict) or not isinstance(coordination, dict):
-        return given
+        return settings
     chosen = run.get("local_optimizer")
     if chosen is None:
         other = (
@@ -100,14 +101,14 @@ def _with_optimizer(given: dict[str, object]) -> dict[str, object]:
             or (isinstance(compression, dict) and compression.get("selection", "largest") != "largest")
         )
         if other:
-            return given
+            return settings
     elif chosen != ADAFACTOR:
-        return given
+        return settings
     if coordination.get("mode") != ELASTIC:
         coordination = {"learning_rate": ADAFACTOR_RATE, **coordination}
     rate = coordination.get("learning_rate", ADAFACTOR_RATE)
     run = {"local_optimizer": ADAFACTOR, "local_rate": rate, **run}
-    return {**given, "run": run, "coordination": coordination}
+    return {**settings, "run": run, "coordination": coordination}
 
 
 def _is_of_arrays(model: object) -> bool:
@@ -121,26 +122,26 @@ def parse(
     overrides: Iterable[str] = (),
     tables: Tables | None = None,
 ) -> Config:
-    """The configuration: `toml` (the text of `source`), then `environ`, then `overrides` (key=value).
+    """Read the configuration: `toml` (the text of `source`), then `environ`, then `overrides` (key=value).
 
-    The environment's EDGEFLOCK_TOKEN is another word for its EDGEFLOCK_CLIENT__TOKEN.
-    `tables` are those of the end that reads it; what they would say of a setting is not looked at without.
-    Raises ConfigError.
+    EDGEFLOCK_TOKEN in the environment is an alias of EDGEFLOCK_CLIENT__TOKEN. `tables` are those of the end
+    that reads it; settings whose table is missing are not checked. Raises ConfigError.
     """
     if environ is not None and (token := environ.get("EDGEFLOCK_TOKEN")):
         environ = {"EDGEFLOCK_CLIENT__TOKEN": token, **environ}
     return parse_as(Config, toml, source, environ, overrides, tables)
 
 
-def taken(given: Mapping[str, object], source: str, tables: Tables | None = None) -> Config:
-    """The configuration of sections as TOML would have them, which were given to `source`. Raises
-    ConfigError.
+def from_sections(document: Mapping[str, object], source: str, tables: Tables | None = None) -> Config:
+    """Read the configuration from sections as parsed from TOML; `source` names their receiver in errors.
+
+    Raises ConfigError.
     """
-    return parse_as(Config, "", source, tables=tables, given=given)
+    return parse_as(Config, "", source, tables=tables, document=document)
 
 
 def describe() -> str:
-    """Every key with its default as a TOML file."""
+    """Return every key with its default as a TOML file."""
     defaults = Config()
     lines = []
     for name, section in defaults:

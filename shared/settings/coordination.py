@@ -1,103 +1,117 @@
-"""[coordination] and [defence]: how updates count, and which do not."""
+"""[coordination] and [defence]: how updates are applied, and which are not."""
 
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from edgeflock.shared.settings.choices import one_of_the_ends
+from edgeflock.shared.settings.choices import one_of_tables
 from edgeflock.shared.settings.settings import Section
 
-LEAST_RATE, LARGEST_RATE = 1e-12, 1e6
+MIN_RATE, MAX_RATE = 1e-12, 1e6
 """Learning rates beyond these change nothing in float32, or make the model infinite within a few updates."""
 
 ELASTIC = "elastic"
-"""The way to coordinate, and the rule of its updates."""
+"""The mode, and the rule of its updates."""
 
 
 class CoordinationSettings(Section):
-    """How updates count."""
+    """How updates are applied."""
 
-    rule: Annotated[str, one_of_the_ends("coordination.rule")] = "adacomp"
-    learning_rate: Annotated[float, Field(ge=LEAST_RATE, le=LARGEST_RATE, allow_inf_nan=False)] = 0.05
-    window: Annotated[int, Field(ge=2, le=65536)] = Field(256, description="versions")
-    mode: Annotated[str, one_of_the_ends("coordination.mode")] = Field(
+    rule: Annotated[str, one_of_tables("coordination.rule")] = "adacomp"
+    learning_rate: Annotated[float, Field(ge=MIN_RATE, le=MAX_RATE, allow_inf_nan=False)] = 0.05
+    window: Annotated[int, Field(ge=2, le=65536)] = Field(
+        256, description="largest age of an update's base, in versions"
+    )
+    mode: Annotated[str, one_of_tables("coordination.mode")] = Field(
         "async",
-        description="rounds: the updates of all devices apply together, by samples; elastic: devices keep "
-        "parameters of their own, of which the model is the centre; buffer: several updates make a step",
+        description="async: each update makes a step; rounds: the updates of all devices make one step, "
+        "weighted "
+        "by samples; elastic: devices keep their own parameters and exchange with the model, their "
+        "centre; buffer: several updates make a step",
     )
     buffer: Annotated[int, Field(ge=1, le=65536)] = Field(
-        10, description="of buffer: how many updates make a step; nobody waits for it"
+        10, description="for buffer: the number of updates that make a step; no device waits for it"
     )
     alpha: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.1, description="of elastic: part of its distance to the centre that a device gives and takes"
+        0.1,
+        description="for elastic: the part of its distance to the centre by which a device and the "
+        "centre move",
     )
     chunk: Annotated[int, Field(ge=0)] = Field(
-        100_000, description="of elastic: parameters exchanged together while the rest trains; 0: all at once"
+        100_000,
+        description="for elastic: parameters exchanged together while the rest trains; 0: all at once",
     )
     quorum: Annotated[int, Field(ge=0)] = Field(
-        0, description="of rounds: how many updates end one; 0: one of each connected device"
+        0, description="for rounds: updates that end a round; 0: one of each connected device"
     )
     cohort: Annotated[int, Field(ge=0, le=65536)] = Field(
         0,
-        description="of rounds: how many devices take part in one while others wait for their turn; 0: all",
+        description="for rounds: devices that take part in a round while the others wait for their turn; "
+        "0: all",
     )
     turns: Annotated[int, Field(ge=1)] = Field(
-        5, description="of a cohort: rounds in a row that a device takes part in before it makes room"
+        5, description="for a cohort: rounds in a row that a device takes part in before another replaces it"
     )
     deadline: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
-        30.0, description="of rounds: seconds after its first update when one ends in any case"
+        30.0, description="for rounds: seconds from a round's first update to its end in any case"
     )
-    aggregate: Annotated[str, one_of_the_ends("coordination.aggregate")] = Field(
+    aggregate: Annotated[str, one_of_tables("coordination.aggregate")] = Field(
         "mean",
-        description="of rounds: mean; or median, trimmed, krum, which some bad updates may be in",
+        description="for rounds: mean; median, trimmed and krum tolerate some bad updates",
     )
-    gate: Annotated[str, one_of_the_ends("coordination.gate")] = Field(
-        "", description="ssp: no device more than bound updates ahead; asp: no copy more behind; empty: none"
+    gate: Annotated[str, one_of_tables("coordination.gate")] = Field(
+        "",
+        description="ssp: no device is more than bound updates ahead; asp: no device's copy of the model "
+        "is more "
+        "than bound updates behind; empty: no gate",
     )
-    bound: Annotated[int, Field(ge=0, le=65536)] = Field(4, description="of a gate, in updates of one device")
+    bound: Annotated[int, Field(ge=0, le=65536)] = Field(
+        4, description="for a gate, in updates of one device"
+    )
     tasks: Annotated[int, Field(ge=0)] = Field(
         0,
-        description="of rounds: shards of its data that a device computes at most in one; 0: none are named",
+        description="for rounds: the most shards of its data that a device computes in a round; 0: no shards",
     )
-    order: Annotated[str, one_of_the_ends("coordination.order")] = Field(
-        "adaptive", description="in which devices compute their shards: cyclic, staircase, random, adaptive"
+    order: Annotated[str, one_of_tables("coordination.order")] = Field(
+        "adaptive",
+        description="order in which devices compute their shards: cyclic, staircase, random, adaptive",
     )
     distinct: Annotated[int, Field(ge=0)] = Field(
-        0, description="of rounds of tasks: how many shards end one; 0: all that any connected device holds"
+        0, description="for rounds of tasks: shards that end a round; 0: all that any connected device holds"
     )
     average: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
-        8.0, description="eta of the averaged model that is evaluated and served; 0: none"
+        8.0, description="eta of the averaged model that is evaluated and served; 0: no averaging"
     )
     base_batch: Annotated[int, Field(ge=0)] = Field(
-        0, description="B: an update of b samples counts b / B times; 0: all alike"
+        0, description="B: an update of b samples has the weight b / B; 0: all updates have the same weight"
     )
 
     @model_validator(mode="before")
     @classmethod
-    def _complete(cls, given: object) -> object:
-        """A difference to the centre counts by alpha alone, whoever came before; buffers are FedBuff's."""
+    def _complete(cls, settings: object) -> object:
+        """Set the rule of a mode: elastic averaging weighs by alpha alone, buffers as in FedBuff."""
         usual = {ELASTIC: ELASTIC, "buffer": "sqrt"}
-        rule = usual.get(str(given.get("mode"))) if isinstance(given, dict) else None
-        return {"rule": rule, **given} if isinstance(given, dict) and rule is not None else given
+        rule = usual.get(str(settings.get("mode"))) if isinstance(settings, dict) else None
+        return {"rule": rule, **settings} if isinstance(settings, dict) and rule is not None else settings
 
     @model_validator(mode="after")
-    def _fits_the_cohort(self) -> Self:
+    def _check_cohort(self) -> Self:
         if self.quorum > self.cohort > 0:
             raise ValueError(
-                f"quorum = {self.quorum} are more than the cohort = {self.cohort} that take part in a round"
+                f"quorum = {self.quorum} is more than cohort = {self.cohort}, the devices of a round; "
+                "lower quorum"
             )
         return self
 
 
 class DefenceSettings(Section):
-    """Against updates of broken or hostile devices."""
+    """Defence against updates of broken or hostile devices."""
 
-    mode: Annotated[str, one_of_the_ends("defence.mode")] = Field(
+    mode: Annotated[str, one_of_tables("defence.mode")] = Field(
         "none",
-        description="clip: none is much larger than what is usual, by how much honest ones differ; score: "
-        "none of devices that disagree with the server's own gradient either, for which a part of model.data "
-        "is set apart",
+        description="clip: limits each update to the usual norm; score: also rejects updates of devices that "
+        "disagree with the server's own gradient, on a separate part of model.data",
     )
     refresh: Annotated[int, Field(ge=1)] = Field(
-        20, description="of score: updates from one gradient of the server's own to the next"
+        20, description="for score: updates from one gradient of the server's own to the next"
     )

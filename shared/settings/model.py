@@ -13,7 +13,7 @@ from edgeflock.shared.settings.choices import call_of, one_of
 from edgeflock.shared.settings.settings import Section
 
 ARRAYS = "arrays:"
-"""What a model begins with that is named by a file of its initial arrays."""
+"""The prefix of a model that is a file of its initial arrays."""
 
 
 class ModelSettings(Section):
@@ -24,40 +24,45 @@ class ModelSettings(Section):
         description="package.module:Name, or Name(argument=value, ...); arrays:FILE, of .npz or "
         ".safetensors, for devices' own apps",
     )
-    arguments: dict[str, Any] = Field({}, description="of module, by name: plain values")
+    arguments: dict[str, Any] = Field({}, description="arguments of module by name, as plain values")
     evaluate: str = Field(
-        "", description="of arrays: package.module:function of a dict of them to loss or (loss, accuracy)"
+        "", description="for arrays: package.module:function from a dict of them to loss or (loss, accuracy)"
     )
-    weights: str = Field("", description="safetensors file that a run begins with; empty: as the module does")
+    weights: str = Field(
+        "", description="safetensors file that a run starts from; empty: the module's own initial weights"
+    )
     loss: Annotated[str, call_of(LOSSES, "model.loss")] = Field(
         "cross_entropy",
-        description="cross_entropy, bce, mse, huber, l1, with arguments as (label_smoothing=0.1); a2c or ppo "
-        "of a policy that acts; or package.module:name of (outputs, batch) -> scalar",
+        description="cross_entropy, bce, mse, huber, l1, with arguments as in "
+        "cross_entropy(label_smoothing=0.1); "
+        "a2c or ppo for a policy that acts; or package.module:name from (outputs, batch) to a scalar",
     )
     metrics: list[str] = Field(
         [],
-        description="of the whole held-out data: accuracy, topk(k=5), f1, auroc, mae, r2, perplexity (extra "
-        "metrics); or package.module:name of (outputs, targets) -> number",
+        description="on all held-out data: accuracy, topk(k=5), f1, auroc, mae, r2, perplexity (extra "
+        "metrics); "
+        "or package.module:name from (outputs, targets) to a number",
     )
     data: str = Field(
         "digits:", description="held-out data for evaluation; gym:NAME: episodes of it; empty: none"
     )
     input: Annotated[list[Annotated[int, Field(ge=1, le=1 << 24)]], Field(max_length=8)] = Field(
-        [], description="shape of one sample, e.g. [1, 28, 28]; empty: that of data, or not known"
+        [], description="shape of one sample, e.g. [1, 28, 28]; empty: that of data, or unknown"
     )
-    pull: Annotated[str, one_of(CODINGS, lambda coding: coding.of_models)] = Field(
-        "f32", description="coding of whole models, if downlink.mode is exact; lossy: as few bytes as will do"
+    pull: Annotated[str, one_of(CODINGS, lambda coding: coding.is_for_models)] = Field(
+        "f32",
+        description="coding of whole models, if downlink.mode is exact; lossy chooses a short one itself",
     )
 
     @property
     def arrays(self) -> str:
-        """The file of initial arrays that the model is, if it is one."""
+        """The file of initial arrays; empty if the model is a module."""
         return self.module.removeprefix(ARRAYS) if self.module.startswith(ARRAYS) else ""
 
     @field_validator("metrics", mode="before")
     @classmethod
     def _metrics_from_one_line(cls, metrics: object) -> object:
-        """The environment and --set have them behind each other, with commas, or as JSON."""
+        """Split text of the environment or --set: names with commas between, or JSON."""
         if not isinstance(metrics, str):
             return metrics
         if metrics.lstrip().startswith("["):
@@ -67,16 +72,16 @@ class ModelSettings(Section):
     @field_validator("arguments", mode="before")
     @classmethod
     def _from_json(cls, arguments: object) -> object:
-        """The environment and --set have them as JSON."""
+        """Parse text of the environment or --set as JSON."""
         return _json(arguments or "{}", '{"width": 64}') if isinstance(arguments, str) else arguments
 
     @model_validator(mode="after")
-    def _is_one_call(self) -> Self:
-        """From now on the module's name has its arguments with it."""
+    def _merge_arguments(self) -> Self:
+        """Move the arguments into the module's name."""
         if self.arguments:
-            call = Call.of(self.module, "model.module")
+            call = Call.parse(self.module, "model.module")
             both = Call(call.name, {**call.arguments, **self.arguments})
-            Call.of(str(both), "model.arguments")
+            Call.parse(str(both), "model.arguments")
             object.__setattr__(self, "module", str(both))
             object.__setattr__(self, "arguments", {})
         return self
@@ -84,7 +89,7 @@ class ModelSettings(Section):
     @field_validator("input", mode="before")
     @classmethod
     def _from_one_line(cls, sizes: object) -> object:
-        """The environment and --set have them behind each other, with commas."""
+        """Split text of the environment or --set: sizes with commas between."""
         if not isinstance(sizes, str):
             return sizes
         named = [size.strip() for size in sizes.strip("[ ]").split(",") if size.strip()]

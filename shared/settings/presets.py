@@ -1,4 +1,4 @@
-"""Settings that belong together: what `compression = "NAME"` stands for."""
+"""Presets: the settings that `compression = "NAME"` sets."""
 
 PRESETS: dict[str, dict[str, object]] = {
     "record": {
@@ -23,7 +23,6 @@ PRESETS: dict[str, dict[str, object]] = {
         "downlink.share": 0.3,
     },
 }
-"""cohort: the fewest bytes for an accuracy that we know of, for fleets that may take part in turn;
-record: the fewest where everybody trains at any time. docs/cohorts.md and docs/compression.md say when not to
-use them.
+"""cohort: the fewest known bytes for an accuracy, for fleets whose devices may take turns; record: the fewest
+if all devices train at any time. docs/cohorts.md and docs/compression.md say when not to use them.
 """

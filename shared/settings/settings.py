@@ -19,8 +19,8 @@ from edgeflock.shared.settings.presets import PRESETS
 PREFIX = "EDGEFLOCK_"
 
 
-def within_64_bits(value: Any) -> Any:
-    """A setting's value, if it is no larger whole number than journals keep and records send."""
+def check_64_bits(value: Any) -> Any:
+    """Return a setting's value. Raises ValueError for a whole number too large for journals and records."""
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
         raise ValueError("must be within 64 bits")
     return value
@@ -29,11 +29,11 @@ def within_64_bits(value: Any) -> Any:
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    _kept = field_validator("*")(within_64_bits)
+    _check_integers = field_validator("*")(check_64_bits)
 
 
-def in_one_line(entries: object) -> object:
-    """A list: the environment and --set have its entries behind each other, with commas."""
+def split_list(entries: object) -> object:
+    """Split text of the environment or --set: entries with commas between."""
     if not isinstance(entries, str):
         return entries
     return [entry.strip() for entry in entries.split(",") if entry.strip()]
@@ -60,15 +60,18 @@ def parse_as(
     environ: Mapping[str, str] | None = None,
     overrides: Iterable[str] = (),
     tables: Tables | None = None,
-    given: Mapping[str, object] | None = None,
+    document: Mapping[str, object] | None = None,
 ) -> Schema:
-    """config.parse for any `schema`. `given` are sections as TOML would have them, in its place: `source` is
-    then what they were given to. A field of type dict[str, S] is a family of sections: [field.NAME]."""
+    """config.parse for any `schema`.
+
+    `document` has sections as parsed from TOML, instead of `toml`; then `source` names their receiver. A
+    field of type dict[str, S] is a family of sections: [field.NAME].
+    """
     settings: _Settings = {}
-    if given is None:
+    if document is None:
         settings |= _from_toml(schema, toml, source)
     else:
-        settings |= _from_tables(schema, dict(given), source, lambda section, key: source)
+        settings |= _from_tables(schema, dict(document), source, lambda section, key: source)
     settings |= _from_environment(environ or {})
     settings |= _from_overrides(overrides)
     sections: dict[str, Any] = {}
@@ -77,7 +80,9 @@ def parse_as(
         table = sections
         for name in section.split(".", 1):  # the name of a family's member may have dots of its own
             table = table.setdefault(name, {})
-        table[key] = _meant(setting.value) if setting.text and _is_open(schema, section) else setting.value
+        table[key] = (
+            _parse_value(setting.value) if setting.text and _is_open(schema, section) else setting.value
+        )
     try:
         return schema.model_validate(sections, context=tables)
     except ValidationError as invalid:
@@ -113,12 +118,12 @@ def _from_tables(
     for section, table in tables.items():
         if not isinstance(table, dict):
             near = _hint(schema, section)
-            raise ConfigError(f"{source}: {section} = {table!r} stands outside a section; {near}")
+            raise ConfigError(f"{source}: {section} = {table!r} is outside a section; {near}")
         for key, value in table.items():
             if isinstance(value, dict) and _is_family(schema, section):
                 path, items = f"{section}.{key}", value
                 if not value:
-                    raise ConfigError(f"{source}: [{path}] is empty; leave it out, or say what it is")
+                    raise ConfigError(f"{source}: [{path}] is empty; leave it out, or set its keys")
             else:
                 path, items = section, {key: value}
             for name, item in items.items():
@@ -176,15 +181,15 @@ def _from_overrides(overrides: Iterable[str]) -> _Settings:
 
 
 def _is_open(schema: type[Section], section: str) -> bool:
-    """Whether any key may stand in it."""
+    """Whether the section may have any key."""
     if section not in schema.model_fields or _is_family(schema, section):
         return False
     annotation: Any = schema.model_fields[section].annotation
     return bool(annotation.model_config.get("extra") == "allow")
 
 
-def _meant(text: object) -> object:
-    """What `text` is as a TOML value, where no schema says of which type it is; else the text itself."""
+def _parse_value(text: object) -> object:
+    """Parse `text` as a TOML value, where no schema has its type; if it is none, return the text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -216,7 +221,7 @@ def _is_family(schema: type[Section], section: str) -> bool:
 
 
 def _hint(schema: type[Section], path: str) -> str:
-    """What the unknown `path` was probably meant to be."""
+    """Return the remedy for the unknown `path`: a similar key, or the sections."""
     section, _, key = path.rpartition(".")
     names = [*schema.model_fields, section]
     known = [f"{name}.{known}" for name in dict.fromkeys(names) for known in _fields(schema, name)]

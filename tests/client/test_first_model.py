@@ -15,7 +15,7 @@ from edgeflock.shared.errors import ConfigError, Malformed, WrongDtype
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.weights import Weights
 
-LAYOUT = Layout.of([("kernel", (20, 30)), ("bias", (20,))])
+LAYOUT = Layout.from_shapes([("kernel", (20, 30)), ("bias", (20,))])
 THETA = np.random.default_rng(0).standard_normal(LAYOUT.size).astype(np.float32)
 F32 = values.CODINGS["f32"].mode
 FILE = packed.pack(values.encode(THETA, LAYOUT.counts(None), "f32"), F32)
@@ -113,7 +113,7 @@ async def test_a_server_that_has_it_no_longer_is_pulled_from(tmp_path: Path) -> 
 
 
 async def test_more_than_the_layout_can_take_is_not_even_asked_for(tmp_path: Path) -> None:
-    weights = WEIGHTS._replace(size=packed.longest(4 * LAYOUT.size) + 1)
+    weights = WEIGHTS._replace(size=packed.max_size(4 * LAYOUT.size) + 1)
     with pytest.raises(Malformed, match=f"announces a first model of {weights.size} bytes"):
         await Server().bring(tmp_path, weights)
 

@@ -37,7 +37,7 @@ Session = tuple[bytes, ...]
 
 def _steps() -> Iterator[Model]:
     """Lossy differences from version 0 on, each coded as its device expects it after the one before."""
-    where, known = np.array([1, 3, 12]), activity.none(LAYOUT)
+    where, known = np.array([1, 3, 12]), activity.initial(LAYOUT)
     for version in range(1, 4):
         changes = np.array([0.5, -0.5, 0.25], np.float32)
         coded = entries.encode(changes, where, LAYOUT, sparse.GRID, SCALE, known)

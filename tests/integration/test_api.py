@@ -65,7 +65,9 @@ async def test_the_model_as_safetensors(tmp_path: Path) -> None:
 
 
 async def test_running_statistics_are_served_and_are_no_parameters(tmp_path: Path) -> None:
-    layout = Layout.of([("w", (5, 4)), ("norm.running_mean", (3,), True), ("norm.running_var", (3,), True)])
+    layout = Layout.from_shapes(
+        [("w", (5, 4)), ("norm.running_mean", (3,), True), ("norm.running_var", (3,), True)]
+    )
     async with hosting(tmp_path, layout=layout) as hosted, aiohttp.ClientSession() as http:
         async with http.get(f"http://127.0.0.1:{hosted.port}/v1/model.safetensors") as response:
             tensors = load(await response.read())

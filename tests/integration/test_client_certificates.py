@@ -99,10 +99,10 @@ async def test_a_gateway_that_makes_certificates_up_is_not_believed(tmp_path: Pa
             await socket.receive()
             answers: list[protocol.Item] = []
             for ticket, shown in enumerate((good, forged, b"", b"\x30\x03"), 1):
-                knock = protocol.Knock(ticket, pi.credential, "/v1/session", "", shown)
-                await socket.send_bytes(protocol.message([protocol.packed(knock)]))
+                knock = protocol.AccessRequest(ticket, pi.credential, "/v1/session", "", shown)
+                await socket.send_bytes(protocol.message([protocol.pack(knock)]))
                 answers += protocol.items((await socket.receive()).data, protocol.OF_LEADERS)
-            assert isinstance(answers[0], protocol.Known)
+            assert isinstance(answers[0], protocol.AccessGranted)
             assert [one.code for one in answers[1:] if isinstance(one, protocol.Denied)] == ["forbidden"] * 3
 
 

@@ -213,7 +213,7 @@ async def test_before_its_hello_a_device_sends_nothing_large(tmp_path: Path) -> 
 
 HALF = b"\x82\xff" + (700_000).to_bytes(8, "big") + bytes(4 + 600_000)
 """Of a message."""
-LARGE = Layout.of([("w", (100_000,))])
+LARGE = Layout.from_shapes([("w", (100_000,))])
 
 
 async def test_unfinished_messages_have_one_budget(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tests.hosting import hosting
 from tests.integration.foreign_client import PULL, WELCOME, Device, pack
 from tests.integration.scene import hello
 
-LARGE = Layout.of([("w", (4_000_000,))])
+LARGE = Layout.from_shapes([("w", (4_000_000,))])
 """A model that no socket buffer holds."""
 
 

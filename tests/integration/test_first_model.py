@@ -28,7 +28,7 @@ from tests.integration.held import LOSSY, agree
 from tests.integration.test_reconnect import link
 from tests.proxy import Proxy, proxying
 
-LARGE = Layout.of([("kernel", (500, 800)), ("bias", (800,))])
+LARGE = Layout.from_shapes([("kernel", (500, 800)), ("bias", (800,))])
 HEADS = 2000
 """More than the headers of a request and its answer take."""
 

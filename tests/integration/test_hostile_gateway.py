@@ -19,7 +19,7 @@ from edgeflock.server.ledger import verify
 from edgeflock.server.sessions.gateways import relayed_device
 from edgeflock.server.sessions.records import LONGEST_HELLO
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.identity import NO_PIN, from_text, session_words, sign
+from edgeflock.shared.identity import NO_PIN, from_base64url, session_message, sign
 from edgeflock.shared.protocol import gateway as protocol
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Pull
@@ -28,7 +28,7 @@ from tests.integration.operator import ADMIN, operating
 from tests.integration.test_gateway import RATE, gone, joined, replays
 
 HELLO = wire.encode(Hello(PROTOCOL, "pi", LAYOUT.digest, {}))
-KNOCK, ENTER = protocol.Knock(1, "", "/v1/session", "", b""), protocol.Enter(1, HELLO)
+KNOCK, ENTER = protocol.AccessRequest(1, "", "/v1/session", "", b""), protocol.Enter(1, HELLO)
 UPDATE = record_update(LAYOUT, np.random.default_rng(0))
 
 
@@ -45,7 +45,7 @@ class Hostile:
         self.socket = socket
 
     async def say(self, *items: protocol.Item) -> None:
-        await self.socket.send_bytes(protocol.message(map(protocol.packed, items)))
+        await self.socket.send_bytes(protocol.message(map(protocol.pack, items)))
 
     async def until(self, kind: type[protocol.Item]) -> protocol.Item:
         """The next item of this kind that the leader says."""
@@ -105,7 +105,7 @@ async def test_an_update_that_does_not_decode_never_reaches_the_journal(tmp_path
     [
         [KNOCK],
         [protocol.Enter(1, HELLO)],
-        [protocol.Knock(2, "", "/v1/session", "", b""), protocol.Enter(2, bytes(LONGEST_HELLO + 1))],
+        [protocol.AccessRequest(2, "", "/v1/session", "", b""), protocol.Enter(2, bytes(LONGEST_HELLO + 1))],
         [given(1), given(2)],
         [given(1, octets=wire.encode(replace(UPDATE, values=bytes(1 << 17))))],
         [given(1, octets=wire.encode(Pull(None)))],
@@ -162,13 +162,13 @@ async def test_a_gateway_has_no_more_sessions_than_there_can_be(tmp_path: Path) 
         async with hostile(leader) as line:
             for ticket in range(1, 6):
                 await line.say(KNOCK._replace(ticket=ticket))
-                await line.until(protocol.Known)
+                await line.until(protocol.AccessGranted)
             await line.say(KNOCK._replace(ticket=6))
             denied = await line.until(protocol.Denied)
             assert isinstance(denied, protocol.Denied)
             assert (denied.ticket, denied.code) == (6, "too-many-devices")
-            await line.say(protocol.Gone(3, "", 0, 0), KNOCK._replace(ticket=6))
-            await line.until(protocol.Known)
+            await line.say(protocol.SessionEnded(3, "", 0, 0), KNOCK._replace(ticket=6))
+            await line.until(protocol.AccessGranted)
 
 
 async def test_a_device_that_is_dropped_is_out_whatever_its_gateway_does(
@@ -207,7 +207,9 @@ async def test_no_gateway_keeps_a_device_that_has_left_it(
             denied = await line.until(protocol.Denied)
             assert isinstance(denied, protocol.Denied)
             assert denied.code == "superseded"
-            await line.say(protocol.DeviceRefused(1, "quarantined", "it is mine"), protocol.Gone(1, "", 9, 9))
+            await line.say(
+                protocol.DeviceRefused(1, "quarantined", "it is mine"), protocol.SessionEnded(1, "", 9, 9)
+            )
             await pi.step()
             assert leader.registry.devices["pi"].connection.is_connected
         assert leader.engine.published.version == 3
@@ -218,16 +220,16 @@ async def test_blame_puts_a_device_out_once(tmp_path: Path) -> None:
     async with hosting(tmp_path, "limits.refusals=2", closed=True) as leader, hostile(leader) as line:
         pi = leader.enrol("pi")
         await line.say(KNOCK._replace(bearer=pi.credential))
-        known = await line.until(protocol.Known)
-        assert isinstance(known, protocol.Known)
-        proof = sign(pi.key, session_words(from_text(known.challenge), pi.realm, NO_PIN, "pi"))
+        known = await line.until(protocol.AccessGranted)
+        assert isinstance(known, protocol.AccessGranted)
+        proof = sign(pi.key, session_message(from_base64url(known.challenge), pi.realm, NO_PIN, "pi"))
         await line.say(protocol.Enter(1, wire.encode(Hello(PROTOCOL, "pi", LAYOUT.digest, {}, proof=proof))))
         await line.until(protocol.Entered)
         await line.say(*[protocol.DeviceRefused(1, "malformed", "it says so")] * 100)
         await line.until(protocol.End)
         assert leader.register.quarantines["pi"].seconds == FIRST_SECONDS
         await line.say(
-            *[protocol.DeviceRefused(1, "malformed", "it says so")] * 100, protocol.Gone(1, "", 0, 0)
+            *[protocol.DeviceRefused(1, "malformed", "it says so")] * 100, protocol.SessionEnded(1, "", 0, 0)
         )
         await gone(leader, "pi")
         assert leader.register.quarantines["pi"].seconds == FIRST_SECONDS
@@ -238,7 +240,7 @@ async def test_what_a_gateway_says_of_a_device_is_shown_for_what_it_is(tmp_path:
         await line.let_in()
         await line.say(
             protocol.DeviceRefused(1, "non-finite", "\x1b[2J" * 1000),
-            protocol.Gone(1, "\x1b[2J" + "a" * 8000, 0, 0),
+            protocol.SessionEnded(1, "\x1b[2J" + "a" * 8000, 0, 0),
         )
         why = await gone(leader, "pi")
         assert why.startswith("\\x1b[2Jaaa")

@@ -275,7 +275,7 @@ async def test_a_device_that_never_reads_holds_up_nobody(
     large = Samples(3, True, bytes(60_000), True, bytes(12))
     part = wire.encode(relay.parts(large, 3)[0])
     async with (
-        hosting(tmp_path, *ON, layout=Layout.of([("w", (4_000_000,))])) as hosted,
+        hosting(tmp_path, *ON, layout=Layout.from_shapes([("w", (4_000_000,))])) as hosted,
         connected(hosted.port) as deaf,
         foreign(hosted.port, "silent"),
         foreign(hosted.port, "a") as a,

@@ -20,7 +20,7 @@ from tests.hosting import gateway, hosting
 from tests.integration.test_model_files import flowers
 from tests.library.command_line import edgeflock
 
-INFO = ModelInfo(model="m:M", layout=Layout.of([("w", (4,))]), run="r", version=7)
+INFO = ModelInfo(model="m:M", layout=Layout.from_shapes([("w", (4,))]), run="r", version=7)
 THETA = np.arange(4, dtype=np.float32)
 
 

@@ -27,7 +27,7 @@ from tests.integration.held import LOSSY, agree
 from tests.proxy import proxying
 
 START = Start(3, tuple(Filling(NORMAL, 0.0, 0.5) for _ in LAYOUT.tensors))
-NORMED = Layout.of([("w", (10, 6)), ("b", (10,)), ("mean", (10,), True), ("variance", (10,), True)])
+NORMED = Layout.from_shapes([("w", (10, 6)), ("b", (10,)), ("mean", (10,), True), ("variance", (10,), True)])
 SETTINGS = (LOSSY, "coordination.learning_rate=0.05")
 
 
@@ -340,7 +340,7 @@ async def test_lies_over_the_wire(tmp_path: Path) -> None:
 
 def test_a_run_that_ends_leaves_no_file_open(tmp_path: Path) -> None:
     """Sweeps and quickstarts open many runs in one process."""
-    layout = Layout.of([("w", (1000, 100))])
+    layout = Layout.from_shapes([("w", (1000, 100))])
     config = parse(overrides=[LOSSY, "limits.downlink_bytes=1048576"])
     before = set(os.listdir("/proc/self/fd"))
     with claim_run(tmp_path, "run.directory", layout, np.ones(layout.size, np.float32), config) as claim:

@@ -79,7 +79,7 @@ async def test_who_gives_pays_for_what_travels_alone(tmp_path: Path, monkeypatch
 async def test_requests_of_a_device_count_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rate_limiter, "LONGEST_WAIT", 1e9)
     monkeypatch.setattr(rate_limiter, "RECORD_COST", 0)
-    large = Layout.of([("w", (100_000,))])
+    large = Layout.from_shapes([("w", (100_000,))])
     async with hosting(tmp_path, "limits.device_rate=1024", closed=True, layout=large) as server:
         operators = server.register.create("admin").text
         async with (

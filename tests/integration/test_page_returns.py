@@ -15,7 +15,7 @@ from edgeflock.client.transport import Link
 from edgeflock.server.http import page
 from edgeflock.server.identity import Register, Role
 from edgeflock.shared.errors import EdgeflockError
-from edgeflock.shared.identity import NO_PIN, join_words, new_key, public_of, sign
+from edgeflock.shared.identity import NO_PIN, join_message, new_key, public_of, sign
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello
 from tests.browser import Tab, browsing, needs_chromium
 from tests.hosting import LAYOUT, hosting
@@ -50,7 +50,7 @@ def enrolled(directory: Path, port: int, name: str) -> ClientIdentity:
     """A device that has joined this run."""
     with closing(Register(directory)) as register:
         secret, key = register.create("device").text, new_key()
-        proof = sign(key, join_words(secret, NO_PIN, public_of(key), name))
+        proof = sign(key, join_message(secret, NO_PIN, public_of(key), name))
         joined = register.join(secret, name, public_of(key), proof, b"", b"", 1000)
         return ClientIdentity(f"http://127.0.0.1:{port}", name, joined.credential, key, joined.realm, b"")
 

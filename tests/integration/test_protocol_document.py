@@ -96,7 +96,7 @@ EXAMPLES = {
 }
 
 TINY = [["w", [9, 4]], ["b", [4]]]
-TINY_LAYOUT = Layout.of([("w", (9, 4)), ("b", (4,))])
+TINY_LAYOUT = Layout.from_shapes([("w", (9, 4)), ("b", (4,))])
 FIRST = [7, [[1, -0.5, 0.25], [2, 0.125, 0.5]]]
 WHERE = [3, 11, 12, 27, 37]
 LEVELS = [0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4]
@@ -413,7 +413,7 @@ def test_grid_stream_after_activity_and_its_decisions() -> None:
     assert writer.end() == EXAMPLES["grid-after"]
     listed = re.findall(r"```text grid-after-decisions\n(.*?)```", DOCUMENT, re.DOTALL)
     assert re.findall(r"(\d+):([01])", listed[0]) == [(str(c), str(bit)) for c, bit in writer.decisions]
-    known = activity.follow(activity.none(TINY_LAYOUT), np.array(WHERE), TINY_LAYOUT)
+    known = activity.follow(activity.initial(TINY_LAYOUT), np.array(WHERE), TINY_LAYOUT)
     where, negative = grid.decode(EXAMPLES["grid-after"], 4, TINY_LAYOUT, known)
     assert dict(zip(where.tolist(), negative.tolist(), strict=True)) == entries
     assert grid.encode(where, negative, TINY_LAYOUT, known) == EXAMPLES["grid-after"]
@@ -427,8 +427,8 @@ def test_the_foreign_grid_agrees_with_ours_on_random_updates() -> None:
     random = np.random.default_rng(5)
     passed = 0
     for shapes in ([(12, 30), (12,), (3, 12), (3,)], [(0, 4), (), (5, 2, 3, 3), (1, 40)], [(7, 9)]):
-        layout = Layout.of((str(t), shape) for t, shape in enumerate(shapes))
-        theirs, known = inactive(layout.shapes()), activity.none(layout)
+        layout = Layout.from_shapes((str(t), shape) for t, shape in enumerate(shapes))
+        theirs, known = inactive(layout.shapes()), activity.initial(layout)
         for share in (0.02, 0.1, 0.4, 1.0):
             rows, columns = random.random(layout.size) < share, np.arange(layout.size) % 6 < 2
             for chosen in (rows, rows & columns, rows & False):
@@ -498,7 +498,7 @@ def test_changes_are_added_and_held_stands_for_them() -> None:
 
 def test_running_statistics_behind_changes() -> None:
     layout: list[Any] = [*TINY, ["running_mean", [2], True], ["running_var", [2], True]]
-    copy, replica = Copy(layout), Replica(Layout.of(layout))
+    copy, replica = Copy(layout), Replica(Layout.from_shapes(layout))
     whole = [MODEL, 4, None, 44, b"", bits([1.0] * 44), False, DENSE, F32]
     for array in (whole, msgpack.unpackb(EXAMPLES["model-changes-statistics"])):
         copy.take(array)
@@ -542,7 +542,7 @@ def test_the_first_model() -> None:
     assert struct.pack(">5Q", *words) == EXAMPLES["first-words"]
     theta = first_model(TINY, FIRST)
     assert bits([theta[0], theta[1], theta[36]]) == EXAMPLES["first-values"]
-    assert bits(theta) == generate(Start.of(FIRST), TINY_LAYOUT).tobytes()
+    assert bits(theta) == generate(Start.from_msgpack(FIRST), TINY_LAYOUT).tobytes()
     for text in ("14630964 / 2^24", "s = 408628, z = 15418 / 65536", "0.15405506", "0.242630005"):
         assert text in DOCUMENT
     assert (words[0] >> 40, 408628 - 393210) == (14630964, 15418)
@@ -560,7 +560,7 @@ def test_packed_weights() -> None:
 
 def test_running_statistics() -> None:
     statistics = [("running_mean", (2,), True), ("running_var", (2,), True)]
-    layout = Layout.of([("w", (9, 4)), ("b", (4,)), *statistics])
+    layout = Layout.from_shapes([("w", (9, 4)), ("b", (4,)), *statistics])
     assert pack([*TINY, *statistics]) == pack(layout.shapes()) == EXAMPLES["layout-statistics"]
     assert layout.digest == hashlib.sha256(EXAMPLES["layout-statistics"]).digest()[:16]
     numbers = [0.5, -0.25, 1, 2]
@@ -597,19 +597,19 @@ def test_what_apps_are_told() -> None:
         "n": np.array(7, np.uint8),
         "b": np.zeros(4),
     }
-    arrays = app.Arrays.of(contents, ())
+    arrays = app.Arrays.from_arrays(contents, ())
     assert app.encode(app.App({"lr": 0.1}, 50, arrays)) == TOLD
     known = app.decode(TOLD, TINY_LAYOUT)
     assert (known.config, known.evaluate, list(known.arrays.kinds)) == ({"lr": 0.1}, 50, ["w", "n", "b"])
     theta = np.arange(40, dtype=np.float32)
-    apart = known.arrays.apart(theta)
+    apart = known.arrays.split(theta)
     assert [(array.dtype.str, array.shape) for array in apart.values()] == [
         ("<f4", (9, 4)),
         ("|u1", ()),
         ("<f8", (4,)),
     ]
     assert apart["n"] == 7
-    assert (known.arrays.flat(apart) == theta).all()
+    assert (known.arrays.flatten(apart) == theta).all()
 
 
 def test_levels_of_losses() -> None:
@@ -708,7 +708,7 @@ async def test_server_computes_what_the_document_says(rule: str, lag: int, tmp_p
 async def test_a_device_makes_the_first_model_and_pulls_what_has_changed(tmp_path: Path) -> None:
     """Tensors of each kind, running statistics among them: float32 for float32 the server's."""
     shapes: list[Any] = [*LAYOUT.shapes(), ["mean", [3], True], ["variance", [3], True]]
-    layout = Layout.of(shapes)
+    layout = Layout.from_shapes(shapes)
     kinds = [Filling(UNIFORM, -0.375, 0.25), Filling(NORMAL, 0.125, 0.75)] * len(shapes)
     start = Start(1 << 40, (*kinds[: len(shapes) - 1], Filling(CONSTANT, 1.0, 0.0)))
     async with (
@@ -734,7 +734,7 @@ async def test_a_device_makes_the_first_model_and_pulls_what_has_changed(tmp_pat
 @pytest.mark.parametrize("mode", ["downlink.mode=exact", LOSSY])
 async def test_a_device_loads_weights_and_takes_part(mode: str, tmp_path: Path) -> None:
     """In two parts; then a difference to them, which the server knows to be held."""
-    layout = Layout.of([("w", (60, 50)), ("b", (50,))])
+    layout = Layout.from_shapes([("w", (60, 50)), ("b", (50,))])
     async with (
         hosting(tmp_path, "coordination.learning_rate=0.3", mode, layout=layout, offered=True) as server,
         joined(server.port, "pi") as (device, welcome),
@@ -775,7 +775,7 @@ async def test_running_statistics_go_where_the_document_says(lag: int, tmp_path:
     """Every coding twice over, with the statistics of a batch; the model whole and as a difference."""
     layout = [*LAYOUT.shapes(), ["mean", [3], True], ["variance", [3], True]]
     async with (
-        hosting(tmp_path, "coordination.learning_rate=0.3", layout=Layout.of(layout)) as server,  # type: ignore[arg-type]
+        hosting(tmp_path, "coordination.learning_rate=0.3", layout=Layout.from_shapes(layout)) as server,  # type: ignore[arg-type]
         joined(server.port, "pi") as (device, welcome),
     ):
         assert welcome[5] == layout
@@ -813,7 +813,7 @@ async def test_a_lossy_run(settings: list[str], normed: bool, tmp_path: Path) ->
     shapes: list[Any] = LAYOUT.shapes()
     if normed:
         shapes += [["mean", [3], True], ["variance", [3], True]]
-    layout = Layout.of(shapes)
+    layout = Layout.from_shapes(shapes)
     start = Start(3, tuple(Filling(NORMAL, 0.0, 0.5) for _ in shapes))
     lossy = ["coordination.learning_rate=0.3", LOSSY, *settings]
     wholes = statistics = 0
@@ -947,9 +947,9 @@ def test_what_a_device_signs_is_as_the_document_says() -> None:
     joining, session = EXAMPLES["join-words"], EXAMPLES["session-words"]
     challenge, realm = bytes(range(32, 64)), bytes(range(16))
     assert joining == words_of_joining(token, key, "pi-7")
-    assert joining == identity.join_words(token, identity.NO_PIN, identity.public_of(key), "pi-7")
+    assert joining == identity.join_message(token, identity.NO_PIN, identity.public_of(key), "pi-7")
     assert session == words_of_session(challenge, realm, "pi-7")
-    assert session == identity.session_words(challenge, realm, identity.NO_PIN, "pi-7")
+    assert session == identity.session_message(challenge, realm, identity.NO_PIN, "pi-7")
     for words, proof in ((joining, EXAMPLES["join-proof"]), (session, EXAMPLES["session-proof"])):
         assert signature(key, words) == proof == identity.sign(key, words)
 

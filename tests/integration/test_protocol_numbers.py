@@ -69,7 +69,7 @@ SENTENCES = [
     f"a graph, decompressed | {mebibytes(reading.LARGEST_GRAPH)},",
     f"a device's name | {names.LONGEST} characters, of one script",
     f"A name has 1 to {names.LONGEST} printable characters",
-    f"chunks of a model | {chunks.MOST_CHUNKS:,} |",
+    f"chunks of a model | {chunks.MAX_CHUNKS:,} |",
     f"a later one | 8 bytes * (P + B), and {terms._OVERHEAD}; Samples to a device that shares: "
     f"{mebibytes(process._longest_samples())} |",
     f"P + B | 1/{2 * terms._ENTRY_BYTES} of the machine's memory in bytes",

@@ -32,10 +32,10 @@ from edgeflock.shared.protocol.messages import Receipt, Update
 from tests.server.descent.reference import SlowServer
 
 _SHAPES: list[tuple[str, tuple[int, ...]]] = [("kernel", (4, 5)), ("bias", (4,)), ("scale", ())]
-LAYOUT = Layout.of(_SHAPES)
+LAYOUT = Layout.from_shapes(_SHAPES)
 THETA: NDArray[np.float32] = np.random.default_rng(0).standard_normal(LAYOUT.size).astype(np.float32)
 REGIME = Regime("adacomp", 0.1, 6)
-NORMED = Layout.of([*_SHAPES, ("mean", (3,), True), ("variance", (3,), True)])
+NORMED = Layout.from_shapes([*_SHAPES, ("mean", (3,), True), ("variance", (3,), True)])
 """The same model with a layer that keeps running statistics."""
 F32 = values.CODINGS["f32"].mode
 

@@ -47,7 +47,7 @@ def test_arrays_come_apart_as_they_were_named_typed_and_ordered(initial: Path) -
         "running statistics last, what is no float not at all"
     )
     assert known.layout.buffers == 3
-    apart = known.apart(theta + 1)
+    apart = known.split(theta + 1)
     assert list(apart) == list(CONTENTS)
     assert [array.dtype for array in apart.values()] == [array.dtype for array in CONTENTS.values()]
     assert apart["head"].tolist() == [[1, 2], [3, 4]]
@@ -57,7 +57,7 @@ def test_arrays_come_apart_as_they_were_named_typed_and_ordered(initial: Path) -
 def test_a_state_dict_may_be_a_safetensors_file(tmp_path: Path) -> None:
     save_file({"w": np.ones((2, 3), np.float32)}, tmp_path / "initial.safetensors")
     known, theta = arrays.read(config(tmp_path / "initial.safetensors").model)
-    assert known.layout == Layout.of([("w", (2, 3))])
+    assert known.layout == Layout.from_shapes([("w", (2, 3))])
     assert theta.tolist() == [1] * 6
 
 
@@ -158,7 +158,7 @@ def test_a_server_of_arrays_needs_no_torch(initial: Path) -> None:
 )
 def test_what_an_app_cannot_be_told_is_malformed(octets: bytes) -> None:
     with pytest.raises(Malformed):
-        decode(octets, Layout.of([("w", (1,))]))
+        decode(octets, Layout.from_shapes([("w", (1,))]))
 
 
 def test_a_model_of_arrays_is_of_changes_not_gradients() -> None:

@@ -5,7 +5,7 @@ import pytest
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.descent.weighting import RULES, Rule, full, rule
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.settings.combinations import OURS
+from edgeflock.shared.settings.combinations import BUILTIN
 from edgeflock.shared.settings.config import parse
 
 
@@ -55,6 +55,6 @@ def test_a_rule_that_is_not_there_is_refused_by_name() -> None:
         rule("x")
 
 
-@pytest.mark.parametrize("key", OURS)
+@pytest.mark.parametrize("key", BUILTIN)
 def test_what_choices_of_ours_need_is_known(key: str) -> None:
-    assert set(OURS[key].split("|")) == set(CHOICES[key])
+    assert set(BUILTIN[key].split("|")) == set(CHOICES[key])

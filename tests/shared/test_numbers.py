@@ -2,7 +2,7 @@
 
 import pytest
 
-from edgeflock.shared.numbers import against, loss, percent, percents, ratio, size, times, whole
+from edgeflock.shared.numbers import integer, loss, percent, percents, ratio, size, size_with_reduction, times
 
 
 @pytest.mark.parametrize(
@@ -14,8 +14,8 @@ def test_a_size_has_a_decimal_unit(octets: float, text: str) -> None:
 
 
 def test_what_is_not_known_is_a_dash() -> None:
-    assert [form(None) for form in (percent, whole, ratio, times)] == ["-"] * 4
-    assert [percent(0.9785), whole(12_345.4), ratio(1.888)] == ["97.85%", "12,345", "1.89x"]
+    assert [form(None) for form in (percent, integer, ratio, times)] == ["-"] * 4
+    assert [percent(0.9785), integer(12_345.4), ratio(1.888)] == ["97.85%", "12,345", "1.89x"]
 
 
 def test_how_many_times_less() -> None:
@@ -26,8 +26,8 @@ def test_how_many_times_less() -> None:
         "232x",
         "15,723x",
     ]
-    assert against(12_345_678, 24_691_356) == "12.3 MB (2.0x)"
-    assert [against(0, 5), against(5, None)] == ["0 B", "5 B"]
+    assert size_with_reduction(12_345_678, 24_691_356) == "12.3 MB (2.0x)"
+    assert [size_with_reduction(0, 5), size_with_reduction(5, None)] == ["0 B", "5 B"]
 
 
 def test_a_loss_that_json_has_no_number_for() -> None:

@@ -16,7 +16,7 @@ import pytest
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.descent import Step
 from edgeflock.server.descent.weighting import Rule, rule, rule_of
-from edgeflock.shared.codecs.others import of_others
+from edgeflock.shared.codecs.others import coding_check
 from edgeflock.shared.codecs.values import CODINGS, ValueCoding
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.plugins import Table
@@ -68,14 +68,16 @@ def test_a_plugin_stands_behind_ours_and_loads_when_it_is_wanted(install: Instal
 
 def test_it_takes_no_name_of_ours(install: Install) -> None:
     install(POINTS)
-    with pytest.raises(ConfigError, match=r"plug-in 'squared' of edgeflock.rules .*: there is one of this"):
+    with pytest.raises(
+        ConfigError, match=r"plug-in 'squared' of edgeflock.rules .*: another one has this name"
+    ):
         list(Table("edgeflock.rules", {"squared": 1}))
 
 
 def test_one_that_cannot_be_loaded_is_named(install: Install) -> None:
     install({"edgeflock.rules": {"lost": "edgeflock_plugin.nowhere:LOST"}})
     table: Table[int] = Table("edgeflock.rules", {})
-    with pytest.raises(ConfigError, match=r"'lost' .* cannot be loaded: ModuleNotFoundError: .* mend it"):
+    with pytest.raises(ConfigError, match=r"'lost' .* cannot be loaded: ModuleNotFoundError: .* correct it"):
         table["lost"]
 
 
@@ -100,17 +102,17 @@ def test_settings_may_import_and_sockets_may_not() -> None:
     table: Table[Rule] = Table("edgeflock.nothing", {}, rule_of)
     with pytest.raises(KeyError):
         table[f"{HERE}halved"]
-    assert table.may_be_chosen(f"{HERE}halved")
-    assert table.chosen(f"{HERE}halved").weight is halved
+    assert table.can_resolve(f"{HERE}halved")
+    assert table.resolve(f"{HERE}halved").weight is halved
     assert table[f"{HERE}halved"].weight is halved  # by now it is known
     with pytest.raises(
         ConfigError, match=r"tests.shared.test_plugins:lost cannot be imported: AttributeError"
     ):
-        table.chosen(f"{HERE}lost")
+        table.resolve(f"{HERE}lost")
     with pytest.raises(
-        ConfigError, match=r"plugins:EXAMPLE is a PosixPath, which is nothing for edgeflock.noth"
+        ConfigError, match=r"plugins:EXAMPLE is a PosixPath, which cannot be an entry of edgeflock.noth"
     ):
-        table.chosen(f"{HERE}EXAMPLE")
+        table.resolve(f"{HERE}EXAMPLE")
     with pytest.raises(ConfigError, match=r"coordination.rule = 'os:lost': os:lost cannot be imported: Attr"):
         parse(overrides=["coordination.rule=os:lost"], tables=CHOICES)
     settings = parse(overrides=[f"coordination.rule={HERE}halved"], tables=CHOICES)
@@ -119,28 +121,33 @@ def test_settings_may_import_and_sockets_may_not() -> None:
 
 def test_an_object_has_a_name_that_tells_it_from_others() -> None:
     table: Table[Rule] = Table("edgeflock.nothing", {}, rule_of)
-    names = [table.given(one) for one in (halved, Falling(2), Falling(3), Rule(halved, per_parameter=True))]
+    names = [
+        table.register(one) for one in (halved, Falling(2), Falling(3), Rule(halved, per_parameter=True))
+    ]
     assert names[:3] == [f"{HERE}halved", f"{HERE}Falling(power=2)", f"{HERE}Falling(power=3)"]
     assert names[3].endswith("weighting:Rule(weight=tests.shared.test_plugins.halved, per_parameter=True)")
-    assert [table.is_here_only(name) for name in names] == [False, True, True, True]
+    assert [table.is_process_local(name) for name in names] == [False, True, True, True]
     step = Step(0, slice(0), np.zeros(0, np.float32))
     assert [table[name].weight(step, 2) for name in names] == [0.5, 1 / 4, 1 / 8, 0.5]
     assert table[names[3]].per_parameter
-    assert table.is_here_only(table.given(lambda step, version: 1.0))
+    assert table.is_process_local(table.register(lambda step, version: 1.0))
     with pytest.raises(
-        ConfigError, match=r"<object object at .*> has no name that outlasts it; make it a func"
+        ConfigError,
+        match=r"<object object at .*> has no name that is the same in every process; make it a func",
     ):
-        table.given(object())
-    with pytest.raises(ConfigError, match=r"builtins:3 is a int, which is nothing for edgeflock.nothing"):
-        table.given(3)
+        table.register(object())
+    with pytest.raises(
+        ConfigError, match=r"builtins:3 is a int, which cannot be an entry of edgeflock.nothing"
+    ):
+        table.register(3)
 
 
 @pytest.mark.parametrize(("mode", "says"), [(5, "a coding has mode = 5: choose one of 64 to 127"), (70, "")])
 def test_a_coding_has_a_number_of_its_own(mode: int, says: str) -> None:
-    table: Table[ValueCoding] = Table("edgeflock.nothing", {}, of_others(ValueCoding))
+    table: Table[ValueCoding] = Table("edgeflock.nothing", {}, coding_check(ValueCoding))
     coding = ValueCoding(mode, CODINGS["f32"].encode, CODINGS["f32"].decode, len)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=says) if says else nullcontext():
-        assert table[table.given(coding)] is coding
+        assert table[table.register(coding)] is coding
 
 
 PROGRAM = """
@@ -161,7 +168,7 @@ overrides = ["model.loss=smooth", "compression.values=bf16", *map("coordination.
 overrides += ["optimizer.kind=lion", "optimizer.schedule=inverse", "optimizer.period=1"]
 settings = parse(overrides=overrides, tables=CHOICES)
 print(LOSSES[settings.model.loss].function)
-print(type(create_coordinator(settings.coordination, Layout.of([("w", (2,), False)]))).__name__)
+print(type(create_coordinator(settings.coordination, Layout.from_shapes([("w", (2,), False)]))).__name__)
 
 numbers = np.array([1.0, -2.5, 0.15625], np.float32)
 octets, counts = values.encode(numbers, np.array([3]), settings.compression.values), np.array([3])

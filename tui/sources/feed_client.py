@@ -10,9 +10,9 @@ import aiohttp
 from yarl import URL
 
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Malformed, Unauthorized, Unavailable
-from edgeflock.shared.identity import pin_in, tls_for
+from edgeflock.shared.identity import pin_from_token, tls_for
 from edgeflock.shared.protocol import feed
-from edgeflock.shared.protocol.backoff import permanent
+from edgeflock.shared.protocol.backoff import permanent_error
 from edgeflock.shared.protocol.frames import DeviceRow, Mark, Point
 
 LARGEST_FRAME = 1 << 26
@@ -39,7 +39,7 @@ class FeedClient:
         if self._base.scheme not in ("http", "https") or not self._base.host:
             raise ConfigError(f"server {url!r} must be a URL such as http://192.0.2.1:8470")
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._tls = tls_for(self._base.scheme, self._base.host, pin_in(token), insecure=True)
+        self._tls = tls_for(self._base.scheme, self._base.host, pin_from_token(token), insecure=True)
         self.interval = interval
 
     @property
@@ -78,10 +78,10 @@ class FeedClient:
             if error.status == Unavailable.status:
                 # Its error has the reason, e.g. how far a standby is.
                 await self._request("GET", "/v1/status")
-            permanent_error = permanent(str(self._base), error, error.status)
-            raise permanent_error or _refusal(error.status, "/v1/feed", "") from error
+            cause = permanent_error(str(self._base), error, error.status)
+            raise cause or _refusal(error.status, "/v1/feed", "") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise permanent(str(self._base), error) or EdgeflockError(_reason(error)) from error
+            raise permanent_error(str(self._base), error) or EdgeflockError(_reason(error)) from error
 
     async def device(self, name: str) -> tuple[DeviceRow, tuple[Point, ...]]:
         """Return a device and its recent updates. Raises EdgeflockError."""
@@ -137,7 +137,7 @@ class FeedClient:
                         raise _refusal(response.status, path, text)
                     return json.loads(text) if text else None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise permanent(str(self._base), error) or EdgeflockError(_reason(error)) from error
+            raise permanent_error(str(self._base), error) or EdgeflockError(_reason(error)) from error
         except (ValueError, RecursionError) as error:
             raise Malformed(f"{path} did not answer with JSON: {error}") from error
 

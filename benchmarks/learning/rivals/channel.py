@@ -31,7 +31,7 @@ class Channel:
     def down(self, client: int, version: int, theta: Vector) -> Vector:
         """The model as `client` has it then."""
         base, held = self._held.get(client, (None, np.zeros_like(theta)))
-        whole = values.CODINGS[self._coding].of_models
+        whole = values.CODINGS[self._coding].is_for_models
         octets, decoded = self._across(theta if whole else theta - held)
         self.sent(version, None if whole else base, octets)
         if whole:

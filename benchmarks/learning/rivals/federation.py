@@ -14,7 +14,7 @@ from edgeflock.devices.emulation.fleet import PreparedFleet, prepare
 from edgeflock.devices.emulation.speed import DeviceSpeed
 from edgeflock.results.sweep import Job
 from edgeflock.server.weights import first_model
-from edgeflock.shared.data.datasets import joined
+from edgeflock.shared.data.datasets import concatenate
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.protocol.frames import Evaluation
 
@@ -94,7 +94,7 @@ class Federation:
         file = prepared.file
         flat = FlatModule(file.model.module, file.model.loss, seed, prepared.make)
         theta, _ = first_model(flat, file.model.weights, seed)
-        shares = [joined(prepared.shares)] if central else prepared.shares
+        shares = [concatenate(prepared.shares)] if central else prepared.shares
         kind = next(iter(file.classes.values()))
         fast = DeviceSpeed.from_class(kind, prepared.flops)
         late = DeviceSpeed.from_class(
@@ -170,7 +170,7 @@ def simulate(
                 theta,
                 prepared.test.x,
                 prepared.test.y,
-                seen=lambda output, target, right: seen(output, target),
+                on_batch=lambda output, target, right: seen(output, target),
             )
             known = loss if math.isfinite(loss) else None
             ended = "diverged" if known is None else ended

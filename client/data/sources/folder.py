@@ -103,7 +103,7 @@ def read(path: Path) -> StreamChunk:
     if x.ndim == 0 or y.ndim == 0 or len(x) != len(y):
         raise Broken("incomplete", f"{path}: x has the shape {x.shape}, y {y.shape}")
     with np.errstate(over="ignore"):
-        return StreamChunk(datasets.scaled(x), datasets.targets(y))
+        return StreamChunk(datasets.to_float32(x), datasets.targets(y))
 
 
 class FolderProgress:

@@ -28,7 +28,7 @@ from edgeflock.client.data.reading import OPTIONS, MessageReader
 from edgeflock.client.data.records import RECORD_BYTES, Skipped, StreamChunk
 from edgeflock.client.data.sources.access import PASSWORD, TLS, password, reject_tls, tls
 from edgeflock.client.data.uri import Uri
-from edgeflock.shared.extras import install
+from edgeflock.shared.extras import install_command
 from edgeflock.shared.protocol.backoff import back_off
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ async def from_kafka(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, No
         import aiokafka
         from aiokafka.errors import KafkaError
     except ImportError as error:
-        raise uri.error(f"kafka needs aiokafka: {install('streams')}") from error
+        raise uri.error(f"kafka needs aiokafka: {install_command('streams')}") from error
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_ONCE_PER_MINUTE)
     delays = back_off(Random())

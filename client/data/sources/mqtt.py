@@ -21,8 +21,8 @@ from edgeflock.client.data.reading import OPTIONS, MessageReader
 from edgeflock.client.data.records import OVERRUN, RECORD_BYTES, Skipped, StreamChunk
 from edgeflock.client.data.sources.access import PASSWORD, TLS, password, reject_tls, tls
 from edgeflock.client.data.uri import Uri
-from edgeflock.shared.extras import install
-from edgeflock.shared.protocol.backoff import back_off, permanent
+from edgeflock.shared.extras import install_command
+from edgeflock.shared.protocol.backoff import back_off, permanent_error
 
 if TYPE_CHECKING:
     import aiomqtt
@@ -52,7 +52,7 @@ async def from_mqtt(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, Non
         from paho.mqtt.packettypes import PacketTypes
         from paho.mqtt.properties import Properties
     except ImportError as error:
-        raise uri.error(f"mqtt needs aiomqtt: {install('streams')}") from error
+        raise uri.error(f"mqtt needs aiomqtt: {install_command('streams')}") from error
     session = uri.options.get("session")
     asked = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
     asked.MaximumPacketSize = RECORD_BYTES + (1 << 17)  # a topic may have 64 KiB
@@ -96,7 +96,7 @@ async def from_mqtt(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, Non
                 yield chunk
             # aiomqtt raises its own error "from None", with the ssl module's error as its context.
             said = error.__context__
-            if isinstance(said, OSError) and (hopeless := permanent(f"{uri.scheme}://{broker}", said)):
+            if isinstance(said, OSError) and (hopeless := permanent_error(f"{uri.scheme}://{broker}", said)):
                 raise hopeless from error
             delay = next(delays)
             log.warning("%s %s: %s; trying again in %.1f s", uri.scheme, broker, error, delay)

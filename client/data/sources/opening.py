@@ -47,7 +47,7 @@ from edgeflock.client.data.sources.text import read_csv, read_stdin
 from edgeflock.client.data.uri import Uri
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.recent import LaggedFeatures
-from edgeflock.shared.data.texts import with_codes
+from edgeflock.shared.data.texts import has_codes
 from edgeflock.shared.plugins import Table
 
 Source = Callable[[Uri, Skipped], AsyncGenerator[StreamChunk, None]]
@@ -108,7 +108,7 @@ def open_source(
     source = SOURCES.get(uri.scheme)
     if source is None:
         known = dict.fromkeys([*SOURCES, *datasets.READERS])
-        raise uri.error(f"known are {', '.join(f'{name}:' for name in known)}{datasets.meant(text)}")
+        raise uri.error(f"known are {', '.join(f'{name}:' for name in known)}{datasets.suggestion(text)}")
     if source is replay_stored:
         source = partial(replay_stored, seed=seed)
     if function is not None:
@@ -129,7 +129,7 @@ async def _check_chunks(
     async with aclosing(source):
         async for chunk in source:
             good = checks.admit(chunk, tally)
-            if recent is not None and good.x.ndim == 2 and (texts := with_codes(good.x)).any():
+            if recent is not None and good.x.ndim == 2 and (texts := has_codes(good.x)).any():
                 set_aside(good, texts, "not numbers", "window= and lags= are of numbers alone", tally)
                 good = good.select(~texts)
             if len(good):

@@ -29,7 +29,7 @@ from edgeflock.client.data.reading import OPTIONS, MessageReader
 from edgeflock.client.data.records import Broken, Skipped, StreamChunk
 from edgeflock.client.data.sources.access import PASSWORD, TLS, password, reject_tls, tls
 from edgeflock.client.data.uri import Uri
-from edgeflock.shared.protocol.backoff import back_off, permanent
+from edgeflock.shared.protocol.backoff import back_off, permanent_error
 
 if TYPE_CHECKING:
     import aiohttp
@@ -83,7 +83,7 @@ async def poll_http(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, Non
             except Broken as broken:
                 tally.add(broken.kind, f"{address}: {broken.detail}")
             except (OSError, aiohttp.ClientError, TimeoutError) as error:
-                if hopeless := permanent(address, error):
+                if hopeless := permanent_error(address, error):
                     raise hopeless from error
                 delay = max(pause, next(delays))
                 log.warning(

@@ -24,7 +24,7 @@ from edgeflock.shared.data import datasets
 from edgeflock.shared.data.curves import RateCurve, curve
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.data.fitting import describe, read_as, targets_of
-from edgeflock.shared.data.texts import ABSENT, coded
+from edgeflock.shared.data.texts import ABSENT, encode_text
 from edgeflock.shared.errors import ConfigError
 
 TICK = 0.05
@@ -66,14 +66,14 @@ def _load_in_sensor_units(uri: str) -> Dataset:
     """Return stored data in a sensor's units. The run scales them later (sample_description.py)."""
     raw = datasets.read(uri, "train")
     if not raw.columns or not isinstance(raw.x, np.ndarray):
-        return read_as(raw)[0].whole()
+        return read_as(raw)[0].load()
     described = describe(replace(raw, scale=False))
     x = np.where(np.isnan(raw.x), ABSENT, raw.x).astype(np.float32)
     for column, texts in raw.texts.items():
         present = texts.codes >= 0
-        codes = np.array([coded(name) for name in texts.names], np.float32)
+        codes = np.array([encode_text(name) for name in texts.names], np.float32)
         x[present, column] = codes[texts.codes[present]]
-    return Dataset(x, targets_of(raw, described), described=described)
+    return Dataset(x, targets_of(raw, described), description=described)
 
 
 async def replay(data: Dataset, rate: RateCurve, passes: "Passes") -> AsyncGenerator[StreamChunk, None]:
@@ -81,7 +81,7 @@ async def replay(data: Dataset, rate: RateCurve, passes: "Passes") -> AsyncGener
     clock = asyncio.get_running_loop().time
     begin, sent = clock(), 0
     while True:
-        due = min(math.floor(rate.arrived(clock() - begin) + 1e-9) - sent, MAX_CHUNK)
+        due = min(math.floor(rate.arrivals(clock() - begin) + 1e-9) - sent, MAX_CHUNK)
         if due > 0:
             chosen = passes.take(due)
             if not len(chosen):
@@ -93,7 +93,7 @@ async def replay(data: Dataset, rate: RateCurve, passes: "Passes") -> AsyncGener
 
 def _pause(rate: RateCurve, sent: int, second: float) -> float:
     """Return the seconds until the next samples are due; at most an hour."""
-    until = rate.when(sent + 1) - second
+    until = rate.arrival_time(sent + 1) - second
     return min(max(until, TICK), 3600.0) if until > 0 else 0.0
 
 

@@ -18,7 +18,7 @@ from edgeflock.devices.emulation.link import ClassTotals
 from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.devices.emulation.speed import DeviceSpeed
 from edgeflock.devices.emulation.streams import EmulatedStream
-from edgeflock.shared.data.curves import Later, curve, steady
+from edgeflock.shared.data.curves import ShiftedCurve, constant_rate, curve
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.environments import Environment
 from edgeflock.shared.protocol.messages import Facts
@@ -98,9 +98,9 @@ def _batches(
         return Actor(data, random)
     own = np.random.default_rng([seed, 3, index])
     rate = curve(kind.rate, own)
-    if rate == steady(0):
+    if rate == constant_rate(0):
         return Shuffled(data, random)
     if rate.period < math.inf:  # each device starts at another phase of the curve
-        rate = Later(rate, own.uniform(0, rate.period))
+        rate = ShiftedCurve(rate, own.uniform(0, rate.period))
     everything = kind.buffer == "persistence"
     return EmulatedStream(data, rate, random, kind.batch_min, kind.batch_max, everything=everything)

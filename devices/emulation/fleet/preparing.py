@@ -77,8 +77,8 @@ def prepare(file: FleetFile, objects: FleetObjects = FleetObjects()) -> Prepared
         return _prepare_acting(file, objects)
     scaled = scales_targets(file.model.loss)
     test = objects.test or _load(file.model.data, "test", scales_targets=scaled)
-    described = test.described.told
-    train = objects.train or _load(fleet.data, "train", described)
+    description = test.description.reported
+    train = objects.train or _load(fleet.data, "train", description)
     samples = fleet.samples or len(train)
     if samples > len(train):
         raise ConfigError(f"fleet.samples = {samples}: fleet.data = {fleet.data!r} has only {len(train)}")
@@ -88,21 +88,21 @@ def prepare(file: FleetFile, objects: FleetObjects = FleetObjects()) -> Prepared
             f"least (fleet.data = {fleet.data!r})"
         )
     if objects.train is None:
-        shares = _deal(fleet.data, fleet.devices, samples, fleet.labels, described)
+        shares = _deal(fleet.data, fleet.devices, samples, fleet.labels, description)
     else:
         shares = _split(train, fleet.devices, samples, fleet.labels)
     if fleet.devices > file.limits.devices:
         raise ConfigError(
             f"fleet.devices = {fleet.devices}: limits.devices = {file.limits.devices}; raise it"
         )
-    targets = Targets.from_y(test.y) if scaled and not test.described.target else None
+    targets = Targets.from_y(test.y) if scaled and not test.description.target else None
     _warn_about_data(train, test, targets, source=fleet.data)
     flat = FlatModule(file.model.module, file.model.loss, make=objects.make)
     check_limits(file, flat.layout)
     scores = Scores(file.model.metrics, objects.metrics)
-    scores.set_scale(test.described.target)
+    scores.set_scale(test.description.target)
     try:
-        flat.evaluate(flat.theta(), rows(test.x, slice(SAMPLES)), test.y[:SAMPLES], seen=scores.update)
+        flat.evaluate(flat.theta(), rows(test.x, slice(SAMPLES)), test.y[:SAMPLES], on_batch=scores.update)
         flops = flat.flops(rows(train.x, slice(file.run.batch)), train.y[: file.run.batch])
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
         raise ConfigError(
@@ -156,7 +156,7 @@ def _warn_about_data(train: Dataset, test: Dataset, targets: Targets | None, *, 
         log.warning("%s; %s", targets.problem, REMEDY)
     if (sketch := sketch_of("fleet", test.x, test.y)) is not None:
         overlap = Overlap("fleet", sketch)
-        overlap.see_stored(train.x, train.y)
+        overlap.add_stored(train.x, train.y)
         if overlap.rows:
             log.warning(
                 "fleet.data = %r has about %d of the %d rows that the model is evaluated on (model.data), "
@@ -167,15 +167,17 @@ def _warn_about_data(train: Dataset, test: Dataset, targets: Targets | None, *, 
 
 @lru_cache(maxsize=4)
 def _load(
-    data: str, split: str, described: Description | None = None, *, scales_targets: bool = False
+    data: str, split: str, description: Description | None = None, *, scales_targets: bool = False
 ) -> Dataset:
     """Load data, and cache them for the next run on the same data."""
-    return datasets.load(data, split, described, scales_targets=scales_targets)
+    return datasets.load(data, split, description, scales_targets=scales_targets)
 
 
 @lru_cache(maxsize=1)
-def _deal(data: str, devices: int, samples: int, labels: int, described: Description | None) -> list[Dataset]:
-    return _split(_load(data, "train", described), devices, samples, labels)
+def _deal(
+    data: str, devices: int, samples: int, labels: int, description: Description | None
+) -> list[Dataset]:
+    return _split(_load(data, "train", description), devices, samples, labels)
 
 
 def _split(train: Dataset, devices: int, samples: int, labels: int) -> list[Dataset]:

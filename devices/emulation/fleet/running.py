@@ -167,7 +167,7 @@ class _FleetRun:
         self._failure: Exception | None = None
         """The first exception that a listening function has raised."""
         self._scores = Scores(file.model.metrics, prepared.metrics)
-        self._scores.set_scale(prepared.test.described.target)
+        self._scores.set_scale(prepared.test.description.target)
         self._evaluations: list[Evaluation] = []
         self._evaluation_s = 0.0
         self._test = prepared.test
@@ -189,7 +189,7 @@ class _FleetRun:
             keep_frames=resumed is not None,
             on_applied=self._on_applied,
         )
-        self._watch = Watch(flat.layout.parameters.size, prepared.targets, prepared.test.described.labels)
+        self._watch = Watch(flat.layout.parameters.size, prepared.targets, prepared.test.description.labels)
         if listening.on_finding is not None and file.coordination.mode != ELASTIC:
             self._engine.observe = self._watch.observe
         self._tallies = create_totals(file)
@@ -292,7 +292,7 @@ class _FleetRun:
         """Return (loss, accuracy) at theta."""
         if self._episodes is not None:
             return self._episodes.evaluate(theta)
-        return self._flat.evaluate(theta, self._test.x, self._test.y, seen=self._scores.update)
+        return self._flat.evaluate(theta, self._test.x, self._test.y, on_batch=self._scores.update)
 
     def _evaluate(self) -> None:
         began = time.process_time()

@@ -7,7 +7,7 @@ from typing import Any
 from edgeflock.papers.reproduce import Measured, Results
 from edgeflock.results.curves import Panel, draw
 from edgeflock.results.traffic import CELLS
-from edgeflock.shared.numbers import percents, times, whole
+from edgeflock.shared.numbers import integer, percents, times
 
 PAPER: dict[str, dict[str, str]] = {
     "figure 3": {
@@ -102,7 +102,7 @@ def _figure_3(measured: list[Measured], summary: dict[str, Any]) -> list[str]:
         lines.append(
             f"| {one.experiment.name} | {len(one.setting.outcomes)} | {one.experiment.method.rate:g} "
             f"| {_learnt(one)} | {PAPER['figure 3'].get(one.experiment.name, '-')} "
-            f"| {' | '.join(whole(fmean(each) if each else None) for each in updates)} |"
+            f"| {' | '.join(integer(fmean(each) if each else None) for each in updates)} |"
         )
     lines += [
         "",

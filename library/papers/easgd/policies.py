@@ -73,7 +73,7 @@ class Agent:
     @property
     def epochs(self) -> int:
         """How often training uses each environment step."""
-        return Constants.of(self.loss).epochs
+        return Constants.from_loss(self.loss).epochs
 
     def updates(self, game: Game, workers: int, seconds: float) -> int:
         """How many `workers` make in so many seconds if nobody waits."""

@@ -17,7 +17,7 @@ from edgeflock.papers.scadles.speed_up import best_last_five, image, level_of, s
 from edgeflock.results.curves import Panel, draw
 from edgeflock.results.outcomes import Setting
 from edgeflock.results.traffic import CELLS, RunTraffic
-from edgeflock.shared.numbers import percent, ratio, size, whole
+from edgeflock.shared.numbers import integer, percent, ratio, size
 
 TABLE_5 = {
     "CIFAR-10": {
@@ -127,7 +127,7 @@ def _growing(summary: dict[str, Any]) -> list[str]:
     for name, one in summary["growing"].items():
         distribution, _, part = name.partition(" ")
         lines.append(
-            f"| {distribution} | {float(part):.0%} | {whole(one['seconds'])} | {ratio(one['speed_up'])} |"
+            f"| {distribution} | {float(part):.0%} | {integer(one['seconds'])} | {ratio(one['speed_up'])} |"
         )
     return [*lines, ""]
 
@@ -149,7 +149,7 @@ def _changing(summary: dict[str, Any]) -> list[str]:
     for name, one in summary["changing"].items():
         rate, _, method = name.partition(" ")
         lines.append(
-            f"| {rate} | {method} | {whole(one['updates'])} | {whole(one['samples'])} "
+            f"| {rate} | {method} | {integer(one['updates'])} | {integer(one['samples'])} "
             f"| {percent(one['dropped'])} | {one['gap']:.1f} "
             f"| {percent(one['accuracy'])} | {percent(one['last_accuracy'])} "
             f"| {percent(one['last_five_accuracy'])} |"
@@ -177,11 +177,11 @@ def _buffers(summary: dict[str, Any]) -> list[str]:
         distribution, _, model = name.partition(" ")
         lines.append(
             f"| {distribution} | {model} | {one['rounds']:,} "
-            f"| {whole(one['persisted']['sum'])} | {whole(one['persisted']['largest'])} "
-            f"| {whole(one['truncated']['sum'])} | {whole(one['truncated']['largest'])} "
-            f"| {whole(one['paper']['persisted'])} | {whole(one['paper']['truncated'])} "
-            f"| {whole(one['reduction']['sum_over_sum'])}x "
-            f"| **{whole(one['reduction']['sum_over_largest'])}x** | {one['paper']['reduction']:,}x |"
+            f"| {integer(one['persisted']['sum'])} | {integer(one['persisted']['largest'])} "
+            f"| {integer(one['truncated']['sum'])} | {integer(one['truncated']['largest'])} "
+            f"| {integer(one['paper']['persisted'])} | {integer(one['paper']['truncated'])} "
+            f"| {integer(one['reduction']['sum_over_sum'])}x "
+            f"| **{integer(one['reduction']['sum_over_largest'])}x** | {one['paper']['reduction']:,}x |"
         )
     return [*lines, ""]
 
@@ -230,7 +230,7 @@ def _non_iid(summary: dict[str, Any], figures: set[str]) -> list[str]:
         for name, one in runs.items():
             lines.append(
                 f"| {task} | {name} | {_learnt(one)} "
-                f"| {whole(one['kilobytes_a_round'])} | {size(round(one['bytes_a_round']))} |"
+                f"| {integer(one['kilobytes_a_round'])} | {size(round(one['bytes_a_round']))} |"
             )
     lines += ["", *image(figures, "scadles-figure9", "Figure 9")]
     if summary["injected"]:
@@ -242,7 +242,7 @@ def _non_iid(summary: dict[str, Any], figures: set[str]) -> list[str]:
             f"|---|{'--:|' * len(sets)}",
         ]
         for distribution in DISTRIBUTIONS:
-            cells = [whole(summary["injected"].get(f"{distribution} {one}")) for one in sets]
+            cells = [integer(summary["injected"].get(f"{distribution} {one}")) for one in sets]
             lines.append(f"| {distribution} | {' | '.join(cells)} |")
         lines.append("")
     return lines
@@ -269,8 +269,9 @@ def _asynchronous(summary: dict[str, Any], figures: set[str]) -> list[str]:
         reach = one["seconds_to_target"]
         lines.append(
             f"| {name} | {', '.join(f'{rate:g}' for rate in one['rate'].values())} "
-            f"| {whole(one['seconds']['at'])} | {_side_by_side(one['seconds'])} | {whole(reach['rounds'])} "
-            f"| {whole(reach['async'])} | {size(one['traffic']['at'])} | {_side_by_side(one['traffic'])} |"
+            f"| {integer(one['seconds']['at'])} | {_side_by_side(one['seconds'])} | "
+            f"{integer(reach['rounds'])} "
+            f"| {integer(reach['async'])} | {size(one['traffic']['at'])} | {_side_by_side(one['traffic'])} |"
         )
     return [*lines, "", *image(figures, "scadles-async", "With stragglers")]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from edgeflock.papers.scadles.settings import ADAPTIVE, DDL, LOCAL, LOCAL_STEPS, SCADLES
 from edgeflock.results.traffic import CELLS, RunTraffic
-from edgeflock.shared.numbers import percent, ratio, whole
+from edgeflock.shared.numbers import integer, percent, ratio
 
 SPEED_UPS = {
     "CIFAR-10": {"S1": (1.89, -0.06), "S2": (1.15, -0.32), "S1'": (3.29, -0.13), "S2'": (1.42, -0.21)},
@@ -39,7 +39,7 @@ def speed_up(summary: dict[str, Any], figures: set[str]) -> list[str]:
             f"|---|{'--:|' * 9}",
         ]
         for name, one in streams.items():
-            taken = [f"{whole(one['seconds'].get(n))} ({whole(one['rounds'].get(n))})" for n in _NAMES]
+            taken = [f"{integer(one['seconds'].get(n))} ({integer(one['rounds'].get(n))})" for n in _NAMES]
             times = [f"**{ratio(one['speed_up'].get(n))}**" for n in _NAMES[1:]]
             lines.append(
                 f"| {name} | {one['slowest_rate']:.0f}/s | {' | '.join(taken)} | {' | '.join(times)} "

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from edgeflock.shared.errors import ConfigError, EdgeflockError, JournalDamaged
-from edgeflock.shared.extras import install
+from edgeflock.shared.extras import install_command
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -40,7 +40,7 @@ def psycopg() -> ModuleType:
         import psycopg
     except ImportError as error:
         raise ConfigError(
-            f"journal.url is a PostgreSQL database, which needs: {install('postgres')}"
+            f"journal.url is a PostgreSQL database, which needs: {install_command('postgres')}"
         ) from error
     return psycopg
 

@@ -22,7 +22,7 @@ class ChangeLog:
         """Append the next change, packed."""
         self._changes.append(change)
         self._bytes += len(change)
-        self.mark = gateway.further(self.mark, 1)
+        self.mark = gateway.advance(self.mark, 1)
         while self._bytes > self._limit:
             self._bytes -= len(self._changes.popleft())
 
@@ -36,5 +36,5 @@ class ChangeLog:
         return self._missed(mark) is not None
 
     def _missed(self, mark: bytes) -> int | None:
-        missed = gateway.between(mark, self.mark)
+        missed = gateway.changes_between(mark, self.mark)
         return missed if missed is not None and missed <= len(self._changes) else None

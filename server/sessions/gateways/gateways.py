@@ -73,7 +73,7 @@ class Gateways:
             now.end_reason,
             now.diverged,
         )
-        octets = gateway.packed(change)
+        octets = gateway.pack(change)
         self._changes.add(octets)
         for connection in list(self.connections):
             connection.put(octets)
@@ -98,7 +98,7 @@ class Gateways:
                 self._changes = ChangeLog(max(_RETAINED_BYTES, 4 * host.layout.size))
             elif (missed := self._changes.list_after(connection.mark)) is not None:
                 digest = sha256(engine.theta()[1].astype("<f4").data).digest()
-                connection.queue(gateway.packed(gateway.Resumed(connection.mark, missed, digest)))
+                connection.queue(gateway.pack(gateway.Resumed(connection.mark, missed, digest)))
                 self.connections.append(connection)
                 return
             self._published = now = engine.published
@@ -124,7 +124,7 @@ class Gateways:
                 now.end_reason,
                 now.diverged,
             )
-            connection.queue(gateway.packed(sync))
+            connection.queue(gateway.pack(sync))
             self.connections.append(connection)
 
         await self.writer.call(begin)

@@ -22,7 +22,7 @@ from edgeflock.shared.errors import REFUSALS, Malformed, Quarantined, Refused, S
 from edgeflock.shared.identity import CHALLENGE, ROTATE
 from edgeflock.shared.protocol import gateway, wire
 from edgeflock.shared.protocol.messages import Hello, Samples, Telemetry
-from edgeflock.shared.protocol.shown import shown
+from edgeflock.shared.protocol.shown import printable
 
 _LONGEST_REASON = 123
 """The most bytes of a WebSocket's close reason (RFC 6455, section 5.5)."""
@@ -57,7 +57,7 @@ class GatewayConnection:
         limits = host.config.limits
         self._limit = limits.inflight_bytes
         self._longest = gateway.HEAD + max(
-            gateway.LONGEST, gateway.AROUND + frame_bytes(host.config, host.layout)
+            gateway.LONGEST, gateway.OVERHEAD + frame_bytes(host.config, host.layout)
         )
         """The most bytes of a message."""
         self._ticket_limit = limits.devices + limits.strangers
@@ -76,12 +76,12 @@ class GatewayConnection:
         self._tasks: set[asyncio.Task[None]] = set()
         self._handlers: dict[type[gateway.Item], Callable[[Any], None]] = {
             gateway.DeviceUpdate: self._on_update,
-            gateway.Knock: self._on_knock,
+            gateway.AccessRequest: self._on_knock,
             gateway.Enter: self._on_enter,
             gateway.DeviceTelemetry: self._on_telemetry,
             gateway.DeviceRefused: self._on_refused,
-            gateway.Gone: self._on_gone,
-            gateway.Lives: self._on_lives,
+            gateway.SessionEnded: self._on_gone,
+            gateway.AliveReply: self._on_lives,
             gateway.Ready: self._on_ready,
             gateway.Shared: self._on_shared,
             gateway.Spilled: self._on_spilled,
@@ -157,7 +157,7 @@ class GatewayConnection:
         await self._socket.close(code=4000 + refusal.status, message=reason.encode())
 
     def send(self, item: gateway.Item) -> None:
-        self.put(gateway.packed(item))
+        self.put(gateway.pack(item))
 
     def put(self, octets: bytes) -> None:
         """Send a packed item without waiting. A gateway that does not read is disconnected."""
@@ -181,7 +181,7 @@ class GatewayConnection:
 
     # Items that gateways send
 
-    def _on_knock(self, knock: gateway.Knock) -> None:
+    def _on_knock(self, knock: gateway.AccessRequest) -> None:
         if knock.ticket in self._tickets:
             raise Malformed("a gateway used one ticket for two sessions")
         try:
@@ -197,7 +197,9 @@ class GatewayConnection:
         credential = b"" if authenticator is None else authenticator.credential
         self._tickets[knock.ticket] = RelayedDevice(self, knock.ticket, admission, credential)
         headers = admission.headers
-        self.send(gateway.Known(knock.ticket, role, name, headers.get(CHALLENGE, ""), ROTATE in headers))
+        self.send(
+            gateway.AccessGranted(knock.ticket, role, name, headers.get(CHALLENGE, ""), ROTATE in headers)
+        )
 
     def _on_enter(self, enter: gateway.Enter) -> None:
         relayed = self._tickets.get(enter.ticket)
@@ -250,7 +252,7 @@ class GatewayConnection:
     def _send_samples(self, device: Device, record: SampleRecord) -> None:
         count, octets = record
         device.statistics.received += count
-        self.send(gateway.Dealt(device.id, octets))
+        self.send(gateway.DealtSamples(device.id, octets))
 
     def _on_spilled(self, item: gateway.Spilled) -> None:
         if (found := self._find_device(item.device)) is None:
@@ -275,7 +277,7 @@ class GatewayConnection:
         relayed.admission.take_telemetry(device, telemetry, item.telemetry)
 
     def _on_refused(self, item: gateway.DeviceRefused) -> None:
-        refusal = REFUSALS.get(item.code, Refused)(shown(item.detail))
+        refusal = REFUSALS.get(item.code, Refused)(printable(item.detail))
         if (found := self._find_device(item.device)) is None:
             self._host.hub.count_refusal(None, refusal, self.name)
             return
@@ -295,7 +297,7 @@ class GatewayConnection:
                 if isinstance(verdict, Quarantined):
                     await relayed.drop(verdict)
 
-    def _on_gone(self, item: gateway.Gone) -> None:
+    def _on_gone(self, item: gateway.SessionEnded) -> None:
         relayed = self._tickets.pop(item.ticket, None)
         if relayed is None:
             return
@@ -303,9 +305,9 @@ class GatewayConnection:
             relayed.count(item.ingress, item.egress)
         if relayed.device is not None and self._devices.get(relayed.device.id) is relayed:
             del self._devices[relayed.device.id]
-        relayed.end(shown(item.why))
+        relayed.end(printable(item.reason))
 
-    def _on_lives(self, item: gateway.Lives) -> None:
+    def _on_lives(self, item: gateway.AliveReply) -> None:
         relayed = self._devices.get(item.device)
         if relayed is not None and relayed.alive_answer is not None and not relayed.alive_answer.done():
             relayed.alive_answer.set_result(item.alive)

@@ -167,7 +167,7 @@ class RelayedDevice:
         self._gateway.send(item)
 
     async def _send_record(self, record: Record) -> None:
-        self._send(gateway.Said(self.ticket, wire.encode(record)))
+        self._send(gateway.DeviceRecord(self.ticket, wire.encode(record)))
 
     async def _answer(self, work: Coroutine[Any, Any, None]) -> None:
         await work

@@ -14,27 +14,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.errors import Malformed
-from edgeflock.shared.protocol.bounded import AllocationLimits, malformed, options, unpacked
+from edgeflock.shared.protocol.bounded import AllocationLimits, malformed_error, options, unpack
 from edgeflock.shared.protocol.gateway.of_gateways import OF_GATEWAYS, OfGateway
 from edgeflock.shared.protocol.gateway.of_leaders import OF_LEADERS, OfLeader
 
 LONGEST = 1 << 20
 """The most bytes of items that share a message. A longer item has its own message."""
 
-MOST = 1 << 12
+MAX_ITEMS = 1 << 12
 """The most items of a message."""
 
 HEAD = 5
 """The bytes of a message before its items."""
 
-AROUND = 64
+OVERHEAD = 64
 """The most bytes of an item around a device's record."""
 
 _ARRAY = b"\xdd"
 """The first byte of a message: a msgpack array with a length of four bytes."""
 
 
-_WHAT = "an item of a gateway's line"
+_NAME = "an item of a gateway's connection"
 
 _LISTS = 2
 """The lists of an item: itself, and one of its fields."""
@@ -70,7 +70,7 @@ _TYPES: dict[int, list[dict[type, type | None]]] = {
 }
 
 
-def packed(item: Item) -> bytes:
+def pack(item: Item) -> bytes:
     """Encode one item for a message."""
     octets: bytes = msgpack.packb((_TAGS[type(item)], *item))
     return octets
@@ -85,45 +85,45 @@ def message(items: Iterable[bytes]) -> bytes:
 def batch(outbox: list[bytes]) -> tuple[list[bytes], int]:
     """Take the items of the next message from the outbox; return them and their bytes."""
     size, count = 0, 0
-    for octets in outbox[:MOST]:
+    for octets in outbox[:MAX_ITEMS]:
         if count and size + len(octets) > LONGEST:
             break
         size, count = size + len(octets), count + 1
-    taken = outbox[:count]
+    chunk = outbox[:count]
     del outbox[:count]
-    return taken, size
+    return chunk, size
 
 
-def items(octets: bytes, taken: tuple[type[Item], ...]) -> Iterator[Item]:
-    """Yield the items of a message one by one; each is of a type in `taken`. Raises Malformed."""
+def items(octets: bytes, kinds: tuple[type[Item], ...]) -> Iterator[Item]:
+    """Yield the items of a message one by one; each is of a type in `kinds`. Raises Malformed."""
     count = int.from_bytes(octets[1:HEAD], "big")
-    if len(octets) < HEAD or octets[:1] != _ARRAY or count > MOST:
-        raise Malformed(f"no message between a gateway and a leader, which has at most {MOST} items")
+    if len(octets) < HEAD or octets[:1] != _ARRAY or count > MAX_ITEMS:
+        raise Malformed(f"no message between a gateway and a leader, which has at most {MAX_ITEMS} items")
     if count == 1:
-        yield item(memoryview(octets)[HEAD:], taken)
+        yield item(memoryview(octets)[HEAD:], kinds)
         return
     if len(octets) > HEAD + LONGEST:
         raise Malformed(f"the items that share a message have at most {LONGEST} bytes")
-    bounds = replace(_bounds_of(taken), containers=_LISTS * count)
-    unpacker = msgpack.Unpacker(max_buffer_size=HEAD + LONGEST, **options(bounds, _WHAT))
+    bounds = replace(_bounds_of(kinds), containers=_LISTS * count)
+    unpacker = msgpack.Unpacker(max_buffer_size=HEAD + LONGEST, **options(bounds, _NAME))
     unpacker.feed(octets[HEAD:])
     for _ in range(count):
         try:
             array = unpacker.unpack()
         except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
-            raise malformed(_WHAT, error) from error
-        yield _item(array, taken)
+            raise malformed_error(_NAME, error) from error
+        yield _item(array, kinds)
     if unpacker.tell() != len(octets) - HEAD:
         raise Malformed("bytes follow the last item of a message")
 
 
-def item(octets: bytes | memoryview, taken: tuple[type[Item], ...]) -> Item:
-    """Decode one packed item of a type in `taken`. Raises Malformed."""
-    return _item(unpacked(octets, _bounds_of(taken), _WHAT), taken)
+def item(octets: bytes | memoryview, kinds: tuple[type[Item], ...]) -> Item:
+    """Decode one packed item of a type in `kinds`. Raises Malformed."""
+    return _item(unpack(octets, _bounds_of(kinds), _NAME), kinds)
 
 
-def _bounds_of(taken: tuple[type[Item], ...]) -> AllocationLimits:
-    return _OF_GATEWAYS if taken is OF_GATEWAYS else _OF_LEADERS
+def _bounds_of(kinds: tuple[type[Item], ...]) -> AllocationLimits:
+    return _OF_GATEWAYS if kinds is OF_GATEWAYS else _OF_LEADERS
 
 
 def numbers(octets: bytes, kind: str) -> NDArray[Any]:
@@ -134,12 +134,12 @@ def numbers(octets: bytes, kind: str) -> NDArray[Any]:
         raise Malformed(f"{len(octets)} bytes are no numbers of the type {kind}") from error
 
 
-def _item(array: object, taken: tuple[type[Item], ...]) -> Item:
+def _item(array: object, kinds: tuple[type[Item], ...]) -> Item:
     fields: list[Any] = array if type(array) is list and array else [None]
     tag = fields[0]
     kind = _KINDS.get(tag) if type(tag) is int else None
-    if kind is None or kind not in taken or len(fields) != len(_TYPES[tag]) + 1:
-        raise Malformed(f"no item of a gateway's line, or out of turn: {tag!r:.40}")
+    if kind is None or kind not in kinds or len(fields) != len(_TYPES[tag]) + 1:
+        raise Malformed(f"no item of a gateway's connection, or out of turn: {tag!r:.40}")
     del fields[0]
     for value, name, types in zip(fields, kind._fields, _TYPES[tag], strict=True):
         if type(value) not in types or not _is_good(value, types[type(value)]):
@@ -147,8 +147,8 @@ def _item(array: object, taken: tuple[type[Item], ...]) -> Item:
     return kind(*fields)
 
 
-def _is_good(value: object, of: type | None) -> bool:
-    """Whether an integer is in range, and a list has only valid entries of the type `of`."""
+def _is_good(value: object, entry_type: type | None) -> bool:
+    """Whether an integer is in range, and a list has only valid entries of the type `entry_type`."""
     if type(value) is list:
-        return all(type(entry) is of and _is_good(entry, None) for entry in value)
+        return all(type(entry) is entry_type and _is_good(entry, None) for entry in value)
     return type(value) is not int or 0 <= value <= _LARGEST_INTEGER

@@ -10,14 +10,14 @@ def first_mark(life: bytes) -> bytes:
     return life + bytes(8)
 
 
-def further(mark: bytes, changes: int) -> bytes:
+def advance(mark: bytes, changes: int) -> bytes:
     """The mark after `changes` more Changes."""
     return mark[:LIFE] + (int.from_bytes(mark[LIFE:], "big") + changes).to_bytes(8, "big")
 
 
-def between(mark: bytes, later: bytes) -> int | None:
+def changes_between(mark: bytes, newer: bytes) -> int | None:
     """The number of Changes from one mark to the other; None if they do not lead there."""
-    if len(mark) != len(later) or mark[:LIFE] != later[:LIFE]:
+    if len(mark) != len(newer) or mark[:LIFE] != newer[:LIFE]:
         return None
-    changes = int.from_bytes(later[LIFE:], "big") - int.from_bytes(mark[LIFE:], "big")
+    changes = int.from_bytes(newer[LIFE:], "big") - int.from_bytes(mark[LIFE:], "big")
     return changes if changes >= 0 else None

@@ -3,7 +3,7 @@
 from typing import NamedTuple, get_args
 
 
-class Knock(NamedTuple):
+class AccessRequest(NamedTuple):
     """A client requests `path` from a gateway, with this secret. Answered by Known or Denied."""
 
     ticket: int
@@ -49,16 +49,16 @@ class DeviceRefused(NamedTuple):
     detail: str
 
 
-class Gone(NamedTuple):
+class SessionEnded(NamedTuple):
     """The session of this ticket has ended, and none of its requests is open."""
 
     ticket: int
-    why: str
+    reason: str
     ingress: int
     egress: int
 
 
-class Lives(NamedTuple):
+class AliveReply(NamedTuple):
     """Whether data arrives from a device: the answer to AliveQuery."""
 
     device: int
@@ -66,9 +66,11 @@ class Lives(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """A device is ready. In a run of tasks the device of this ticket has a model, or has computed a shard,
-    and needs its next task. In a run of cohorts it waits for a model. Answered by Done or Denied, possibly
-    later."""
+    """A device is ready. Answered by Done or Denied, possibly later.
+
+    In a run of tasks the device of this ticket has a model, or has computed a shard, and needs its next task.
+    In a run of cohorts it waits for a model.
+    """
 
     ticket: int
     version: int | None
@@ -92,7 +94,16 @@ class Spilled(NamedTuple):
 
 
 OfGateway = (
-    Knock | Enter | DeviceUpdate | DeviceTelemetry | DeviceRefused | Gone | Lives | Ready | Shared | Spilled
+    AccessRequest
+    | Enter
+    | DeviceUpdate
+    | DeviceTelemetry
+    | DeviceRefused
+    | SessionEnded
+    | AliveReply
+    | Ready
+    | Shared
+    | Spilled
 )
 
 OF_GATEWAYS: tuple[type[OfGateway], ...] = get_args(OfGateway)

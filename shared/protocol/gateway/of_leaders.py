@@ -28,13 +28,12 @@ class Sync(NamedTuple):
     closed: bool
     """Whether only devices that have joined may enter."""
     learning_rate: float
-    over: str | None
+    stop_reason: str | None
     diverged: str | None
 
 
 class Resumed(NamedTuple):
-    """Sent instead of a Sync: the gateway has shown the mark of its last Change, and receives the Changes
-    that it missed."""
+    """Sent instead of a Sync: the Changes after the gateway's mark, which it missed."""
 
     mark: bytes
     changes: list[bytes]
@@ -50,19 +49,19 @@ class Change(NamedTuple):
     touched: list[int] | None
     """The number of parameters that each version since the last Change has changed, oldest first; None: all
     of them."""
-    where: bytes
+    indices: bytes
     """The parameters of the first version, then those of the second, ...: little-endian int32."""
     values: bytes
     """Their current values, then the running statistics: little-endian float32. All of theta, if `touched` is
     None."""
-    again: bool
+    replaced: bool
     """Whether the model was replaced: no difference leads to it."""
     learning_rate: float
-    over: str | None
+    stop_reason: str | None
     diverged: str | None
 
 
-class Known(NamedTuple):
+class AccessGranted(NamedTuple):
     """The client of a Knock may continue."""
 
     ticket: int
@@ -112,8 +111,7 @@ class UpdateTaken(NamedTuple):
 
 
 class UpdateHeld(NamedTuple):
-    """An update waits for others. In a run of tasks its device does not wait, and no further answer
-    follows."""
+    """An update waits for others. In a run of tasks its device does not wait for another answer."""
 
     device: int
 
@@ -138,11 +136,11 @@ class Paused(NamedTuple):
     """An operator pauses a device, which then waits for its answers, or resumes it."""
 
     device: int
-    because: str | None
+    reason: str | None
     """None: the device resumes."""
 
 
-class Said(NamedTuple):
+class DeviceRecord(NamedTuple):
     """A record for the device of this ticket in a run of tasks: a Task, Over or Stop."""
 
     ticket: int
@@ -155,7 +153,7 @@ class Done(NamedTuple):
     ticket: int
 
 
-class Dealt(NamedTuple):
+class DealtSamples(NamedTuple):
     """A Samples record of other devices, for this device."""
 
     device: int
@@ -165,7 +163,7 @@ class Dealt(NamedTuple):
 OfLeader = (
     Sync
     | Change
-    | Known
+    | AccessGranted
     | Entered
     | Denied
     | UpdateTaken
@@ -173,9 +171,9 @@ OfLeader = (
     | End
     | AliveQuery
     | Paused
-    | Said
+    | DeviceRecord
     | Done
-    | Dealt
+    | DealtSamples
     | Resumed
 )
 

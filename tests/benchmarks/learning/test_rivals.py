@@ -148,7 +148,7 @@ def test_momentum_divides_by_staleness_and_sends_the_whole_model_each_time() -> 
 
 
 def test_in_eight_bits_the_client_comes_nearer_to_the_model_with_each_message() -> None:
-    layout = Layout.of([("a", (40,)), ("b", (3, 20))])
+    layout = Layout.from_shapes([("a", (40,)), ("b", (3, 20))])
     theta = np.random.default_rng(0).normal(size=layout.size).astype(np.float32)
     channel = Channel(layout, "int8")
     far = [float(np.abs(channel.down(7, version, theta) - theta).max()) for version in range(3)]

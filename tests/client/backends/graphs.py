@@ -17,7 +17,7 @@ from edgeflock.shared.model.layout import Layout
 
 INPUTS, OUTPUTS = 3, 2
 
-LAYOUT = Layout.of(
+LAYOUT = Layout.from_shapes(
     [
         ("dense.weight", (OUTPUTS, INPUTS)),
         ("nothing", (0,)),

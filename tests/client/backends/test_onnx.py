@@ -111,7 +111,7 @@ def test_a_model_without_buffers_or_inputs_that_are_not_needed() -> None:
         [numpy_helper.from_array(np.array([0]), "first")],
     )
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
-    backend = OnnxBackend(made.SerializeToString(), Layout.of([("w", (3,))]))
+    backend = OnnxBackend(made.SerializeToString(), Layout.from_shapes([("w", (3,))]))
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     loss, gradient, statistics, _, _ = backend.gradient(
         np.array([1, 2, 4], np.float32), x, np.zeros(2, np.float32)
@@ -361,7 +361,9 @@ def test_names_may_hold_any_word() -> None:
     for node in renamed.graph.node:
         for names in (node.input, node.output):
             names[:] = [one.replace("dense.weight", name) for one in names]
-    layout = Layout.of([(t.name.replace("dense.weight", name), t.shape, t.buffer) for t in LAYOUT.tensors])
+    layout = Layout.from_shapes(
+        [(t.name.replace("dense.weight", name), t.shape, t.buffer) for t in LAYOUT.tensors]
+    )
     check(OnnxBackend(renamed.SerializeToString(), layout), THETA, X, Y)
 
 

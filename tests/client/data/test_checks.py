@@ -125,7 +125,7 @@ class Model:
     """A backend that knows so many classes."""
 
     name = "made up"
-    layout = Layout.of([("w", [2])])
+    layout = Layout.from_shapes([("w", [2])])
 
     def __init__(self, classes: int) -> None:
         self.classes = classes

@@ -69,7 +69,7 @@ class Picky:
     """A backend of a model with CLASSES classes."""
 
     name: str = "picky"
-    layout: Layout = field(default_factory=lambda: Layout.of([("w", (3,))]))
+    layout: Layout = field(default_factory=lambda: Layout.from_shapes([("w", (3,))]))
     tried: list[list[int]] = field(default_factory=list)
 
     def gradient(

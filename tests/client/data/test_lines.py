@@ -11,7 +11,7 @@ from edgeflock.client.data.lines import LineReader
 from edgeflock.client.data.records import RECORD_BYTES, Skipped
 from edgeflock.client.data.table import Text
 from edgeflock.client.data.uri import Uri
-from edgeflock.shared.data.texts import ABSENT, coded
+from edgeflock.shared.data.texts import ABSENT, encode_text
 from edgeflock.shared.errors import ConfigError
 
 
@@ -118,9 +118,9 @@ def test_what_is_wrong_is_told_by_its_line(caplog: pytest.LogCaptureFixture) -> 
 def test_a_text_and_a_missing_value_become_numbers_that_no_sensor_reads() -> None:
     reading = Reading("missing=mean")
     (first, _), (second, _) = reading.read(b"a,b,y\n5,auto,0\nn/a, auto ,1\n")
-    assert first == [5, coded("auto")]
-    assert second == [ABSENT, coded("auto")]
-    assert coded("auto") < ABSENT < -1e38
+    assert first == [5, encode_text("auto")]
+    assert second == [ABSENT, encode_text("auto")]
+    assert encode_text("auto") < ABSENT < -1e38
 
 
 @given(st.binary(max_size=200))

@@ -10,7 +10,7 @@ from edgeflock.client.data.messages import FieldPaths as Names
 from edgeflock.client.data.messages import decode
 from edgeflock.client.data.records import Skipped, StreamChunk
 from edgeflock.client.data.sample_description import SampleDescription
-from edgeflock.shared.data.texts import ABSENT, check_codes, coded, places_of
+from edgeflock.shared.data.texts import ABSENT, check_codes, encode_text, places_of
 from edgeflock.shared.model.description import Description
 
 RUN = Description(
@@ -65,7 +65,7 @@ def test_a_text_is_far_from_no_number() -> None:
 
 def test_codes_are_exact_and_told_apart() -> None:
     names = tuple(f"category {number}" for number in range(100))
-    x = np.array([coded(name) for name in (*names, "another")] + [ABSENT, 3.0], np.float32)
+    x = np.array([encode_text(name) for name in (*names, "another")] + [ABSENT, 3.0], np.float32)
     assert places_of(x, names).tolist() == [*range(100), -1, -1, -1]
     assert np.isfinite(x).all()
     check_codes("mode", names)

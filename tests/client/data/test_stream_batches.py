@@ -24,7 +24,7 @@ from edgeflock.client.data.stream_buffer import Buffer, Truncation
 from edgeflock.client.data.stream_disk import Persistence
 from edgeflock.devices.emulation.clock import run_virtually
 from edgeflock.shared.data.account import SampleAccount
-from edgeflock.shared.data.curves import Later, RateCurve, Sine, Steps, curve
+from edgeflock.shared.data.curves import RateCurve, ShiftedCurve, Sine, Steps, curve
 from edgeflock.shared.data.rates import HIGH, LOW
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.gradient import Gradient
@@ -164,7 +164,7 @@ class Trained:
     rate: RateCurve
 
     def came(self, since: float, until: float) -> float:
-        return self.rate.arrived(max(0.0, until)) - self.rate.arrived(max(0.0, since))
+        return self.rate.arrivals(max(0.0, until)) - self.rate.arrivals(max(0.0, since))
 
 
 TICK = 0.051
@@ -217,7 +217,7 @@ rising_and_falling = st.one_of(
 @example(rate=Steps(((0, 3), (10.3, 500))), step=0.05)
 @example(rate=Steps(((0, 0), (1, 900)), 10), step=0.05)
 @example(rate=Sine(12, 108, 60), step=0.05)
-@example(rate=Later(Sine(12, 108, 20), 5), step=0.8)
+@example(rate=ShiftedCurve(Sine(12, 108, 20), 5), step=0.8)
 def test_batches_are_what_arrived_however_the_rate_changes(rate: RateCurve, step: float) -> None:
     ran = trained_on(rate, step)
     assert ran.drops == 0
@@ -421,7 +421,7 @@ class TwoClasses:
     """A backend that knows classes 0 and 1."""
 
     name = "made up"
-    layout = Layout.of([("w", [2])])
+    layout = Layout.from_shapes([("w", [2])])
 
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]

@@ -20,7 +20,7 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import PROTOCOL, Model, Receipt, Task, Update, Welcome
 from edgeflock.shared.selection.feedback import HORIZON
 
-LAYOUT = Layout.of([("kernel", (2, 5)), ("bias", (4,))])
+LAYOUT = Layout.from_shapes([("kernel", (2, 5)), ("bias", (4,))])
 F32 = values.CODINGS["f32"].mode
 HALVED = 0.5**HORIZON
 """As feedback, each version halves what was left out."""

@@ -148,7 +148,7 @@ def test_what_it_is_given_stays_as_it_is() -> None:
 
 
 def test_zeros_stay_zeros_and_empty_tensors_are_passed_over() -> None:
-    layout = Layout.of([("none", (0,)), ("some", (3,))])
+    layout = Layout.from_shapes([("none", (0,)), ("some", (3,))])
     direction = Adafactor(layout, DECAY).direction(np.ones(3, np.float32), np.zeros(3, np.float32))
     assert direction.tolist() == [0, 0, 0]
 

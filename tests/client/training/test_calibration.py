@@ -18,7 +18,7 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.torch_module import FlatModule
 from tests.client.training.fakes import WELCOME, FakeBackend
 
-LAYOUT = Layout.of([("hidden.weight", (4, 5), False), ("hidden.bias", (4,), False),
+LAYOUT = Layout.from_shapes([("hidden.weight", (4, 5), False), ("hidden.bias", (4,), False),
                     ("out.weight", (3, 4), False), ("out.bias", (3,), False)])  # fmt: skip
 BIAS = slice(LAYOUT.size - 3, LAYOUT.size)
 

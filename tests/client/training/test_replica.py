@@ -22,7 +22,7 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import CONSTANT, NORMAL, Filling, Start, generate
 from edgeflock.shared.protocol.messages import Model
 
-LAYOUT = Layout.of([("kernel", (2, 3)), ("bias", (2,))])
+LAYOUT = Layout.from_shapes([("kernel", (2, 3)), ("bias", (2,))])
 WHOLE: NDArray[np.float32] = np.arange(8, dtype=np.float32)
 F32, F16 = values.CODINGS["f32"].mode, values.CODINGS["f16"].mode
 
@@ -123,7 +123,7 @@ def test_the_message_stays_as_it_is() -> None:
 
 # Differences to be added
 
-NORMED = Layout.of([("kernel", (2, 3)), ("bias", (2,)), ("mean", (3,), True)])
+NORMED = Layout.from_shapes([("kernel", (2, 3)), ("bias", (2,)), ("mean", (3,), True)])
 WHERE = sparse.encode(np.array([0, 6]), 8)
 CODEBOOK4, INT8, SCALE = (values.CODINGS[name].mode for name in ("codebook4", "int8", "scale"))
 GRIDDED = grid.encode(np.array([0, 6]), np.array([True, False]), LAYOUT) or b""

@@ -227,7 +227,9 @@ async def test_local_steps_and_feedback_together() -> None:
 
 # Running statistics
 
-NORMED = Layout.of([("kernel", (2, 5)), ("bias", (4,)), ("mean", (2,), True), ("variance", (1,), True)])
+NORMED = Layout.from_shapes(
+    [("kernel", (2, 5)), ("bias", (4,)), ("mean", (2,), True), ("variance", (1,), True)]
+)
 AGAINST = replace(WELCOME, layout=list(NORMED.shapes()), select=1.0)
 
 

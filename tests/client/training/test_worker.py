@@ -222,9 +222,9 @@ async def test_other_refusals_end_the_worker(refusal: type[Refused]) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        Layout.of([("kernel", (5, 2)), ("bias", (4,))]),
-        Layout.of([("kernel", (2, 5)), ("bias", (5,))]),
-        Layout.of([("bias", (4,)), ("kernel", (2, 5))]),
+        Layout.from_shapes([("kernel", (5, 2)), ("bias", (4,))]),
+        Layout.from_shapes([("kernel", (2, 5)), ("bias", (5,))]),
+        Layout.from_shapes([("bias", (4,)), ("kernel", (2, 5))]),
     ],
 )
 async def test_another_layout_is_refused_before_anything_is_sent(other: Layout) -> None:

@@ -22,7 +22,7 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import CONSTANT, Filling, Start
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Record, Refusal, Samples, Stop
-from edgeflock.shared.protocol.shown import shown
+from edgeflock.shared.protocol.shown import printable
 from tests.client.training.fakes import LAYOUT, WELCOME, model_at
 from tests.fuzzing.records import CORPUS, GOOD, hostile_sessions, outcomes
 
@@ -184,7 +184,7 @@ async def test_a_welcome_is_looked_at_before_anything_else() -> None:
 async def test_a_large_model_gets_the_messages_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     """For one connection more; and not longer ones."""
     monkeypatch.setattr(dialing, "LONGEST_WELCOME", 1000)
-    layout = Layout.of([("w", (300,))])
+    layout = Layout.from_shapes([("w", (300,))])
     welcome = replace(WELCOME, layout=list(layout.shapes()))
     model = replace(model_at(3), count=300, values=bytes(1200))
     async with saying(welcome, model, bytes(longest_message(layout) + 1)) as link:
@@ -222,13 +222,13 @@ async def test_what_a_server_writes_is_one_line_that_does_nothing(
         await link.join()
         with pytest.raises(error) as raised:
             await link.pull(None)
-    assert str(raised.value) == shown(ESCAPES)
+    assert str(raised.value) == printable(ESCAPES)
 
 
 def test_text_is_shown_as_it_is_but_for_what_terminals_obey() -> None:
-    assert shown("caf\u00e9 \u2713") == "caf\u00e9 \u2713"
-    assert shown("a\x1b[2Jb\nc\u202ed") == "a\\x1b[2Jb\\nc\\u202ed"
-    assert shown("x" * 301) == "x" * 300 + "..."
+    assert printable("caf\u00e9 \u2713") == "caf\u00e9 \u2713"
+    assert printable("a\x1b[2Jb\nc\u202ed") == "a\\x1b[2Jb\\nc\\u202ed"
+    assert printable("x" * 301) == "x" * 300 + "..."
 
 
 # Over HTTP

@@ -51,7 +51,7 @@ async def test_tls_to_a_server_without_is_told_at_once() -> None:
         (200, "is no Edgeflock server"),
         (301, "is no Edgeflock server"),
         (400, "passes the Upgrade header on"),
-        (403, "ask who runs it"),
+        (403, "ask its operator"),
         (404, "is no Edgeflock server"),
     ],
 )

@@ -80,7 +80,7 @@ def test_a_pair_runs_or_is_refused_by_the_table(settings: tuple[str, ...], tmp_p
     except ConfigError as error:
         refusal = str(error)
     if refusal:
-        assert any(f"it {row.why}; {row.remedy}" in refusal for row in ROWS)
+        assert any(f"it {row.reason}; {row.remedy}" in refusal for row in ROWS)
         return
     result = run_fleet(prepare(file), 0, tmp_path)
     assert result.ended in ("complete", "diverged")

@@ -108,7 +108,7 @@ REFUSED: dict[str, tuple[str, list[str]]] = {
     "a key of a class outside any": (END + "[devices]\nstep_ms = 5\n", ["line 4", "devices.step_ms = 5"]),
     "unknown section": (END + "[device.pi]\nstep_ms = 5\n", ["unknown key device.pi = {'step_ms': 5}"]),
     "a section within a class": (CLASS + "[devices.pi.link]\nrate = 5\n", ["devices.pi.link = {'rate': 5}"]),
-    "a key outside a section": ("devices = 5\n" + END, ["devices = 5 stands outside a section"]),
+    "a key outside a section": ("devices = 5\n" + END, ["devices = 5 is outside a section"]),
     "another type": (
         END + "[fleet]\ndevices = 2.5\n",
         ["line 4", "fleet.devices = 2.5", "must be a valid integer"],

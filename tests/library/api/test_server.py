@@ -474,7 +474,7 @@ WRONG: list[tuple[Any, str]] = [
         lambda: ef.Server(LINEAR, on_evaluated=others),  # type: ignore[arg-type]
         r"Server\(on_evaluated=...\) is async, and nothing waits for it; give a plain function",
     ),
-    (lambda: ef.Server(LINEAR, limits=3), r"edgeflock.Server: limits = 3 stands outside a section"),
+    (lambda: ef.Server(LINEAR, limits=3), r"edgeflock.Server: limits = 3 is outside a section"),
     (lambda: ef.Server(LINEAR, client={}), r"Server\(client=...\): settings of \[run\] go by their own"),
     (lambda: ef.Server(LINEAR, evaluate=(X, Y[:3])), r"\[4, 6\] and y \[3\]; give as many"),
     (lambda: ef.Server(LINEAR, evaluate=ALONE), r"Server\(evaluate=...\) is a ndarray; give \(x, y\)"),

@@ -90,7 +90,7 @@ def test_what_to_install_works_from_a_clone(
             return told
 
     monkeypatch.setattr(metadata, "distribution", lambda name: Installed())
-    assert extras.install("onnx") == command
+    assert extras.install_command("onnx") == command
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_the_model_takes_the_data(tmp_path: Path, kind: str, monkeypatch: pytest
     made: dict[str, type[torch.nn.Module]] = {}
     exec(project.files["model.py"], made)
     monkeypatch.chdir(project.folder.parent)
-    sample = datasets.opened(uri, "test")
+    sample = datasets.open_stored(uri, "test")
     output = made["Model"]()(torch.from_numpy(sample.x[:2]))
     assert tuple(output.shape) == {"images": (2, 3), "numbers": (2,), "classes": (2, 5)}[kind]
     assert settings.model.loss == ("mse" if kind == "numbers" else "cross_entropy")

@@ -15,7 +15,7 @@ from edgeflock.client.identity import save_identity
 from edgeflock.doctor import CheckResult
 from edgeflock.doctor.report import read_audit, service_log, split_log
 from edgeflock.doctor.secrets import HIDDEN, harmless_settings, scrub
-from edgeflock.shared.identity import Token, text_of
+from edgeflock.shared.identity import Token, to_base64url
 from edgeflock.shared.settings.config import parse
 from tests.hosting import hosting
 
@@ -115,7 +115,12 @@ async def test_a_report_holds_no_secret(
     async with hosting(run, closed=True) as hosted:
         identity = hosted.enrol("pi-7")
     save_identity(identity, place)
-    planted = {**PLANTED, "key": text_of(identity.key), "own": identity.credential, "new": Token.new().text}
+    planted = {
+        **PLANTED,
+        "key": to_base64url(identity.key),
+        "own": identity.credential,
+        "new": Token.new().text,
+    }
     (run / "admin-token").write_text(Token.new().text + "\n")
     planted["admin"] = (run / "admin-token").read_text().strip()
     noted = [{"label": planted["labelled"]}, {"did": f"made {planted['new']}"}]

@@ -66,7 +66,7 @@ def test_predictions_follow_the_columns_of_the_input(
 
 def test_a_card_says_what_is_known_and_keeps_to_its_tables() -> None:
     data = Description(("a|b", "<script>\n"), (0.0, 0.0), (1.0, 1.0), ("yes", "no"))
-    layout = Layout.of([("w", (3, 2))])
+    layout = Layout.from_shapes([("w", (3, 2))])
     info = ModelInfo(model="m:M", layout=layout, run="r", version=1234, loss="cross_entropy", data=data)
     text = card(info, {}, "model.onnx", {"int8": {"accuracy": 0.5}})
     assert "version 1,234 of run `r`" in text

@@ -25,7 +25,7 @@ from edgeflock.tui.sources.recording import Recording
 from edgeflock.tui.sources.state import MonitorState, reduce, snapshot
 from tests.data import JOURNALS, RECORDINGS, expected, unpacked
 
-LAYOUT = Layout.of([("w", (10, 4)), ("b", (4,))])
+LAYOUT = Layout.from_shapes([("w", (10, 4)), ("b", (4,))])
 BEGAN = 1_000_000.0
 SPARSE = next(mode for mode in range(9) if mode != sparse.DENSE)
 

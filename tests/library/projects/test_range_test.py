@@ -21,7 +21,7 @@ class Quadratic:
     """h (theta - noise)^2 / 2."""
 
     name = "quadratic"
-    layout = Layout.of([("w", (4,), False)])
+    layout = Layout.from_shapes([("w", (4,), False)])
 
     def __init__(self, curvature: float) -> None:
         self.curvature = np.float32(curvature)

@@ -52,7 +52,7 @@ def test_two_of_seven_cannot_take_it_far(aggregate: Aggregate) -> None:
 
 
 def test_a_round_is_what_its_aggregate_says_times_its_samples() -> None:
-    layout = Layout.of([("kernel", (SIZE,))])
+    layout = Layout.from_shapes([("kernel", (SIZE,))])
     steps = [step({0: 1}, 2), step({0: 3}, 4), step({0: 1000}, 10)]
 
     def total(name: str) -> NDArray[np.float32]:
@@ -67,7 +67,7 @@ def test_a_round_is_what_its_aggregate_says_times_its_samples() -> None:
 
 
 def test_what_a_defence_let_nothing_of_count_is_of_no_samples() -> None:
-    gathered = Gathered(Layout.of([("kernel", (SIZE,))]), "median")
+    gathered = Gathered(Layout.from_shapes([("kernel", (SIZE,))]), "median")
     gathered.add(step({0: 1}, 9).scaled(0.0))
     assert (gathered.steps, gathered.samples) == (1, 0)
     assert not gathered.total.any()

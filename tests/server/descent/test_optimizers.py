@@ -131,7 +131,7 @@ def test_a_round_is_one_step_with_its_mean(how: StepMethod, rule: str) -> None:
     if how.is_plain:
         return
     theta = np.linspace(-1, 1, SIZE, dtype=f32)
-    layout = Layout.of([("w", (SIZE,))])
+    layout = Layout.from_shapes([("w", (SIZE,))])
     parameters = Parameters(0, theta.copy(), regime=Regime(rule, 0.1, 8, rounds=True, method=how), start=0)
     slow = Slow(theta, how)
     for number in range(5):

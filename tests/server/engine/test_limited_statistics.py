@@ -37,7 +37,7 @@ from tests.server.pushes import (
 
 f32 = np.float32
 SHAPES: list[tuple[str, tuple[int, ...]]] = [("kernel", (4, 5)), ("bias", (4,)), ("scale", ())]
-NORMED = Layout.of(
+NORMED = Layout.from_shapes(
     [
         *SHAPES,
         ("one.running_mean", (3,), True),
@@ -76,13 +76,13 @@ def test_names_tell_what_they_are() -> None:
     ],
 )
 def test_where_one_is_not_known_none_is_limited(buffers: list[tuple[str, tuple[int, ...]]]) -> None:
-    layout = Layout.of([("w", (3,)), *((name, shape, True) for name, shape in buffers)])
+    layout = Layout.from_shapes([("w", (3,)), *((name, shape, True) for name, shape in buffers)])
     assert layout.norms == ()
 
 
 @pytest.mark.parametrize(("mean", "variance"), [("moving_mean", "moving_variance"), ("mean", "var")])
 def test_the_names_of_others(mean: str, variance: str) -> None:
-    layout = Layout.of([("w", (3,)), (f"bn/.{mean}", (2,), True), (f"bn/.{variance}", (2,), True)])
+    layout = Layout.from_shapes([("w", (3,)), (f"bn/.{mean}", (2,), True), (f"bn/.{variance}", (2,), True)])
     assert layout.norms == ((slice(0, 2), slice(2, 4)),)
 
 

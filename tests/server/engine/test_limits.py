@@ -20,8 +20,8 @@ from edgeflock.shared.settings.config import parse
 )
 def test_a_snapshot_must_fit_into_a_row(most: int, settings: tuple[str, ...]) -> None:
     config = parse(overrides=["limits.inflight_bytes=4000000000", *settings])
-    check_limits(config, Layout.of([("w", (most,))]))
-    larger = Layout.of([("w", (most + 1,))])
+    check_limits(config, Layout.from_shapes([("w", (most,))]))
+    larger = Layout.from_shapes([("w", (most + 1,))])
     with pytest.raises(ConfigError, match=f"a snapshot of {most + 1} parameters .* set coordination.average"):
         check_limits(config, larger)
     check_limits(
@@ -46,7 +46,7 @@ def test_a_snapshot_must_fit_into_a_row(most: int, settings: tuple[str, ...]) ->
 )
 def test_of_a_large_batch_more_is_sent_than_the_root_of_p(settings: tuple[str, ...], times: float) -> None:
     config = parse(overrides=settings)
-    assert usual_fraction(config, Layout.of([("w", (10_000,))])) == pytest.approx(times / 100)
+    assert usual_fraction(config, Layout.from_shapes([("w", (10_000,))])) == pytest.approx(times / 100)
 
 
 @pytest.mark.parametrize(

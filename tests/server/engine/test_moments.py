@@ -8,7 +8,7 @@ from edgeflock.shared.codecs import moments
 from edgeflock.shared.errors import WrongDtype
 from edgeflock.shared.model.layout import Layout
 
-LAYOUT = Layout.of([("w", (2, 3)), ("b", (4,))])
+LAYOUT = Layout.from_shapes([("w", (2, 3)), ("b", (4,))])
 LINES = int(LAYOUT.lines[-1])
 
 
@@ -58,7 +58,7 @@ def test_only_the_last_devices_count() -> None:
 
 
 def test_of_a_model_of_many_rows_fewer_devices_count() -> None:
-    layout = Layout.of([("vector", ((1 << 19) - 1,))])  # two reports are all that may be kept
+    layout = Layout.from_shapes([("vector", ((1 << 19) - 1,))])  # two reports are all that may be kept
     fleet = FleetMoments(layout)
     reports = [moments.encode(np.full(layout.lines[-1], level, np.float32)) for level in (1024, 4, 16, 8)]
     for device in range(2):

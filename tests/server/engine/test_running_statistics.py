@@ -248,7 +248,7 @@ def test_a_client_that_knows_nothing_of_them_is_told(run: Watched) -> None:
 
 def test_limits_count_them() -> None:
     """1,000 parameters dense and 3,000 statistics: an update of 4,000 + 6,000 bytes and some."""
-    layout = Layout.of([("w", (1000,)), ("b", (3000,), True)])
+    layout = Layout.from_shapes([("w", (1000,)), ("b", (3000,), True)])
     dense = ["compression.select=1", "compression.values=f32"]
     check_limits(config.parse(overrides=[*dense, "limits.frame_bytes=11100"]), layout)
     with pytest.raises(ConfigError, match="1000 parameters .* may take 11024; raise it"):

@@ -10,7 +10,7 @@ from edgeflock.shared.errors import NonFinite, Unauthorized, Unavailable
 from edgeflock.shared.protocol import gateway
 from edgeflock.shared.protocol.messages import Receipt
 
-KNOWN = gateway.Known(1, "device", "pi", "", False)
+KNOWN = gateway.AccessGranted(1, "device", "pi", "", False)
 
 
 async def test_an_answer_goes_to_who_asked_under_its_ticket() -> None:

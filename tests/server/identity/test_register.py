@@ -16,10 +16,10 @@ from edgeflock.shared.identity import (
     NO_PIN,
     Token,
     digest_of,
-    join_words,
+    join_message,
     new_key,
     public_of,
-    session_words,
+    session_message,
     sign,
 )
 
@@ -43,7 +43,7 @@ class Key:
     def join(
         self, register: Register, bearer: str, *, limit: int = 9, old: bytes = b"", pin: bytes = PIN
     ) -> JoinResult:
-        words = join_words(bearer, pin, public_of(self.key), self.name)
+        words = join_message(bearer, pin, public_of(self.key), self.name)
         before = sign(old, words) if old else b""
         return register.join(
             bearer, self.name, public_of(self.key), sign(self.key, words), PIN, before, limit
@@ -51,7 +51,7 @@ class Key:
 
     def speak(self, register: Register, credential: str, *, name: str = "", pin: bytes = PIN) -> None:
         name = name or self.name
-        proof = sign(self.key, session_words(b"c" * 32, register.realm, pin, name))
+        proof = sign(self.key, session_message(b"c" * 32, register.realm, pin, name))
         register.check(register.identify(credential), name, b"c" * 32, PIN, proof)
 
 
@@ -173,7 +173,7 @@ def test_a_proof_made_for_another_server_is_none(register: Register) -> None:
     for pin in (b"q" * 32, NO_PIN):
         with pytest.raises(Unauthorized, match="does not fit"):
             pi.speak(register, credential, pin=pin)
-    proof = sign(pi.key, session_words(b"d" * 32, register.realm, PIN, "pi"))
+    proof = sign(pi.key, session_message(b"d" * 32, register.realm, PIN, "pi"))
     with pytest.raises(Unauthorized, match="does not fit"):
         register.check(register.identify(credential), "pi", b"c" * 32, PIN, proof)
 

@@ -16,7 +16,7 @@ from edgeflock.server.identity import (
     share,
 )
 from edgeflock.shared.errors import JournalDamaged, Unauthorized
-from edgeflock.shared.identity import NO_PIN, join_words, new_key, public_of, sign
+from edgeflock.shared.identity import NO_PIN, join_message, new_key, public_of, sign
 from tests.postgres import Cluster
 
 
@@ -36,7 +36,7 @@ def both(postgres: Cluster, tmp_path: Path) -> Iterator[tuple[Register, Register
 def enrol(register: Register, name: str) -> str:
     """The credential of a device that has joined there."""
     token, key = register.create("device").text, new_key()
-    proof = sign(key, join_words(token, NO_PIN, public_of(key), name))
+    proof = sign(key, join_message(token, NO_PIN, public_of(key), name))
     return register.join(token, name, public_of(key), proof, b"", b"", 10).credential
 
 

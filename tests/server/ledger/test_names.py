@@ -53,7 +53,7 @@ def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_journal_imports_nothing(killed: Path, key: str, read: Callable[..., Parameters]) -> None:
     tampered(killed / "journal.sqlite", NAMES[key], sealed=True)
     arguments = (REGIME,) if read is recover else ()
-    says = rf"{key} = 'stranger:thing' is what the journal says, and .* set {key} = 'stranger:thing' yourself"
+    says = rf"the journal has {key} = 'stranger:thing', and .* set {key} = 'stranger:thing' yourself"
     with closing(Journal(killed / "journal.sqlite")) as journal:
         with pytest.raises(ConfigError, match=says):
             read(journal, LAYOUT, *arguments)
@@ -64,7 +64,7 @@ def test_a_journal_imports_nothing(killed: Path, key: str, read: Callable[..., P
 def test_settings_that_say_the_same_take_the_run_up(
     killed: Path, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(CHOICES[key], "_known", dict(CHOICES[key]))
+    monkeypatch.setattr(CHOICES[key], "_entries", dict(CHOICES[key]))
     tampered(killed / "journal.sqlite", NAMES[key], sealed=True)
     settings = parse(overrides=[f"{key}=stranger:thing"], tables=CHOICES)
     assert sys.modules.pop("stranger")
@@ -87,8 +87,8 @@ def test_a_run_that_was_stopped_goes_on_by_other_names(
     """Where nothing waits to be counted by the old ones, nobody needs to know them."""
     with monkeypatch.context() as patch:
         for table in (KINDS, SCHEDULES):
-            patch.setattr(table, "_known", dict(table))
-        how = StepMethod(kind=KINDS.given(signs), schedule=SCHEDULES.given(halved))
+            patch.setattr(table, "_entries", dict(table))
+        how = StepMethod(kind=KINDS.register(signs), schedule=SCHEDULES.register(halved))
         _, engine = open_engine(tmp_path, Regime("none", 0.5, 5, method=how))
         device, before = engine.device_id("a"), engine.theta()[1]
         commit(engine, [push(device, sparse_update(1, 0, {2: 3.0, 5: -0.25}))])

@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgeflock.server.monitoring.class_counts import ClassCounts
-from edgeflock.shared.protocol.frames import MOST_CLASSES
+from edgeflock.shared.protocol.frames import MAX_CLASSES
 
 RANDOM = np.random.default_rng(3)
 
@@ -43,7 +43,7 @@ def test_one_number_a_sample_that_is_0_or_1_is_a_class() -> None:
         (np.full(9, 0.5, np.float32), np.ones(9, bool)),  # no class, but the probability of one
         (np.ones((9, 3), np.float32), np.ones((9, 3), bool)),  # labels that exclude no other
         (np.ones((9, 3), np.float32), np.ones(9, bool)),  # probabilities of classes
-        (np.full(9, MOST_CLASSES), np.ones(9, bool)),
+        (np.full(9, MAX_CLASSES), np.ones(9, bool)),
     ],
 )
 def test_what_is_no_class_is_not_counted(
@@ -55,7 +55,7 @@ def test_what_is_no_class_is_not_counted(
 def test_one_batch_that_is_no_classes_spoils_all_until_it_begins_anew() -> None:
     counts = ClassCounts()
     counts.update(np.array([0, 1]), np.array([True, False]))
-    counts.update(np.array([0, MOST_CLASSES]), np.array([True, False]))
+    counts.update(np.array([0, MAX_CLASSES]), np.array([True, False]))
     assert counts.counts == ()
     counts.reset()
     counts.update(np.array([0, 1]), np.array([True, False]))

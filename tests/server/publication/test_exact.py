@@ -23,7 +23,7 @@ from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Model, Update
 from tests.server.pushes import commit, dense_update, push, sparse_update
 
-LAYOUT = Layout.of([("kernel", (8, 9)), ("bias", (8,))])  # 80: differences of up to 10 touches
+LAYOUT = Layout.from_shapes([("kernel", (8, 9)), ("bias", (8,))])  # 80: differences of up to 10 touches
 THETA: NDArray[np.float32] = np.linspace(-1, 1, LAYOUT.size, dtype=np.float32)
 
 

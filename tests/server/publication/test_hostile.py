@@ -131,7 +131,7 @@ def test_one_step_to_many_devices_counts_as_memory_once() -> None:
 
 def test_a_step_that_somebody_never_takes_does_not_keep_the_copy_that_others_left() -> None:
     most = 3
-    fleet = Fleet(Layout.of([("kernel", (100, 100))]), devices=32, most=most, disk=0)
+    fleet = Fleet(Layout.from_shapes([("kernel", (100, 100))]), devices=32, most=most, disk=0)
     for gone in range(3, 33):
         fleet.move()
         fleet.answer(gone)

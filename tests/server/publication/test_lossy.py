@@ -19,8 +19,10 @@ from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Model, Receipt
 from edgeflock.shared.settings.traffic import DownlinkSettings
 
-LAYOUT = Layout.of([("kernel", (40, 50)), ("bias", (40,))])
-NORMED = Layout.of([("kernel", (40, 50)), ("bias", (40,)), ("mean", (40,), True), ("variance", (40,), True)])
+LAYOUT = Layout.from_shapes([("kernel", (40, 50)), ("bias", (40,))])
+NORMED = Layout.from_shapes(
+    [("kernel", (40, 50)), ("bias", (40,)), ("mean", (40,), True), ("variance", (40,), True)]
+)
 TERMS = DownlinkSettings(mode="lossy", select=0.02, share=0.02)
 EVERYWHERE = slice(None)
 

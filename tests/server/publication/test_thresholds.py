@@ -13,7 +13,7 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.settings.config import Config
 from edgeflock.shared.settings.traffic import DownlinkSettings
 
-LAYOUT = Layout.of([("kernel", (100, 90)), ("bias", (1000,)), ("scale", (1,))])
+LAYOUT = Layout.from_shapes([("kernel", (100, 90)), ("bias", (1000,)), ("scale", (1,))])
 
 
 def steps(thresholds: Thresholds, turns: int, lost: float = 0.0) -> list[NDArray[np.int64]]:

@@ -20,10 +20,10 @@ from edgeflock.shared.graphs.writing import metadata_of
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.fields import Fields
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.model.torch_module import FlatModule, applied, tensors_of
+from edgeflock.shared.model.torch_module import FlatModule, apply, to_tensors
 
 DATA = Description(("warm", "mode"), (20.0, 0.0), (2.0, 1.0), ("cat", "dog"), categories=((), ("off", "on")))
-LAYOUT = Layout.of([("w", (3, 2)), ("b", (2,)), ("norm.running_var", (2,), True)])
+LAYOUT = Layout.from_shapes([("w", (3, 2)), ("b", (2,)), ("norm.running_var", (2,), True)])
 INFO = ModelInfo(
     model="model:Model",
     layout=LAYOUT,
@@ -115,7 +115,7 @@ def test_onnx_computes_what_torch_does(module: str, x: object) -> None:
     assert read == replace(info, digest=digest_of(theta))
     assert ModelInfo.read(metadata_of(octets), "m") == read
     with torch.no_grad():
-        expected = applied(flat.at(theta), tensors_of(x)).numpy()
+        expected = apply(flat.evaluation_module(theta), to_tensors(x)).numpy()
     np.testing.assert_allclose(onnx_file.in_batches(outputs, x, count), expected, rtol=1e-4, atol=1e-5)
 
 

@@ -10,7 +10,9 @@ from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Layout
 
-INFO = ModelInfo(model="m:M", layout=Layout.of([("w", (1,))]), run="r", version=1, loss="cross_entropy")
+INFO = ModelInfo(
+    model="m:M", layout=Layout.from_shapes([("w", (1,))]), run="r", version=1, loss="cross_entropy"
+)
 LOGITS = np.log(np.array([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8]], np.float32))
 
 

@@ -197,7 +197,9 @@ def test_value_laws(coding: ValueCoding, tensor_values: tuple[Values, Counts]) -
 @given(data=st.data(), counts=st.lists(st.integers(0, 9), min_size=1, max_size=5))
 def test_decoders_agree_on_updates_with_any_values(mode: int, data: st.DataObject, counts: list[int]) -> None:
     """Values of the right length or nearly, NaN and infinity among them."""
-    layout = Layout.of([*((str(t), (count + 1,)) for t, count in enumerate(counts)), ("nothing", (0,))])
+    layout = Layout.from_shapes(
+        [*((str(t), (count + 1,)) for t, count in enumerate(counts)), ("nothing", (0,))]
+    )
     chosen = np.array(
         [t + sum(counts[:t]) + i for t in range(len(counts)) for i in range(counts[t])], np.int64
     )
@@ -230,7 +232,7 @@ def test_decoders_agree_on_updates_with_any_values(mode: int, data: st.DataObjec
 def test_decoders_agree_on_garbage(
     indices: bytes, octets: bytes, count: int, mode: int, index_mode: int, sizes_of_tensors: list[int]
 ) -> None:
-    layout = Layout.of((str(t), (size,)) for t, size in enumerate(sizes_of_tensors))
+    layout = Layout.from_shapes((str(t), (size,)) for t, size in enumerate(sizes_of_tensors))
     laws.decoders_agree(laws.update_of(indices, count, octets, mode, index_mode), layout)
 
 
@@ -292,7 +294,7 @@ def test_scales_are_eighths_of_octaves() -> None:
 
 def test_a_layout_counts_the_values_of_its_tensors() -> None:
     """The counts that codings take are those of the layout, also at a tensor's first and last index."""
-    layout = Layout.of([("a", (2, 2)), ("none", (0,)), ("b", (3,)), ("c", ())])
+    layout = Layout.from_shapes([("a", (2, 2)), ("none", (0,)), ("b", (3,)), ("c", ())])
     assert layout.counts(np.array([0, 3, 4, 6, 7])).tolist() == [2, 0, 2, 1]
     assert layout.counts(None).tolist() == [4, 0, 3, 1]
     assert layout.counts(np.zeros(0, np.int64)).tolist() == [0, 0, 0, 0]

@@ -53,7 +53,7 @@ shapes = st.lists(st.sampled_from(SHAPES), min_size=1, max_size=5).filter(
 
 
 def layout_of(*shapes: tuple[int, ...]) -> Layout:
-    return Layout.of((str(t), shape) for t, shape in enumerate(shapes))
+    return Layout.from_shapes((str(t), shape) for t, shape in enumerate(shapes))
 
 
 @st.composite
@@ -79,7 +79,7 @@ def an_activity(layout: Layout, seed: int) -> Activity | None:
     """After some steps; of none if `seed` is 0, and rarely of all rows and columns."""
     if not seed:
         return None
-    random, known = np.random.default_rng(seed), activity.none(layout)
+    random, known = np.random.default_rng(seed), activity.initial(layout)
     for _ in range(seed % 4):
         known = activity.follow(known, np.flatnonzero(random.random(layout.size) < 0.05), layout)
     return known

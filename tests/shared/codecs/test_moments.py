@@ -9,7 +9,7 @@ from edgeflock.shared.codecs import moments
 from edgeflock.shared.errors import WrongDtype
 from edgeflock.shared.model.layout import Layout
 
-LAYOUT = Layout.of([("w", (2, 3)), ("empty", (0, 3)), ("b", (4,)), ("one", ())])
+LAYOUT = Layout.from_shapes([("w", (2, 3)), ("empty", (0, 3)), ("b", (4,)), ("one", ())])
 """Rows and columns: 2 + 3, 0 + 3, 1 + 4, 1 + 1."""
 
 
@@ -25,7 +25,7 @@ def test_factors_are_the_means_of_rows_and_columns() -> None:
 
 
 def test_a_product_and_a_vector_are_kept_as_they_are() -> None:
-    layout = Layout.of([("w", (4, 2, 3)), ("b", (5,))])
+    layout = Layout.from_shapes([("w", (4, 2, 3)), ("b", (5,))])
     random = np.random.default_rng(0)
     product = np.outer(random.random(4), random.random(6)).ravel()
     squares = np.concatenate([product, random.random(5)]).astype(np.float32)
@@ -40,7 +40,7 @@ def test_nothing_stays_nothing() -> None:
 
 
 def test_they_travel_as_the_nearest_powers_of_two() -> None:
-    layout = Layout.of([("b", (7,))])
+    layout = Layout.from_shapes([("b", (7,))])
     means = np.array([1, 0, 1.4, 1.42, 2.8, 2.9, 1e-38, 3e38], np.float32)
     known = moments.decode(moments.encode(means), layout)
     assert known.tolist() == [1, 0, 1, 2, 2, 4, 2.0**-126, 2.0**127]

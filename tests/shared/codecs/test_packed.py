@@ -21,7 +21,7 @@ def test_the_same_bytes_come_back(kind: tuple[int, int], octets: bytes) -> None:
     octets = octets[: len(octets) // width * width]
     file = packed.pack(octets, mode)
     assert packed.unpack(file, mode, len(octets)) == octets
-    assert len(file) <= packed.longest(len(octets))
+    assert len(file) <= packed.max_size(len(octets))
 
 
 @pytest.mark.parametrize(("name", "most"), [("f32", 0.86), ("f16", 0.88), ("int8", 0.9)])
@@ -40,7 +40,7 @@ def test_numbers_that_were_rounded_become_much_shorter() -> None:
 
 def test_noise_grows_no_more_than_is_said() -> None:
     noise = np.random.default_rng(0).bytes(100_000)
-    assert len(packed.pack(noise, MODES["int8"])) <= packed.longest(len(noise)) < 1.002 * len(noise)
+    assert len(packed.pack(noise, MODES["int8"])) <= packed.max_size(len(noise)) < 1.002 * len(noise)
 
 
 GOOD = packed.pack(bytes(range(240)), 0)

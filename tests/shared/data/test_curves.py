@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgeflock.shared.data import rates
-from edgeflock.shared.data.curves import Later, RateCurve, Sine, Steps, curve, steady
+from edgeflock.shared.data.curves import RateCurve, ShiftedCurve, Sine, Steps, constant_rate, curve
 from edgeflock.shared.errors import ConfigError
 
 
@@ -20,7 +20,7 @@ def of(text: str, seed: int = 0) -> RateCurve:
 def test_what_is_said_of_a_rate(tmp_path: Path) -> None:
     trace = tmp_path / "day.csv"
     trace.write_text("# second, rate\n0, 64\n\n60,16.5  # lunch\n90.25,0\n")
-    assert of("64") == steady(64)
+    assert of("64") == constant_rate(64)
     assert of("sine:12..108/60s") == Sine(12, 108, 60)
     assert of("square:500..20/30s") == Steps(((0, 500), (15, 20)), 30)
     assert (
@@ -52,8 +52,8 @@ def test_what_is_drawn_comes_of_the_seed() -> None:
         ("steps:64", "must be steps:"),
         ("steps:0:", "must be steps:"),
         ("steps:1:64", "must begin at 0"),
-        ("steps:0:64,0:16", "go on in order"),
-        ("steps:0:9,5:3,4:1", "go on in order"),
+        ("steps:0:64,0:16", "begin at 0 and increase"),
+        ("steps:0:9,5:3,4:1", "begin at 0 and increase"),
         ("steps:0:gamma(1,2)", "must be steps:"),
         ("trace:/nowhere.csv", "cannot be read"),
     ],
@@ -73,7 +73,7 @@ def test_what_is_no_rate(text: str, says: str) -> None:
         ("0,nan\n", "line 1"),
         ("# nothing\n", "no line SECOND,RATE"),
         ("5,64\n", "must begin at 0"),
-        ("0,64\n9,3\n9,4\n", "go on in order"),
+        ("0,64\n9,3\n9,4\n", "begin at 0 and increase"),
     ],
 )
 def test_what_is_no_trace(lines: str, says: str, tmp_path: Path) -> None:
@@ -98,32 +98,32 @@ waving = st.builds(
     lambda low, more, period: Sine(low, low + more, period), RATE, st.floats(0, 500), st.floats(1, 100)
 )
 curves = st.one_of(stepped(), waving)
-shifted = st.one_of(curves, st.builds(Later, curves, st.floats(0, 200)))
+shifted = st.one_of(curves, st.builds(ShiftedCurve, curves, st.floats(0, 200)))
 
 
 @given(curve=shifted, count=st.integers(1, 2000))
 def test_a_sample_arrives_when_so_many_have(curve: RateCurve, count: int) -> None:
-    second = curve.when(count)
+    second = curve.arrival_time(count)
     if second == math.inf:
-        assert curve.arrived(1e6) < count + 1e-6
+        assert curve.arrivals(1e6) < count + 1e-6
     else:
-        assert curve.arrived(second) == pytest.approx(count, abs=1e-3)
+        assert curve.arrivals(second) == pytest.approx(count, abs=1e-3)
 
 
 @given(curve=shifted, seconds=st.lists(st.floats(0, 500), min_size=2, max_size=2).map(sorted))
 def test_nothing_that_arrived_goes_again(curve: RateCurve, seconds: list[float]) -> None:
-    early, late = map(curve.arrived, seconds)
+    early, late = map(curve.arrivals, seconds)
     assert -1e-6 <= early <= late + 1e-6
 
 
 def test_what_has_arrived_is_the_area_under_the_rate() -> None:
     steps = of("steps:0:64,60:16")
-    assert [steps.arrived(second) for second in (0, 1, 60, 61)] == [0, 64, 3840, 3856]
+    assert [steps.arrivals(second) for second in (0, 1, 60, 61)] == [0, 64, 3840, 3856]
     square = of("square:500..20/30s")
-    assert [square.arrived(second) for second in (15, 16, 30, 31, 75)] == [7500, 7520, 7800, 8300, 23100]
+    assert [square.arrivals(second) for second in (15, 16, 30, 31, 75)] == [7500, 7520, 7800, 8300, 23100]
     wave = of("sine:12..108/60s")
-    assert [wave.arrived(60 * n) for n in (0, 1, 2)] == pytest.approx([0, 3600, 7200])
-    tops = [wave.arrived(at + 0.01) - wave.arrived(at - 0.01) for at in (15, 45)]
+    assert [wave.arrivals(60 * n) for n in (0, 1, 2)] == pytest.approx([0, 3600, 7200])
+    tops = [wave.arrivals(at + 0.01) - wave.arrivals(at - 0.01) for at in (15, 45)]
     assert tops == pytest.approx([0.02 * 108, 0.02 * 12], rel=1e-3)
-    later = Later(wave, 45)
-    assert later.arrived(15) == pytest.approx(wave.arrived(60) - wave.arrived(45))
+    later = ShiftedCurve(wave, 45)
+    assert later.arrivals(15) == pytest.approx(wave.arrivals(60) - wave.arrivals(45))

@@ -8,7 +8,7 @@ import pytest
 
 from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.model.description import MOST_CATEGORIES, Description
+from edgeflock.shared.model.description import MAX_CATEGORIES, Description
 
 HELD_OUT = "warm,mode,watts\n1,off,10\n3,on,20\n5,auto,60\n"
 """Means 3 and 30; deviations the roots of 8/3 and of 1400/3."""
@@ -21,7 +21,9 @@ def csv(path: Path, text: str, query: str = "?label=watts&targets=numbers") -> s
 
 @pytest.fixture
 def described(tmp_path: Path) -> Description:
-    return datasets.opened(csv(tmp_path / "held_out.csv", HELD_OUT), "test", scales_targets=True).described
+    return datasets.open_stored(
+        csv(tmp_path / "held_out.csv", HELD_OUT), "test", scales_targets=True
+    ).description
 
 
 def test_a_column_of_texts_is_an_input_for_each_category(tmp_path: Path, described: Description) -> None:
@@ -42,12 +44,12 @@ def test_targets_are_scaled_for_a_loss_of_distances_alone(tmp_path: Path, descri
     assert datasets.load(uri, "test").y.tolist() == [10, 20, 60]
     unscaled = datasets.load(f"{uri}&scale=none&x=warm", "test", scales_targets=True)
     assert unscaled.y.tolist() == [10, 20, 60]
-    assert unscaled.described.target == ()
+    assert unscaled.description.target == ()
 
 
 def test_targets_that_are_all_alike_keep_their_unit(tmp_path: Path) -> None:
     uri = csv(tmp_path / "a.csv", "warm,watts\n1,7\n2,7\n")
-    assert datasets.load(uri, "test", scales_targets=True).described.target == (7, 1)
+    assert datasets.load(uri, "test", scales_targets=True).description.target == (7, 1)
 
 
 MINE = "mode,warm,watts\non,1,10\n,3,10\nturbo,,10\noff,NA,\n"
@@ -86,7 +88,7 @@ def test_rows_with_gaps_are_left_out(
     [
         (
             "on,,10",
-            "line 2: warm is empty or no finite number; fill it in, remove the row, or say &missing=drop",
+            "line 2: warm is empty or no finite number; fill it in, remove the row, or add &missing=drop",
         ),
         (",1,10", "line 2: mode is missing, and the run's categories are auto, off, on; correct it"),
         ("turbo,1,10", "line 2: mode is 'turbo', and the run's categories are auto, off, on; correct it"),
@@ -121,12 +123,12 @@ def test_a_label_that_is_missing_makes_no_numbers_of_classes(tmp_path: Path) -> 
 def test_names_that_sound_like_nothing_are_categories_and_classes(tmp_path: Path, name: str) -> None:
     text = f"mode,y\n{name},{name}\non,on\n"
     data = datasets.load(csv(tmp_path / "n.csv", text, "?label=y"), "test")
-    assert data.described.categories == (tuple(sorted((name, "on"))),)
-    assert data.described.labels == tuple(sorted((name, "on")))
+    assert data.description.categories == (tuple(sorted((name, "on"))),)
+    assert data.description.labels == tuple(sorted((name, "on")))
 
 
 def test_categories_are_not_many(tmp_path: Path) -> None:
-    rows = "".join(f"n{row % (MOST_CATEGORIES + 1)},{row},0\n" for row in range(1000))
+    rows = "".join(f"n{row % (MAX_CATEGORIES + 1)},{row},0\n" for row in range(1000))
     with pytest.raises(ConfigError, match=r"site holds 101 different texts in 1,000 rows, .* 100 at most"):
         datasets.load(csv(tmp_path / "m.csv", f"site,a,y\n{rows}", "?label=y"), "test")
 
@@ -156,5 +158,5 @@ def test_a_parquet_file_has_gaps_and_categories_as_the_csv_has(
 
 def test_an_array_without_names_has_no_categories(tmp_path: Path, described: Description) -> None:
     np.savez(tmp_path / "a.npz", x_train=np.zeros((3, 4), np.float32), y_train=np.zeros(3, np.float32))
-    with pytest.raises(ConfigError, match="has no names of columns, and the run has columns of categories"):
+    with pytest.raises(ConfigError, match="has no names of columns, but the run has columns of categories"):
         datasets.load(f"npz:{tmp_path}/a.npz", "train", described)

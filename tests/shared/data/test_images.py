@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edgeflock.shared.data import datasets
-from edgeflock.shared.data.fitting import fitted
+from edgeflock.shared.data.fitting import fit
 from edgeflock.shared.errors import ConfigError
 
 Image = pytest.importorskip("PIL.Image")
@@ -29,24 +29,24 @@ def test_images_are_resized_to_one_size_and_classes_are_folders(folder: Path) ->
     assert data.x[0].max() == 0
     assert data.x[-1].min() == 1
     assert data.y.tolist() == [0, 0, 0, 0, 1, 1]
-    assert data.described.labels == ("cat", "dog")
+    assert data.description.labels == ("cat", "dog")
 
 
 def test_a_device_takes_the_size_of_the_run(folder: Path) -> None:
     raw = datasets.read(f"images:{folder}?part=1/2", "train")
-    described = datasets.opened(f"images:{folder}?size=8", "test").described
-    data = fitted(raw, described, (1, 6, 5))
+    described = datasets.open_stored(f"images:{folder}?size=8", "test").description
+    data = fit(raw, described, (1, 6, 5))
     assert data.x[:2].shape == (2, 1, 6, 5)
     with pytest.raises(ConfigError, match=r"samples of the run have the shape \[4\]"):
-        fitted(raw, described, (4,))
+        fit(raw, described, (4,))
 
 
 def test_images_are_read_when_they_are_asked_for(folder: Path) -> None:
-    data = datasets.opened(f"images:{folder}?size=4", "train")
+    data = datasets.open_stored(f"images:{folder}?size=4", "train")
     for file in folder.glob("cat/*.png"):
         file.unlink()
     assert data.x[np.array([4, 5])].min() == 1
-    with pytest.raises(ConfigError, match=r"cat/0.png is no image that can be read: .*mend or remove it"):
+    with pytest.raises(ConfigError, match=r"cat/0.png is no readable image: .*replace or remove it"):
         data.x[:1]
 
 
@@ -71,7 +71,7 @@ def test_a_folder_without_classes_is_none(tmp_path: Path) -> None:
 
 
 def test_a_label_that_the_run_lacks_is_told_by_its_file(folder: Path) -> None:
-    described = datasets.opened(f"images:{folder}", "test").described
+    described = datasets.open_stored(f"images:{folder}", "test").description
     (folder / "owl").mkdir()
     Image.new("L", (3, 3)).save(folder / "owl" / "1.jpg")
     with pytest.raises(

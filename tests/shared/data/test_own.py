@@ -56,12 +56,12 @@ def test_a_function_is_told_the_split_and_its_options() -> None:
     data = datasets.load("their_data:arrays?count=2", "test")
     assert data.x.tolist() == [[7, 7]] * 2
     assert data.y.tolist() == [1, 0]
-    assert data.described.labels == ("a", "b")
+    assert data.description.labels == ("a", "b")
     assert datasets.load("their_data:arrays?part=1/3", "train").x.tolist() == [[8, 8]]
 
 
 def test_what_gives_samples_one_by_one_is_asked_for_those_that_are_wanted() -> None:
-    data = datasets.opened("their_data:lazy", "train")
+    data = datasets.open_stored("their_data:lazy", "train")
     rows = sys.modules["their_data"].Rows
     rows.asked.clear()
     assert data.x[np.array([2, 1])].tolist() == [[[[1, 1], [1, 1]]]] * 2

@@ -30,7 +30,7 @@ def test_the_estimate_is_its_formula(arrivals: list[tuple[float, int]], later: f
     arrivals = sorted(arrivals)
     estimator = RateEstimator(seconds=7.0)
     for second, count in arrivals:
-        estimator.arrived(count, second)
+        estimator.add(count, second)
     if not arrivals:
         assert estimator.rate(later) == 0
         return
@@ -49,7 +49,7 @@ def test_a_steady_stream_is_known_after_its_first_seconds(rate: float, every: fl
     second = 0.0
     for tick in range(1000):
         second = tick * every
-        estimator.arrived(round((tick + 1) * rate * every) - round(tick * rate * every), second)
+        estimator.add(round((tick + 1) * rate * every) - round(tick * rate * every), second)
         if second >= 2 and rate * every >= 1:
             assert estimator.rate(second) == pytest.approx(rate, rel=0.06)
 
@@ -57,20 +57,20 @@ def test_a_steady_stream_is_known_after_its_first_seconds(rate: float, every: fl
 def test_it_follows_a_change_forgets_in_silence_and_bears_a_burst() -> None:
     estimator = RateEstimator(seconds=10)
     for tenth in range(1000):
-        estimator.arrived(6, tenth / 10)
+        estimator.add(6, tenth / 10)
     assert estimator.rate(100) == pytest.approx(60, rel=0.01)
     assert estimator.rate(100 + 10 * math.log(2)) == pytest.approx(30, rel=0.02)
-    estimator.arrived(100, 100)
+    estimator.add(100, 100)
     assert estimator.rate(100) == pytest.approx(70, rel=0.02)
     for tenth in range(1000, 1500):
-        estimator.arrived(1, tenth / 10)
+        estimator.add(1, tenth / 10)
     assert estimator.rate(150) == pytest.approx(10, rel=0.05)
     assert estimator.rate(1e6) < 1e-9
 
 
 def test_a_backlog_at_the_beginning_is_no_rate() -> None:
     estimator = RateEstimator()
-    estimator.arrived(100_000, 5.0)
+    estimator.add(100_000, 5.0)
     assert estimator.rate(5.0) == 0
     assert estimator.rate(9.0) == 0
 
@@ -78,7 +78,7 @@ def test_a_backlog_at_the_beginning_is_no_rate() -> None:
 def test_a_clock_that_goes_back_does_no_harm() -> None:
     estimator = RateEstimator()
     for second in (0.0, 10.0, 4.0, 11.0):
-        estimator.arrived(50, second)
+        estimator.add(50, second)
     assert 0 < estimator.rate(3.0) < 200
 
 

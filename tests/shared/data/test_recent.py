@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from edgeflock.shared.data.datasets import Dataset
-from edgeflock.shared.data.recent import FAR, LaggedFeatures
+from edgeflock.shared.data.recent import CLIP, LaggedFeatures
 from edgeflock.shared.errors import ConfigError
 
 
@@ -27,7 +27,7 @@ def defined(data: Dataset, window: int, lags: int) -> NDArray[np.float64]:
             for k, value in enumerate(data.x[t]):
                 deviation = past[:, k].std()
                 row.append(
-                    np.clip((value - past[:, k].mean()) / deviation, -FAR, FAR) if deviation > 1e-9 else 0
+                    np.clip((value - past[:, k].mean()) / deviation, -CLIP, CLIP) if deviation > 1e-9 else 0
                 )
         row += [data.y[t - lag] if t >= lag else 0 for lag in range(1, lags + 1)]
         rows.append(row)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edgeflock.shared.data import datasets
-from edgeflock.shared.data.fitting import describe, fitted
+from edgeflock.shared.data.fitting import describe, fit
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.description import Description
 
@@ -23,7 +23,7 @@ def csv(path: Path, text: str, query: str = "?label=animal") -> str:
 
 
 def the_runs(tmp_path: Path) -> Description:
-    return datasets.opened(csv(tmp_path / "held_out.csv", HELD_OUT), "test").described
+    return datasets.open_stored(csv(tmp_path / "held_out.csv", HELD_OUT), "test").description
 
 
 def test_a_table_is_in_units_of_its_columns_and_classes_by_name(tmp_path: Path) -> None:
@@ -32,9 +32,9 @@ def test_a_table_is_in_units_of_its_columns_and_classes_by_name(tmp_path: Path) 
     assert np.allclose(data.x.mean(axis=0), 0, atol=1e-6)
     assert np.allclose(data.x.std(axis=0), 1)
     assert data.y.tolist() == [0, 1, 0, 1]
-    assert data.described.columns == ("age", "height")
-    assert data.described.labels == ("cat", "dog")
-    assert data.described.means == (25.0, 2.0)
+    assert data.description.columns == ("age", "height")
+    assert data.description.labels == ("cat", "dog")
+    assert data.description.means == (25.0, 2.0)
 
 
 def test_a_device_takes_columns_units_and_classes_of_the_run(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_constant_keeps_its_unit_and_numbers_may_stay_as_they_are(tmp_path: Pa
     assert datasets.load(csv(tmp_path / "c.csv", text, "?label=y"), "test").x.tolist() == [[0, -1], [0, 1]]
     raw = datasets.load(csv(tmp_path / "c.csv", text, "?label=y&scale=none&x=b"), "test")
     assert raw.x.tolist() == [[1], [3]]
-    assert raw.described.means == ()
+    assert raw.description.means == ()
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_numbers_may_have_a_comma_before_their_decimals(tmp_path: Path) -> None:
     query = "?label=animal&sep=;&decimal=comma"
     semicolons = datasets.load(csv(tmp_path / "s.csv", SEMICOLONS, query), "test")
     assert semicolons.x.tolist() == datasets.load(csv(tmp_path / "c.csv", HELD_OUT), "test").x.tolist()
-    assert semicolons.described.labels == ("cat", "dog")
+    assert semicolons.description.labels == ("cat", "dog")
     text = "a;y\n1;0,5\n2;1,25\n"
     assert datasets.load(
         csv(tmp_path / "n.csv", text, "?label=y&sep=;&decimal=comma"), "test"
@@ -90,7 +90,7 @@ def test_text_among_numbers_is_told_of_whichever_part_it_stands_in(tmp_path: Pat
     lines[int(here.removeprefix("line ")) - 1] = "many,0"
     with pytest.raises(
         ConfigError,
-        match=rf"{here}: x is 'many', not a number; .*missing., or read it by .*package\.module:function$",
+        match=rf"{here}: x is 'many', not a number; .*missing., or read it with .*package\.module:function$",
     ):
         datasets.load(csv(tmp_path / "t.csv", "\n".join(lines), "?label=y&held=0.5"), "test")
 
@@ -129,13 +129,17 @@ def test_a_part_is_held_out_and_the_rest_is_dealt(tmp_path: Path) -> None:
         ("a,b,y\n1,,0\n2,,1\n", "?label=y", "b has no value in any row; leave it out, or .*&x=a$"),
         (HELD_OUT.replace("20,2.0,dog", "20,2.0"), "", "line 3 has 2 cells, and the first one 3"),
         (HELD_OUT, "?label=species", "label=species: there is no such column; the columns are age, height"),
-        (HELD_OUT, "?x=age", r"say which column is to be predicted: \?label=COLUMN; the columns are age"),
+        (HELD_OUT, "?x=age", r"name the column to predict: \?label=COLUMN; the columns are age"),
         (HELD_OUT, "?label=animal&x=age,weight", "x=weight: there is no such column"),
         (HELD_OUT, "?label=animal&scale=much", "scale=much must be none, or left out"),
         (HELD_OUT, "?label=animal&held=1.5", "held=1.5 must be a part of its 4 samples"),
         (HELD_OUT, "?label=animal&sep=ab", "sep=ab must be one character"),
-        (HELD_OUT.replace(",", ";"), "", "the first line has one cell, 'age;height;animal'; .* two: &sep=;"),
-        (HELD_OUT.replace(",", "\t"), "", "the first line has one cell, .* two: &sep=tab"),
+        (
+            HELD_OUT.replace(",", ";"),
+            "",
+            "the first line has one cell, 'age;height;animal'; .* two cells: &sep=;",
+        ),
+        (HELD_OUT.replace(",", "\t"), "", "the first line has one cell, .* two cells: &sep=tab"),
         (
             SEMICOLONS,
             "?label=animal&sep=;",
@@ -145,7 +149,7 @@ def test_a_part_is_held_out_and_the_rest_is_dealt(tmp_path: Path) -> None:
         (HELD_OUT, "?label=animal&colour=1", "option 'colour' is unknown; known are label, x"),
         ("age,animal\n", "", "has no rows"),
         ("", "", "the file is empty"),
-        ("a,a,animal\n1,2,cat\n", "", "two columns have one name"),
+        ("a,a,animal\n1,2,cat\n", "", "two columns have the same name"),
         ("animal\ncat\n", "", "there is no column but the label"),
     ],
 )
@@ -176,15 +180,15 @@ def test_what_does_not_fit_the_run_is_told_by_its_line(tmp_path: Path, text: str
 @pytest.mark.parametrize(
     ("described", "message"),
     [
-        (None, "line 2: the label is 'cat', and the run's are numbers of classes; mend it"),
-        (Description(numbers=True), "line 2: the label is 'cat', and the run's are numbers; mend it"),
+        (None, "line 2: the label is 'cat', and the run's are numbers of classes; correct it"),
+        (Description(numbers=True), "line 2: the label is 'cat', and the run's are numbers; correct it"),
     ],
 )
 def test_names_of_classes_that_a_run_has_none_of(
     tmp_path: Path, described: Description | None, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        fitted(datasets.read(csv(tmp_path / "n.csv", HELD_OUT), "train"), described)
+        fit(datasets.read(csv(tmp_path / "n.csv", HELD_OUT), "train"), described)
 
 
 def test_lines_are_counted_in_the_file_however_many_there_are(tmp_path: Path) -> None:
@@ -206,7 +210,7 @@ def test_a_parquet_file_is_read_as_the_csv_is(tmp_path: Path) -> None:
     )
     assert (data.x == same.x).all()
     assert data.y.tolist() == same.y.tolist()
-    assert data.described == same.described
+    assert data.description == same.description
     table = pyarrow.table({"age": [1.0, None], "animal": ["cat", "dog"]})
     parquet.write_table(table, tmp_path / "b.parquet")
     with pytest.raises(ConfigError, match="row 2: age is empty"):
@@ -227,6 +231,6 @@ def test_a_path_that_is_not_there_is_told_from_where(
 ) -> None:
     """Settings are often read from another folder than the one that they are in."""
     monkeypatch.chdir(tmp_path)
-    told = rf"there is no such file; paths count from where the command runs, {re.escape(str(tmp_path))}$"
+    told = rf"there is no such file; paths are relative to the command's folder, {re.escape(str(tmp_path))}$"
     with pytest.raises(ConfigError, match=told):
         datasets.read(f"{scheme}:../rows.csv", "test")

@@ -11,7 +11,7 @@ VALUE = np.array([[7.0]], np.float32)
 
 def test_classes_are_drawn_as_often_as_their_probabilities_say() -> None:
     logits = np.log(np.array([[0.2, 0.5, 0.3]], np.float32)).repeat(20_000, axis=0)
-    chosen, logs, values = actions.drawn((logits, VALUE.repeat(20_000, axis=0)), np.random.default_rng(0))
+    chosen, logs, values = actions.draw((logits, VALUE.repeat(20_000, axis=0)), np.random.default_rng(0))
     shares = np.bincount(chosen[:, 0].astype(int)) / len(chosen)
     np.testing.assert_allclose(shares, [0.2, 0.5, 0.3], atol=0.02)
     np.testing.assert_allclose(np.exp(logs), np.array([0.2, 0.5, 0.3])[chosen[:, 0].astype(int)], rtol=1e-5)
@@ -20,7 +20,7 @@ def test_classes_are_drawn_as_often_as_their_probabilities_say() -> None:
 
 def test_numbers_are_drawn_from_a_normal_distribution() -> None:
     mean, log_deviation = np.full((20_000, 2), 3, np.float32), np.full((20_000, 2), np.log(2), np.float32)
-    chosen, logs, _ = actions.drawn(
+    chosen, logs, _ = actions.draw(
         (mean, log_deviation, VALUE.repeat(20_000, axis=0)), np.random.default_rng(0)
     )
     np.testing.assert_allclose(chosen.mean(0), 3, atol=0.05)
@@ -31,10 +31,10 @@ def test_numbers_are_drawn_from_a_normal_distribution() -> None:
 
 def test_greedy_takes_the_likeliest() -> None:
     random = np.random.default_rng(0)
-    chosen, _, _ = actions.drawn((np.array([[0.0, 1.0, 0.9]], np.float32), VALUE), random, greedy=True)
+    chosen, _, _ = actions.draw((np.array([[0.0, 1.0, 0.9]], np.float32), VALUE), random, greedy=True)
     assert chosen.tolist() == [[1.0]]
     mean = np.array([[0.25]], np.float32)
-    chosen, _, _ = actions.drawn((mean, np.zeros_like(mean), VALUE), random, greedy=True)
+    chosen, _, _ = actions.draw((mean, np.zeros_like(mean), VALUE), random, greedy=True)
     assert chosen.tolist() == [[0.25]]
 
 

@@ -83,13 +83,13 @@ def test_rewards_may_be_scaled_and_returns_are_told_as_they_are() -> None:
 
 
 def test_constants_of_a_loss() -> None:
-    assert Constants.of("a2c") == Constants()
-    assert Constants.of("a2c(entropy=0.5, gae=0.9)") == Constants(gae=0.9)
-    assert Constants.of("ppo") == Constants(gae=0.95, rollout=512, epochs=4)
-    assert Constants.of("ppo(epochs=2)") == Constants(gae=0.95, rollout=512, epochs=2)
+    assert Constants.from_loss("a2c") == Constants()
+    assert Constants.from_loss("a2c(entropy=0.5, gae=0.9)") == Constants(gae=0.9)
+    assert Constants.from_loss("ppo") == Constants(gae=0.95, rollout=512, epochs=4)
+    assert Constants.from_loss("ppo(epochs=2)") == Constants(gae=0.95, rollout=512, epochs=2)
     for text in ("a2c(gae='much')", "ppo(epochs=0)", "a2c(discount=-1)", "a2c(gae=True)"):
         with pytest.raises(ConfigError, match="must be a number"):
-            Constants.of(text)
+            Constants.from_loss(text)
 
 
 def test_the_same_policy_plays_the_same_episodes() -> None:

@@ -76,12 +76,12 @@ def test_names_that_are_not_what_they_seem_are_refused(name: str, wrong: str) ->
     ids=ascii,
 )
 def test_names_that_read_the_same_are_alike(name: str, other: str) -> None:
-    assert names.alike(name, ["a", other, "b"]) == other
-    assert names.alike(name, ["a", name, "b"]) is None
-    assert names.alike(other, [name]) is None, "who has a plain name is not to suffer"
+    assert names.find_lookalike(name, ["a", other, "b"]) == other
+    assert names.find_lookalike(name, ["a", name, "b"]) is None
+    assert names.find_lookalike(other, [name]) is None, "who has a plain name is not to suffer"
 
 
 def test_scripts_are_shown() -> None:
-    assert names.shown("pi-1") == "pi-1"
-    assert names.shown("Küche") == "Küche"
-    assert names.shown(LIKE_PI) == f"{LIKE_PI} (Cyrillic)"
+    assert names.name_with_scripts("pi-1") == "pi-1"
+    assert names.name_with_scripts("Küche") == "Küche"
+    assert names.name_with_scripts(LIKE_PI) == f"{LIKE_PI} (Cyrillic)"

@@ -4,7 +4,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgeflock.shared.identity import join_words, new_key, proofs, proves, public_of, session_words, sign
+from edgeflock.shared.identity import join_message, new_key, proofs, public_of, session_message, sign, verify
 
 KEY, OTHER = new_key(), new_key()
 
@@ -25,39 +25,39 @@ joinings = st.tuples(
 @settings(max_examples=25)
 @given(sessions)
 def test_its_owner_proves_a_key_and_nobody_else(said: tuple[bytes, bytes, bytes, str]) -> None:
-    words = session_words(*said)
-    assert proves(public_of(KEY), words, sign(KEY, words))
-    assert not proves(public_of(KEY), words, sign(OTHER, words))
-    assert not proves(public_of(OTHER), words, sign(KEY, words))
+    words = session_message(*said)
+    assert verify(public_of(KEY), words, sign(KEY, words))
+    assert not verify(public_of(KEY), words, sign(OTHER, words))
+    assert not verify(public_of(OTHER), words, sign(KEY, words))
 
 
 @given(sessions, sessions)
 def test_other_questions_are_other_words(
     one: tuple[bytes, bytes, bytes, str], other: tuple[bytes, bytes, bytes, str]
 ) -> None:
-    assert (session_words(*one) == session_words(*other)) == (one == other)
+    assert (session_message(*one) == session_message(*other)) == (one == other)
 
 
 @given(joinings, joinings)
 def test_other_joinings_are_other_words(
     one: tuple[str, bytes, bytes, str], other: tuple[str, bytes, bytes, str]
 ) -> None:
-    assert (join_words(*one) == join_words(*other)) == (one == other)
+    assert (join_message(*one) == join_message(*other)) == (one == other)
 
 
 @given(sessions, joinings)
 def test_no_session_is_a_joining(
     session: tuple[bytes, bytes, bytes, str], joining: tuple[str, bytes, bytes, str]
 ) -> None:
-    assert session_words(*session) != join_words(*joining)
+    assert session_message(*session) != join_message(*joining)
 
 
 @settings(max_examples=50)
 @given(st.binary(max_size=70), st.binary(max_size=40))
 def test_any_bytes_are_no_proof(signature: bytes, public: bytes) -> None:
-    words = session_words(bytes(32), bytes(16), bytes(32), "pi")
-    assert not proves(public_of(KEY), words, signature)
-    assert not proves(public, words, sign(KEY, words))
+    words = session_message(bytes(32), bytes(16), bytes(32), "pi")
+    assert not verify(public_of(KEY), words, signature)
+    assert not verify(public, words, sign(KEY, words))
 
 
 P = 2**255 - 19
@@ -105,20 +105,20 @@ def test_no_key_of_small_order_proves_anything() -> None:
     assert {y for _, y in small} == proofs._SMALL
     for _, y in small:
         for public in encodings(y):
-            assert not proofs.is_owned(public)
+            assert not proofs.is_valid_key(public)
             for r in (bytes([1]) + bytes(31), public):
-                assert not proofs.proves(public, b"any words", r + bytes(32))
+                assert not proofs.verify(public, b"any words", r + bytes(32))
 
 
 def test_keys_have_one_encoding() -> None:
     for y in range(2, 19):  # of which there are two
-        assert proofs.is_owned(y.to_bytes(32, "little"))
-        assert not proofs.is_owned((y + P).to_bytes(32, "little"))
-    assert not proofs.is_owned(public_of(new_key())[:31])
+        assert proofs.is_valid_key(y.to_bytes(32, "little"))
+        assert not proofs.is_valid_key((y + P).to_bytes(32, "little"))
+    assert not proofs.is_valid_key(public_of(new_key())[:31])
 
 
 def test_a_signature_for_the_identity_is_of_nobody() -> None:
     """OpenSSL takes it."""
     identity = bytes([1]) + bytes(31)
     Ed25519PublicKey.from_public_bytes(identity).verify(identity + bytes(32), b"any words")
-    assert not proofs.proves(identity, b"any words", identity + bytes(32))
+    assert not proofs.verify(identity, b"any words", identity + bytes(32))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.identity import Token, from_text, text_of
+from edgeflock.shared.identity import Token, from_base64url, to_base64url
 
 tokens = st.builds(
     Token,
@@ -50,20 +50,23 @@ def test_a_token_that_lost_its_end_is_none(token: Token, data: st.DataObject) ->
     [
         ("", "begins with ef1."),
         ("secret", "begins with ef1."),
-        ("ef2." + TEXT[4:], "of version 2, and this is of version 1"),
+        ("ef2." + TEXT[4:], "has version 2, and this Edgeflock reads version 1"),
         ("ef1.abc", "1 of its parts follow"),
         (TEXT + ".", "4 of its parts follow"),
         (TEXT.rsplit(".", 1)[0] + ".", "its graph is empty"),
         (TEXT.replace("ef1.A", "ef1.*"), "its secret is not base64url"),
         (TEXT.replace("ef1.A", "ef1."), "its secret is not base64url|its secret has"),
         ("ef1..", "its secret has 0 bytes and should have 24"),
-        (f"ef1.{text_of(bytes(24))}.{text_of(bytes(31))}", "its pin has 31 bytes and should have 0 or 32"),
+        (
+            f"ef1.{to_base64url(bytes(24))}.{to_base64url(bytes(31))}",
+            "its pin has 31 bytes and should have 0 or 32",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_and_no_secret(text: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why) as refused:
         Token.parse(text)
-    assert text_of(bytes(range(24)))[:12] not in str(refused.value)
+    assert to_base64url(bytes(range(24)))[:12] not in str(refused.value)
 
 
 def test_tokens_are_new_each_time() -> None:
@@ -73,4 +76,4 @@ def test_tokens_are_new_each_time() -> None:
 @pytest.mark.parametrize("text", ["A", "AB=", "AB", "A+", "A/", "AA\n", "Ä"])
 def test_base64url_has_one_form(text: str) -> None:
     with pytest.raises(ValueError, match="base64url"):
-        from_text(text)
+        from_base64url(text)

@@ -21,10 +21,10 @@ from edgeflock.shared.model.calls import LONGEST, Call
     ],
 )
 def test_a_call_is_what_it_says(text: str, name: str, arguments: dict[str, object]) -> None:
-    call = Call.of(text, "model.module")
+    call = Call.parse(text, "model.module")
     assert (call.name, call.arguments) == (name, arguments)
-    assert Call.of(str(call), "model.module") == call
-    assert call.imported == (":" in name)
+    assert Call.parse(str(call), "model.module") == call
+    assert call.is_import_string == (":" in name)
 
 
 @pytest.mark.parametrize(
@@ -46,4 +46,4 @@ def test_a_call_is_what_it_says(text: str, name: str, arguments: dict[str, objec
 )
 def test_what_is_no_call_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"model.module = .* with plain values"):
-        Call.of(text, "model.module")
+        Call.parse(text, "model.module")

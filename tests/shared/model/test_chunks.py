@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from edgeflock.shared.model.chunks import chunks, phase
 from edgeflock.shared.model.layout import Layout
 
-LAYOUT = Layout.of(
+LAYOUT = Layout.from_shapes(
     [
         ("a.weight", (5, 4)),
         ("a.bias", (3,)),
@@ -42,7 +42,7 @@ def test_without_a_size_all_is_one_chunk() -> None:
 
 @given(SIZES, st.integers(0, 40))
 def test_every_parameter_is_in_one_chunk(sizes: list[int], size: int) -> None:
-    layout = Layout.of([(f"layer{number}.weight", (n,)) for number, n in enumerate(sizes)])
+    layout = Layout.from_shapes([(f"layer{number}.weight", (n,)) for number, n in enumerate(sizes)])
     cut = chunks(layout, size)
     assert np.concatenate([np.arange(c.start, c.stop) for c in cut]).tolist() == list(range(layout.size))
     assert all(chunk.layout.size == chunk.stop - chunk.start for chunk in cut)

@@ -6,7 +6,7 @@ import msgpack
 import pytest
 
 from edgeflock.shared.errors import Malformed
-from edgeflock.shared.model.description import MOST, MOST_CATEGORIES, Description
+from edgeflock.shared.model.description import MAX_CATEGORIES, MAX_NAMES, Description
 
 NUMBERS = Description(
     ("age", "mode"), (40.0, 0.0), (10.0, 1.0), (), True, (21.5, 0.5), ((), ("auto", "off", "on"))
@@ -25,7 +25,7 @@ def packed(described: Description) -> list[Any]:
     [WHOLE, NUMBERS, NUMBERS._replace(categories=()), Description(), Description(("a",), numbers=True)],
 )
 def test_what_is_written_is_read(described: Description) -> None:
-    assert Description.of(packed(described)) == described
+    assert Description.from_msgpack(packed(described)) == described
 
 
 @pytest.mark.parametrize(
@@ -43,25 +43,25 @@ def test_what_is_written_is_read(described: Description) -> None:
         (1, [1.0, 2], "means must be finite floats"),
         (2, [1.0, 0.0], "spreads must be above 0"),
         (3, ["cat"] * 2, "labels must be different"),
-        (3, [str(number) for number in range(MOST + 1)], "16384 at most"),
+        (3, [str(number) for number in range(MAX_NAMES + 1)], "16384 at most"),
         (5, [1.0], "target must be the mean and the deviation"),
         (5, [1.0, 0.0], "spreads must be above 0"),
         (5, [float("inf"), 1.0], "target must be finite"),
         (6, [["a"]], "as many categories as columns"),
         (6, [[], "a"], "categories must be lists of names"),
         (6, [[], ["a", "a"]], "categories must be different"),
-        (6, [[], [str(number) for number in range(MOST_CATEGORIES + 1)]], "100 at most"),
+        (6, [[], [str(number) for number in range(MAX_CATEGORIES + 1)]], "100 at most"),
     ],
 )
 def test_what_is_none_is_refused(place: int, value: Any, message: str) -> None:
     fields = packed(WHOLE if place < 5 else NUMBERS)
     fields[place] = value
     with pytest.raises(Malformed, match=message):
-        Description.of(fields)
+        Description.from_msgpack(fields)
 
 
 def test_only_what_nobody_sees_is_told() -> None:
-    assert WHOLE.told == WHOLE
-    assert Description(numbers=True).told is None
+    assert WHOLE.reported == WHOLE
+    assert Description(numbers=True).reported is None
     assert len(WHOLE.fields) == 5, "what an older device reads"
     assert NUMBERS.inputs == 4

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.shared.data.datasets import deal, joined, load
+from edgeflock.shared.data.datasets import concatenate, deal, load
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.model.fields import Fields, concatenated, named, rows
+from edgeflock.shared.model.fields import Fields, arrays_by_name, concatenate_inputs, rows
 
 
 def archive(path: Path, **arrays: object) -> str:
@@ -48,7 +48,7 @@ def test_shares_are_dealt_as_of_one_input(tmp_path: Path) -> None:
     for part in parts:
         np.testing.assert_array_equal(part.x["a"], part.y)
         np.testing.assert_array_equal(part.x["b"], 2 * part.y)
-    together = joined(parts)
+    together = concatenate(parts)
     assert sorted(together.y.tolist()) == list(range(10))
     np.testing.assert_array_equal(together.x["a"], together.y)
     np.testing.assert_array_equal(load(f"{uri}?part=1/3", "train").y, parts[0].y)
@@ -67,8 +67,8 @@ def test_rows_and_names() -> None:
     fields = Fields({"a": np.arange(4), "b": np.arange(8).reshape(4, 2)})
     some = rows(fields, np.array([3, 1]))
     assert some["b"].tolist() == [[6, 7], [2, 3]]
-    assert concatenated([some, some])["a"].tolist() == [3, 1, 3, 1]
-    assert [*named(fields)] == ["x/a", "x/b"]
+    assert concatenate_inputs([some, some])["a"].tolist() == [3, 1, 3, 1]
+    assert [*arrays_by_name(fields)] == ["x/a", "x/b"]
     lone = np.zeros((2, 3), np.float32)
-    assert [*named(lone)] == ["x"]
+    assert [*arrays_by_name(lone)] == ["x"]
     assert rows(lone, slice(1)).shape == (1, 3)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from edgeflock.shared.data.columns import features
-from edgeflock.shared.data.fitting import scaled_targets
+from edgeflock.shared.data.fitting import scale_targets
 from edgeflock.shared.errors import Malformed
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.fields import Fields
@@ -23,7 +23,7 @@ def overlap_of(x: Any, y: Any, held_out: Any = X, targets: Any = Y) -> int:
     sketch = sketch_of("run", held_out, targets)
     assert sketch is not None
     overlap = Overlap("run", sketch)
-    overlap.see_stored(x, y)
+    overlap.add_stored(x, y)
     return overlap.rows
 
 
@@ -56,7 +56,7 @@ def test_a_stream_is_compared_sample_by_sample() -> None:
     assert sketch is not None
     overlap = Overlap("run", sketch)
     for at in range(0, 1000, 7):
-        overlap.see(X[at : at + 7], Y[at : at + 7])
+        overlap.add(X[at : at + 7], Y[at : at + 7])
     assert overlap.rows == 1000
 
 
@@ -67,8 +67,8 @@ def test_no_more_are_told_of_than_the_device_has() -> None:
     kept = np.array([one in sketch.hashes for one in hashes_of("run", X, Y)])
     own = np.concatenate([np.flatnonzero(kept), np.flatnonzero(~kept)[:100]])
     stored, streamed = Overlap("run", sketch), Overlap("run", sketch)
-    stored.see_stored(X[own], Y[own])
-    streamed.see(X[own], Y[own])
+    stored.add_stored(X[own], Y[own])
+    streamed.add(X[own], Y[own])
     assert stored.rows == streamed.rows == len(own)
 
 
@@ -98,7 +98,7 @@ def test_a_foreign_client_comes_to_the_same_hashes_and_numbers() -> None:
     )
     x = features(np.array([[24.0, np.nan]]), {1: np.array([1])}, described)
     assert inputs_of(described.fields, {"warm": 24.0, "mode": "off"}) == x[0].tolist() == [2, 0, 1]
-    y = scaled_targets(np.array([150.0]), described)
+    y = scale_targets(np.array([150.0]), described)
     assert target_of(described.fields, 150.0) == y[0] == 1
 
 
@@ -112,7 +112,7 @@ def test_a_sketch_is_bounded_and_travels() -> None:
     assert sketch is not None
     assert len(sketch.hashes) == 8 * HASHES
     assert sketch.hashes == b"".join(sorted(hashes_of("run", X, Y))[:HASHES])
-    assert Sketch.of(msgpack.unpackb(msgpack.packb(sketch))) == sketch
+    assert Sketch.from_msgpack(msgpack.unpackb(msgpack.packb(sketch))) == sketch
 
 
 @pytest.mark.parametrize(
@@ -132,4 +132,4 @@ def test_a_sketch_is_bounded_and_travels() -> None:
 )
 def test_what_is_none_is_refused(value: Any) -> None:
     with pytest.raises(Malformed):
-        Sketch.of(value)
+        Sketch.from_msgpack(value)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import edgeflock.client.zoo as zoo
-from edgeflock.shared.model.measuring import measured
+from edgeflock.shared.model.measuring import measure
 from edgeflock.shared.model.start import CONSTANT, NORMAL, UNIFORM, Filling, Start, generate
 from edgeflock.shared.model.torch_module import FlatModule
 
@@ -245,8 +245,8 @@ def test_what_is_fitted() -> None:
 def test_one_number_is_enough_of_a_constant() -> None:
     flat = FlatModule(HERE + "identity", "mse")
     ones = torch.ones(400).numpy()
-    assert measured(ones, ones, flat.layout, 3) == Start(3, (Filling(CONSTANT, 1.0, 0.0),))
-    assert measured(ones, 2 * ones, flat.layout, 3) is None, "another number under each seed"
+    assert measure(ones, ones, flat.layout, 3) == Start(3, (Filling(CONSTANT, 1.0, 0.0),))
+    assert measure(ones, 2 * ones, flat.layout, 3) is None, "another number under each seed"
 
 
 def test_torch_goes_on_as_if_nothing_had_been_built() -> None:

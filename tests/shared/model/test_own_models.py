@@ -218,7 +218,7 @@ def test_classes_have_weights_and_labels_are_smoothed() -> None:
 @pytest.mark.parametrize(
     ("loss", "says"),
     [
-        ("hinge", "unknown here; known are cross_entropy, mse, bce, huber, l1"),
+        ("hinge", "unknown; known are cross_entropy, mse, bce, huber, l1"),
         ("huber(delta=[)", "must be NAME"),
         ("huber(alpha=2)", "unexpected keyword argument 'alpha'|got an unexpected"),
         ("nowhere:lost", "ModuleNotFoundError"),
@@ -237,7 +237,7 @@ def test_a_saved_model_with_tied_weights_loads_as_it_is() -> None:
     flat = FlatModule(HERE + "Autoencoder", "mse")
     theta = np.random.default_rng(0).random(flat.layout.size, np.float32)
     info = ModelInfo(model="m", layout=flat.layout, run="run", version=3)
-    octets = safetensors_file.encode(info, theta, flat.beside())
+    octets = safetensors_file.encode(info, theta, flat.extra_state())
     fresh = Autoencoder()
     fresh.load_state_dict(safetensors.torch.load(octets), strict=True)
     assert fresh.decode.weight is fresh.encode.weight

@@ -10,7 +10,7 @@ from edgeflock.shared.errors import Malformed
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import CONSTANT, NORMAL, UNIFORM, Filling, Start, generate
 
-LAYOUT = Layout.of([("w", (5, 4)), ("b", (3,)), ("e", (0, 7)), ("g", ()), ("mean", (2,), True)])
+LAYOUT = Layout.from_shapes([("w", (5, 4)), ("b", (3,)), ("e", (0, 7)), ("g", ()), ("mean", (2,), True)])
 START = Start(
     7,
     (
@@ -76,7 +76,7 @@ def test_any_language_can_make_it(seed: int) -> None:
 
 
 def test_long_tensors_are_made_in_parts_that_fit() -> None:
-    layout = Layout.of([("u", (70_000,)), ("n", (70_000,))])
+    layout = Layout.from_shapes([("u", (70_000,)), ("n", (70_000,))])
     start = Start(3, (Filling(UNIFORM, -0.1, 0.3), Filling(NORMAL, -0.1, 0.3)))
     theta = generate(start, layout)
     some = [0, 65_535, 65_536, 69_999]
@@ -87,11 +87,11 @@ def test_long_tensors_are_made_in_parts_that_fit() -> None:
 def by_hand_at(start: Start, layout: Layout, tensor: int, entry: int) -> float:
     size = entry + 1
     shapes = [(t.name, (size if number == tensor else 0,)) for number, t in enumerate(layout.tensors)]
-    return by_hand(start, Layout.of(shapes))[-1]
+    return by_hand(start, Layout.from_shapes(shapes))[-1]
 
 
 def test_tensors_and_seeds_have_numbers_of_their_own() -> None:
-    layout = Layout.of([("a", (1000,)), ("b", (1000,))])
+    layout = Layout.from_shapes([("a", (1000,)), ("b", (1000,))])
     first = generate(Start(1, (Filling(UNIFORM, 0, 1),) * 2), layout)
     second = generate(Start(2, (Filling(UNIFORM, 0, 1),) * 2), layout)
     vectors = [first[:1000], first[1000:], second[:1000], second[1000:]]
@@ -99,7 +99,7 @@ def test_tensors_and_seeds_have_numbers_of_their_own() -> None:
 
 
 def test_values_are_distributed_as_they_should() -> None:
-    layout = Layout.of([("u", (100_000,)), ("n", (100_000,))])
+    layout = Layout.from_shapes([("u", (100_000,)), ("n", (100_000,))])
     theta = generate(Start(5, (Filling(UNIFORM, -1, 3), Filling(NORMAL, -1, 3))), layout)
     u, n = np.sort(theta[:100_000]), np.sort(theta[100_000:])
     assert np.abs((u + 1) / 4 - np.linspace(0, 1, u.size)).max() < 0.006
@@ -110,8 +110,8 @@ def test_values_are_distributed_as_they_should() -> None:
 
 
 def test_what_the_wire_brings_becomes_the_same_start() -> None:
-    assert Start.of([START.seed, [list(filling) for filling in START.tensors]]) == START
-    rounded = Start.of([0, [[UNIFORM, -0.1, 1]]]).tensors[0]
+    assert Start.from_msgpack([START.seed, [list(filling) for filling in START.tensors]]) == START
+    rounded = Start.from_msgpack([0, [[UNIFORM, -0.1, 1]]]).tensors[0]
     assert rounded == (UNIFORM, single(-0.1), 1.0), "to float32"
 
 
@@ -144,7 +144,7 @@ def test_what_the_wire_brings_becomes_the_same_start() -> None:
 )
 def test_a_start_that_is_none_is_refused(value: object, why: str) -> None:
     with pytest.raises(Malformed, match=why):
-        Start.of(value)
+        Start.from_msgpack(value)
 
 
 def test_a_start_that_does_not_fit_is_refused() -> None:

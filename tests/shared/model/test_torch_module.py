@@ -203,8 +203,8 @@ def test_evaluations_and_steps_do_not_mix() -> None:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (cumulative, "1.0 averages over all batches alike (momentum=None)"),
-        (only_cumulative, "it averages over all batches alike (momentum=None)"),
+        (cumulative, "1.0 averages over all batches (momentum=None)"),
+        (only_cumulative, "it averages over all batches (momentum=None)"),
         (double, "1.weight is torch.float64, not float32"),
         (lazy, "0.weight is lazy; give its layer its sizes"),
         (half_a_buffer, "1.running_var is torch.float16, not float32"),

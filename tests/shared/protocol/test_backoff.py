@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from edgeflock.shared.protocol.backoff import back_off, permanent
+from edgeflock.shared.protocol.backoff import back_off, permanent_error
 from tests.certificates import certificate, serving_with
 
 
@@ -70,8 +70,8 @@ YEAR = timedelta(days=365)
 @pytest.mark.parametrize(
     ("begins", "ends", "host", "words"),
     [
-        (-YEAR, YEAR, "127.0.0.2", "use a name that it is made out to"),
-        (-YEAR, YEAR, "server.example", "use a name that it is made out to"),
+        (-YEAR, YEAR, "127.0.0.2", "use a name that it is valid for"),
+        (-YEAR, YEAR, "server.example", "use a name that it is valid for"),
         (-2 * YEAR, -YEAR, "127.0.0.1", "renew it, if this machine's clock is right"),
         (YEAR, 2 * YEAR, "127.0.0.1", None),
     ],
@@ -82,7 +82,7 @@ def test_what_is_wrong_with_a_certificate(
     """One that is not yet valid will be: the clock of a board without a battery is late until it is set."""
     path = certificate(tmp_path / "pem", begins=begins, ends=ends)
     error = distrusted(path, path, host)
-    told = permanent("https://server", error)
+    told = permanent_error("https://server", error)
     assert (told is None) == (words is None)
     if words is not None:
         assert str(told).startswith("https://server shows a certificate that this machine does not trust (")
@@ -93,7 +93,7 @@ def test_an_unknown_authority_is_told_however_it_is_wrapped(tmp_path: Path) -> N
     error = distrusted(certificate(tmp_path / "one"), certificate(tmp_path / "other"), "127.0.0.1")
     wrapped = OSError("cannot connect")
     wrapped.__cause__ = error
-    assert "SSL_CERT_FILE" in str(permanent("https://server", wrapped))
+    assert "SSL_CERT_FILE" in str(permanent_error("https://server", wrapped))
 
 
 @pytest.mark.parametrize(
@@ -109,4 +109,4 @@ def test_an_unknown_authority_is_told_however_it_is_wrapped(tmp_path: Path) -> N
     ],
 )
 def test_what_passes_by_itself(error: Exception) -> None:
-    assert permanent("https://server", error) is None
+    assert permanent_error("https://server", error) is None

@@ -12,7 +12,7 @@ from edgeflock.shared.errors import Malformed, UnknownRecord
 from edgeflock.shared.model.start import CONSTANT, NORMAL, UNIFORM, Filling, Start
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol import wire
-from edgeflock.shared.protocol.levels import MOST, loss_at
+from edgeflock.shared.protocol.levels import MAX_LEVEL, loss_of
 from edgeflock.shared.protocol.messages import (
     TAGS,
     Goodbye,
@@ -46,7 +46,7 @@ fillings = st.one_of(
 starts = st.builds(Start, whole_numbers, st.lists(fillings, max_size=3).map(tuple))
 weights = st.builds(Weights, st.binary(min_size=32, max_size=32), whole_numbers, whole_numbers, st.booleans())
 
-losses = st.integers(-MOST, MOST).map(loss_at)
+losses = st.integers(-MAX_LEVEL, MAX_LEVEL).map(loss_of)
 
 
 @st.composite
@@ -171,7 +171,7 @@ def test_a_loss_travels_in_sixteenths_of_an_octave(loss: float, level: int) -> N
     assert msgpack.unpackb(wire.encode(update))[6] == level
     decoded = wire.decode(wire.encode(update))
     assert isinstance(decoded, Update)
-    if abs(level) < MOST:
+    if abs(level) < MAX_LEVEL:
         assert abs(decoded.loss / loss - 1) < 0.0219
 
 

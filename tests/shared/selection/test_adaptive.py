@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from edgeflock.shared.selection.adaptive import WEIGHT, NormAverages, follow, will_do
+from edgeflock.shared.selection.adaptive import WEIGHT, NormAverages, follow, is_sufficient
 
 
 def vector(*entries: float) -> NDArray[np.float32]:
@@ -27,21 +27,21 @@ def test_each_next_one_moves_them_by_its_weight() -> None:
     """From 100 and 80 by a tenth of the way to 200 and 60."""
     norms = follow(NormAverages(100, 80), vector(10, -10, 0), at(1))
     assert norms == follow(NormAverages(100, 80), vector(0, 10, 10), at(2))
-    assert (norms.whole, norms.kept) == (100 + WEIGHT * 100, 80 + WEIGHT * 20)
+    assert (norms.whole, norms.selected) == (100 + WEIGHT * 100, 80 + WEIGHT * 20)
 
 
 @pytest.mark.parametrize(("delta", "enough"), [(0.2, False), (0.2499, False), (0.25, True), (0.5, True)])
 def test_a_selection_will_do_up_to_the_threshold(delta: float, enough: bool) -> None:
     """Of 4 it keeps 3: it loses a quarter."""
-    assert will_do(NormAverages(4, 3), delta) is enough
+    assert is_sufficient(NormAverages(4, 3), delta) is enough
 
 
 def test_averages_are_compared_not_gradients() -> None:
     """One gradient that loses all of a little does not change what a hundred times larger ones say."""
     norms = follow(None, vector(10, 1), at(0))
     norms = follow(norms, vector(1, 0), at(1))
-    assert will_do(norms, 0.02)
-    assert not will_do(follow(None, vector(1, 0), at(1)), 0.02)
+    assert is_sufficient(norms, 0.02)
+    assert not is_sufficient(follow(None, vector(1, 0), at(1)), 0.02)
 
 
 gradients = st.lists(st.lists(st.integers(-999, 999), min_size=3, max_size=3), min_size=1, max_size=30)
@@ -60,10 +60,10 @@ def test_the_rule_is_the_paper_s(steps: list[list[int]], delta: float) -> None:
         kept = step[top] ** 2 * (1 if first else w) + kept * (1 - w)
     assert norms is not None
     assert norms.whole == pytest.approx(float(whole), rel=1e-9)
-    assert norms.kept == pytest.approx(float(kept), rel=1e-9)
+    assert norms.selected == pytest.approx(float(kept), rel=1e-9)
     lost = abs(whole - kept) / whole if whole else Fraction(0)
     if abs(lost - Fraction(delta)) > 1e-9:
-        assert will_do(norms, delta) is (lost <= Fraction(delta))
+        assert is_sufficient(norms, delta) is (lost <= Fraction(delta))
 
 
 @given(gradients)
@@ -71,15 +71,15 @@ def test_at_one_it_always_does(steps: list[list[int]]) -> None:
     norms = None
     for step in steps:
         norms = follow(norms, vector(*step), at(0))
-        assert will_do(norms, 1.0)
+        assert is_sufficient(norms, 1.0)
 
 
 def test_a_gradient_of_zeros_needs_no_more_than_its_selection() -> None:
-    assert will_do(follow(None, np.zeros(4, np.float32), at(0)), 1e-6)
+    assert is_sufficient(follow(None, np.zeros(4, np.float32), at(0)), 1e-6)
 
 
 def test_large_entries_do_not_overflow() -> None:
     norms = follow(None, vector(3e38, 3e38), at(0))
-    assert norms.whole == pytest.approx(2 * norms.kept)
-    assert will_do(norms, 0.51)
-    assert not will_do(norms, 0.49)
+    assert norms.whole == pytest.approx(2 * norms.selected)
+    assert is_sufficient(norms, 0.51)
+    assert not is_sufficient(norms, 0.49)

@@ -69,7 +69,7 @@ def test_recall_adds() -> None:
 @pytest.mark.parametrize("decay", [1.0, 0.5])
 def test_over_a_run_everything_arrives_once(decay: float) -> None:
     """Entry k of gradient i arrives whole, times decay for each update that it waited for, or still waits."""
-    layout = Layout.of([("a", (12,)), ("b", (3,))])
+    layout = Layout.from_shapes([("a", (12,)), ("b", (3,))])
     # Small integers and their halvings: every sum is exact.
     gradients = np.random.default_rng(5).integers(-8, 9, (10, layout.size)).astype(np.float32)
     memory: NDArray[np.float32] | None = None

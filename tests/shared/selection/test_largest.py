@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.selection.largest import grown, quotas, select_largest
+from edgeflock.shared.selection.largest import grow_fraction, quotas, select_largest
 
 
 def assert_largest(gradient: NDArray[np.float32], layout: Layout, fraction: float) -> None:
@@ -40,18 +40,18 @@ entries = st.one_of(tied, st.floats(allow_nan=False, allow_infinity=False, width
     fraction=st.one_of(st.sampled_from([0.001, 0.01, 0.1, 0.5, 1.0]), st.floats(1e-6, 1)),
 )
 def test_small_tensors(tensors: list[list[float]], fraction: float) -> None:
-    layout = Layout.of((str(t), (len(tensor),)) for t, tensor in enumerate(tensors))
+    layout = Layout.from_shapes((str(t), (len(tensor),)) for t, tensor in enumerate(tensors))
     assert_largest(np.array([x for tensor in tensors for x in tensor], np.float32), layout, fraction)
 
 
 def test_at_least_one_of_each_tensor_that_has_anything() -> None:
-    layout = Layout.of([("a", (3,)), ("none", (0,)), ("zeros", (4,)), ("scalar", ())])
+    layout = Layout.from_shapes([("a", (3,)), ("none", (0,)), ("zeros", (4,)), ("scalar", ())])
     gradient = np.array([1, -5, 2, 0, 0, 0, 0, 0.25], np.float32)
     assert select_largest(gradient, layout, 0.001).tolist() == [1, 7], "zeros say nothing"
 
 
 def test_the_count_is_the_rounded_fraction_of_each_tensor() -> None:
-    layout = Layout.of([("a", (200,)), ("b", (149,)), ("c", (151,))])
+    layout = Layout.from_shapes([("a", (200,)), ("b", (149,)), ("c", (151,))])
     selected = select_largest(np.arange(1, 501, dtype=np.float32), layout, 0.01)
     assert layout.counts(selected).tolist() == [2, 1, 2]
 
@@ -92,19 +92,19 @@ def large_gradients() -> dict[str, NDArray[np.float32]]:
 @pytest.mark.parametrize("fraction", [1e-6, 0.001, 0.01, 0.06, 0.1, 0.5, 0.999, 1.0])
 @pytest.mark.parametrize("gradient", large_gradients().values(), ids=large_gradients().keys())
 def test_large_tensors(gradient: NDArray[np.float32], fraction: float) -> None:
-    assert_largest(gradient, Layout.of([("a", (LARGE - 20_000,)), ("b", (20_000,))]), fraction)
+    assert_largest(gradient, Layout.from_shapes([("a", (LARGE - 20_000,)), ("b", (20_000,))]), fraction)
 
 
 @pytest.mark.parametrize("size", [16_383, 16_384, 16_385, 32_769, 300_000])
 def test_sizes_around_the_sampled_path(size: int) -> None:
     gradient = np.random.default_rng(size).standard_normal(size).astype(np.float32)
-    assert_largest(gradient, Layout.of([("a", (size,))]), 0.01)
+    assert_largest(gradient, Layout.from_shapes([("a", (size,))]), 0.01)
 
 
 def test_the_gradient_stays_as_it_is() -> None:
     gradient = np.random.default_rng(0).standard_normal(LARGE).astype(np.float32)
     before = gradient.copy()
-    select_largest(gradient, Layout.of([("a", (LARGE,))]), 0.01)
+    select_largest(gradient, Layout.from_shapes([("a", (LARGE,))]), 0.01)
     assert gradient.tobytes() == before.tobytes()
 
 
@@ -113,7 +113,7 @@ fractions = st.floats(1e-6, 1)
 
 
 def vectors(*lengths: int) -> Layout:
-    return Layout.of((str(t), (length,)) for t, length in enumerate(lengths))
+    return Layout.from_shapes((str(t), (length,)) for t, length in enumerate(lengths))
 
 
 @given(sizes, fractions)
@@ -160,14 +160,14 @@ def test_less_balance_gives_small_tensors_more() -> None:
 
 @pytest.mark.parametrize("balance", [0.0, 0.5, 1.0])
 def test_quotas_of_empty_tensors_and_of_scalars(balance: float) -> None:
-    layout = Layout.of([("none", (0,)), ("a", (3,)), ("also none", (5, 0)), ("scalar", ())])
+    layout = Layout.from_shapes([("none", (0,)), ("a", (3,)), ("also none", (5, 0)), ("scalar", ())])
     assert quotas(layout, 1e-6, balance) == (0, 1, 0, 1)
     assert quotas(layout, 1.0, 1.0) == (0, 3, 0, 1)
 
 
 @pytest.mark.parametrize("balance", [0.0, 0.3, 1.0])
 def test_the_selection_is_each_tensor_s_largest_by_quota(balance: float) -> None:
-    layout = Layout.of([("a", (40, 10)), ("none", (0,)), ("b", (25,)), ("scalar", ())])
+    layout = Layout.from_shapes([("a", (40, 10)), ("none", (0,)), ("b", (25,)), ("scalar", ())])
     gradient = np.random.default_rng(2).standard_normal(layout.size).astype(np.float32)
     selected = select_largest(gradient, layout, 0.1, balance)
     expected: list[int] = []
@@ -194,4 +194,6 @@ def test_the_selection_is_each_tensor_s_largest_by_quota(balance: float) -> None
     ],
 )
 def test_who_comes_rarely_sends_more(fraction: float, interval: float, usual: int, expected: float) -> None:
-    assert grown(fraction, interval, usual, Layout.of([("w", (10_000,))])) == pytest.approx(expected)
+    assert grow_fraction(fraction, interval, usual, Layout.from_shapes([("w", (10_000,))])) == pytest.approx(
+        expected
+    )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from edgeflock.shared.codecs import entries, sparse, values
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.selection.significance import decayed, select_significant
+from edgeflock.shared.selection.significance import decay_threshold, select_significant
 
 SIXTEENTHS = st.integers(-64, 64).map(lambda n: n / 16)
 """Numbers whose products float32 has exactly."""
@@ -64,9 +64,9 @@ def test_extreme_numbers_are_compared_without_a_warning(threshold: float) -> Non
 
 
 def test_it_decays_with_the_root_of_the_updates() -> None:
-    assert decayed(0.5, 1) == 0.5
-    assert decayed(0.5, 16) == 0.125
-    assert decayed(0.5, 2) == 0.5 / math.sqrt(2)
+    assert decay_threshold(0.5, 1) == 0.5
+    assert decay_threshold(0.5, 16) == 0.125
+    assert decay_threshold(0.5, 2) == 0.5 / math.sqrt(2)
 
 
 @pytest.mark.parametrize(("indices", "worth"), CODINGS)
@@ -75,7 +75,7 @@ def test_every_coding_takes_its_index_sets(
     indices: int, worth: int, pairs: list[tuple[float, float]], threshold: float
 ) -> None:
     """Empty ones too: in a step nothing may be significant."""
-    layout = Layout.of([("kernel", (4, 5)), ("bias", (4,))])
+    layout = Layout.from_shapes([("kernel", (4, 5)), ("bias", (4,))])
     accumulated, parameters = vectors(pairs)
     where = select_significant(accumulated, parameters, threshold)
     coded = entries.encode(accumulated[where], where, layout, indices, worth)

@@ -9,7 +9,7 @@ from edgeflock.shared.codecs.sparse import CODINGS as INDEX_CODINGS
 from edgeflock.shared.codecs.values import CODINGS as VALUE_CODINGS
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.losses import LOSSES
-from edgeflock.shared.settings.choices import Tables, one_of, one_of_the_ends
+from edgeflock.shared.settings.choices import Tables, one_of, one_of_tables
 from edgeflock.shared.settings.config import Config, parse
 from edgeflock.shared.settings.settings import Section, parse_as
 
@@ -19,8 +19,8 @@ HULLS = {"wood": 1, "steel": 2, "glass": 3}
 class Ship(Section):
     hull: Annotated[str, one_of(HULLS)] = "wood"
     light: Annotated[str, one_of(HULLS, lambda weight: weight != 2)] = "wood"
-    rig: Annotated[str, one_of_the_ends("ship.rig")] = "sloop"
-    flags: list[Annotated[str, one_of_the_ends("ship.flags")]] = []
+    rig: Annotated[str, one_of_tables("ship.rig")] = "sloop"
+    flags: list[Annotated[str, one_of_tables("ship.flags")]] = []
 
 
 class Fleet(Section):

@@ -256,7 +256,9 @@ def test_one_coding_brings_another_that_goes_with_it(
 def test_significance_goes_without_what_is_for_the_largest(other: str) -> None:
     message = error_of(overrides=("compression.selection=significance", f"compression.{other}"))
     key, _, value = other.partition("=")
-    assert message.startswith(f"--set: compression.{key} = '{value}': it is of a selection of the largest")
+    assert message.startswith(
+        f"--set: compression.{key} = '{value}': it applies to a selection of the largest"
+    )
     assert "set compression.selection = 'largest', or leave" in message
 
 
@@ -275,14 +277,17 @@ def test_elastic_averaging_brings_its_rule_and_the_exact_downlink() -> None:
         (("coordination.chunk=-1",), "--set: coordination.chunk = '-1': must be greater than or equal to 0"),
         (
             ("coordination.rule=tau",),
-            "--set: coordination.mode = 'elastic': it has a rule of its own",
+            "--set: coordination.mode = 'elastic': it has its own rule",
         ),
         (("coordination.base_batch=8",), "--set: coordination.base_batch = '8': it weighs updates"),
         (("downlink.mode=lossy",), "--set: downlink.mode = 'lossy': it sends no parts"),
-        (("compression.threshold=0.3",), "--set: compression.threshold = '0.3': it is of gradients"),
+        (("compression.threshold=0.3",), "--set: compression.threshold = '0.3': it applies to gradients"),
         (("run.local_momentum=1",), "--set: run.local_momentum = '1': must be less than 1"),
-        (("run.local_optimizer=adam",), "--set: run.local_optimizer = 'adam': it is of a device's own steps"),
-        (("run.proximal=0.1",), "--set: run.proximal = '0.1': it draws"),
+        (
+            ("run.local_optimizer=adam",),
+            "--set: run.local_optimizer = 'adam': it applies to a device's own steps",
+        ),
+        (("run.proximal=0.1",), "--set: run.proximal = '0.1': it limits"),
     ],
 )
 def test_what_elastic_averaging_cannot_have(settings: tuple[str, ...], said: str) -> None:
@@ -312,7 +317,7 @@ def test_the_rule_elastic_is_of_elastic_averaging_only() -> None:
 
 def test_rounds_have_no_gate() -> None:
     message = error_of(overrides=("coordination.mode=rounds", "coordination.gate=ssp"))
-    assert message.startswith("--set: coordination.gate = 'ssp': it bounds who is ahead")
+    assert message.startswith("--set: coordination.gate = 'ssp': it limits how far devices are ahead")
 
 
 @pytest.mark.parametrize("value", ["-0.1", "nan", "1001"])
@@ -418,7 +423,7 @@ def test_set_changes_one_member_and_begins_another() -> None:
         ("[body]\nspan = 1\n", "bird.toml line 2: unknown key body.span = 1; "),
         ("[body.left]\nlength = 1\n", "bird.toml line 1: unknown key body.left = {'length': 1}; "),
         ("[wings.left]\n", "bird.toml: [wings.left] is empty"),
-        ("wings = 3\n", "bird.toml: wings = 3 stands outside a section; "),
+        ("wings = 3\n", "bird.toml: wings = 3 is outside a section; "),
     ],
 )
 def test_an_error_in_a_family_names_the_member(toml: str, message: str) -> None:

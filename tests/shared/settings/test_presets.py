@@ -115,11 +115,11 @@ def test_no_name_at_all_is_no_preset() -> None:
 
 
 def test_a_number_is_no_preset() -> None:
-    assert "compression = 3 stands outside a section" in error_of("compression = 3\n")
+    assert "compression = 3 is outside a section" in error_of("compression = 3\n")
 
 
 def test_only_compression_has_presets() -> None:
-    assert "coordination = 'record' stands outside a section" in error_of('coordination = "record"\n')
+    assert "coordination = 'record' is outside a section" in error_of('coordination = "record"\n')
     assert "must be section.key=value" in error_of(overrides=("coordination=record",))
 
 

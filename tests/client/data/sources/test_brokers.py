@@ -201,7 +201,7 @@ async def test_a_broker_that_nobody_vouches_for_gets_no_password(guarded: tuple[
         with pytest.raises(ConfigError, match="shows a certificate that this machine does not trust") as told:
             await anext(open_source(f"mqtts://pi:secret@127.0.0.1:{broker.port}/sensors/+"))
         assert "secret" not in str(told.value)
-        with pytest.raises(ConfigError, match="use a name that it is made out to"):
+        with pytest.raises(ConfigError, match="use a name that it is valid for"):
             await anext(open_source(f"mqtts://pi:secret@localhost:{broker.port}/sensors/+?ca={signed}"))
 
 

@@ -164,7 +164,7 @@ async def test_tls_trusts_who_the_owner_says_and_nobody_else(tmp_path: Path) -> 
         with pytest.raises(ConfigError, match="certificate that this machine does not trust"):
             await first(f"https:{place}/now", 1)
         name = f"https:{place}/now?ca={path}".replace("127.0.0.1", "localhost")
-        with pytest.raises(ConfigError, match="use a name that it is made out to"):
+        with pytest.raises(ConfigError, match="use a name that it is valid for"):
             await first(name, 1)
 
 

@@ -10,7 +10,7 @@ from torch import nn
 from edgeflock.devices.emulation.config import parse
 from edgeflock.devices.emulation.fleet import FleetObjects, PreparedFleet, prepare, run_fleet
 from edgeflock.server.monitoring.listeners import Callbacks
-from edgeflock.shared.data.datasets import Dataset, joined
+from edgeflock.shared.data.datasets import Dataset, concatenate
 from edgeflock.shared.protocol.frames import Evaluation, Finding
 
 DEVICES, UPDATES = 6, 1500
@@ -43,13 +43,15 @@ def found_in(prepared: PreparedFleet, folder: Path) -> tuple[list[Finding], list
 
 def test_classes_that_a_slow_device_alone_holds_are_lost_and_it_is_named(tmp_path: Path) -> None:
     prepared = fleet(30.0)
-    everything = joined(prepared.shares)
+    everything = concatenate(prepared.shares)
     own = everything.y >= 8
     names = np.random.default_rng([1, 0]).permutation(["fast"] * (DEVICES - 1) + ["slow"])  # as members.py
     slow = int(np.flatnonzero(names == "slow")[0])
     rest = iter(np.array_split(np.flatnonzero(~own), DEVICES - 1))
     parts = [np.flatnonzero(own) if place == slow else next(rest) for place in range(DEVICES)]
-    shares = [Dataset(everything.x[one], everything.y[one], described=everything.described) for one in parts]
+    shares = [
+        Dataset(everything.x[one], everything.y[one], description=everything.description) for one in parts
+    ]
     found, evaluations = found_in(replace(prepared, shares=shares), tmp_path)
     (one,) = [one for one in found if one.kind == "lost-class"]
     assert "classes 8, 9" in one.text

@@ -49,7 +49,7 @@ def test_streams_that_change_have_one_mean_and_differ_in_nothing_else() -> None:
         (kind,) = one.file.devices.values()
         of = curve(kind.rate, random)
         span = min(of.period, 60.0)
-        assert of.arrived(span) / span == pytest.approx(60)
+        assert of.arrivals(span) / span == pytest.approx(60)
         assert (kind.step_ms, kind.buffer, one.file.fleet.seconds) == (200, "truncation", FULL.changing)
         assert one.file.coordination.quorum == (8 if "quorum" in one.name else 0)
     assert len({one.name for one in parts}) == len(parts) == 12

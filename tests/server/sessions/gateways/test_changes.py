@@ -14,7 +14,7 @@ def test_whoever_shows_a_mark_gets_all_that_followed() -> None:
         changes.add(sent[-1])
     assert [changes.list_after(mark) for mark in marks] == [sent[number:] for number in range(20)]
     assert changes.list_after(changes.mark) == []
-    assert gateway.further(marks[3], 4) == marks[7]
+    assert gateway.advance(marks[3], 4) == marks[7]
 
 
 def test_what_is_too_much_is_forgotten_and_never_half() -> None:
@@ -36,5 +36,5 @@ def test_other_marks_mean_nothing() -> None:
     before = one.mark
     for changes in (one, other):
         changes.add(b"the same")
-    for mark in (before, one.mark, b"", b"x", gateway.further(other.mark, 1), other.mark + b"x"):
+    for mark in (before, one.mark, b"", b"x", gateway.advance(other.mark, 1), other.mark + b"x"):
         assert other.list_after(mark) is None

@@ -27,7 +27,7 @@ class Sink:
 
 async def test_what_waits_goes_in_few_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sink is gone before the last one: nobody hears of that here."""
-    packed = [gateway.packed(gateway.UpdateHeld(device)) for device in range(5)]
+    packed = [gateway.pack(gateway.UpdateHeld(device)) for device in range(5)]
     monkeypatch.setattr(coding, "LONGEST", 2 * len(packed[0]))
     outbox = Outbox()
     for octets in packed:
@@ -45,8 +45,8 @@ async def test_what_waits_goes_in_few_messages(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_what_is_cleared_does_not_leave() -> None:
-    outbox, last = Outbox(), gateway.packed(gateway.UpdateHeld(9))
-    outbox.add(gateway.packed(gateway.UpdateHeld(1)))
+    outbox, last = Outbox(), gateway.pack(gateway.UpdateHeld(9))
+    outbox.add(gateway.pack(gateway.UpdateHeld(1)))
     outbox.clear()
     assert outbox.waiting == 0
     outbox.add(last)

@@ -10,20 +10,20 @@ from edgeflock.shared.errors import Malformed
 from edgeflock.shared.protocol.gateway import (
     OF_GATEWAYS,
     OF_LEADERS,
+    AccessRequest,
+    AliveReply,
     Change,
     Denied,
     DeviceUpdate,
-    Gone,
     Item,
-    Knock,
-    Lives,
+    SessionEnded,
     Sync,
     UpdateTaken,
     batch,
     coding,
     items,
     message,
-    packed,
+    pack,
 )
 
 SYNC = Sync(2, b"", "", b"", b"", b"", b"", "", False, 0.1, None, None)
@@ -31,15 +31,18 @@ CHANGE = Change(3, [1, 0], b"\1\0\0\0", b"\0\0\0\0", False, 0.1, None, "it diver
 
 
 def test_items_come_out_as_they_went_in() -> None:
-    sent: list[Item] = [Knock(1, "secret", "/v1/session", "192.0.2.1", b""), DeviceUpdate(7, 10, 20, b"x")]
-    assert list(items(message(map(packed, sent)), OF_GATEWAYS)) == sent
+    sent: list[Item] = [
+        AccessRequest(1, "secret", "/v1/session", "192.0.2.1", b""),
+        DeviceUpdate(7, 10, 20, b"x"),
+    ]
+    assert list(items(message(map(pack, sent)), OF_GATEWAYS)) == sent
     sent = [
         CHANGE,
         CHANGE._replace(touched=None),
         UpdateTaken(7, 1, 3, 2, b"", b""),
         Denied(0, 7, "non-finite", "", 0, 422),
     ]
-    assert list(items(message(map(packed, sent)), OF_LEADERS)) == sent
+    assert list(items(message(map(pack, sent)), OF_LEADERS)) == sent
     assert list(items(message([]), OF_LEADERS)) == []
 
 
@@ -53,15 +56,15 @@ def test_items_come_out_as_they_went_in() -> None:
         message([b"\x01"]),
         message([b"\x91\xa1a"]),
         message([b"\x91\xcc\xff"]),
-        message([packed(UpdateTaken(7, 1, 3, 2, b"", b""))]),  # which a leader says
-        message([packed(Gone(1, "", 0, 0))[:-1]]),
+        message([pack(UpdateTaken(7, 1, 3, 2, b"", b""))]),  # which a leader says
+        message([pack(SessionEnded(1, "", 0, 0))[:-1]]),
         message([msgpack.packb((6, 1, "", 0))]),
         message([msgpack.packb((6, -1, "", 0, 0))]),
         message([msgpack.packb((6, True, "", 0, 0))]),
         message([msgpack.packb((6, 1, b"", 0, 0))]),
-        message([packed(Gone(1, "", 0, 0))]) + b"\0",
-        message([packed(Gone(1, "", 0, 0))] * 2) + b"\0",
-        message([packed(Gone(1, "", 0, 0))] * 2)[:-1],
+        message([pack(SessionEnded(1, "", 0, 0))]) + b"\0",
+        message([pack(SessionEnded(1, "", 0, 0))] * 2) + b"\0",
+        message([pack(SessionEnded(1, "", 0, 0))] * 2)[:-1],
         message([msgpack.packb((6, 1 << 63, "", 0, 0))]),
         message([msgpack.packb((6, 1, "a" * (1 << 13) + "a", 0, 0))]),
         message([msgpack.packb((6, 1, {}, 0, 0))]),
@@ -83,18 +86,18 @@ def test_a_message_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert batch(outbox) == ([b"z" * 20], 20)
     assert batch(outbox) == ([b"z"], 1)
     assert outbox == []
-    monkeypatch.setattr(coding, "MOST", 2)
+    monkeypatch.setattr(coding, "MAX_ITEMS", 2)
     outbox = [b"x"] * 5
     assert [len(batch(outbox)[0]) for _ in range(3)] == [2, 2, 1]
 
 
 def test_what_shares_a_message_is_bounded_before_it_is_unpacked() -> None:
     """A Lives takes three bytes on the wire and two hundred in memory."""
-    lives, most = packed(Lives(0, True)), coding.MOST
+    lives, most = pack(AliveReply(0, True)), coding.MAX_ITEMS
     assert len(list(items(message([lives] * most), OF_GATEWAYS))) == most
     with pytest.raises(Malformed, match=f"at most {most} items"):
         next(items(message([lives] * (most + 1)), OF_GATEWAYS))
-    long = packed(DeviceUpdate(1, 0, 0, bytes(coding.LONGEST)))
+    long = pack(DeviceUpdate(1, 0, 0, bytes(coding.LONGEST)))
     assert len(list(items(message([long]), OF_GATEWAYS))) == 1
     with pytest.raises(Malformed, match=f"at most {coding.LONGEST} bytes"):
         next(items(message([lives, long]), OF_GATEWAYS))
@@ -116,12 +119,12 @@ def test_no_message_is_blown_up(blown: bytes) -> None:
 
 
 def test_lists_have_entries_of_one_kind() -> None:
-    assert list(items(message([packed(CHANGE)]), OF_LEADERS)) == [CHANGE]
+    assert list(items(message([pack(CHANGE)]), OF_LEADERS)) == [CHANGE]
     of_others: list[Any] = [[-1], [1 << 63], ["1"], [b""], [True], [[1]]]
     for touched in of_others:
         with pytest.raises(Malformed):
-            list(items(message([packed(CHANGE._replace(touched=touched))]), OF_LEADERS))
+            list(items(message([pack(CHANGE._replace(touched=touched))]), OF_LEADERS))
 
 
 def test_what_a_leader_says_first_has_the_tag_of_all_versions() -> None:
-    assert msgpack.unpackb(packed(SYNC))[0] == 12
+    assert msgpack.unpackb(pack(SYNC))[0] == 12
