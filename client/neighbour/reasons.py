@@ -1,15 +1,17 @@
 """Rules for pausing: the reasons, and when each ends.
 
-    hot:80         the processor has 80 C or more, until it has 75
-undervoltage   the supply is too weak, until it was strong enough for a minute
-battery:40      the machine runs on its battery, which has less than 40%; `battery`: at any charge
-    metered         the network's traffic is charged
-owner          a person uses the machine
-file:PATH      the file exists; its first line is the reason
+    hot:80             the processor has 80 C or more, until it has 75
+    undervoltage       the supply is too weak, until it was strong enough for a minute
+    battery:40         the machine runs on its battery, which has less than 40%; `battery`: at any charge
+    metered            the network's traffic is charged
+    owner              a person uses the machine
+    file:PATH          the file exists; its first line is the reason
+    hours:22:00-06:00  the local time is not within these hours, which may go over midnight
 
 No I/O.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +30,9 @@ _STEADY = 60.0
 _LONGEST = 90
 """Longest reason, in characters."""
 
-_ALL = "hot:80, hot:off, undervoltage:off, battery, battery:40, metered, owner, file:PATH"
+_HOURS = re.compile(r"(\d{1,2}):(\d{2})-(\d{1,2}):(\d{2})", re.ASCII)
+
+_ALL = "hot:80, hot:off, undervoltage:off, battery, battery:40, metered, owner, hours:22:00-06:00, file:PATH"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,8 @@ class Rules:
     metered: bool = False
     owner: bool = False
     file: Path | None = None
+    hours: tuple[int, int] | None = None
+    """The first minute of the local day in which it may train, and the first one in which it may not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,8 @@ class MachineState:
     owner: bool | None = None
     note: str | None = None
     """The first line of the file."""
+    minute: int | None = None
+    """The minute of the local day, 0 to 1439."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +100,8 @@ def rules_of(entries: Sequence[str]) -> Rules:
                 rules = replace(rules, owner=True)
             case "file", path if path:
                 rules = replace(rules, file=Path(path))
+            case "hours", text if hours := _HOURS.fullmatch(text):
+                rules = replace(rules, hours=_minutes(entry, *map(int, hours.groups())))
             case _:
                 raise ConfigError(f"client.pause_on: {entry!r} is none of these: {_ALL}")
     return rules
@@ -119,6 +129,9 @@ class RestRules:
         if rules.battery is not None and seen.discharging and (seen.charge or 0) < rules.battery:
             has = "" if seen.charge is None else f", which has {seen.charge}%"
             return Reason("battery", f"on its battery{has}")
+        if rules.hours is not None and seen.minute is not None and not _is_in(rules.hours, seen.minute):
+            start, stop = (f"{minute // 60:02}:{minute % 60:02}" for minute in rules.hours)
+            return Reason("hours", f"it trains from {start} to {stop}, its local time")
         if rules.metered and seen.metered:
             return Reason("metered", "its link is metered")
         if rules.owner and seen.owner:
@@ -126,6 +139,23 @@ class RestRules:
         if seen.note is not None:
             return Reason("file", seen.note[:_LONGEST] or f"{rules.file} is there"[:_LONGEST])
         return None
+
+
+def _minutes(entry: str, *times: int) -> tuple[int, int]:
+    """Return the minutes of the day of (hour, minute, hour, minute). Raises ConfigError."""
+    first, first_minute, last, last_minute = times
+    start, stop = 60 * first + first_minute, 60 * last + last_minute
+    if max(first, last) > 23 or max(first_minute, last_minute) > 59 or start == stop:
+        raise ConfigError(
+            f"client.pause_on: {entry!r} must be two different times of a day, e.g. hours:22:00-06:00"
+        )
+    return start, stop
+
+
+def _is_in(hours: tuple[int, int], minute: int) -> bool:
+    """Whether a minute of the day is within `hours`, which go over midnight if they end before they begin."""
+    start, stop = hours
+    return start <= minute < stop if start < stop else minute >= start or minute < stop
 
 
 def _is_within(number: str, minimum: int, maximum: int) -> bool:

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -68,6 +69,7 @@ class Sensors:
             metered=_METERED.get(self._property(_NETWORK)) if rules.metered else None,
             owner=self._is_in_use(now) if rules.owner else None,
             note=None if rules.file is None else first_line(rules.file),
+            minute=None if rules.hours is None else minute_of(now),
         )
 
     def _is_in_use(self, now: float) -> bool:
@@ -76,6 +78,12 @@ class Sensors:
 
     def _property(self, address: Iterable[str]) -> str:
         return (self._ask(*address) if self._ask is not None else None) or ""
+
+
+def minute_of(now: float) -> int:
+    """Return the minute of the local day, 0 to 1439, at a Unix time."""
+    local = time.localtime(now)
+    return 60 * local.tm_hour + local.tm_min
 
 
 def discharging(statuses: Iterable[str | None]) -> bool:

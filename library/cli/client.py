@@ -88,7 +88,8 @@ def train(
         str | None,
         typer.Option(
             metavar="battery:40,...",
-            help="Add to hot:80 and undervoltage: battery, metered, owner, file:PATH [client.pause_on].",
+            help="Add to hot:80 and undervoltage: battery, metered, owner, hours:22:00-06:00, file:PATH "
+            "[client.pause_on].",
         ),
     ] = None,
     set_: Set = None,

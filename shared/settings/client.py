@@ -105,7 +105,7 @@ class ClientSettings(Section):
     pause_on: list[str] = Field(
         [],
         description="when to pause, besides hot:80 and undervoltage (NAME:off turns these off): "
-        "battery[:PERCENT], metered, owner, file:PATH",
+        "battery[:PERCENT], metered, owner, hours:22:00-06:00, file:PATH",
     )
     seed: Annotated[int, Field(ge=0, lt=1 << 31)] = 0
 

@@ -24,7 +24,22 @@ def test_heat_and_supply_count_unless_they_are_turned_off() -> None:
 
 
 @pytest.mark.parametrize(
-    "entry", ["heat", "hot", "hot:", "hot:200", "hot:x", "battery:0", "battery:101", "metered:1", "file:", ""]
+    "entry",
+    [
+        "heat",
+        "hot",
+        "hot:",
+        "hot:200",
+        "hot:x",
+        "battery:0",
+        "battery:101",
+        "metered:1",
+        "file:",
+        "",
+        "hours:",
+        "hours:22-06",
+        "hours:22:00",
+    ],
 )
 def test_what_is_no_reason_names_those_there_are(entry: str) -> None:
     with pytest.raises(ConfigError, match="client.pause_on: .* is none of these: hot:80, .* file:PATH"):
@@ -55,6 +70,29 @@ def test_on_its_battery_until_it_charges() -> None:
     full = RestRules(rules_of(["battery"]))
     assert told(full, MachineState(discharging=True, charge=100)) == "on its battery, which has 100%"
     assert told(full, MachineState(discharging=True)) == "on its battery"
+
+
+@pytest.mark.parametrize(
+    ("hours", "within", "without"),
+    [
+        ("hours:22:00-06:00", [22 * 60, 23 * 60 + 59, 0, 5 * 60 + 59], [6 * 60, 12 * 60, 21 * 60 + 59]),
+        ("hours:9:30-17:00", [9 * 60 + 30, 16 * 60 + 59], [0, 9 * 60 + 29, 17 * 60, 23 * 60 + 59]),
+    ],
+)
+def test_outside_its_hours_it_waits(hours: str, within: list[int], without: list[int]) -> None:
+    judge = RestRules(rules_of([hours]))
+    assert [told(judge, MachineState(minute=minute)) for minute in within] == [None] * len(within)
+    for minute in without:
+        assert (told(judge, MachineState(minute=minute)) or "").startswith("it trains from ")
+    assert told(RestRules(rules_of(["hours:9:30-17:00"])), MachineState(minute=0)) == (
+        "it trains from 09:30 to 17:00, its local time"
+    )
+
+
+@pytest.mark.parametrize("entry", ["hours:24:00-06:00", "hours:22:60-06:00", "hours:06:00-06:00"])
+def test_hours_that_are_no_times_are_named(entry: str) -> None:
+    with pytest.raises(ConfigError, match="must be two different times"):
+        rules_of([entry])
 
 
 def test_what_the_owner_did_not_ask_for_is_no_reason() -> None:

@@ -1,6 +1,7 @@
 """What files of /sys and /dev say, and what D-Bus answers."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,17 @@ def test_without_logind_the_terminals_do(ago: float, there: bool, tmp_path: Path
     for name, seconds in (("pts/0", 4000.0), ("pts/12", ago), ("tty1", 9000.0), ("pts/ptmx", 0), ("tty", 0)):
         os.utime(tmp_path / "dev" / name, (NOW - seconds, NOW))
     assert see(Rules(hot=None, undervoltage=False, owner=True), tmp_path) == MachineState(owner=there)
+
+
+def test_the_minute_of_the_local_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC-2")  # POSIX: two hours ahead of UTC
+    time.tzset()
+    try:
+        assert Sensors(Rules(hours=(0, 60)), tmp_path)(1_000_000_000.0).minute == 3 * 60 + 46
+    finally:
+        monkeypatch.delenv("TZ")
+        time.tzset()
+    assert Sensors(Rules(), tmp_path)(0.0).minute is None
 
 
 def test_the_first_line_of_a_file(tmp_path: Path) -> None:
