@@ -150,7 +150,7 @@ def figures_of(one: Measured) -> Figures:
 
 def reaching(runs: Sequence[Outcome], accuracy: float) -> Figures | None:
     """The mean costs up to the first evaluation with `accuracy`; None if a run never came so far."""
-    firsts = [(run, run.first(accuracy)) for run in runs]
+    firsts = [(run, run.first_reaching(accuracy)) for run in runs]
     reached = [costs(run, row) for run, row in firsts if row]
     return _mean(reached) if len(reached) == len(runs) else None
 

@@ -13,7 +13,7 @@ def figures(one: Measured, accuracies: tuple[float, ...]) -> dict[float, Figures
     """What it took to each accuracy that every run reached: means over the seeds."""
     found: dict[float, Figures] = {}
     for accuracy in accuracies:
-        reached = [(run, row) for run in one.runs.outcomes if (row := run.first(accuracy))]
+        reached = [(run, row) for run in one.runs.outcomes if (row := run.first_reaching(accuracy))]
         if len(reached) == len(one.runs.outcomes):
             taken = [costs(run, row) for run, row in reached]
             found[accuracy] = {name: fmean(each[name] for each in taken) for name in taken[0]}
@@ -61,7 +61,7 @@ def table(name: str, accuracies: tuple[float, ...], found: list[Measured]) -> li
         head = [method, one.setting, f"{len(tried[method])}", f"{len(runs.outcomes)}"]
         head += [percent(fmean(each)) for each in (runs.best(), runs.last_five())]
         for accuracy in accuracies:
-            came = sum(run.first(accuracy) is not None for run in runs.outcomes)
+            came = sum(run.first_reaching(accuracy) is not None for run in runs.outcomes)
             cells = [
                 *head,
                 f"{accuracy:.0%}",

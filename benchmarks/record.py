@@ -77,14 +77,14 @@ def jobs_of(task: Task, seeds: int, out: Path) -> dict[str, list[Job]]:
 def lines(task: Task, settings: list[Setting]) -> Iterator[str]:
     """The task's rows of the table."""
     for accuracy in task.accuracies:
-        traffic = {one.label: one.traffic_to(accuracy) for one in settings}
+        traffic = {one.label: one.traffic_to_reach(accuracy) for one in settings}
         dense = min(
             (moved for name, moved in traffic.items() if moved and name.startswith("dense")),
             key=lambda moved: moved.ingress,
             default=None,
         )
         for one in settings:
-            moved, updates = traffic[one.label], one.reaching(accuracy, "updates")
+            moved, updates = traffic[one.label], one.costs_to_reach(accuracy, "updates")
             learnt = [percents(each) for each in (one.best(), one.last(), one.last_five())]
             cells = [task.name, one.label, *learnt, f"{accuracy:.0%}", *"------"]
             if moved and updates:

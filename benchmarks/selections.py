@@ -118,7 +118,7 @@ def best(several: list[tuple[Row, Setting]]) -> Row:
     def merit(one: Setting) -> tuple[float, float]:
         first = Setting(one.label, one.outcomes[:1])
         for accuracy in reversed(ACCURACIES):
-            if reached := first.reaching(accuracy, "traffic"):
+            if reached := first.costs_to_reach(accuracy, "traffic"):
                 return accuracy, -reached[0]
         return 0.0, first.outcomes[0].best
 
@@ -133,8 +133,8 @@ def figures(setting: Setting) -> dict[str, Any]:
         "accuracy": {"best": setting.best(), "last": setting.last(), "last_five": setting.last_five()},
         "at": {
             f"{accuracy:.2f}": (
-                {cost: fmean(setting.reaching(accuracy, cost) or ()) for cost in COSTS}
-                if setting.reaching(accuracy, "updates")
+                {cost: fmean(setting.costs_to_reach(accuracy, cost) or ()) for cost in COSTS}
+                if setting.costs_to_reach(accuracy, "updates")
                 else None
             )
             for accuracy in ACCURACIES

@@ -29,7 +29,7 @@ def run_fleet_file(path: Path, overrides: list[str], out: Path | None, *, as_jso
     with require("server", "fleets need"):
         from edgeflock.api.fleet import Fleet
         from edgeflock.devices.emulation.config import parse
-        from edgeflock.results.report import draw_accuracy, report, told
+        from edgeflock.results.report import draw_accuracy, outcome_summary, report
 
     add_to_path(path.resolve().parent)
     log_to_stderr(Level.warning)
@@ -45,7 +45,11 @@ def run_fleet_file(path: Path, overrides: list[str], out: Path | None, *, as_jso
     markdown = report(path.stem, file, outcomes, figures=bool(figures))
     (directory / "report.md").write_text(markdown)
     if as_json:
-        print(json.dumps({"directory": str(directory), "runs": [told(outcome) for outcome in outcomes]}))
+        print(
+            json.dumps(
+                {"directory": str(directory), "runs": [outcome_summary(outcome) for outcome in outcomes]}
+            )
+        )
     else:
         print(markdown)
         print(f"In {directory}: report.md, {figures}seed-*.jsonl", file=sys.stderr)

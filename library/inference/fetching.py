@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import aiohttp
 
 from edgeflock.inference.card import Scores, card
-from edgeflock.operations.requests import fetch, requested
+from edgeflock.operations.requests import fetch, send_request
 from edgeflock.shared.artifacts import ModelInfo
 from edgeflock.shared.errors import ConfigError
 
@@ -44,7 +44,7 @@ async def fetch_model(server: str, token: str, version: str, format: str, out: P
     timeout = aiohttp.ClientTimeout(total=_SECONDS)
     async with aiohttp.ClientSession(timeout=timeout) as http:
         wanted = {"version": version, **parameters}
-        async with requested(http, server, token, "GET", route, params=wanted) as response:
+        async with send_request(http, server, token, "GET", route, params=wanted) as response:
             octets = await response.read()
             scores: Scores = json.loads(response.headers.get("X-Edgeflock-Scores", "{}"))
         status: dict[str, Any] = json.loads(await fetch(http, server, "/v1/status", token))

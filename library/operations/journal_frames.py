@@ -37,8 +37,8 @@ from edgeflock.shared.protocol.frames import (
     staleness_bin,
 )
 
-MOST_FRAMES = 2000
-AWAY = 60.0
+MAX_FRAMES = 2000
+AWAY_SECONDS = 60.0
 """Seconds without an update after which a device is no longer counted as connected."""
 _RATE_SECONDS = 10.0
 _SMOOTHING = 0.05
@@ -100,7 +100,7 @@ class _Totals:
     """Totals of the run so far."""
 
     size: int
-    began: float
+    start: float
     """Unix time of the first update."""
     version: int = 0
     ingress: int = 0
@@ -115,8 +115,8 @@ class _Totals:
         self.recent.append((now, self.version, self.ingress))
         while len(self.recent) > 2 and self.recent[1][0] <= now - _RATE_SECONDS:
             self.recent.popleft()
-        began, version, ingress = self.recent[0]
-        seconds = max(now - began, 1e-9)
+        start, version, ingress = self.recent[0]
+        seconds = max(now - start, 1e-9)
         known = len(self.recent) > 1
         dense = 4 * self.size * self.version
         return Overview(
@@ -137,12 +137,12 @@ class _Totals:
             state=state,
             shared_samples=0,
             tasks=None,
-            began=self.began,
+            began=self.start,
         )
 
 
-def journal_frames(path: Path, most: int = MOST_FRAMES) -> Iterator[Frame]:
-    """Yield at most about `most` frames, at least a second apart.
+def journal_frames(path: Path, limit: int = MAX_FRAMES) -> Iterator[Frame]:
+    """Yield at most about `limit` frames, at least a second apart.
 
     The journal is only read, and not migrated. Its server may be running. The columns that are read here are
     the same since schema 1. Exceptions are those that `_regimes` finds by name, `_COUNT_FIRST` and
@@ -153,7 +153,7 @@ def journal_frames(path: Path, most: int = MOST_FRAMES) -> Iterator[Frame]:
     try:
         db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
         try:
-            yield from _frames(db, path, most)
+            yield from _frames(db, path, limit)
         finally:
             db.close()
     except sqlite3.Error as error:
@@ -161,7 +161,7 @@ def journal_frames(path: Path, most: int = MOST_FRAMES) -> Iterator[Frame]:
         raise ConfigError(f"{path} cannot be read as a run's journal: {error}") from error
 
 
-def _frames(db: sqlite3.Connection, path: Path, most: int) -> Iterator[Frame]:
+def _frames(db: sqlite3.Connection, path: Path, limit: int) -> Iterator[Frame]:
     schema = schema_of(db, path)
     if not schema:
         raise ConfigError(f"{path} holds no run yet")
@@ -176,7 +176,7 @@ def _frames(db: sqlite3.Connection, path: Path, most: int) -> Iterator[Frame]:
         for one in map(evaluation_from_row, db.execute(f"SELECT {columns} FROM evaluations ORDER BY rowid"))
     )
     began = min([first, *(evaluation.time for evaluation in evaluations)])
-    every = max(1.0, (max(last, *(e.time for e in evaluations), began) - began) / most)
+    every = max(1.0, (max(last, *(e.time for e in evaluations), began) - began) / limit)
     names = dict(db.execute("SELECT id, name FROM devices"))
     regimes = _regimes(db)
     devices: dict[int, _Device] = {}
@@ -190,19 +190,19 @@ def _frames(db: sqlite3.Connection, path: Path, most: int) -> Iterator[Frame]:
     events: list[Event] = []
     seen: list[Evaluation] = []
 
-    def frame(over: bool = False) -> Delta:
+    def frame(has_ended: bool = False) -> Delta:
         for device in devices.values():
-            if not device.away and now - device.last_seen > AWAY:
+            if not device.away and now - device.last_seen > AWAY_SECONDS:
                 device.away = True
                 changed[device.id] = device
-                events.append(Event(now, "left", device.name, f"no update for {AWAY:.0f} s"))
+                events.append(Event(now, "left", device.name, f"no update for {AWAY_SECONDS:.0f} s"))
         evaluated: list[Evaluation] = []
-        while evaluations and (over or evaluations[0].time <= now):
+        while evaluations and (has_ended or evaluations[0].time <= now):
             evaluated.append(evaluations.popleft())
             tally.ingress = max(tally.ingress, evaluated[-1].ingress)
             tally.egress = evaluated[-1].egress
         seen.extend(evaluated)
-        state: RunState = "diverged" if has_diverged(seen) else "finished" if over else "training"
+        state: RunState = "diverged" if has_diverged(seen) else "finished" if has_ended else "training"
         made = Delta(
             now,
             tally.overview(now, devices, state),
@@ -238,7 +238,7 @@ def _frames(db: sqlite3.Connection, path: Path, most: int) -> Iterator[Frame]:
             raise JournalDamaged(f"{path}: the entry of version {version} is no update: {error}") from error
         changed[number] = device
     now = max(last, *(e.time for e in evaluations), now) if evaluations else max(last, now)
-    yield frame(over=True)
+    yield frame(has_ended=True)
 
 
 def _count(

@@ -10,7 +10,7 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from edgeflock.operations.top import opened
+from edgeflock.operations.top import open_recording
 from edgeflock.results.curves import COLOURS
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.shared.protocol import feed
@@ -36,10 +36,10 @@ def plot(source: str, token: str, x_axis: str, out: Path, seconds: float, *, as_
     if out.suffix not in (".png", ".svg"):
         raise ConfigError(f"--out {out}: must end in .png or .svg")
     if Path(source).is_file():
-        recording = opened(Path(source))
+        recording = open_recording(Path(source))
         state = recording.state(len(recording) - 1)
     else:
-        state = asyncio.run(watched(FeedClient(source, token), seconds))
+        state = asyncio.run(watch_run(FeedClient(source, token), seconds))
     try:
         draw(state, x_axis, out)
     except OSError as error:
@@ -50,7 +50,7 @@ def plot(source: str, token: str, x_axis: str, out: Path, seconds: float, *, as_
         print(out)
 
 
-async def watched(client: FeedClient, seconds: float) -> MonitorState:
+async def watch_run(client: FeedClient, seconds: float) -> MonitorState:
     """Return the state after watching a server for `seconds`, or after its first frame if 0."""
     state: MonitorState | None = None
     try:
@@ -77,12 +77,12 @@ def draw(state: MonitorState, x_axis: XAxis, out: Path) -> None:
     (accuracy, loss, reduction), (traffic, speed, staleness) = grid
     window = max(10.0, state.time - state.trend[0].time)
 
-    learnt, name, axis, unit = curves.returns(state, x_axis), "Return", "mean return", ""
-    if not learnt.y:
-        learnt, name, axis, unit = curves.accuracy(state, x_axis), "Accuracy", "test accuracy (%)", "%"
-    if learnt.y:
-        name += f": last five {curves.final_mean(learnt):.2f}{unit}, best {max(learnt.y):.2f}{unit}"
-    _panel(accuracy, name, axis, [("", learnt)], x_axis)
+    learned, name, axis, unit = curves.returns(state, x_axis), "Return", "mean return", ""
+    if not learned.y:
+        learned, name, axis, unit = curves.accuracy(state, x_axis), "Accuracy", "test accuracy (%)", "%"
+    if learned.y:
+        name += f": last five {curves.final_mean(learned):.2f}{unit}, best {max(learned.y):.2f}{unit}"
+    _panel(accuracy, name, axis, [("", learned)], x_axis)
     losses = [("test", curves.test_loss(state, x_axis)), ("training", curves.training_loss(state, x_axis))]
     _panel(loss, "Loss", "loss", losses, x_axis)
     if seen := curves.drop_outliers([value for _, curve in losses for value in curve.y]):
@@ -92,14 +92,14 @@ def draw(state: MonitorState, x_axis: XAxis, out: Path) -> None:
     rates = [(name, curves.recent_rate(state, field, window)) for name, field in _RATES]
     rates = [(name, curve) for name, curve in rates if any(curve.y)]  # a journal has no egress rate
     _panel(traffic, "Traffic", "bytes a second", rates, None)
-    traffic.yaxis.set_major_formatter(FuncFormatter(_form(numbers.short_size)))
+    traffic.yaxis.set_major_formatter(FuncFormatter(_formatter(numbers.short_size)))
     _panel(
         speed, "Speed", "updates a second", [("", curves.recent_rate(state, "updates_per_s", window))], None
     )
     counts = state.overview.staleness
     staleness.bar(range(len(counts)), counts, color=COLOURS[2], width=0.8)
     staleness.set_xticks(range(len(counts)), curves.bin_labels(), fontsize=8)
-    _dress(staleness, "Staleness", "updates", "versions behind, at least")
+    _label_axes(staleness, "Staleness", "updates", "versions behind, at least")
 
     run = state.run
     title = f"{run.model}, run {run.run}, version {state.overview.version:,}"
@@ -127,16 +127,16 @@ def _panel(
         axes.text(0.5, 0.5, "nothing known", ha="center", color="#888888", transform=axes.transAxes)
     if any(name and curve.x for name, curve in lines):
         axes.legend(frameon=False, fontsize=8)
-    axes.xaxis.set_major_formatter(FuncFormatter(_form(curves.FORMS[x_axis or "time"])))
+    axes.xaxis.set_major_formatter(FuncFormatter(_formatter(curves.FORMS[x_axis or "time"])))
     if x_axis in ("time", None):
         low, high = axes.dataLim.intervalx if axes.has_data() else (0.0, 0.0)
         axes.set_xticks(round_times(min(0.0, low), high))
     else:
         axes.xaxis.set_major_locator(MaxNLocator(6))
-    _dress(axes, title, label, _LABELS[x_axis] if x_axis else "before the last frame")
+    _label_axes(axes, title, label, _LABELS[x_axis] if x_axis else "before the last frame")
 
 
-def _dress(axes: Axes, title: str, label: str, below: str) -> None:
+def _label_axes(axes: Axes, title: str, label: str, below: str) -> None:
     axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
     axes.set_ylabel(label)
     axes.set_xlabel(below)
@@ -145,5 +145,5 @@ def _dress(axes: Axes, title: str, label: str, below: str) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _form(form: Callable[[float], str]) -> Callable[[float, object], str]:
+def _formatter(form: Callable[[float], str]) -> Callable[[float, object], str]:
     return lambda value, _: f"-{form(-value)}" if value < 0 else form(value)

@@ -18,13 +18,13 @@ NOT_KNOWN = "the server does not know this token, or it has expired (client.toke
 
 
 async def fetch(http: aiohttp.ClientSession, server: str, path: str, token: str) -> bytes:
-    """Return the body of GET server/path. Raises as `requested` does."""
-    async with requested(http, server, token, "GET", path) as response:
+    """Return the body of GET server/path. Raises as `send_request` does."""
+    async with send_request(http, server, token, "GET", path) as response:
         return await read_body(response)
 
 
 @asynccontextmanager
-async def requested(
+async def send_request(
     http: aiohttp.ClientSession, server: str, token: str, method: str, path: str, **options: Any
 ) -> AsyncIterator[aiohttp.ClientResponse]:
     """Send a request to the URL `server` and yield its answer of status 200, whose body is not yet read.
@@ -39,7 +39,7 @@ async def requested(
             if response.status == Unauthorized.status:
                 raise Unauthorized(NOT_KNOWN)
             if response.status != 200:
-                raise EdgeflockError(_complaint(response, await read_body(response)))
+                raise EdgeflockError(_error_text(response, await read_body(response)))
             yield response
     except aiohttp.InvalidURL as error:
         raise ConfigError(f"client.server {server!r} must be a URL such as http://192.0.2.1:8470") from error
@@ -56,7 +56,7 @@ def tls_of(server: str, token: str) -> ssl.SSLContext | bool:
     return tls_for(url.scheme, url.hostname or "", pin_from_token(token), insecure=True)
 
 
-def _complaint(response: aiohttp.ClientResponse, body: bytes) -> str:
+def _error_text(response: aiohttp.ClientResponse, body: bytes) -> str:
     """Return the server's description of an error, or the HTTP status without one."""
     try:
         return printable(str(json.loads(body)["detail"]))

@@ -5,7 +5,7 @@ from typing import Any
 
 import aiohttp
 
-from edgeflock.operations.requests import requested
+from edgeflock.operations.requests import send_request
 from edgeflock.shared.errors import EdgeflockError
 from edgeflock.tui.sources import read_body
 
@@ -18,7 +18,7 @@ async def roll_back(server: str, token: str, version: int) -> dict[str, Any]:
     timeout = aiohttp.ClientTimeout(total=600)  # the server replays updates since a snapshot
     async with (
         aiohttp.ClientSession(timeout=timeout) as http,
-        requested(http, server, token, "POST", "/v1/rollback", json={"version": version}) as response,
+        send_request(http, server, token, "POST", "/v1/rollback", json={"version": version}) as response,
     ):
         body = await read_body(response)
         try:

@@ -18,10 +18,10 @@ from edgeflock.shared.protocol.frames import worst_class
 from edgeflock.tui.pages import summary
 from edgeflock.tui.sources import FeedClient
 
-_UNBOUNDED = 10_000
+_UNLIMITED_WIDTH = 10_000
 """A width in columns that no table has."""
 
-_LONGEST = 60
+_MAX_STATE = 60
 """The most characters of a state."""
 
 Column = Callable[[dict[str, Any]], str | Text]
@@ -35,19 +35,19 @@ async def status(server: str, token: str = "", *, feed: bool = True) -> dict[str
     Raises EdgeflockError if there is no answer, Unauthorized if the token is not known.
     """
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as http:
-        known: dict[str, Any] = json.loads(await fetch(http, server, "/v1/status", token))
-    state = await first_state(FeedClient(server, token)) if feed and "devices" in known else None
-    return known if state is None else {**known, "feed": summary(state)}
+        fields: dict[str, Any] = json.loads(await fetch(http, server, "/v1/status", token))
+    state = await first_state(FeedClient(server, token)) if feed and "devices" in fields else None
+    return fields if state is None else {**fields, "feed": summary(state)}
 
 
 def show_status(server: str, token: str, *, as_json: bool) -> None:
     """Print the state of the run at `server`."""
-    known = asyncio.run(status(server, token, feed=as_json))
+    fields = asyncio.run(status(server, token, feed=as_json))
     if as_json:
-        print(json.dumps(known))
+        print(json.dumps(fields))
     else:
         # A pipe gets one line for each device.
-        print_status(Console(width=None if sys.stdout.isatty() else _UNBOUNDED), known)
+        print_status(Console(width=None if sys.stdout.isatty() else _UNLIMITED_WIDTH), fields)
 
 
 def print_status(console: Console, status: dict[str, Any]) -> None:
@@ -65,22 +65,23 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
     if status["diverged"] is not None:
         console.print(Text(status["diverged"][:1].upper() + status["diverged"][1:], "bold red"))
     for finding in status["findings"]:
-        of = "" if finding["device"] is None else f" {finding['device']}"
+        device_name = "" if finding["device"] is None else f" {finding['device']}"
         text = Text(
-            f"{finding['kind']}{of}: {finding['text']}; {finding['remedy']}", _STYLES[finding["severity"]]
+            f"{finding['kind']}{device_name}: {finding['text']}; {finding['remedy']}",
+            _STYLES[finding["severity"]],
         )
         console.print(text, soft_wrap=True)
     console.print(
-        f"{_applied(coordination)}, learning rate {coordination['learning_rate']}, "
-        f"{_selected(compression)}, values {compression['values']}"
+        f"{_describe_rule(coordination)}, learning rate {coordination['learning_rate']}, "
+        f"{_describe_selection(compression)}, values {compression['values']}"
     )
     console.print(f"Version {status['version']:,}{target}")
     if (shards := status["shards"]) is not None:
         processes = shards["processes"]
-        kept = size(sum(shard["nbytes"] for shard in processes))
+        memory = size(sum(shard["nbytes"] for shard in processes))
         nodes = len({shard["node"] for shard in processes})
-        again = f"; made again from the journal {shards['restored']} times" if shards["restored"] else ""
-        console.print(f"In {len(processes)} shards on {nodes} nodes, {kept} in all{again}")
+        restarts = f"; made again from the journal {shards['restored']} times" if shards["restored"] else ""
+        console.print(f"In {len(processes)} shards on {nodes} nodes, {memory} in all{restarts}")
     if (tasks := status["tasks"]) is not None:
         console.print(
             f"Tasks in {coordination['order']} order: {tasks['finished']} of {tasks['shards']} shards in "
@@ -101,9 +102,9 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
                 f"{name} {'failed' if value is None else f'{value:.4g}'}" for name, value in metrics.items()
             )
             console.print(Text(", ".join(named)))
-    if (told := status["on_devices"]) is not None:
-        means = ", ".join(f"{name} {value:.4g}" for name, value in told.items() if name != "num-examples")
-        console.print(f"On devices' own {told['num-examples']:,.0f} examples: {means}", highlight=False)
+    if (averages := status["on_devices"]) is not None:
+        means = ", ".join(f"{name} {value:.4g}" for name, value in averages.items() if name != "num-examples")
+        console.print(f"On devices' own {averages['num-examples']:,.0f} examples: {means}", highlight=False)
     console.print(
         f"Ingress {size(status['ingress'])}, egress {size(status['egress'])}"
         + (
@@ -144,7 +145,7 @@ def _tables(
 ) -> Iterator[Table]:
     """Yield as many tables as full-width columns need. Each has the devices' names."""
     rest = [name for name in columns if name != "device"]
-    unbounded = console.options.update(width=_UNBOUNDED)
+    unbounded = console.options.update(width=_UNLIMITED_WIDTH)
     while rest:
         for number in range(len(rest), 0, -1):
             table = _table({name: columns[name] for name in ("device", *rest[:number])}, devices)
@@ -163,19 +164,19 @@ def _table(columns: Mapping[str, Column], devices: Iterable[dict[str, Any]]) -> 
     return table
 
 
-def _applied(coordination: dict[str, Any]) -> str:
+def _describe_rule(coordination: dict[str, Any]) -> str:
     """Return how updates apply, together or each by a rule, and which devices wait."""
-    how = "rounds" if coordination["mode"] == "rounds" else str(coordination["rule"])
+    rule = "rounds" if coordination["mode"] == "rounds" else str(coordination["rule"])
     if coordination["mode"] == "elastic":
         chunk = coordination["chunk"]
-        how = f"elastic, alpha {coordination['alpha']}, " + (
+        rule = f"elastic, alpha {coordination['alpha']}, " + (
             f"chunks of {chunk:,}" if chunk else "all at once"
         )
     gate = coordination["gate"]
-    return f"{how}, {gate} of {coordination['bound']}" if gate else how
+    return f"{rule}, {gate} of {coordination['bound']}" if gate else rule
 
 
-def _selected(compression: dict[str, Any]) -> str:
+def _describe_selection(compression: dict[str, Any]) -> str:
     """Return which part of a gradient devices send."""
     if compression["selection"] == "largest":
         return f"select {compression['select']}"
@@ -183,7 +184,7 @@ def _selected(compression: dict[str, Any]) -> str:
     return f"select what is significant beyond {compression['significance']}{decays}"
 
 
-def _told(key: str, form: str) -> Column:
+def _telemetry_column(key: str, form: str) -> Column:
     """Return a column of the telemetry `key`, if it is a number. Other values are not shown."""
 
     def column(device: dict[str, Any]) -> str:
@@ -193,10 +194,10 @@ def _told(key: str, form: str) -> Column:
     return column
 
 
-def _away(device: dict[str, Any]) -> str:
+def _away_state(device: dict[str, Any]) -> str:
     """Return that a device is away, with a one-word reason: killed, timed out, retired, ..."""
-    why = device["why_left"]
-    return f"away ({why.partition(':')[0]})" if why else "away"
+    reason = device["why_left"]
+    return f"away ({reason.partition(':')[0]})" if reason else "away"
 
 
 _STYLES = {"critical": "bold red", "warning": "yellow", "notice": "dim"}
@@ -204,11 +205,11 @@ _STYLES = {"critical": "bold red", "warning": "yellow", "notice": "dim"}
 
 def _state(device: dict[str, Any]) -> str | Text:
     """Return a device's state, with the reason of a pause in the words of its author."""
-    if (because := device["paused_because"]) is not None:
-        told = f"paused {because}".rstrip()
-        return Text("".join(c if c.isprintable() else "?" for c in told[:_LONGEST]))
+    if (reason := device["paused_because"]) is not None:
+        text = f"paused {reason}".rstrip()
+        return Text("".join(c if c.isprintable() else "?" for c in text[:_MAX_STATE]))
     if not device["connected"]:
-        return _away(device)
+        return _away_state(device)
     return str(device.get("state", "connected"))  # a server of an older version has none
 
 
@@ -230,12 +231,12 @@ _TASK_COLUMNS: dict[str, Column] = {
 }
 
 _STREAM_COLUMNS: dict[str, Column] = {
-    "rate": _told("rate", "{:.1f}/s"),
-    "depth": _told("depth", "{:,}"),
-    "drops": _told("drops", "{:,}"),
-    "quarantined": _told("quarantined", "{:,}"),
-    "repeats": _told("duplicates", "{:,}"),
-    "age": _told("age", "{:.1f} s"),
-    "accuracy": _told("stream_accuracy", "{:.1%}"),
-    "stream loss": _told("stream_loss", "{:.3f}"),
+    "rate": _telemetry_column("rate", "{:.1f}/s"),
+    "depth": _telemetry_column("depth", "{:,}"),
+    "drops": _telemetry_column("drops", "{:,}"),
+    "quarantined": _telemetry_column("quarantined", "{:,}"),
+    "repeats": _telemetry_column("duplicates", "{:,}"),
+    "age": _telemetry_column("age", "{:.1f} s"),
+    "accuracy": _telemetry_column("stream_accuracy", "{:.1%}"),
+    "stream loss": _telemetry_column("stream_loss", "{:.3f}"),
 }

@@ -22,10 +22,10 @@ class TopOptions:
     record: Path | None
     replay: Sequence[Path]
     speed: float
-    at: str
+    position: str
 
 
-def show(plan: TopOptions) -> None:
+def show(options: TopOptions) -> None:
     """Show the runs until the operator quits. Raises ConfigError, also if there is no terminal."""
     missing = [
         name
@@ -39,35 +39,38 @@ def show(plan: TopOptions) -> None:
         )
     from edgeflock.tui.screen import Top, preferences
 
-    recorder = Recorder.create(plan.record) if plan.record is not None else None
+    recorder = Recorder.create(options.record) if options.record is not None else None
     try:
-        Top(sources(plan, recorder), preferences.folder()).run()
+        Top(sources(options, recorder), preferences.folder()).run()
     finally:
         if recorder is not None:
             recorder.close()
 
 
-def sources(plan: TopOptions, recorder: Recorder | None) -> list[Source]:
+def sources(options: TopOptions, recorder: Recorder | None) -> list[Source]:
     """Return a source for each requested run. Raises ConfigError."""
-    if plan.replay:
+    if options.replay:
         if recorder is not None:
             raise ConfigError("--record and --replay: a replay is a recording already; leave one out")
-        return [Replay(opened(path), path.name, speed=plan.speed, position=plan.at) for path in plan.replay]
-    if recorder is not None and len(plan.urls) > 1:
-        raise ConfigError(f"--record takes one run, not {len(plan.urls)}; name one server")
-    if len(plan.tokens) not in (0, 1, len(plan.urls)):
+        return [
+            Replay(open_recording(path), path.name, speed=options.speed, position=options.position)
+            for path in options.replay
+        ]
+    if recorder is not None and len(options.urls) > 1:
+        raise ConfigError(f"--record takes one run, not {len(options.urls)}; name one server")
+    if len(options.tokens) not in (0, 1, len(options.urls)):
         raise ConfigError(
-            f"--token was given {len(plan.tokens)} times for {len(plan.urls)} servers; "
+            f"--token was given {len(options.tokens)} times for {len(options.urls)} servers; "
             "give one for all, or one for each in their order"
         )
-    tokens = list(plan.tokens) or [""]
+    tokens = list(options.tokens) or [""]
     return [
-        Live(FeedClient(url, tokens[number % len(tokens)], plan.interval), recorder)
-        for number, url in enumerate(plan.urls)
+        Live(FeedClient(url, tokens[number % len(tokens)], options.interval), recorder)
+        for number, url in enumerate(options.urls)
     ]
 
 
-def opened(path: Path) -> Recording:
+def open_recording(path: Path) -> Recording:
     """Open a recording, or a server's journal as one. Raises ConfigError."""
     try:
         with open(path, "rb") as file:

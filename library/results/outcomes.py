@@ -45,30 +45,30 @@ class Outcome:
         """The mean accuracy of the last five evaluations, or of all if they are fewer; 0 if there is none."""
         return statistics.fmean(self.accuracies[-LAST:]) if self.rows else 0.0
 
-    def until(self, key: str, value: float) -> "Outcome":
+    def truncate(self, key: str, value: float) -> "Outcome":
         """Return the run up to the evaluations where `key` was at most `value`."""
-        return Outcome([row for row in self.rows if value_of(row, key) <= value], self.end)
+        return Outcome([row for row in self.rows if row_value(row, key) <= value], self.end)
 
     def traffic(self, row: dict[str, Any]) -> RunTraffic:
         """Return the bytes until an evaluation. `dense` is None if the run's end has no model size."""
         size = self.end.get("size")
         return RunTraffic(row["ingress"], row["egress"], 4 * size * row["updates"] if size else None)
 
-    def first(self, accuracy: float) -> dict[str, Any] | None:
+    def first_reaching(self, accuracy: float) -> dict[str, Any] | None:
         """Return the first evaluation that reached `accuracy`."""
         return next((row for row in self.rows if (row["accuracy"] or 0.0) >= accuracy), None)
 
-    def crossing(self, accuracy: float, key: str) -> float | None:
+    def interpolate(self, accuracy: float, key: str) -> float | None:
         """Interpolate `key` at the first crossing of `accuracy`. None if the run did not reach it."""
-        before: dict[str, Any] | None = None
+        previous: dict[str, Any] | None = None
         for row in self.rows:
             if (row["accuracy"] or 0.0) >= accuracy:
-                if before is None:
-                    return float(value_of(row, key))
-                part = (accuracy - before["accuracy"]) / (row["accuracy"] - before["accuracy"])
-                start = value_of(before, key)
-                return float(start + part * (value_of(row, key) - start))
-            before = row if row["accuracy"] is not None else before
+                if previous is None:
+                    return float(row_value(row, key))
+                part = (accuracy - previous["accuracy"]) / (row["accuracy"] - previous["accuracy"])
+                start = row_value(previous, key)
+                return float(start + part * (row_value(row, key) - start))
+            previous = row if row["accuracy"] is not None else previous
         return None
 
 
@@ -91,28 +91,28 @@ class Setting:
         """The mean accuracy of each run's last five evaluations."""
         return [outcome.last_five for outcome in self.outcomes]
 
-    def reaching(self, accuracy: float, key: str) -> list[float] | None:
+    def costs_to_reach(self, accuracy: float, key: str) -> list[float] | None:
         """Return `key` (updates, seconds, traffic) where each run reached `accuracy`; None if one did not."""
-        rows = [outcome.first(accuracy) for outcome in self.outcomes]
-        return [value_of(row, key) for row in rows if row] if all(rows) else None
+        rows = [outcome.first_reaching(accuracy) for outcome in self.outcomes]
+        return [row_value(row, key) for row in rows if row] if all(rows) else None
 
-    def traffic_to(self, accuracy: float) -> RunTraffic | None:
+    def traffic_to_reach(self, accuracy: float) -> RunTraffic | None:
         """The runs' mean traffic where each first reached `accuracy`; None if one did not."""
-        rows = [(outcome, outcome.first(accuracy)) for outcome in self.outcomes]
+        rows = [(outcome, outcome.first_reaching(accuracy)) for outcome in self.outcomes]
         return _mean([run.traffic(row) for run, row in rows if row]) if all(row for _, row in rows) else None
 
     def traffic(self) -> RunTraffic:
         """The runs' mean traffic by their last evaluations."""
         return _mean([outcome.traffic(outcome.rows[-1]) for outcome in self.outcomes])
 
-    def crossing(self, accuracy: float, key: str) -> float | None:
+    def interpolate(self, accuracy: float, key: str) -> float | None:
         """Return the mean of Outcome.crossing. None if a run did not reach the accuracy."""
-        found = [outcome.crossing(accuracy, key) for outcome in self.outcomes]
+        found = [outcome.interpolate(accuracy, key) for outcome in self.outcomes]
         return statistics.fmean(where for where in found if where is not None) if None not in found else None
 
-    def until(self, key: str, value: float) -> "Setting | None":
+    def truncate(self, key: str, value: float) -> "Setting | None":
         """Return the runs up to the evaluations where `key` was at most `value`. None if one has none."""
-        cut = [outcome.until(key, value) for outcome in self.outcomes]
+        cut = [outcome.truncate(key, value) for outcome in self.outcomes]
         return Setting(self.label, cut) if all(outcome.rows for outcome in cut) else None
 
     @property
@@ -128,20 +128,20 @@ class Setting:
         columns = zip(*(outcome.rows for outcome in self.outcomes), strict=False)
         return [
             (
-                statistics.fmean(value_of(row, key) for row in rows),
-                [_measured(row, self.measure) for row in rows],
+                statistics.fmean(row_value(row, key) for row in rows),
+                [_measure(row, self.measure) for row in rows],
             )
             for rows in columns
         ]
 
 
-def value_of(row: dict[str, Any], key: str) -> float:
+def row_value(row: dict[str, Any], key: str) -> float:
     """Return `key` of an evaluation's row. `traffic` is the sum of both directions."""
     value: float = row["ingress"] + row["egress"] if key == "traffic" else row[key]
     return value
 
 
-def _measured(row: dict[str, Any], measure: str) -> float:
+def _measure(row: dict[str, Any], measure: str) -> float:
     return (row["metrics"] if measure == "return" else row)[measure] or 0.0
 
 

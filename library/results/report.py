@@ -57,8 +57,8 @@ def report(name: str, file: FleetFile, outcomes: list[Outcome], *, figures: bool
         )
     lines += ["", "| accuracy | updates | time | received | sent | both ways |", "|--:|--:|--:|--:|--:|--:|"]
     for accuracy in _ACCURACIES:
-        updates, seconds = (setting.reaching(accuracy, key) for key in ("updates", "seconds"))
-        traffic = setting.traffic_to(accuracy)
+        updates, seconds = (setting.costs_to_reach(accuracy, key) for key in ("updates", "seconds"))
+        traffic = setting.traffic_to_reach(accuracy)
         if updates and seconds and traffic:
             lines.append(
                 f"| {accuracy:.0%} | {fmean(updates):,.0f} | {_duration(fmean(seconds))} "
@@ -71,12 +71,12 @@ def report(name: str, file: FleetFile, outcomes: list[Outcome], *, figures: bool
     ]
     for kind in file.classes:
         tallies = [outcome.end["classes"][kind] for outcome in outcomes]
-        updates_of, behind = sum(t["updates"] for t in tallies), sum(t["staleness"] for t in tallies)
+        updates_made, staleness = sum(t["updates"] for t in tallies), sum(t["staleness"] for t in tallies)
         received, sent = (fmean(t[key] for t in tallies) for key in ("ingress", "egress"))
         lines.append(
             f"| {kind} | {tallies[0]['devices']} | {fmean(t['crashed'] for t in tallies):g} "
-            f"| {updates_of / len(tallies):,.0f} | {fmean(t['refused'] for t in tallies):,.0f} "
-            f"| {behind / max(1, updates_of):,.0f} "
+            f"| {updates_made / len(tallies):,.0f} | {fmean(t['refused'] for t in tallies):,.0f} "
+            f"| {staleness / max(1, updates_made):,.0f} "
             f"| {size(received)} | {size(sent)} | {size(received + sent)} |"
         )
     lines += [
@@ -88,14 +88,14 @@ def report(name: str, file: FleetFile, outcomes: list[Outcome], *, figures: bool
     return "\n".join(lines)
 
 
-def told(outcome: Outcome) -> dict[str, Any]:
+def outcome_summary(outcome: Outcome) -> dict[str, Any]:
     """Return a run's end, its learning results and its costs, as plain JSON types."""
     traffic = outcome.traffic(outcome.rows[-1])
-    learnt = outcome.rows[-1]["accuracy"] is not None
+    is_learned = outcome.rows[-1]["accuracy"] is not None
     return outcome.end | {
-        "accuracy": outcome.last if learnt else None,
-        "last_five_accuracy": outcome.last_five if learnt else None,
-        "best_accuracy": outcome.best if learnt else None,
+        "accuracy": outcome.last if is_learned else None,
+        "last_five_accuracy": outcome.last_five if is_learned else None,
+        "best_accuracy": outcome.best if is_learned else None,
         "ingress": traffic.ingress,
         "egress": traffic.egress,
         "dense_bytes": traffic.dense,

@@ -39,7 +39,7 @@ class Job:
     file: FleetFile
     seed: int
     directory: Path
-    until: float = math.inf
+    target_accuracy: float = math.inf
     """The run ends after an evaluation with this accuracy."""
 
     @property
@@ -56,12 +56,12 @@ class Job:
         from edgeflock.server.monitoring.listeners import Callbacks
 
         prepared = prepare(self.file)
-        told = Callbacks(on_evaluated=progress)
+        callbacks = Callbacks(on_evaluated=progress)
         folder = self.directory / f"seed-{self.seed}"
-        return asdict(run_fleet(prepared, self.seed, folder, told, stop=self.arrived))
+        return asdict(run_fleet(prepared, self.seed, folder, callbacks, stop=self.has_reached_target))
 
-    def arrived(self, evaluation: Evaluation) -> bool:
-        return (evaluation.accuracy or 0.0) >= self.until
+    def has_reached_target(self, evaluation: Evaluation) -> bool:
+        return (evaluation.accuracy or 0.0) >= self.target_accuracy
 
 
 def sweep(jobs: Sequence[Job], workers: int | None = None) -> list[Outcome]:
@@ -121,7 +121,7 @@ def _run_all(jobs: list[Job], workers: int) -> None:
     # Spawned: a forked child would inherit torch's and numba's threads in an unknown state.
     context = multiprocessing.get_context("spawn")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    pool = ProcessPoolExecutor(min(workers, len(jobs)), context, _begin)
+    pool = ProcessPoolExecutor(min(workers, len(jobs)), context, _start_worker)
     try:
         with Progress(*columns, TextColumn("{task.fields[accuracy]}"), console=Console(stderr=True)) as bars:
             running = {}
@@ -145,7 +145,7 @@ def _run_all(jobs: list[Job], workers: int) -> None:
         pool.shutdown(cancel_futures=True)
 
 
-def _begin() -> None:
+def _start_worker() -> None:
     """Set up a worker: it ignores interrupts and ends with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()

@@ -114,7 +114,7 @@ def test_arguments_have_fedavgs_places() -> None:
         TypeError, match="^'fraction_fit' is no option of this strategy; did you mean 'fraction_train'"
     ):
         AsyncAdaComp(fraction_fit=0.5)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="^'rule' is no option of this strategy; known are checkpoint, "):
+    with pytest.raises(TypeError, match="^'rule' is no option of this strategy; its options are check"):
         ScaDLES(rule="tau")  # type: ignore[call-arg]
 
 

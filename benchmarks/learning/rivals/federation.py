@@ -205,4 +205,6 @@ class Simulation(Job):
         torch.set_num_threads(1)
         assert self.how is not None, "a simulation has a rival"
         prepared, every = prepare(self.file), self.file.fleet.evaluate_every
-        return simulate(self.how, prepared, self.seed, self.file.run.updates, every, progress, self.arrived)
+        return simulate(
+            self.how, prepared, self.seed, self.file.run.updates, every, progress, self.has_reached_target
+        )

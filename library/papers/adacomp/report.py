@@ -98,7 +98,7 @@ def _figure_3(measured: list[Measured], summary: dict[str, Any]) -> list[str]:
         "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for one in measured:
-        updates = [one.setting.reaching(accuracy, "updates") for accuracy in _TO]
+        updates = [one.setting.costs_to_reach(accuracy, "updates") for accuracy in _TO]
         lines.append(
             f"| {one.experiment.name} | {len(one.setting.outcomes)} | {one.experiment.method.rate:g} "
             f"| {_learnt(one)} | {PAPER['figure 3'].get(one.experiment.name, '-')} "
@@ -115,7 +115,7 @@ def _figure_3(measured: list[Measured], summary: dict[str, Any]) -> list[str]:
     ]
     for accuracy in _TO:
         for one in measured:
-            if traffic := one.setting.traffic_to(accuracy):
+            if traffic := one.setting.traffic_to_reach(accuracy):
                 lines.append(f"| {accuracy:.0%} | {one.experiment.name} | {' | '.join(traffic.cells())} |")
     return [*lines, "", "![Figure 3](adacomp-figure3.png)", ""]
 

@@ -79,7 +79,7 @@ def best_rates(measured: Iterable[Measured]) -> tuple[Method, ...]:
     """The methods of Figure 3, each at the rate of the grid that reached 97% first, or else came furthest."""
 
     def merit(one: Measured) -> tuple[float, float]:
-        updates = one.setting.reaching(0.97, "updates")
+        updates = one.setting.costs_to_reach(0.97, "updates")
         return -fmean(updates) if updates else -math.inf, fmean(one.setting.best())
 
     best: dict[str, Measured] = {}

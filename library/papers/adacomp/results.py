@@ -34,7 +34,7 @@ def _spread(values: list[float]) -> dict[str, float]:
 
 def _reached(setting: Setting, accuracy: float) -> dict[str, Any] | None:
     """Return updates and bytes until every run reached the accuracy. None if one did not."""
-    updates, traffic = setting.reaching(accuracy, "updates"), setting.traffic_to(accuracy)
+    updates, traffic = setting.costs_to_reach(accuracy, "updates"), setting.traffic_to_reach(accuracy)
     if not updates or traffic is None:
         return None
     return {

@@ -72,7 +72,7 @@ def best_rates(measured: Iterable[Measured]) -> Rates:
 
     def merit(one: Measured) -> tuple[float, float, float]:
         targets = tasks[one.experiment.part].targets
-        seconds = [at for target in targets if (at := one.setting.crossing(target, "seconds")) is not None]
+        seconds = [at for target in targets if (at := one.setting.interpolate(target, "seconds")) is not None]
         return len(seconds), -sum(seconds), fmean(one.setting.best())
 
     best: dict[tuple[str, str, str], Measured] = {}

@@ -21,7 +21,7 @@ from edgeflock.papers.scadles.settings import (
     TASKS,
     ScadlesTask,
 )
-from edgeflock.results.outcomes import Setting, value_of
+from edgeflock.results.outcomes import Setting, row_value
 
 SAMPLE_KB = 3
 """The size of a CIFAR-10 image in kB, as in the paper."""
@@ -41,7 +41,7 @@ def common_target(found: Found, task: ScadlesTask) -> float | None:
     reached = [
         target
         for target in task.targets
-        if all(setting.crossing(target, "seconds") is not None for setting in runs)
+        if all(setting.interpolate(target, "seconds") is not None for setting in runs)
     ]
     return reached[-1] if runs and reached else None
 
@@ -96,7 +96,9 @@ def _compared(methods: dict[str, Measured], target: float | None, task: ScadlesT
     seeds = next(iter(methods.values())).setting.outcomes
 
     def to(key: str) -> dict[str, float | None]:
-        return {name: one.setting.crossing(target, key) if target else None for name, one in methods.items()}
+        return {
+            name: one.setting.interpolate(target, key) if target else None for name, one in methods.items()
+        }
 
     return {
         "seeds": {name: [run.end["seed"] for run in one.setting.outcomes] for name, one in methods.items()},
@@ -123,7 +125,7 @@ def _dense(setting: Setting, updates: float | None) -> float | None:
 
 def _speed_ups(methods: dict[str, Measured], target: float) -> dict[str, float | None]:
     """How many times as fast as conventional training, by the mean times over the seeds."""
-    seconds = {name: one.setting.crossing(target, "seconds") for name, one in methods.items()}
+    seconds = {name: one.setting.interpolate(target, "seconds") for name, one in methods.items()}
     base = seconds.pop(DDL.name, None)
     return {name: base / taken if base and taken else None for name, taken in seconds.items()}
 
@@ -136,7 +138,7 @@ def _growing(found: Found) -> dict[str, Any]:
         base = found[f"speed-up, {MNIST.name}"].get(f"{name.partition(' ')[0]} {DDL.name}")
         if target is None or base is None:
             continue
-        seconds, conventional = (run.setting.crossing(target, "seconds") for run in (one, base))
+        seconds, conventional = (run.setting.interpolate(target, "seconds") for run in (one, base))
         speed_up = conventional / seconds if conventional and seconds else None
         made[name] = {"target": target, "seconds": seconds, "speed_up": speed_up}
     return made
@@ -241,15 +243,15 @@ def _asynchronous(found: Found) -> dict[str, Any]:
                 entry: dict[str, Any] = {"rate": {sync.name: one.experiment.method.rate}}
                 entry["rate"][free.name] = other.experiment.method.rate
                 for key in ("seconds", "traffic"):
-                    where = min(value_of(run.setting.outcomes[0].rows[-1], key) for run in (one, other))
+                    where = min(row_value(run.setting.outcomes[0].rows[-1], key) for run in (one, other))
                     entry[key] = {"at": where}
                     for name, run in (("rounds", one), ("async", other)):
-                        cut = run.setting.until(key, where)
+                        cut = run.setting.truncate(key, where)
                         entry[key][name] = learnt(cut) if cut else None
                 entry["seconds_to_target"] = {
                     "target": target,
-                    "rounds": one.setting.crossing(target, "seconds") if target else None,
-                    "async": other.setting.crossing(target, "seconds") if target else None,
+                    "rounds": one.setting.interpolate(target, "seconds") if target else None,
+                    "async": other.setting.interpolate(target, "seconds") if target else None,
                 }
                 made[f"{distribution}{suffix}, {'dense' if sync is SCADLES else 'sparse'}"] = entry
     return made

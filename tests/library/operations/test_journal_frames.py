@@ -10,8 +10,8 @@ import msgpack
 import numpy as np
 import pytest
 
-from edgeflock.operations.journal_frames import AWAY, journal_frames
-from edgeflock.operations.top import TopOptions, opened, sources
+from edgeflock.operations.journal_frames import AWAY_SECONDS, journal_frames
+from edgeflock.operations.top import TopOptions, open_recording, sources
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.shared.codecs import sparse
@@ -129,7 +129,7 @@ def test_who_pushes_no_more_is_away_until_it_does(path: Path) -> None:
     assert ("joined", "pi-2", 0.5) in events
     assert ("joined", "pi-2", 100.5) in events
     (left,) = (when for kind, device, when in events if (kind, device) == ("left", "pi-2"))
-    assert 19.5 + AWAY < left <= 19.5 + AWAY + 1
+    assert 19.5 + AWAY_SECONDS < left <= 19.5 + AWAY_SECONDS + 1
     assert made[-1].devices[2].state == "training"
     assert any(state.devices[2].state == "away" for state in made if 2 in state.devices)
     (change,) = (event.text for event in made[-1].events if event.kind == "config")
@@ -143,7 +143,7 @@ def test_a_long_run_makes_no_more_frames_than_asked_for(path: Path) -> None:
 
 
 def test_it_is_a_source_of_the_monitor(path: Path) -> None:
-    recording = opened(path)
+    recording = open_recording(path)
     assert recording.state(len(recording) - 1).overview.version == 122
     (source,) = sources(TopOptions([], [], 1.0, None, [path], 8.0, "50%"), None)
     assert source.state is not None
@@ -172,7 +172,7 @@ def test_what_is_no_journal_is_refused(tmp_path: Path) -> None:
     with pytest.raises(JournalDamaged, match=r"text\.sqlite is damaged, or no journal"):
         list(journal_frames(text))
     with pytest.raises(ConfigError, match="cannot be read"):
-        opened(tmp_path / "nowhere")
+        open_recording(tmp_path / "nowhere")
     Journal(tmp_path / "fresh.sqlite").begin_run("r", "m", LAYOUT, np.zeros(LAYOUT.size, np.float32), BEGAN)
     with pytest.raises(ConfigError, match="holds no update yet"):
         list(journal_frames(tmp_path / "fresh.sqlite"))
@@ -189,7 +189,7 @@ def test_a_journal_from_the_future_is_refused(path: Path) -> None:
     with closing(sqlite3.connect(path)) as db:
         db.execute("PRAGMA user_version = 99")
     with pytest.raises(JournalTooNew, match="has journal schema 99"):
-        opened(path)
+        open_recording(path)
 
 
 def test_both_ways_a_journal_counts_up_to_its_last_evaluation(path: Path) -> None:
@@ -239,6 +239,6 @@ def digests(recording: Recording) -> dict[str, Any]:
 @pytest.mark.parametrize("name", expected(RECORDINGS))
 def test_what_was_recorded_or_journaled_before_replays_to_the_same_bits(name: str, tmp_path: Path) -> None:
     folder = JOURNALS if name.endswith(".sqlite") else RECORDINGS
-    recording = opened(unpacked(folder / f"{name}.gz", tmp_path))
+    recording = open_recording(unpacked(folder / f"{name}.gz", tmp_path))
     assert digests(recording) == expected(RECORDINGS)[name]
     recording.close()

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from edgeflock.devices.emulation.clock import run_virtually
-from edgeflock.operations.plot import draw, watched
+from edgeflock.operations.plot import draw, watch_run
 from edgeflock.operations.requests import fetch
 from edgeflock.operations.text import first_state
 from edgeflock.operations.top import TopOptions, sources
@@ -84,10 +84,10 @@ async def test_a_server_that_hangs_is_told_of_as_one_that_says_nothing() -> None
 
 async def test_a_live_server_is_watched_as_long_as_asked() -> None:
     async with serving(*list(frames(4, 5))) as server:
-        assert (await watched(FeedClient(server.url, ""), 0)).overview.version == 0
+        assert (await watch_run(FeedClient(server.url, ""), 0)).overview.version == 0
     async with serving() as server:
         with pytest.raises(EdgeflockError, match="no frame from .* within 0.2 s"):
-            await watched(FeedClient(server.url, ""), 0.2)
+            await watch_run(FeedClient(server.url, ""), 0.2)
 
 
 def test_and_no_longer() -> None:
@@ -102,7 +102,7 @@ def test_and_no_longer() -> None:
         async def history(self) -> tuple[Mark, ...]:
             return ()
 
-    assert len(run_virtually(watched(Told("http://127.0.0.1:1", ""), 5.5)).trend) == 6
+    assert len(run_virtually(watch_run(Told("http://127.0.0.1:1", ""), 5.5)).trend) == 6
 
 
 def test_equal_runs_make_equal_figures(tmp_path: Path) -> None:

@@ -26,49 +26,51 @@ def test_the_best_need_not_be_the_last() -> None:
 
 def test_the_first_evaluation_that_reached_an_accuracy() -> None:
     run = outcome(0.25, None, 0.75, 0.5, 0.75)
-    assert run.first(0.25) == run.rows[0]
-    assert run.first(0.3) == run.rows[2]
-    assert run.first(0.75) == run.rows[2]
-    assert run.first(0.76) is None
+    assert run.first_reaching(0.25) == run.rows[0]
+    assert run.first_reaching(0.3) == run.rows[2]
+    assert run.first_reaching(0.75) == run.rows[2]
+    assert run.first_reaching(0.76) is None
 
 
 def test_where_every_run_reached_an_accuracy() -> None:
     setting = Setting("two", [outcome(0.25, 0.75), outcome(0.5, 0.5, 0.75, step=4)])
     assert setting.best() == [0.75, 0.75]
-    assert setting.reaching(0.5, "updates") == [20, 4]
-    assert setting.reaching(0.75, "seconds") == [10, 6]
-    assert setting.reaching(0.75, "ingress") == [20_000, 12_000]
-    assert setting.reaching(0.8, "updates") is None
+    assert setting.costs_to_reach(0.5, "updates") == [20, 4]
+    assert setting.costs_to_reach(0.75, "seconds") == [10, 6]
+    assert setting.costs_to_reach(0.75, "ingress") == [20_000, 12_000]
+    assert setting.costs_to_reach(0.8, "updates") is None
 
 
 def test_an_accuracy_that_one_run_did_not_reach_has_no_mean() -> None:
-    assert Setting("two", [outcome(0.9), outcome(0.8)]).reaching(0.85, "updates") is None
+    assert Setting("two", [outcome(0.9), outcome(0.8)]).costs_to_reach(0.85, "updates") is None
 
 
 def test_a_crossing_lies_on_the_line_between_evaluations() -> None:
     run = outcome(0.25, None, 0.75, 0.5, 0.8)
-    assert run.crossing(0.5, "updates") == 20
-    assert run.crossing(0.625, "seconds") == 12.5
-    assert run.crossing(0.2, "updates") == 10, "before the first evaluation nothing is known"
-    assert run.crossing(0.81, "updates") is None
+    assert run.interpolate(0.5, "updates") == 20
+    assert run.interpolate(0.625, "seconds") == 12.5
+    assert run.interpolate(0.2, "updates") == 10, "before the first evaluation nothing is known"
+    assert run.interpolate(0.81, "updates") is None
     two = Setting("two", [outcome(0.25, 0.75), outcome(0.0, 0.5, step=4)])
-    assert two.crossing(0.5, "updates") == (15 + 8) / 2
-    assert two.crossing(0.6, "updates") is None
+    assert two.interpolate(0.5, "updates") == (15 + 8) / 2
+    assert two.interpolate(0.6, "updates") is None
 
 
 def test_a_run_as_far_as_a_moment() -> None:
     run = outcome(0.25, 0.75, None, 0.5, 0.8)
-    assert run.until("updates", 9).rows == []
-    assert run.until("updates", 19).best == 0.25
-    assert run.until("ingress", 40_000).best == 0.75
-    assert run.until("ingress", 40_000).last == 0.5
-    assert run.until("traffic", 43_999).last == 0, "30,000 received and 3,000 sent: the third, which has none"
-    assert run.until("seconds", 25).best == 0.8
+    assert run.truncate("updates", 9).rows == []
+    assert run.truncate("updates", 19).best == 0.25
+    assert run.truncate("ingress", 40_000).best == 0.75
+    assert run.truncate("ingress", 40_000).last == 0.5
+    assert run.truncate("traffic", 43_999).last == 0, (
+        "30,000 received and 3,000 sent: the third, which has none"
+    )
+    assert run.truncate("seconds", 25).best == 0.8
     two = Setting("two", [run, outcome(0.5, 1.0)])
-    cut = two.until("updates", 15)
+    cut = two.truncate("updates", 15)
     assert cut is not None
     assert cut.best() == [0.25, 0.5]
-    assert two.until("updates", 5) is None
+    assert two.truncate("updates", 5) is None
 
 
 def test_a_collapse_shows_in_the_last_and_in_the_mean_of_the_last_five() -> None:
@@ -85,15 +87,15 @@ def test_a_collapse_shows_in_the_last_and_in_the_mean_of_the_last_five() -> None
 def test_traffic_is_both_ways_and_beside_dense() -> None:
     """1,000 bytes an update received, 100 sent; a dense update of 1,100 parameters is 4,400 bytes."""
     setting = Setting("two", [outcome(0.25, 0.75, size=1100), outcome(0.5, 0.75, step=30, size=1100)])
-    assert setting.reaching(0.5, "traffic") == [22_000, 33_000]
-    traffic = setting.traffic_to(0.5)
+    assert setting.costs_to_reach(0.5, "traffic") == [22_000, 33_000]
+    traffic = setting.traffic_to_reach(0.5)
     assert traffic == RunTraffic(25_000, 2_500, 110_000)
     assert (traffic.reduction, traffic.reduction_both_ways) == (4.4, 8)
     assert traffic.cells() == ["25.0 kB (4.4x)", "2.5 kB (44x)", "27.5 kB (8.0x)"]
     assert setting.traffic() == RunTraffic(40_000, 4_000, 176_000)
-    assert setting.traffic_to(0.8) is None
+    assert setting.traffic_to_reach(0.8) is None
     assert setting.series("traffic")[0] == (22_000, [0.25, 0.5])
-    assert setting.outcomes[0].crossing(0.5, "traffic") == 16_500
+    assert setting.outcomes[0].interpolate(0.5, "traffic") == 16_500
 
 
 def test_without_the_size_of_the_model_nothing_is_said_of_dense() -> None:
