@@ -79,7 +79,7 @@ async def learning_rate(app: App[Any], actions: Actions, state: MonitorState, te
     except ValueError:
         app.notify(f"{answer!r} is not a number", severity="error", markup=False)
         return
-    message = f"All devices' updates are applied with {value:g} instead of {present}."
+    message = f"All updates are applied with {value:g} instead of {present}."
     if await _confirm(app, f"Learning rate {value:g}?", message):
         await _run(app, actions.set_learning_rate(value))
 

@@ -119,7 +119,7 @@ async def test_the_cursor_stays_on_its_finding_and_opens_its_device() -> None:
         await pilot.press("5", "enter")
         await shows(pilot, "this finding has no device")
         await pilot.press("down")
-        await until(pilot, lambda: top(pilot).view.pages["findings"].at == 1)  # type: ignore[attr-defined]
+        await until(pilot, lambda: top(pilot).view.pages["findings"].index == 1)  # type: ignore[attr-defined]
         fewer = replace(told[1].overview, findings=told[1].overview.findings[1:], more_findings=0)
         server.tell(replace(told[1], overview=fewer))
         await shows(pilot, "5 Findings 2")
