@@ -29,7 +29,7 @@ WRONG = {
     "wrong value": (["--set", "compression.values=int4"], ["compression.values", "'int4'", "'int8'"]),
     "no such module": (
         ["--set", "model.module=nowhere:Net"],
-        ["model.module", "nowhere:Net", "ModuleNotFoundError", "looked for beside the settings"],
+        ["model.module", "nowhere:Net", "ModuleNotFoundError", "searched in the folder of the settings"],
     ),
     "no such data": (["--set", "model.data=npz:nowhere.npz"], ["npz:nowhere.npz", "no such file"]),
     "model and data do not fit": (

@@ -102,7 +102,7 @@ def test_the_digest_alone_is_for_a_device_s_settings(capsys: pytest.CaptureFixtu
 
 
 def test_without_a_folder_there_is_nothing_to_do() -> None:
-    with pytest.raises(ConfigError, match="--out names the folder"):
+    with pytest.raises(ConfigError, match="name the folder for the graphs with --out"):
         export("a:B", None, "digits:", "mse")
 
 
