@@ -88,7 +88,7 @@ class Truncation:
         self._low = minimum
         self._quota = quota_bytes
         self._chunks: deque[_Arrival] = deque()
-        self._taken: list[_Arrival] = []
+        self._in_training: list[_Arrival] = []
         self._count = 0
         self._octets = 0
         self._refill = -math.inf
@@ -122,18 +122,18 @@ class Truncation:
         while count > 0 and self._chunks and (not taken or batchable(taken[0].chunk, self._chunks[0].chunk)):
             taken.append(self._take_oldest(count))
             count -= len(taken[-1].chunk)
-        self._taken += taken
+        self._in_training += taken
         return concatenate([held.chunk for held in taken])
 
     def settle(self) -> None:
-        self._taken.clear()
+        self._in_training.clear()
 
     def take_back(self) -> None:
         waiting, self._chunks = self._chunks, deque()
         self._count = self._octets = 0
-        for held in (*self._taken, *waiting):
+        for held in (*self._in_training, *waiting):
             self._put(held)
-        self._taken.clear()
+        self._in_training.clear()
 
     def age(self, now: float) -> float:
         return abs(now - self._chunks[0].arrived) if self._chunks else 0.0

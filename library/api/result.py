@@ -55,7 +55,7 @@ class Result(Evaluated):
     """The number of updates in the model."""
     theta: NDArray[np.float32]
     """float32 [P + B]: parameters and running statistics. It is the averaged model if the run keeps one."""
-    beside: ExtraState = NO_EXTRA_STATE
+    extras: ExtraState = NO_EXTRA_STATE
     """The other entries of the module's state."""
     data: Description | None = None
     """How samples become inputs, and what outputs mean. None: no conversion."""
@@ -80,7 +80,7 @@ class Result(Evaluated):
         """Write the model as a safetensors file. Raises ConfigError if this fails."""
         from edgeflock.shared.artifacts import safetensors_file
 
-        octets = safetensors_file.encode(self.info, self.theta, self.beside)
+        octets = safetensors_file.encode(self.info, self.theta, self.extras)
         try:
             Path(path).write_bytes(octets)
         except OSError as error:

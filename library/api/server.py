@@ -261,7 +261,7 @@ class Server:
             run=self.run,
             version=version,
             theta=theta,
-            beside=self._run.extras,
+            extras=self._run.extras,
             data=self._run.description,
             evaluations=tuple(evaluator.history),
         )

@@ -12,7 +12,7 @@ from edgeflock.cli.options import Json, Set, Token, TokenFile, connection_of
 model = typer.Typer(cls=Group, no_args_is_help=True, help="Fetch a run's model, to use it elsewhere.")
 
 
-class Format(StrEnum):
+class ModelFormat(StrEnum):
     """Formats of a model's file."""
 
     safetensors = "safetensors"
@@ -27,9 +27,9 @@ def pull(
         str, typer.Option(help="last, best (of all evaluations), or a number, with the admin token.")
     ] = "last",
     format: Annotated[
-        Format,
+        ModelFormat,
         typer.Option(help="safetensors: for torch; onnx: for any runtime; int8-onnx: smaller."),
-    ] = Format.safetensors,
+    ] = ModelFormat.safetensors,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="PATH", help="The file; else model.FORMAT here.")
     ] = None,

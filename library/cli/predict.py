@@ -32,7 +32,7 @@ def predict(
     columns are kept. A .safetensors file needs torch and the module's code, a .onnx file onnxruntime alone.
     """
     if model.suffix == ".toml":
-        model = Path(_kept(model))
+        model = Path(_kept_model(model))
     add_to_path(Path.cwd())
     add_to_path(model.resolve().parent)
     from edgeflock.inference.opening import opened
@@ -53,7 +53,7 @@ def predict(
         raise ConfigError(f"--out {out}: cannot be written: {error.strerror}") from error
 
 
-def _kept(settings: Path) -> str:
+def _kept_model(settings: Path) -> str:
     """Return client.keep_model of a device's settings. Raises ConfigError."""
     path = load_settings(settings, None).client.keep_model
     if not path:

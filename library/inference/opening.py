@@ -45,7 +45,7 @@ def load(path: "str | Path") -> "Result":
         run=info.run,
         version=info.version,
         theta=saved.theta,
-        beside=ExtraState({}, saved.rest),
+        extras=ExtraState({}, saved.rest),
         data=info.data,
         evaluations=evaluations,
     )

@@ -8,19 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.artifacts import Predictions
-from edgeflock.shared.data.unlabelled import Samples
+from edgeflock.shared.data.unlabelled import UnlabelledData
 
 PREDICTION, PROBABILITY = "prediction", "probability"
 
 
-def write(file: TextIO, samples: Samples, predictions: Predictions, *, every_class: bool = False) -> None:
+def write(file: TextIO, samples: UnlabelledData, predictions: Predictions, *, every_class: bool = False) -> None:
     """Write one line for each sample.
 
     `every_class` adds the probability of each class, not of the chosen one alone. Outputs of several numbers
     get a column each; a sequence of classes is one text.
     """
     header, columns = _columns(predictions, every_class=every_class)
-    unused = _apart(samples.columns, header)
+    unused = _unique(samples.columns, header)
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow((*samples.columns, *unused))
     for row, cells in zip(samples.rows(), _rows(columns), strict=True):
@@ -56,11 +56,11 @@ def _rows(columns: list[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
     return zip(*columns, strict=True)
 
 
-def _apart(taken: Sequence[str], wanted: list[str]) -> list[str]:
+def _unique(used: Sequence[str], wanted: list[str]) -> list[str]:
     """Return `wanted`, with underscores after names that the input has."""
     names = []
     for name in wanted:
-        while name in taken:
+        while name in used:
             name += "_"
         names.append(name)
     return names

@@ -24,7 +24,7 @@ class RecentUpdates:
 
     def __init__(self) -> None:
         self._updates: deque[tuple[int, int, bool]] = deque()
-        self._all, self._known = Counter[int](), Counter[int]()
+        self._all, self._as_known = Counter[int](), Counter[int]()
         """device -> how many of its updates counted lately: all, and those it made while it was known."""
         self._kinds: deque[tuple[int, bool]] = deque()
         self._new = 0
@@ -48,14 +48,14 @@ class RecentUpdates:
 
         The average share excludes new devices, because anybody can invent device names.
         """
-        fair = _QUOTA * len(self._updates) / max(1, len(self._known))
+        fair = _QUOTA * len(self._updates) / max(1, len(self._as_known))
         if self._all[device] >= max(_MIN_QUOTA, fair):
             return False
         limit = LATEST // _QUOTA
         return not new or self._new < limit or len(self._kinds) - self._new < limit
 
     def _count(self, device: int, new: bool, amount: int) -> None:
-        for counts in (self._all,) if new else (self._all, self._known):
+        for counts in (self._all,) if new else (self._all, self._as_known):
             counts[device] += amount
             if not counts[device]:
                 del counts[device]

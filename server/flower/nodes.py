@@ -90,9 +90,9 @@ class Nodes:
     def _last_request(self, node: int) -> float:
         return self.by_id[node].request_time if node in self.by_id else -math.inf
 
-    def add(self, message: str, asked: PendingTraining) -> None:
-        self.pending[message] = asked
-        self.by_id[asked.node].request_time = asked.time
+    def add(self, message: str, request: PendingTraining) -> None:
+        self.pending[message] = request
+        self.by_id[request.node].request_time = request.time
 
     def devices(self) -> set[int]:
         """Return the devices with pending answers."""

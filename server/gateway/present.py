@@ -65,10 +65,10 @@ class GatewayDevices:
         session = self._session(number)
         return (0, 0) if session is None else (session.meter.ingress, session.meter.egress)
 
-    def forward(self, said: gateway.DeviceRecord) -> None:
+    def forward(self, message: gateway.DeviceRecord) -> None:
         """Pass on a record from the leader. Raises Malformed if its kind is not sent to devices."""
-        record = wire.decode(said.record, _TASK_RECORDS)
-        if (send := self._listeners.get(said.ticket)) is not None:
+        record = wire.decode(message.record, _TASK_RECORDS)
+        if (send := self._listeners.get(message.ticket)) is not None:
             send(record)
 
     def set_paused(self, paused: gateway.Paused) -> None:

@@ -43,10 +43,10 @@ class PendingRequests:
     def settle_question(self, answer: Answer) -> None:
         _settle(self._questions.get(answer.ticket), answer)
 
-    def settle_push(self, taken: gateway.UpdateTaken) -> None:
-        receipt = Receipt(taken.sequence, taken.version, None, taken.moments, taken.labels)
-        accepted = Accepted(receipt, taken.staleness)
-        _settle(self._pushes.pop(taken.device, None), accepted)
+    def settle_push(self, answer: gateway.UpdateTaken) -> None:
+        receipt = Receipt(answer.sequence, answer.version, None, answer.moments, answer.labels)
+        accepted = Accepted(receipt, answer.staleness)
+        _settle(self._pushes.pop(answer.device, None), accepted)
 
     def hold_push(self, held: gateway.UpdateHeld) -> None:
         before = self._pushes.get(held.device)

@@ -73,7 +73,7 @@ async def _model(request: web.Request) -> ModelFile:
         return ModelFile(saved.info, saved.theta)
     engine, writer = host.engine, request.app[WRITER]
     if wanted == "last":
-        return ModelFile(*_of(request, *await writer.call(engine.result)))
+        return ModelFile(*_described(request, *await writer.call(engine.result)))
     if not (wanted.isascii() and wanted.isdecimal()) or len(wanted) > 18:
         raise refusal(400, "bad-version", f"version={wanted!r:.40} must be last, best or a number")
     if caller_of(request).role != "admin":
@@ -88,10 +88,10 @@ async def _model(request: web.Request) -> ModelFile:
     made = await writer.call(attempt)
     if isinstance(made, ConfigError):
         raise refusal(404, "no-such-version", str(made))
-    return ModelFile(*_of(request, *made))
+    return ModelFile(*_described(request, *made))
 
 
-def _of(
+def _described(
     request: web.Request, version: int, theta: NDArray[np.float32]
 ) -> tuple[ModelInfo, NDArray[np.float32]]:
     """Return (the description of that version, theta)."""

@@ -119,7 +119,7 @@ def claim_run(
 
 
 def _wait_and_follow(follower: Follower | None, wait: Waiting) -> Callable[[str], None]:
-    return lambda why: wait(why, None if follower is None else follower.poll())
+    return lambda reason: wait(reason, None if follower is None else follower.poll())
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from contextlib import closing
 
 from edgeflock.server.descent import Part, Place
 from edgeflock.server.ledger.contents import Contents
-from edgeflock.server.ledger.recovery import Replay, follow
+from edgeflock.server.ledger.recovery import ReplayedJournal, follow
 from edgeflock.server.ledger.stores.examination import scan
 from edgeflock.server.ledger.stores.postgres import PostgresReader
 from edgeflock.shared.errors import EdgeflockError, JournalDamaged
@@ -43,7 +43,7 @@ class Follower:
         self._layout = layout
         self._place = place
         self._next_read = 0.0
-        self.followed: Replay | None = None
+        self.followed: ReplayedJournal | None = None
         """None: there is nothing to follow yet, or it could not be read."""
 
     def poll(self) -> int | None:

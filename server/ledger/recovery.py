@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class ReplayedJournal:
     """The state of a run that was replayed while another server led it."""
 
     run: str
@@ -55,7 +55,7 @@ def open_engine(
     layout: Layout,
     config: Config,
     directory: Path | None = None,
-    followed: Replay | None = None,
+    followed: ReplayedJournal | None = None,
     place: Place = Part,
 ) -> Engine:
     """The engine of the run in `journal`, as it was left, with the settings that hold from here on.
@@ -104,7 +104,7 @@ def restore(journal: Journal, layout: Layout, place: Place, version: int, lost: 
 
 
 def recover(
-    journal: Journal, layout: Layout, regime: Regime, followed: Replay | None = None, place: Place = Part
+    journal: Journal, layout: Layout, regime: Regime, followed: ReplayedJournal | None = None, place: Place = Part
 ) -> Parameters:
     """The parameters after the last journaled update, counting by `regime` from here on.
 
@@ -132,7 +132,7 @@ def recover(
     return _load_snapshot(journal.regimes(), snapshot, journal, layout, place)
 
 
-def follow(journal: Contents, layout: Layout, followed: Replay | None = None, place: Place = Part) -> Replay:
+def follow(journal: Contents, layout: Layout, followed: ReplayedJournal | None = None, place: Place = Part) -> ReplayedJournal:
     """The parameters as of the last journaled update. `followed` ones are updated in place.
 
     They begin anew at the newest snapshot, in `place`, if the run or regime has changed or they are lost.
@@ -151,7 +151,7 @@ def follow(journal: Contents, layout: Layout, followed: Replay | None = None, pl
     parameters = _load_snapshot(regimes, journal.snapshot(), journal, layout, place)
     _replay(parameters, journal, layout)
     parameters.store.flush()
-    return Replay(begun.run, len(regimes), parameters)
+    return ReplayedJournal(begun.run, len(regimes), parameters)
 
 
 def replay(journal: Journal, layout: Layout, *, newest: bool = False) -> Parameters:

@@ -51,7 +51,9 @@ def check_step(flat: FlatModule, graph: bytes, x: Inputs, y: NDArray[np.generic]
     for batch in (len(y), 2):
         found = None
         for _ in range(_TRIALS):
-            found = _compare_step(flat, session, _near(flat, random), rows(x, slice(batch)), y[:batch])
+            found = _compare_step(
+                flat, session, _perturbed_parameters(flat, random), rows(x, slice(batch)), y[:batch]
+            )
             if found is None:
                 break
         if found is not None:
@@ -61,7 +63,7 @@ def check_step(flat: FlatModule, graph: bytes, x: Inputs, y: NDArray[np.generic]
 
 def check_evaluation(flat: FlatModule, graph: bytes, x: Inputs, y: NDArray[np.generic]) -> str | None:
     """The same check for the evaluation's loss."""
-    session, theta = session_for(graph), _near(flat, np.random.default_rng(0))
+    session, theta = session_for(graph), _perturbed_parameters(flat, np.random.default_rng(0))
     for batch in (len(y), 2):
         some = rows(x, slice(batch))
         wanted, _ = flat.evaluate(theta, copy_inputs(some), y[:batch])
@@ -135,7 +137,7 @@ def _nudged(theta: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
         yield np.nextafter(theta, draws.choice(np.array([-np.inf, np.inf], np.float32), theta.size))
 
 
-def _near(flat: FlatModule, random: np.random.Generator) -> NDArray[np.float32]:
+def _perturbed_parameters(flat: FlatModule, random: np.random.Generator) -> NDArray[np.float32]:
     """Parameters near the initial ones, whose zeros may hide mistakes."""
     theta, trained = flat.theta(), flat.layout.parameters.size
     theta[:trained] += (0.02 * random.standard_normal(trained)).astype(np.float32)

@@ -27,7 +27,7 @@ Row = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Samples:
+class UnlabelledData:
     """Samples to predict."""
 
     x: Inputs
@@ -39,7 +39,7 @@ class Samples:
     """Returns the values of these columns, sample by sample."""
 
 
-def read(data: Any, description: Description | None, shape: tuple[int, ...] | None) -> Samples:
+def read(data: Any, description: Description | None, shape: tuple[int, ...] | None) -> UnlabelledData:
     """Read a data URI, or an array of samples. `description` and `shape` are those of the model's run.
 
     Raises ConfigError that names the data, the row and the remedy.
@@ -65,14 +65,14 @@ def _samples(
     shape: tuple[int, ...] | None,
     columns: Row = ("sample",),
     rows: Callable[[], Iterator[Row]] | None = None,
-) -> Samples:
+) -> UnlabelledData:
     x = inputs_of(raw, description or Description(), shape)
-    return Samples(x, len(raw), columns, rows or (lambda: ((str(number),) for number in range(len(raw)))))
+    return UnlabelledData(x, len(raw), columns, rows or (lambda: ((str(number),) for number in range(len(raw)))))
 
 
 def _table(
     uri: str, scheme: str, path: str, options: Mapping[str, str], description: Description | None
-) -> Samples:
+) -> UnlabelledData:
     if description is None or not description.columns:
         raise ConfigError(f"data {uri!r}: the model was not trained on a table; name data like its own")
     known = tables.CSV_OPTIONS if scheme == "csv" else tables.OPTIONS
@@ -114,7 +114,7 @@ def _cells_of_parquet(path: str) -> tuple[Row, Callable[[], Iterator[Row]]]:
     return tuple(table.column_names), lambda: zip(*columns, strict=True)
 
 
-def _images(path: str, description: Description | None, shape: tuple[int, ...] | None) -> Samples:
+def _images(path: str, description: Description | None, shape: tuple[int, ...] | None) -> UnlabelledData:
     files = images.files_in(Path(path))
     if not files:
         raise ConfigError(f"data 'images:{path}': there are no images; name a folder that has some")

@@ -139,13 +139,13 @@ def _maker(uri: str, place: str, arguments: dict[str, Any]) -> "Callable[[], gym
             raise ConfigError(f"data {uri!r}: {type(error).__name__}: {error}") from error
         if callable(function):
 
-            def made() -> "gymnasium.Env[Any, Any]":
+            def make() -> "gymnasium.Env[Any, Any]":
                 environment = function(**arguments)
                 if not isinstance(environment, gymnasium.Env):
                     raise TypeError(f"{place} returns a {type(environment).__name__}, not a gymnasium.Env")
                 return environment
 
-            return made
+            return make
     if place.startswith(_ALE):
         return _atari(uri, place, arguments)
     return lambda: gymnasium.make(place, **arguments)
@@ -162,11 +162,11 @@ def _atari(uri: str, place: str, arguments: dict[str, Any]) -> "Callable[[], gym
 
     gymnasium.register_envs(ale_py)
 
-    def made() -> "gymnasium.Env[Any, Any]":
+    def make() -> "gymnasium.Env[Any, Any]":
         game = gymnasium.make(place, frameskip=1, **arguments)
         return FrameStackObservation(AtariPreprocessing(game), _FRAMES)
 
-    return made
+    return make
 
 
 def _count(uri: str, options: dict[str, str], name: str, usual: int) -> int:

@@ -150,10 +150,10 @@ def _record(array: object) -> Record:
     return kind(**checked)
 
 
-def _base(version: int, behind: int | None) -> int | None:
-    if behind is not None and behind > version:
-        raise Malformed(f"Model.behind must be at most its version, {version}, not {behind}")
-    return None if behind is None else version - behind
+def _base(version: int, distance: int | None) -> int | None:
+    if distance is not None and distance > version:
+        raise Malformed(f"Model.behind must be at most its version, {version}, not {distance}")
+    return None if distance is None else version - distance
 
 
 def _model_after(version: int, fields: list[Any]) -> Record:

@@ -172,17 +172,17 @@ def _moments(marks: Sequence[Mark]) -> Iterator[Moment]:
         )
 
 
-def _join(known: tuple[Evaluation, ...], new: tuple[Evaluation, ...]) -> tuple[Evaluation, ...]:
+def _join(old: tuple[Evaluation, ...], new: tuple[Evaluation, ...]) -> tuple[Evaluation, ...]:
     """Join evaluations as a server sends them: only the last one has classes."""
-    if not new or not known:
-        return known + new
-    return (*known[:-1], known[-1]._replace(classes=()), *new)
+    if not new or not old:
+        return old + new
+    return (*old[:-1], old[-1]._replace(classes=()), *new)
 
 
-def _distance(time: float, known: Sequence[float]) -> float:
+def _distance(time: float, times: Sequence[float]) -> float:
     """Return the distance to the nearest of the sorted times."""
-    place = bisect.bisect_left(known, time)
-    return min((abs(one - time) for one in known[max(0, place - 1) : place + 1]), default=float("inf"))
+    place = bisect.bisect_left(times, time)
+    return min((abs(one - time) for one in times[max(0, place - 1) : place + 1]), default=float("inf"))
 
 
 def _begin(before: MonitorState | None, frame: Snapshot) -> MonitorState:

@@ -42,7 +42,7 @@ def summarise(results: Results, command: str) -> dict[str, Any]:
         "machine": machine(),
         "panels": {
             part_of(game, workers): {
-                one.experiment.name: _of(one, game, epochs[one.experiment.name])
+                one.experiment.name: _summary_of(one, game, epochs[one.experiment.name])
                 for one in results.get(part_of(game, workers), [])
             }
             for game in GAMES
@@ -51,7 +51,7 @@ def summarise(results: Results, command: str) -> dict[str, Any]:
     }
 
 
-def _of(one: Measured, game: Game, epochs: int) -> dict[str, Any]:
+def _summary_of(one: Measured, game: Game, epochs: int) -> dict[str, Any]:
     runs = one.setting.outcomes
     found: dict[str, Any] = {
         "seeds": [run.end["seed"] for run in runs],
@@ -75,9 +75,9 @@ def _samples(run: Outcome) -> float:
     return float(sum(kind["samples"] for kind in run.end["classes"].values()))
 
 
-def _solved(run: Outcome, least: float) -> dict[str, Any] | None:
+def _solved(run: Outcome, minimum: float) -> dict[str, Any] | None:
     """The first evaluation with such a return."""
-    return next((row for row, reached in zip(run.rows, run.returns, strict=True) if reached >= least), None)
+    return next((row for row, reached in zip(run.rows, run.returns, strict=True) if reached >= minimum), None)
 
 
 def report(results: Results, summary: dict[str, Any], horizon: Horizon, out: Path) -> str:

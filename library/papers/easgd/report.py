@@ -133,14 +133,14 @@ def _accuracy(summary: dict[str, Any]) -> list[str]:
         "",
         "| model | last evaluation | mean | mean of the last five | mean |",
         "|---|---|--:|---|--:|",
-        *_apart(summary),
+        *_differences(summary),
         "",
     ]
     drawn = any(summary["tasks"][task.name]["accuracy"] for task in TASKS)
     return [*lines, "![Accuracy](easgd-figure3.png)", ""] if drawn else lines
 
 
-def _apart(summary: dict[str, Any]) -> Iterator[str]:
+def _differences(summary: dict[str, Any]) -> Iterator[str]:
     for task in TASKS:
         points = summary["tasks"][task.name]["staggered_over_easgd"]
         if points["last"]:

@@ -31,9 +31,9 @@ def summarise(results: Results, command: str) -> dict[str, Any]:
         }
         tasks[task.name] = {
             "throughput": rates,
-            "gain": {link: _over(rate, STAGGERED.name, EASGD.name) for link, rate in rates.items()},
+            "gain": {link: _relative_gain(rate, STAGGERED.name, EASGD.name) for link, rate in rates.items()},
             "speed_up": {
-                link: {method.name: _over(rate, method.name, SYNC.name) for method in METHODS}
+                link: {method.name: _relative_gain(rate, method.name, SYNC.name) for method in METHODS}
                 for link, rate in rates.items()
             },
             "accuracy": {
@@ -48,7 +48,7 @@ def summarise(results: Results, command: str) -> dict[str, Any]:
                 }
                 for one in results.get(f"accuracy, {task.name}", [])
             },
-            "staggered_over_easgd": _apart(results.get(f"accuracy, {task.name}", [])),
+            "staggered_over_easgd": _gains_by_seed(results.get(f"accuracy, {task.name}", [])),
         }
     return {
         "command": command,
@@ -58,7 +58,7 @@ def summarise(results: Results, command: str) -> dict[str, Any]:
     }
 
 
-def _apart(measured: Sequence[Measured]) -> dict[str, list[float]]:
+def _gains_by_seed(measured: Sequence[Measured]) -> dict[str, list[float]]:
     """Return the accuracy gain of staggered EASGD over EASGD in points, for each seed that both have."""
     runs = {one.setting.label: {run.end["seed"]: run for run in one.setting.outcomes} for one in measured}
     easgd, staggered = runs.get(EASGD.name, {}), runs.get(STAGGERED.name, {})
@@ -69,6 +69,6 @@ def _apart(measured: Sequence[Measured]) -> dict[str, list[float]]:
     }
 
 
-def _over(rates: dict[str, float], one: str, other: str) -> float | None:
+def _relative_gain(rates: dict[str, float], one: str, other: str) -> float | None:
     """Return the relative gain of `one` over `other`. None if either is unknown."""
     return rates[one] / rates[other] - 1 if one in rates and other in rates else None

@@ -19,7 +19,7 @@ from edgeflock.papers.scheduling.completion import (
     random_completion,
 )
 from edgeflock.papers.scheduling.delays import SCENARIOS, Scenario, ShiftedExponential, Times
-from edgeflock.papers.scheduling.rounds import columns, least, play
+from edgeflock.papers.scheduling.rounds import columns, oracle_seconds, play
 from edgeflock.server.scheduling import cyclic, staircase
 
 SCHEMES = ("PC", "PCMM", "RA", "CS", "SS", "lower bound")
@@ -139,7 +139,7 @@ def decided(
                 seconds = {
                     "adaptive, everywhere": play("adaptive", everywhere, times, r, n),
                     "adaptive, cyclic": play("adaptive", holds, times, r, n),
-                    "least, cyclic": np.array([least(holds, paces, r, n) for paces in times]),
+                    "least, cyclic": np.array([oracle_seconds(holds, paces, r, n) for paces in times]),
                     "SS": completion(staircase(n, r), times, n),
                     "CS": completion(cyclic(n, r), times, n),
                 }

@@ -67,7 +67,7 @@ def columns(matrix: Matrix) -> list[list[int]]:
     return [[int(task) for task in column] for column in matrix.T]
 
 
-def least(holds: Sequence[Sequence[int]], paces: NDArray[np.float64], r: int, k: int) -> float:
+def oracle_seconds(holds: Sequence[Sequence[int]], paces: NDArray[np.float64], r: int, k: int) -> float:
     """Seconds of a round for who knows all paces beforehand: no order with these holdings is faster."""
     workers = {number: WorkerLoad(tasks, r, float(paces[number])) for number, tasks in enumerate(holds)}
     return max(slot.time for slot in plan(workers, k).values())

@@ -79,9 +79,9 @@ def max_pool_backward(
     return op.Reshape(op.Slice(dx, numbers(*padding), numbers(*until), axes), numbers(-1, channels, *sizes))
 
 
-def _per_axis(kernel: Sequence[int], *given: Sequence[int]) -> Iterator[list[int]]:
-    """Each of `given`, repeated to the kernel's length: torch may write one number for all."""
-    return (list(some) * (len(kernel) // len(some)) for some in given)
+def _per_axis(kernel: Sequence[int], *numbers: Sequence[int]) -> Iterator[list[int]]:
+    """Each of `numbers`, repeated to the kernel's length: torch may write one number for all."""
+    return (list(some) * (len(kernel) // len(some)) for some in numbers)
 
 
 def _pool_two_by_two_backward(g: Value, x: Value, y: Value, channels: int, height: int, width: int) -> Value:

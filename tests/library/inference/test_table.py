@@ -8,11 +8,11 @@ import pytest
 from edgeflock.inference.card import card
 from edgeflock.inference.table import write
 from edgeflock.shared.artifacts import ModelInfo, Predictions
-from edgeflock.shared.data.unlabelled import Samples
+from edgeflock.shared.data.unlabelled import UnlabelledData
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Layout
 
-SAMPLES = Samples(None, 2, ("id", "prediction"), lambda: iter([("a", "x,y"), ("b", "")]))
+SAMPLES = UnlabelledData(None, 2, ("id", "prediction"), lambda: iter([("a", "x,y"), ("b", "")]))
 LIKELY = np.array([[0.25, 0.75], [1.0, 0.0]], np.float32)
 
 
