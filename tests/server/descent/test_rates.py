@@ -208,7 +208,7 @@ def test_with_a_rate_of_an_operator_s_patience_begins_anew(killed: bool, tmp_pat
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        (["optimizer.schedule=cosine"], "cannot end with optimizer.period = 0: say"),
+        (["optimizer.schedule=cosine"], "cannot end with optimizer.period = 0: set"),
         (["optimizer.schedule=cosine", "run.updates=9", "optimizer.by=seconds"], "after how many seconds"),
         (["optimizer.schedule=cosine", "run.updates=9", "optimizer.warmup=9"], "raise run.updates"),
         (["optimizer.schedule=step"], "cannot fall with period = 0"),
