@@ -230,7 +230,7 @@ def test_with_a_rate_of_an_operator_s_patience_begins_anew(killed: bool, tmp_pat
         (["coordination.mode=rounds", "coordination.cohort=65537"], "coordination.cohort = '65537'"),
         ([f"coordination.base_batch={1 << 63}"], "= '9223372036854775808': must be within 64 bits"),
         ([f"run.updates={1 << 80}"], "must be within 64 bits"),
-        (["optimizer.kind=adam", "coordination.mode=elastic"], "kind = 'adam': it applies to the server's step"),
+        (["optimizer.kind=adam", "coordination.mode=elastic"], "kind = 'adam': it applies to the server's"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_named(settings: list[str], complaint: str) -> None:
