@@ -182,7 +182,7 @@ class Evaluation(NamedTuple):
     metrics: Mapping[str, float | None] = {}
     """model.metrics by their names; None if one failed, or is not a finite number."""
     classes: Classes = ()
-    """Empty if targets are no classes, or of more than MOST_CLASSES. A server keeps its last evaluation's."""
+    """Empty if targets are no classes, or of more than MAX_CLASSES. A server keeps its last evaluation's."""
 
 
 class Event(NamedTuple):
@@ -306,7 +306,7 @@ class Overview:
     tasks: TaskRoundStatus | None
     """The open round, in a run of tasks."""
     findings: tuple[Finding, ...] = ()
-    """What is wrong now, the worst first; at most MOST_FINDINGS."""
+    """What is wrong now, the worst first; at most MAX_FINDINGS."""
     more_findings: int = 0
     """Those that had no room."""
     began: float | None = None

@@ -282,7 +282,7 @@ BOMBS: dict[str, bytes] = {
 @pytest.mark.parametrize("graph", BOMBS.values(), ids=BOMBS.keys())
 def test_a_graph_may_not_take_more_memory_than_there_is(graph: bytes) -> None:
     """It is refused before onnxruntime sees it."""
-    with pytest.raises(BadGraph, match=r"takes [\d,.]+ MiB of memory, for which this device has 64.0 MiB"):
+    with pytest.raises(BadGraph, match=r"takes [\d,.]+ MiB of memory, and this device has 64.0 MiB"):
         OnnxBackend(graph, LAYOUT, memory=1 << 26)
 
 

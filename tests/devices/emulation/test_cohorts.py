@@ -38,10 +38,10 @@ def test_who_waits_is_sent_nothing(tmp_path: Path) -> None:
     [
         (
             ["coordination.mode=async"],
-            "it is how many devices take part in a round; set coordination.mode = 'rounds'",
+            "it is the number of devices that take part in a round; set coordination.mode = 'rounds'",
         ),
-        (["coordination.tasks=3"], "it says who takes part, and of tasks all do; set coordination.tasks = 0"),
-        (["coordination.quorum=3"], "quorum = 3 are more than the cohort = 2"),
+        (["coordination.tasks=3"], "it selects devices; for tasks all take part; set coordination.tasks = 0"),
+        (["coordination.quorum=3"], "quorum = 3 is more than cohort = 2"),
         (["coordination.turns=0"], "coordination.turns = '0'"),
         (["coordination.cohort=-1"], "coordination.cohort = '-1'"),
     ],

@@ -126,12 +126,12 @@ def test_local_steps_stop_where_the_round_ends(tmp_path: Path) -> None:
         (["devices.fast.rate=5"], "a stream is one device's alone"),
         (
             ["coordination.mode=async"],
-            "it is how many shards a device computes in a round; set coordination.mode",
+            "it is the number of shards that a device computes in a round; set coordination.mode",
         ),
         (["coordination.quorum=2"], "it counts devices; tasks have coordination.distinct"),
         (
             ["coordination.tasks=0", "coordination.distinct=2"],
-            "it is how many tasks end a round; set coordination.tasks",
+            "it is the number of tasks that end a round; set coordination.tasks",
         ),
         (["coordination.order=spiral"], "'cyclic', 'staircase', 'random' or 'adaptive'"),
         (["coordination.tasks=-1"], "coordination.tasks = '-1'"),

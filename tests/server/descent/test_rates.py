@@ -208,8 +208,8 @@ def test_with_a_rate_of_an_operator_s_patience_begins_anew(killed: bool, tmp_pat
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        (["optimizer.schedule=cosine"], "cannot end with optimizer.period = 0: say"),
-        (["optimizer.schedule=cosine", "run.updates=9", "optimizer.by=seconds"], "after how many seconds"),
+        (["optimizer.schedule=cosine"], "cannot end with optimizer.period = 0: set"),
+        (["optimizer.schedule=cosine", "run.updates=9", "optimizer.by=seconds"], "its number of seconds"),
         (["optimizer.schedule=cosine", "run.updates=9", "optimizer.warmup=9"], "raise run.updates"),
         (["optimizer.schedule=step"], "cannot fall with period = 0"),
         (["optimizer.schedule=cosine", "optimizer.period=5", "optimizer.warmup=5"], "no shorter than"),
@@ -223,14 +223,14 @@ def test_with_a_rate_of_an_operator_s_patience_begins_anew(killed: bool, tmp_pat
         (["optimizer.period=9"], "set optimizer.schedule = 'step' or 'cosine', or leave"),
         (["optimizer.patience=3", "optimizer.schedule=cosine", "optimizer.period=9"],
          "set optimizer.schedule = 'plateau', or leave optimizer.patience out"),
-        (["optimizer.factor=0.1"], "optimizer.factor = '0.1': it is how much"),
+        (["optimizer.factor=0.1"], "optimizer.factor = '0.1': it is the factor"),
         (["optimizer.beta1=0.99999999"], "beta1 = 0.99999999 is 1 in float32"),
-        (["coordination.quorum=3"], "quorum = '3': it is how many updates end a round"),
+        (["coordination.quorum=3"], "quorum = '3': it is the number of updates"),
         (["coordination.buffer=5", "coordination.mode=rounds"], "coordination.buffer = '5': it is how many"),
         (["coordination.mode=rounds", "coordination.cohort=65537"], "coordination.cohort = '65537'"),
         ([f"coordination.base_batch={1 << 63}"], "= '9223372036854775808': must be within 64 bits"),
         ([f"run.updates={1 << 80}"], "must be within 64 bits"),
-        (["optimizer.kind=adam", "coordination.mode=elastic"], "kind = 'adam': it is of the server's step"),
+        (["optimizer.kind=adam", "coordination.mode=elastic"], "kind = 'adam': it applies to the server's"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_named(settings: list[str], complaint: str) -> None:

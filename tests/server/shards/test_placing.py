@@ -30,7 +30,7 @@ def test_what_shards_cannot_do_is_refused_and_what_they_need_is_set() -> None:
     assert parse(overrides=["scale.shards=2"]).downlink.mode == "exact"
     assert parse().downlink.mode == "lossy"
     for overrides, words in (
-        (["scale.shards=2", "downlink.mode=lossy"], "downlink.mode = 'lossy': it compares all of the model"),
+        (["scale.shards=2", "downlink.mode=lossy"], "downlink.mode = 'lossy': it compares the whole model"),
         (["scale.ray=auto"], "set scale.shards, or leave scale.ray out"),
         (["scale.shards=2", "scale.ray=ray://host:1"], "must be HOST:PORT of a cluster"),
         (["scale.shards=2", "scale.ray=host"], "must be HOST:PORT of a cluster"),

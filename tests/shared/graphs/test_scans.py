@@ -128,7 +128,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
         "Identity is of another domain",
     ),
     "a body in its body": (nested, "a body within a body"),
-    "no body": (lambda m: m.graph.node[1].attribute.pop(0), "goes along"),
+    "no body": (lambda m: m.graph.node[1].attribute.pop(0), "it scans"),
     "two bodies": (
         lambda m: m.graph.node[1].attribute.append(m.graph.node[1].attribute[0]),
         "two of the attribute body",
@@ -167,10 +167,10 @@ CHANGES: dict[str, tuple[Change, str]] = {
     ),
     "more to go along than there is": (
         lambda m: setattr(m.graph.node[1].attribute[1], "i", 3),
-        "it goes along 3 of 2",
+        "it scans 3 of 2",
     ),
-    "nothing to go along": (lambda m: setattr(m.graph.node[1].attribute[1], "i", 0), "it goes along 0 of 2"),
-    "less than nothing": (lambda m: setattr(m.graph.node[1].attribute[1], "i", -1), "it goes along -1"),
+    "nothing to go along": (lambda m: setattr(m.graph.node[1].attribute[1], "i", 0), "it scans 0 of 2"),
+    "less than nothing": (lambda m: setattr(m.graph.node[1].attribute[1], "i", -1), "it scans -1"),
     "a direction that is none": (
         lambda m: m.graph.node[1].attribute[2].ints.__setitem__(0, 2),
         "scan_input_directions must be",
