@@ -13,7 +13,9 @@ from edgeflock.shared.data.unlabelled import UnlabelledData
 PREDICTION, PROBABILITY = "prediction", "probability"
 
 
-def write(file: TextIO, samples: UnlabelledData, predictions: Predictions, *, every_class: bool = False) -> None:
+def write(
+    file: TextIO, samples: UnlabelledData, predictions: Predictions, *, every_class: bool = False
+) -> None:
     """Write one line for each sample.
 
     `every_class` adds the probability of each class, not of the chosen one alone. Outputs of several numbers

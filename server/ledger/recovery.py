@@ -104,7 +104,11 @@ def restore(journal: Journal, layout: Layout, place: Place, version: int, lost: 
 
 
 def recover(
-    journal: Journal, layout: Layout, regime: Regime, followed: ReplayedJournal | None = None, place: Place = Part
+    journal: Journal,
+    layout: Layout,
+    regime: Regime,
+    followed: ReplayedJournal | None = None,
+    place: Place = Part,
 ) -> Parameters:
     """The parameters after the last journaled update, counting by `regime` from here on.
 
@@ -132,7 +136,9 @@ def recover(
     return _load_snapshot(journal.regimes(), snapshot, journal, layout, place)
 
 
-def follow(journal: Contents, layout: Layout, followed: ReplayedJournal | None = None, place: Place = Part) -> ReplayedJournal:
+def follow(
+    journal: Contents, layout: Layout, followed: ReplayedJournal | None = None, place: Place = Part
+) -> ReplayedJournal:
     """The parameters as of the last journaled update. `followed` ones are updated in place.
 
     They begin anew at the newest snapshot, in `place`, if the run or regime has changed or they are lost.

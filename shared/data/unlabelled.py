@@ -67,7 +67,9 @@ def _samples(
     rows: Callable[[], Iterator[Row]] | None = None,
 ) -> UnlabelledData:
     x = inputs_of(raw, description or Description(), shape)
-    return UnlabelledData(x, len(raw), columns, rows or (lambda: ((str(number),) for number in range(len(raw)))))
+    return UnlabelledData(
+        x, len(raw), columns, rows or (lambda: ((str(number),) for number in range(len(raw))))
+    )
 
 
 def _table(

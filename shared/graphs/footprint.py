@@ -204,7 +204,7 @@ _ENTRIES: dict[str, Callable[[Node, list[Any], TensorInfo], Any]] = {
     "Div": _arithmetic(_divide),
     "Equal": _arithmetic(np.equal),
     "Where": _arithmetic(np.where),
-    "Cast": lambda node, given, result: given[0].entries,
+    "Cast": lambda node, operands, result: operands[0].entries,
     "Identity": _reshape,
     "Reshape": _reshape,
     "Squeeze": _reshape,

@@ -19,7 +19,7 @@ from edgeflock.server.ledger import claim_run, following
 from edgeflock.server.ledger.following import Follower
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.place import open_journal
-from edgeflock.server.ledger.recovery import Replay, follow, recover
+from edgeflock.server.ledger.recovery import ReplayedJournal, follow, recover
 from edgeflock.server.shards import InProcess, Sharded
 from edgeflock.server.shards.placement import Order
 from edgeflock.shared.errors import ConfigError, JournalDamaged
@@ -120,7 +120,7 @@ def test_of_another_run_nothing_is_kept(tmp_path: Path) -> None:
     first.commit(3)
     known = follow(first.journal, LAYOUT)
     second.commit(5)
-    known = follow(second.journal, LAYOUT, Replay("of another run", known.regimes, known.parameters))
+    known = follow(second.journal, LAYOUT, ReplayedJournal("of another run", known.regimes, known.parameters))
     second.slow.assert_equals(known.parameters)
 
 
