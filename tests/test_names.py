@@ -35,7 +35,7 @@ SERIALISED = {
     "least": "optimizer.least, the journal, and the JSON of `edgeflock check`",
     "reach": "the JSON of `edgeflock check`",
     "said": "the JSON of `edgeflock doctor`",
-    "over": "the protocol's record Over",
+    "Over": "the protocol's record",
     "up": "the feed's",
 }
 """Names of settings and of data that others read."""
