@@ -61,11 +61,13 @@ class Steps:
             # If a period ends with this count, the sample is complete within that period.
             rounds = max(0, math.ceil(count / each) - 1)
             begin, count = rounds * self.period, count - rounds * each
+        last = math.inf
         for start, end, rate in self._spans():
             if rate > 0 and count <= rate * (end - start):
                 return begin + start + count / rate
-            count -= rate * (end - start) if rate > 0 else 0.0
-        return math.inf
+            if rate > 0:
+                count, last = count - rate * (end - start), begin + end
+        return last if self.period < math.inf else math.inf  # by rounding, a little may be left of a period
 
     def _within(self, second: float) -> float:
         return sum(rate * (min(second, end) - start) for start, end, rate in self._spans() if start < second)

@@ -116,6 +116,12 @@ def test_nothing_that_arrived_goes_again(curve: RateCurve, seconds: list[float])
     assert -1e-6 <= early <= late + 1e-6
 
 
+def test_rounding_loses_no_sample() -> None:
+    third = Steps(((0.0, 1 / 3),), 1.0)
+    for count in range(1, 200):
+        assert third.arrival_time(count) == pytest.approx(3 * count)
+
+
 def test_what_has_arrived_is_the_area_under_the_rate() -> None:
     steps = of("steps:0:64,60:16")
     assert [steps.arrivals(second) for second in (0, 1, 60, 61)] == [0, 64, 3840, 3856]
