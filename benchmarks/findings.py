@@ -91,7 +91,7 @@ async def run(prepared: PreparedFleet, is_wrong: bool, seed: int) -> tuple[str, 
                 path = directory / f"{number}.npz"
                 np.savez(path, x_train=share.x, y_train=share.y, x_test=share.x[:1], y_test=share.y[:1])
                 own = [f"client.server={url}", f"client.data=npz:{path}", f"client.name=pi-{number}"]
-                own += [f"client.seed={seed}", "client.backend=onnx", "client.gentle=false"]
+                own += [f"client.seed={seed}", "client.backend=onnx", "client.low_priority=false"]
                 processes.append(await start("client", own, log=directory / f"{number}.log"))
             async with aiohttp.ClientSession() as http:
                 began = 0.0

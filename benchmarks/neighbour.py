@@ -8,7 +8,7 @@ MNIST, a fifth of each gradient sent, for the line. The client, and the program 
 line of JSON for each of
 
     beside      what a fixed CPU-bound task keeps of its speed beside a client that trains without a cap: with
-                the client stopped and running in turns, for client.gentle on and off
+                the client stopped and running in turns, for client.low_priority on and off
     cpu         of a core that the client takes with client.cpu = 25%, by its own processor time, at the usual
                 priority, so that nothing else holds it back
     bandwidth   bytes a second that pass its relay, both ways together, with client.bandwidth = 50kB/s
@@ -61,11 +61,11 @@ def main() -> None:
     parser.add_argument("--figures", nargs="+", default=["beside", "cpu", "bandwidth"])
     options = parser.parse_args()
     for gentle in (True, False) if "beside" in options.figures else ():
-        with training(_CORES, options.core, f"gentle={str(gentle).lower()}") as (client, _):
+        with training(_CORES, options.core, f"low_priority={str(gentle).lower()}") as (client, _):
             kept = beside(client, options.core, options.seconds)
             print(json.dumps({"figure": "beside", "gentle": gentle, **kept}), flush=True)
     if "cpu" in options.figures:
-        with training(_CORES, options.core, "gentle=false", "cpu=25%") as (client, _):
+        with training(_CORES, options.core, "low_priority=false", "cpu=25%") as (client, _):
             share = taken(lambda: processor_seconds(client.pid), options.seconds)
             print(json.dumps({"figure": "cpu", "cap": 0.25, **share}), flush=True)
     if "bandwidth" in options.figures:

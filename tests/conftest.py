@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # On a busy machine a client that gives way comes to nothing.
-os.environ["EDGEFLOCK_CLIENT__GENTLE"] = "false"
+os.environ["EDGEFLOCK_CLIENT__LOW_PRIORITY"] = "false"
 
 import pytest
 from hypothesis import HealthCheck, settings

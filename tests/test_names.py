@@ -31,8 +31,8 @@ NO_NAMES = frozenset(
 SERIALISED = {
     "away": "journal_frames' column",
     "behind": "the protocol's, of docs/protocol.md",
-    "by": "optimizer.by, and the journal",
-    "least": "optimizer.least, the journal, and the JSON of `edgeflock check`",
+    "by": "the journal's, of optimizer.schedule_unit",
+    "least": "the journal's, of optimizer.min_factor, and the JSON of `edgeflock check`",
     "reach": "the JSON of `edgeflock check`",
     "said": "the JSON of `edgeflock doctor`",
     "Over": "the protocol's record",

@@ -151,7 +151,7 @@ ARMS = {
         {
             **_DENSE,
             "coordination.mode": "elastic",
-            "coordination.alpha": 0.06,
+            "coordination.moving_rate": 0.06,
             "coordination.chunk": 0,
             "run.local_optimizer": "adafactor",
             "run.local_rate": 0.02,

@@ -81,9 +81,9 @@ class Client:
         if name or token:
             given["name"] = name or f"{default_name()}-{secrets.token_hex(3)}"
         parsed = config.from_sections({"client": given}, "edgeflock.Client").client
-        if "gentle" in settings and parsed.gentle:
+        if "gentle" in settings and parsed.low_priority:
             raise ConfigError(
-                "edgeflock.Client(gentle=True): a Client leaves its program's priority as it is; leave "
+                "edgeflock.Client(low_priority=True): a Client leaves its program's priority as it is; leave "
                 "gentle out, and call os.nice(19) in the program"
             )
         self._initialise(parsed, threads="threads" in settings)
@@ -94,7 +94,7 @@ class Client:
         client = cls.__new__(cls)
         client._token, client._model, client._batches, client._samples = "", None, None, None
         client._initialise(settings, threads=True)
-        client._gentle = settings.gentle
+        client._gentle = settings.low_priority
         return client
 
     def _initialise(self, settings: ClientSettings, *, threads: bool) -> None:

@@ -66,7 +66,7 @@ async def _run(
                 f"client.model={config.model.module}",
                 f"client.seed={plan.seed}",
                 f"client.backend={backend_of(plan, number)}",
-                "client.gentle=false",  # somebody waits for it
+                "client.low_priority=false",  # somebody waits for it
             ]
             log = directory / f"device-{number}.log"
             processes.append(await start("client", client_settings, log=log))

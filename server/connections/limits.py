@@ -36,7 +36,7 @@ class ConnectionTerms:
         return cls(
             limits.request_seconds,
             limits.message_seconds,
-            limits.strangers,
+            limits.unauthenticated,
             limits.address_connections,
             limits.inflight_bytes,
         )
@@ -165,7 +165,9 @@ class ConnectionLimits:
         self._strangers[stranger] = None
         if len(self._strangers) > self.terms.strangers:
             oldest = next(iter(self._strangers))
-            oldest.reject(f"{self.terms.strangers} connections have shown no token yet (limits.strangers)")
+            oldest.reject(
+                f"{self.terms.strangers} connections have shown no token yet (limits.unauthenticated)"
+            )
 
     def _leave_address(self, source: str) -> None:
         self._addresses[source] -= 1

@@ -44,6 +44,7 @@ class StepMethod:
         coordination, settings = config.coordination, dict(config.optimizer)
         together = coordination.buffer if coordination.mode == "buffer" else 1
         shared = {field.name: settings[field.name] for field in fields(cls) if field.name in settings}
+        shared["by"], shared["least"] = config.optimizer.schedule_unit, config.optimizer.min_factor
         shared["period"] = config.optimizer.end(config.run.updates)
         return cls(together=together, aggregate=coordination.aggregate, **shared)
 

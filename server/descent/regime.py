@@ -32,7 +32,7 @@ class Regime:
         settings = config.coordination
         return cls(
             settings.rule,
-            settings.alpha if settings.mode == ELASTIC else settings.learning_rate,
+            settings.moving_rate if settings.mode == ELASTIC else settings.learning_rate,
             settings.window,
             settings.average,
             settings.base_batch,

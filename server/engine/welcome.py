@@ -67,7 +67,7 @@ def welcome(
         secret=secret,
         significance=significance,
         decays=significance is not None and compression.significance_decay,
-        elastic=coordination.alpha if elastic else 0.0,
+        elastic=coordination.moving_rate if elastic else 0.0,
         chunk=coordination.chunk if elastic else 0,
         momentum=config.run.local_momentum,
         tasks=config.coordination.tasks > 0,

@@ -94,7 +94,7 @@ class ClientSettings(Section):
     health: bool = Field(
         True, description="report load, memory, temperature, battery and power supply to operators"
     )
-    gentle: bool = Field(
+    low_priority: bool = Field(
         True,
         description="train at the lowest priority, once the device has joined: other programs run first",
     )

@@ -1,10 +1,9 @@
 """Settings of a run that need other settings, and the reason: a table with a row for each.
 
-    Row("coordination.turns", ("coordination.cohort",), "is the number of rounds that a device stays in a
-    cohort")
+    Row("run.proximal", ("run.local_steps",), "draws a device's own steps back")
 
-reads: unless coordination.turns is its default, it needs coordination.cohort. "key=a|b" is one of two values.
-One need of several is enough. Rows are silent where another package's choice is set.
+reads: unless run.proximal is its default, it needs run.local_steps. "key=a|b" is one of two values. One of
+several needs is enough. Rows are silent where another package's choice is set.
 """
 
 from dataclasses import dataclass
@@ -59,23 +58,23 @@ _NOT_ELASTIC, _NOT_ROUNDS = (
 _ADAFACTOR = "run.local_optimizer=adafactor"
 _LARGEST, _SIGNIFICANT = ("compression.selection=largest",), ("compression.selection=significance",)
 _LOSSY = ("downlink.mode=lossy",)
-_STEP = "applies to the server's step, and elastic averaging moves the model by coordination.alpha instead"
+_STEP = "applies to the server's step, and elastic averaging moves the model instead"
 
 ROWS: tuple[Row, ...] = (
     Row("coordination.buffer", ("coordination.mode=buffer",), "is how many updates of a buffer make a step"),
-    Row("coordination.alpha", _ELASTIC, "is how far devices and the centre of elastic averaging move"),
+    Row("coordination.moving_rate", _ELASTIC, "is how far devices and the centre of elastic averaging move"),
     Row("coordination.chunk", _ELASTIC, "is the size of an exchange in elastic averaging"),
     Row("coordination.rule=elastic", _ELASTIC, "is the rule of elastic averaging"),
     Row("coordination.mode=elastic", ("coordination.rule=elastic",), "has its own rule"),
     Row("coordination.learning_rate", _NOT_ELASTIC, "scales gradients; here devices use run.local_rate"),
-    Row("coordination.base_batch", _NOT_ELASTIC, "weighs updates, as coordination.alpha does"),
+    Row("coordination.base_batch", _NOT_ELASTIC, "weighs updates, as coordination.moving_rate does"),
     Row("coordination.quorum", _ROUNDS, "is the number of updates that end a round"),
     Row("coordination.quorum", ("coordination.tasks=0",), "counts devices; tasks have coordination.distinct"),
     Row("coordination.deadline", _ROUNDS, "is the time limit of a round"),
     Row("coordination.aggregate", _ROUNDS, "compares the updates of a round"),
     Row("coordination.cohort", _ROUNDS, "is the number of devices that take part in a round"),
     Row("coordination.cohort", ("coordination.tasks=0",), "selects devices; for tasks all take part"),
-    Row("coordination.turns", ("coordination.cohort",), "is how many rounds a device stays in a cohort"),
+    Row("coordination.cohort_rounds", ("coordination.cohort",), "is how long a device stays in a cohort"),
     Row("coordination.tasks", _ROUNDS, "is the number of shards that a device computes in a round"),
     Row("coordination.order", ("coordination.tasks",), "is the order of tasks"),
     Row("coordination.distinct", ("coordination.tasks",), "is the number of tasks that end a round"),
@@ -87,8 +86,8 @@ ROWS: tuple[Row, ...] = (
     Row("optimizer.epsilon", ("optimizer.kind=adam|adamw|adagrad",), "is added to a root of squares"),
     Row("optimizer.period", ("optimizer.schedule=step|cosine",), "is a duration of a schedule"),
     Row("optimizer.factor", ("optimizer.schedule=step|plateau",), "is the factor of a lowered rate"),
-    Row("optimizer.by", ("optimizer.warmup", "optimizer.schedule=step|cosine"), "is the unit of durations"),
-    Row("optimizer.least", ("optimizer.schedule=step|cosine|plateau",), "is the lower limit of a schedule"),
+    Row("optimizer.schedule_unit", ("optimizer.warmup", "optimizer.schedule=step|cosine"), "is their unit"),
+    Row("optimizer.min_factor", ("optimizer.schedule=step|cosine|plateau",), "is the limit of a schedule"),
     Row("optimizer.patience", ("optimizer.schedule=plateau",), "is the waiting time of a schedule"),
     Row("run.local_rate", ("run.local_steps", *_ELASTIC, _ADAFACTOR), "is the rate of a device's own steps"),
     Row("run.local_momentum", ("run.local_steps", *_ELASTIC), "applies to a device's own steps"),

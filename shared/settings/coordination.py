@@ -32,7 +32,7 @@ class CoordinationSettings(Section):
     buffer: Annotated[int, Field(ge=1, le=65536)] = Field(
         10, description="for buffer: the number of updates that make a step; no device waits for it"
     )
-    alpha: Annotated[float, Field(gt=0, lt=1)] = Field(
+    moving_rate: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.1,
         description="for elastic: the part of its distance to the centre by which a device and the "
         "centre move",
@@ -49,7 +49,7 @@ class CoordinationSettings(Section):
         description="for rounds: devices that take part in a round while the others wait for their turn; "
         "0: all",
     )
-    turns: Annotated[int, Field(ge=1)] = Field(
+    cohort_rounds: Annotated[int, Field(ge=1)] = Field(
         5, description="for a cohort: rounds in a row that a device takes part in before another replaces it"
     )
     deadline: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(

@@ -52,7 +52,7 @@ class LimitSettings(Section):
     message_seconds: Annotated[float, Field(gt=0)] = Field(
         300.0, description="seconds from the first byte of a message to its last"
     )
-    strangers: Annotated[int, Field(ge=1)] = Field(
+    unauthenticated: Annotated[int, Field(ge=1)] = Field(
         1024, description="connections that have shown no token yet"
     )
     address_connections: Annotated[int, Field(ge=1)] = Field(

@@ -38,7 +38,9 @@ class OptimizerSettings(Section):
         "constant",
         description="of the learning rate: constant, step, cosine, plateau; or package.module:name",
     )
-    by: Literal["updates", "seconds"] = Field("updates", description="the unit of warmup and period")
+    schedule_unit: Literal["updates", "seconds"] = Field(
+        "updates", description="the unit of warmup and period"
+    )
     warmup: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         0.0, description="the time in which the learning rate rises"
     )
@@ -51,7 +53,7 @@ class OptimizerSettings(Section):
     factor: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.5, description="for step and plateau: the factor of the learning rate at each fall"
     )
-    least: Annotated[float, Field(ge=0, le=1)] = Field(
+    min_factor: Annotated[float, Field(ge=0, le=1)] = Field(
         0.01, description="the smallest part of the learning rate that a schedule falls to"
     )
     patience: Annotated[int, Field(ge=1)] = Field(
@@ -72,7 +74,7 @@ class OptimizerSettings(Section):
         if self.schedule == "step" and not self.period:
             raise ValueError(
                 "schedule = 'step' cannot fall with period = 0: set period to the number of "
-                f"{self.by} between two falls"
+                f"{self.schedule_unit} between two falls"
             )
         return self
 
@@ -85,11 +87,11 @@ class OptimizerSettings(Section):
         if self.schedule != "cosine":
             return self.period
         key = "optimizer.period" if self.period else "run.updates"
-        end = self.period or (float(updates) if self.by == "updates" else 0.0)
+        end = self.period or (float(updates) if self.schedule_unit == "updates" else 0.0)
         if not end:
             raise ValueError(
                 "optimizer.schedule = 'cosine' cannot end with optimizer.period = 0: set period to its "
-                f'number of {self.by}, or set run.updates and leave optimizer.by at "updates"'
+                f"number of {self.schedule_unit}, or set run.updates and leave schedule_unit at 'updates'"
             )
         if self.warmup >= end:
             raise ValueError(

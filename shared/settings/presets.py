@@ -17,7 +17,7 @@ PRESETS: dict[str, dict[str, object]] = {
         "run.local_steps": 30,
         "coordination.mode": "rounds",
         "coordination.cohort": 20,
-        "coordination.turns": 5,
+        "coordination.cohort_rounds": 5,
         "coordination.deadline": 600.0,
         "compression.feedback": 0.005,
         "downlink.share": 0.3,

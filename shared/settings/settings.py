@@ -18,6 +18,16 @@ from edgeflock.shared.settings.presets import PRESETS
 
 PREFIX = "EDGEFLOCK_"
 
+RENAMED = {
+    "client.gentle": "client.low_priority",
+    "coordination.alpha": "coordination.moving_rate",
+    "coordination.turns": "coordination.cohort_rounds",
+    "limits.strangers": "limits.unauthenticated",
+    "optimizer.by": "optimizer.schedule_unit",
+    "optimizer.least": "optimizer.min_factor",
+}
+"""Settings of Edgeflock 0.1 -> their names."""
+
 
 def check_64_bits(value: Any) -> Any:
     """Return a setting's value. Raises ValueError for a whole number too large for journals and records."""
@@ -200,7 +210,8 @@ def _check_known(schema: type[Section], section: str, key: str, setting: _Settin
     if _is_open(schema, section):
         return
     if key not in _fields(schema, section):
-        near = _hint(schema, f"{section}.{key}")
+        near = RENAMED.get(f"{section}.{key}")
+        near = f"it is called {near} now" if near else _hint(schema, f"{section}.{key}")
         raise ConfigError(f"{setting.origin}: unknown key {section}.{key} = {setting.value!r}; {near}")
 
 

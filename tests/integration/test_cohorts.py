@@ -61,7 +61,7 @@ async def begun(hosted: Hosted, a: Link, b: Link) -> asyncio.Task[Model]:
 
 
 async def test_who_waits_for_its_turn_gets_the_model_when_it_has_come(hosts: Hosts, tmp_path: Path) -> None:
-    async with hosts(tmp_path, *COHORTS, "coordination.turns=2") as hosted:
+    async with hosts(tmp_path, *COHORTS, "coordination.cohort_rounds=2") as hosted:
         async with link(hosted.port, "a", "") as a, link(hosted.port, "b", "") as b:
             await a.join()
             assert (await a.pull(None)).version == 0

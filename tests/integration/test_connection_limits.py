@@ -117,14 +117,20 @@ async def half_sent(port: int, number: int) -> AsyncIterator[list[Device]]:
 
 async def test_many_half_sent_requests_keep_nobody_out(tmp_path: Path) -> None:
     """Nor do they wait for the clock: the oldest goes when one too many comes."""
-    async with hosting(tmp_path, "limits.strangers=20") as server, half_sent(server.port, 60) as strangers:
+    async with (
+        hosting(tmp_path, "limits.unauthenticated=20") as server,
+        half_sent(server.port, 60) as strangers,
+    ):
         await serves(server.port)
         for oldest in strangers[:40]:
             assert (await ended(oldest))[:13] in (b"HTTP/1.1 503 ", b"")
 
 
 async def test_a_known_device_is_no_stranger(tmp_path: Path) -> None:
-    async with hosting(tmp_path, "limits.strangers=3") as server, AsyncExitStack() as opened:
+    async with (
+        hosting(tmp_path, "limits.unauthenticated=3") as server,
+        AsyncExitStack() as opened,
+    ):
         devices = [await opened.enter_async_context(joined(server.port, f"pi-{n}")) for n in range(6)]
         async with half_sent(server.port, 12):
             for device, _ in devices:
@@ -255,7 +261,7 @@ async def test_a_devices_limit_is_what_its_model_needs(tmp_path: Path) -> None:
 async def test_lines_that_drop_while_they_are_let_in_are_no_errors(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with hosting(tmp_path, "limits.strangers=4") as hosted:
+    async with hosting(tmp_path, "limits.unauthenticated=4") as hosted:
         lines = []
         for number in range(40):
             _, writer = await asyncio.open_connection("127.0.0.1", hosted.port)
@@ -278,7 +284,10 @@ async def test_lines_that_drop_while_they_are_let_in_are_no_errors(
 
 async def test_handshakes_that_never_finish_keep_nobody_out(tmp_path: Path) -> None:
     """Strangers like any other: the oldest goes when one too many comes, and nobody waits for the clock."""
-    async with hosting(tmp_path, "limits.strangers=20", with_tls=True) as server, AsyncExitStack() as opened:
+    async with (
+        hosting(tmp_path, "limits.unauthenticated=20", with_tls=True) as server,
+        AsyncExitStack() as opened,
+    ):
         shaking = [await opened.enter_async_context(connected(server.port)) for _ in range(60)]
         for number, stranger in enumerate(shaking):
             stranger.writer.write(HELLO_OF_TLS[: number % 3 * 2])

@@ -33,7 +33,7 @@ from tests.server.pushes import copy_as_killed
 
 ELASTIC = (
     "coordination.mode=elastic",
-    "coordination.alpha=0.2",
+    "coordination.moving_rate=0.2",
     "coordination.chunk=20",
     "run.local_steps=4",
     "run.local_rate=0.1",
@@ -172,7 +172,7 @@ async def test_whoever_watches_is_told_how_updates_apply(tmp_path: Path) -> None
         ):
             status = await response.json()
         assert {key: status["coordination"][key] for key in ("mode", "alpha", "chunk", "gate", "bound")} == {
-            "mode": "elastic", "alpha": 0.2, "chunk": 20, "gate": "ssp", "bound": 4,
+            "mode": "elastic", "moving_rate": 0.2, "chunk": 20, "gate": "ssp", "bound": 4,
         }  # fmt: skip
         assert status["version"] == 30
         pushed = sum(device["updates"] for device in status["devices"])
@@ -195,7 +195,7 @@ async def test_parts_that_are_none_are_refused(tmp_path: Path, start: int, stop:
 FLEET = (
     "coordination.mode=elastic",
     "coordination.rule=elastic",
-    "coordination.alpha=0.15",
+    "coordination.moving_rate=0.15",
     "coordination.chunk=100",
     "run.local_steps=5",
     "run.updates=200",

@@ -158,7 +158,7 @@ async def test_no_message_is_longer_than_one_record_of_a_device(tmp_path: Path) 
 
 
 async def test_a_gateway_has_no_more_sessions_than_there_can_be(tmp_path: Path) -> None:
-    async with hosting(tmp_path, RATE, "limits.devices=3", "limits.strangers=2") as leader:
+    async with hosting(tmp_path, RATE, "limits.devices=3", "limits.unauthenticated=2") as leader:
         async with hostile(leader) as line:
             for ticket in range(1, 6):
                 await line.say(KNOCK._replace(ticket=ticket))

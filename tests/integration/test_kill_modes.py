@@ -40,12 +40,12 @@ COHORT = (
     "coordination.mode=rounds",
     "coordination.deadline=3600",
     "coordination.cohort=1",
-    "coordination.turns=2",
+    "coordination.cohort_rounds=2",
 )
 ELASTIC = (
     "coordination.mode=elastic",
     "coordination.rule=elastic",
-    "coordination.alpha=0.2",
+    "coordination.moving_rate=0.2",
     "coordination.chunk=8000",
     "run.local_steps=3",
     "compression.select=1",
@@ -58,7 +58,7 @@ BUFFER = (
     "optimizer.weight_decay=0.01",
     "optimizer.clip=1",
     "optimizer.schedule=step",
-    "optimizer.by=seconds",
+    "optimizer.schedule_unit=seconds",
     "optimizer.period=0.5",
     "run.snapshot_every=13",
 )

@@ -190,11 +190,11 @@ def _fleet(game: Game, agent: Agent, workers: int, seconds: float, evaluations: 
     settings = agent.method.settings
     elastic = settings.get("coordination.mode") == "elastic"
     if not elastic:
-        sections["optimizer"] = {"schedule": "cosine", "by": "seconds", "period": seconds}
+        sections["optimizer"] = {"schedule": "cosine", "schedule_unit": "seconds", "period": seconds}
     if agent is not DEFAULT:
         settings = AS_PUBLISHED | settings
     if elastic:
-        sections["coordination"]["alpha"] = 0.9 / devices
+        sections["coordination"]["moving_rate"] = 0.9 / devices
         sections["coordination"]["chunk"] = game.chunk if agent.staggered else 0
     elif agent is not DEFAULT:
         sections["coordination"]["learning_rate"] = agent.method.rate

@@ -49,7 +49,7 @@ _ELASTIC = {
     **_DENSE,
     "coordination.mode": "elastic",
     "coordination.rule": "elastic",
-    "coordination.alpha": ALPHA,
+    "coordination.moving_rate": ALPHA,
     "run.local_steps": PERIOD,
 }
 

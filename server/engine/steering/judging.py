@@ -50,7 +50,7 @@ class Criteria:
             run.bytes,
             optimizer.patience if optimizer.schedule == "plateau" else 0,
             optimizer.factor,
-            optimizer.least * rate,
+            optimizer.min_factor * rate,
             rate * _MIN_RECOVERY_RATE if recovers else math.inf,
         )
 

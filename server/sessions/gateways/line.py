@@ -60,7 +60,7 @@ class GatewayConnection:
             gateway.LONGEST, gateway.OVERHEAD + frame_bytes(host.config, host.layout)
         )
         """The most bytes of a message."""
-        self._ticket_limit = limits.devices + limits.strangers
+        self._ticket_limit = limits.devices + limits.unauthenticated
         self._socket = web.WebSocketResponse(max_msg_size=0, compress=False, timeout=2.0)
         self.meter = Meter()
         if request.transport is not None:
@@ -187,7 +187,7 @@ class GatewayConnection:
         try:
             if len(self._tickets) >= self._ticket_limit:
                 raise TooManyDevices(
-                    f"a gateway has {self._ticket_limit} sessions (limits.devices, limits.strangers)"
+                    f"a gateway has {self._ticket_limit} sessions (limits.devices, limits.unauthenticated)"
                 )
             role, name, authenticator = self._authenticate(knock.bearer, knock.path, knock.certificate)
         except Refused as refusal:

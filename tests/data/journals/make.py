@@ -53,7 +53,7 @@ BEGAN = 1_763_740_800.0
 SHAPES: list[Any] = [["kernel", [4, 5]], ["bias", [4]], ["scale", []]]
 STATISTICS: list[Any] = [["mean", [3], True], ["variance", [3], True]]
 ROUNDS = {"average": 3.0, "base_batch": 16, "rounds": True}
-FALLING = {"schedule": "step", "by": "seconds", "period": 4.0, "warmup": 2.0}
+FALLING = {"schedule": "step", "schedule_unit": "seconds", "period": 4.0, "warmup": 2.0}
 
 # Journal -> (whether the model keeps running statistics, [(settings of the regime, updates under it), ...]).
 RUNS: dict[str, tuple[bool, list[tuple[dict[str, Any], int]]]] = {

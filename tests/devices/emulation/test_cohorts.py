@@ -17,7 +17,7 @@ def fleet(*settings: str) -> FleetFile:
 
 
 def test_a_round_has_an_update_of_each_member_and_all_have_their_turn(tmp_path: Path) -> None:
-    ran = run(fleet(OF_TWO, "coordination.turns=3"), tmp_path)
+    ran = run(fleet(OF_TWO, "coordination.cohort_rounds=3"), tmp_path)
     assert ran.result.ended == "complete"
     assert [row.version for row in ran.rows] == list(range(2, 61, 2))
     quick, slow = (ran.result.classes[name] for name in ("quick", "slow"))
@@ -26,7 +26,7 @@ def test_a_round_has_an_update_of_each_member_and_all_have_their_turn(tmp_path: 
 
 
 def test_who_waits_is_sent_nothing(tmp_path: Path) -> None:
-    ran = run(fleet("coordination.cohort=1", "coordination.turns=50", "run.updates=20"), tmp_path)
+    ran = run(fleet("coordination.cohort=1", "coordination.cohort_rounds=50", "run.updates=20"), tmp_path)
     quick, slow = (ran.result.classes[name] for name in ("quick", "slow"))
     assert (quick.updates, slow.updates) == (20, 0)
     welcomes = ran.server.traffic.sent[Welcome] / 3  # of two of six devices
@@ -42,7 +42,7 @@ def test_who_waits_is_sent_nothing(tmp_path: Path) -> None:
         ),
         (["coordination.tasks=3"], "it selects devices; for tasks all take part; set coordination.tasks = 0"),
         (["coordination.quorum=3"], "quorum = 3 is more than cohort = 2"),
-        (["coordination.turns=0"], "coordination.turns = '0'"),
+        (["coordination.cohort_rounds=0"], "coordination.cohort_rounds = '0'"),
         (["coordination.cohort=-1"], "coordination.cohort = '-1'"),
     ],
 )

@@ -489,7 +489,10 @@ WRONG: list[tuple[Any, str]] = [
     ),
     (lambda: ef.Model(LINEAR, example=Y), r"example=...\) has the shape \[4\]; give a few samples"),
     (lambda: ef.Client("http://127.0.0.1:1", data=ANYTHING), r"Client\(data=...\) is a int; give \(x, y\)"),
-    (lambda: ef.Client("http://127.0.0.1:1", data=(X, Y), gentle=True), r"gentle=True\): .* os.nice\(19\)"),
+    (
+        lambda: ef.Client("http://127.0.0.1:1", data=(X, Y), low_priority=True),
+        r"low_priority=True\): .* os.nice\(19\)",
+    ),
     (
         lambda: ef.Client("http://127.0.0.1:1", data=(X, Y), backend="onyx"),
         r"edgeflock.Client: client.backend = 'onyx': must be .*did you mean 'onnx'",

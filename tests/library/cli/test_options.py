@@ -119,5 +119,5 @@ def test_a_client_gives_way_unless_it_need_not(gentle: bool, monkeypatch: pytest
 
     monkeypatch.setattr("edgeflock.api.client.run_client", run)
     monkeypatch.setattr(client_command, "log_to_stderr", lambda level, format: None)
-    client_command.train(server="http://127.0.0.1:9", set_=[f"client.gentle={str(gentle).lower()}"])
+    client_command.train(server="http://127.0.0.1:9", set_=[f"client.low_priority={str(gentle).lower()}"])
     assert seen == [gentle]

@@ -62,9 +62,9 @@ RATE = "coordination.learning_rate=0.05"
 
 SETTINGS = {
     "by updates": ("optimizer.schedule=cosine", "optimizer.period=30", "optimizer.warmup=4"),
-    "by seconds": ("optimizer.schedule=step", "optimizer.period=20", "optimizer.by=seconds"),
+    "by seconds": ("optimizer.schedule=step", "optimizer.period=20", "optimizer.schedule_unit=seconds"),
     "rounds": ("coordination.mode=rounds", "coordination.quorum=2", "optimizer.period=20",
-               "optimizer.schedule=step", "optimizer.by=seconds", "optimizer.kind=adam"),
+               "optimizer.schedule=step", "optimizer.schedule_unit=seconds", "optimizer.kind=adam"),
 }  # fmt: skip
 
 
@@ -106,7 +106,7 @@ def test_a_cosine_ends_with_the_run_unless_a_period_is_set() -> None:
 def test_seconds_are_counted_from_the_first_update_of_a_device(tmp_path: Path) -> None:
     """Not from a rollback before it, which is a version as well."""
     config = parse(
-        overrides=[RATE, "optimizer.schedule=step", "optimizer.by=seconds", "optimizer.period=20"],
+        overrides=[RATE, "optimizer.schedule=step", "optimizer.schedule_unit=seconds", "optimizer.period=20"],
         tables=CHOICES,
     )
     journal = Journal(tmp_path / "journal.sqlite")
@@ -132,7 +132,7 @@ def test_on_a_plateau_the_rate_falls_for_good_and_a_restart_goes_on_with_it(tmp_
         "optimizer.schedule=plateau",
         "optimizer.patience=3",
         "optimizer.factor=0.5",
-        "optimizer.least=0.3",
+        "optimizer.min_factor=0.3",
     ]
     config = parse(overrides=plateau, tables=CHOICES)
     journal = Journal(tmp_path / "journal.sqlite")
@@ -209,7 +209,10 @@ def test_with_a_rate_of_an_operator_s_patience_begins_anew(killed: bool, tmp_pat
     ("settings", "complaint"),
     [
         (["optimizer.schedule=cosine"], "cannot end with optimizer.period = 0: set"),
-        (["optimizer.schedule=cosine", "run.updates=9", "optimizer.by=seconds"], "its number of seconds"),
+        (
+            ["optimizer.schedule=cosine", "run.updates=9", "optimizer.schedule_unit=seconds"],
+            "its number of seconds",
+        ),
         (["optimizer.schedule=cosine", "run.updates=9", "optimizer.warmup=9"], "raise run.updates"),
         (["optimizer.schedule=step"], "cannot fall with period = 0"),
         (["optimizer.schedule=cosine", "optimizer.period=5", "optimizer.warmup=5"], "no shorter than"),

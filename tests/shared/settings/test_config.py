@@ -11,7 +11,7 @@ from pydantic import Field
 
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import ADAFACTOR_RATE, Config, describe, parse
-from edgeflock.shared.settings.settings import Section, parse_as
+from edgeflock.shared.settings.settings import RENAMED, Section, parse_as
 
 TOML = """\
 # a run
@@ -265,14 +265,14 @@ def test_significance_goes_without_what_is_for_the_largest(other: str) -> None:
 def test_elastic_averaging_brings_its_rule_and_the_exact_downlink() -> None:
     config = parse(overrides=("coordination.mode=elastic",))
     assert (config.coordination.rule, config.downlink.mode) == ("elastic", "exact")
-    assert (config.coordination.alpha, config.coordination.chunk) == (0.1, 100_000)
+    assert (config.coordination.moving_rate, config.coordination.chunk) == (0.1, 100_000)
 
 
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (("coordination.alpha=0",), "--set: coordination.alpha = '0': must be greater than 0"),
-        (("coordination.alpha=1",), "--set: coordination.alpha = '1': must be less than 1"),
+        (("coordination.moving_rate=0",), "--set: coordination.moving_rate = '0': must be greater than 0"),
+        (("coordination.moving_rate=1",), "--set: coordination.moving_rate = '1': must be less than 1"),
         (("run.local_steps=0",), "--set: run.local_steps = '0': must be greater than or equal to 1"),
         (("coordination.chunk=-1",), "--set: coordination.chunk = '-1': must be greater than or equal to 0"),
         (
@@ -482,3 +482,10 @@ def test_adafactor_goes_with_elastic_averaging_at_its_own_rate() -> None:
 def test_half_of_an_injection_injects_nothing(half: str) -> None:
     other = {"alpha": "beta", "beta": "alpha"}[half]
     assert f"set injection.{other}, or leave" in error_of(overrides=(f"injection.{half}=0.5",))
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED.items())
+def test_an_old_name_gets_the_new_one(old: str, new: str) -> None:
+    assert f"unknown key {old} = '1'; it is called {new} now" in error_of(overrides=(f"{old}=1",))
+    section, _, key = new.partition(".")
+    assert key in type(getattr(Config(), section)).model_fields

@@ -213,7 +213,7 @@ SEVERAL = {
     "a lossy downlink": ("downlink.mode=lossy",),
     "a lossy downlink of a fleet that leaves": ("downlink.mode=lossy", *CHURN),
     "whole gradients": ("compression.select=1",),
-    "a cohort in turn": ("coordination.mode=rounds", "coordination.cohort=2", "coordination.turns=2"),
+    "a cohort in turn": ("coordination.mode=rounds", "coordination.cohort=2", "coordination.cohort_rounds=2"),
     "an end by the clock": ("run.updates=0", "fleet.seconds=0.1"),
     "local steps": ("run.local_steps=3",),
     "a stream": ("devices.quick.rate=300",),

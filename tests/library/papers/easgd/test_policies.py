@@ -94,7 +94,7 @@ def test_every_fleet_is_as_the_paper_has_it() -> None:
         if one.method is not DEFAULT.method:
             assert (file.downlink.mode, file.compression.values) == ("exact", "f32")
         if one.method in (EASGD.method, STAGGERED.method):
-            assert file.coordination.alpha == pytest.approx(0.9 / file.fleet.devices)
+            assert file.coordination.moving_rate == pytest.approx(0.9 / file.fleet.devices)
             assert (file.coordination.chunk > 0) == (one.method is STAGGERED.method)
     asp = next(one.file for one in learning(QUICK) if one.method is ASP.method)
     assert (asp.coordination.gate, asp.compression.selection) == ("asp", "significance")

@@ -115,7 +115,7 @@ def test_every_fleet_is_as_the_paper_has_it() -> None:
         assert one.file.compression.values == "f32"
         if one.method in (EASGD, STAGGERED):
             assert (one.file.coordination.mode, one.file.run.local_steps) == ("elastic", 20)
-            assert one.file.coordination.alpha == pytest.approx(0.3)
+            assert one.file.coordination.moving_rate == pytest.approx(0.3)
         else:
             assert one.file.coordination.mode == "rounds"
 
