@@ -1,21 +1,57 @@
-"""The initial model of a run: a file of weights (model.weights), or the module's own initial weights."""
+"""The initial model of a run: weights of a file or of another run, or the module's own initial weights.
 
+model.weights = "start.safetensors"     a state_dict, or a model of an earlier run
+model.weights = "run:PATH@best"         the model of the best evaluation of the run in a directory; also
+PATH@last, PATH@1200 (a version), or PATH alone, for the best
+"""
+
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.server.ledger import Journal, rebuild_model
+from edgeflock.server.monitoring.best_model import BEST
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.torch_module import FlatModule
+
+_RUN = "run:"
 
 
 def first_model(flat: FlatModule, weights: str, seed: int) -> tuple[NDArray[np.float32], Start | None]:
     """Return (theta, how devices can make theta themselves, or None). Raises ConfigError.
 
-    theta is read from the safetensors file `weights`, if given; else the module is built under `seed`.
+    theta is read from the file or the run that `weights` names; else the module is built under `seed`.
     """
-    return (_read(Path(weights), flat), None) if weights else flat.first_model(seed)
+    if not weights:
+        return flat.first_model(seed)
+    if weights.startswith(_RUN):
+        return _read_run(weights, flat), None
+    return _read(Path(weights), flat), None
+
+
+def _read_run(weights: str, flat: FlatModule) -> NDArray[np.float32]:
+    """Read float32 [P + B] of another run, averaged if that run keeps an average. Raises ConfigError."""
+    place, at, version = weights.removeprefix(_RUN).rpartition("@")
+    directory = Path(place if at else version)
+    if not at or version == "best":
+        return _read(directory / BEST, flat)
+    name, file = f"model.weights = {weights!r}", directory / "journal.sqlite"
+    if version != "last" and not (version.isascii() and version.isdecimal()):
+        raise ConfigError(f"{name}: after @ comes best, last or the number of a version")
+    if not file.is_file():
+        raise ConfigError(
+            f"{name}: {directory} holds no {file.name}; name another run's run.directory, or a file that "
+            "`edgeflock model pull` wrote"
+        )
+    with closing(Journal(file)) as journal:
+        run = journal.run()
+        if run is None or run.layout != flat.layout:
+            raise ConfigError(f"{name}: that run's model is not {flat.path}; it must be of the same model")
+        past = rebuild_model(journal, run.layout, journal.version if version == "last" else int(version))
+    return past.theta if past.average is None else past.average
 
 
 def _read(path: Path, flat: FlatModule) -> NDArray[np.float32]:

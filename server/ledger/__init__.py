@@ -15,7 +15,7 @@ from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.offered import FIRST_MODEL, save_first_model, write_atomically
 from edgeflock.server.ledger.place import is_shared, is_transient
 from edgeflock.server.ledger.records import DeviceTotals
-from edgeflock.server.ledger.recovery import open_engine
+from edgeflock.server.ledger.recovery import open_engine, rebuild_model
 from edgeflock.server.ledger.stores.chain import normalize
 from edgeflock.server.ledger.stores.dialect import to_postgres
 from edgeflock.server.ledger.stores.links import (
@@ -60,6 +60,7 @@ __all__ = [
     "redact",
     "interrupt",
     "write_atomically",
+    "rebuild_model",
     "open_engine",
     "is_transient",
     "repair",

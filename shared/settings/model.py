@@ -29,7 +29,9 @@ class ModelSettings(Section):
         "", description="for arrays: package.module:function from a dict of them to loss or (loss, accuracy)"
     )
     weights: str = Field(
-        "", description="safetensors file that a run starts from; empty: the module's own initial weights"
+        "",
+        description="what a run starts from: a safetensors file, or run:DIRECTORY@best, @last or @VERSION of "
+        "another run; empty: the module's own initial weights",
     )
     loss: Annotated[str, call_of(LOSSES, "model.loss")] = Field(
         "cross_entropy",

@@ -12,7 +12,10 @@ import pytest
 
 import edgeflock as ef
 from edgeflock.inference.fetching import FORMATS, fetch_model
-from edgeflock.shared.errors import EdgeflockError
+from edgeflock.server.weights import first_model
+from edgeflock.shared.artifacts import digest_of, onnx_file, safetensors_file
+from edgeflock.shared.errors import ConfigError, EdgeflockError
+from edgeflock.shared.model.torch_module import FlatModule
 from tests.hosting import hosting
 from tests.library.command_line import edgeflock
 
@@ -85,6 +88,22 @@ async def test_each_format_predicts_as_the_run_does(tmp_path: Path) -> None:
         assert [row["prediction"] for row in rows] == ["rose", "iris"], said.stderr
         assert [row["id"] for row in rows] == ["a", "b"]
         assert all(float(row["probability"]) > 0.5 for row in rows)
+    flat = FlatModule("tests.integration.test_model_files:Flowers", "cross_entropy")
+    for file, version in ((best.path, "@best"), (files[0], "@last"), (early.path, "@40"), (best.path, "")):
+        info = onnx_file.load(file)[0] if file.suffix == ".onnx" else safetensors_file.load(file).info
+        theta, start = first_model(flat, f"run:{tmp_path / 'run'}{version}", 0)
+        assert (digest_of(theta), start) == (info.digest, None), version
+    for weights, says in (
+        (f"run:{tmp_path / 'run'}@first", "after @ comes best, last or the number of a version"),
+        (f"run:{tmp_path / 'run'}@999", "the run has versions 0 to 150"),
+        (f"run:{tmp_path}@last", "holds no journal.sqlite"),
+        (f"run:{tmp_path}", "cannot be read"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            first_model(flat, weights, 0)
+    other = FlatModule("edgeflock.client.zoo:DigitsCNN", "cross_entropy")
+    with pytest.raises(ConfigError, match="that run's model is not edgeflock.client.zoo:DigitsCNN"):
+        first_model(other, f"run:{tmp_path / 'run'}@last", 0)
     loaded = ef.load(best.path)
     assert loaded.predict(f"csv:{new}").tolist() == ["rose", "iris"]
     assert loaded.accuracy is not None
