@@ -86,7 +86,7 @@ ROWS: tuple[Row, ...] = (
     Row("optimizer.epsilon", ("optimizer.kind=adam|adamw|adagrad",), "is added to a root of squares"),
     Row("optimizer.period", ("optimizer.schedule=step|cosine",), "is a duration of a schedule"),
     Row("optimizer.factor", ("optimizer.schedule=step|plateau",), "is the factor of a lowered rate"),
-    Row("optimizer.schedule_unit", ("optimizer.warmup", "optimizer.schedule=step|cosine"), "is the unit of both"),
+    Row("optimizer.schedule_unit", ("optimizer.warmup", "optimizer.schedule=step|cosine"), "is a time unit"),
     Row("optimizer.min_factor", ("optimizer.schedule=step|cosine|plateau",), "is the limit of a schedule"),
     Row("optimizer.patience", ("optimizer.schedule=plateau",), "is the waiting time of a schedule"),
     Row("run.local_rate", ("run.local_steps", *_ELASTIC, _ADAFACTOR), "is the rate of a device's own steps"),

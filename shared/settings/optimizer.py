@@ -32,11 +32,10 @@ class OptimizerSettings(Section):
     schedule_unit: Literal["updates", "seconds"] = "updates"
     """unit of optimizer.warmup and optimizer.period: updates, or seconds since the first update"""
     warmup: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    """time in updates or seconds (optimizer.schedule_unit) in which the learning rate rises to its full value; 0: no
-    time"""
+    """time, in optimizer.schedule_unit, in which the learning rate rises to its full value; 0: no time"""
     period: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    """time in updates or seconds; for step: from one fall of the learning rate to the next; for cosine: from
-    the start to the end of its fall, 0: run.updates"""
+    """time, in optimizer.schedule_unit; for step: from one fall of the learning rate to the next; for cosine:
+    to the end of its fall, 0: run.updates"""
     factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
     """for step and plateau: what a fall multiplies the learning rate by"""
     min_factor: Annotated[float, Field(ge=0, le=1)] = 0.01
