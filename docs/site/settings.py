@@ -8,6 +8,7 @@ from pydantic.fields import FieldInfo
 
 from edgeflock.shared.settings.combinations import markdown
 from edgeflock.shared.settings.config import Config
+from edgeflock.shared.settings.settings import descriptions
 
 _INTRODUCTION = """\
 # Settings
@@ -20,15 +21,15 @@ Later ones override earlier ones.
     EDGEFLOCK_RUN__PORT=9000         # in the environment
     --set run.port=9000              # on the command line
 
-`edgeflock config` prints all of them as a file. A wrong one is refused with its name, its value, where it was
-set and the nearest one that there is. One that would do nothing is [refused as well](#what-goes-together).
+`edgeflock config` prints all of them as a file. An error names a wrong setting, its value, where it was set,
+and the most similar valid one. A setting that would do nothing is [refused as well](#what-goes-together).
 """
 
 _TOGETHER = """\
 ## What goes together
 
-A setting without a value stands for any that is not its default. It is refused without what it needs, so none
-that does nothing can be written. `edgeflock config --matrix` prints this table.
+A setting without a value in the first column stands for any value but its default. It is refused without what
+it needs, because it would do nothing. `edgeflock config --matrix` prints this table.
 """
 
 
@@ -39,10 +40,11 @@ def page() -> str:
     for name, section in defaults:
         lines += [f"## {name}", "", f"{type(section).__doc__}", ""]
         lines += ["| setting | type | default | |", "|---|---|---|---|"]
+        told = descriptions(type(section))
         for key, field in type(section).model_fields.items():
             value = getattr(section, key)
             default = json.dumps(value) if not isinstance(value, BaseModel) else ""
-            cells = (f"`{name}.{key}`", kind(field), f"`{default}`", escaped(field.description or ""))
+            cells = (f"`{name}.{key}`", kind(field), f"`{default}`", escaped(told.get(key, "")))
             lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
     return "\n".join([*lines, _TOGETHER, markdown()])

@@ -148,8 +148,8 @@ def content_bytes(message: Message) -> int:
 def read_update(content: RecordDict, sent: SentModel, template: Template, keys: Keys) -> Update:
     """Convert a reply into an update. Raises Refused.
 
-    A reply of client/flower.py's mod holds an update. The reply of any other app holds the trained arrays,
-    and its update is the sent model minus these. The metrics of both have the number of samples.
+    A reply of the mod (client/flower/mod.py) holds an update. The reply of any other app holds the trained
+    arrays, and its update is the sent model minus these. The metrics of both have the number of samples.
     """
     if len(content.array_records) != 1:
         raise Malformed(f"a reply has one ArrayRecord, not {len(content.array_records)}")

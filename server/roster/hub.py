@@ -1,7 +1,7 @@
 """The changes of a run, for monitors: changed devices, events, and the run's counts.
 
 Each push marks its device with a number and moves it to the end of one list. That cost does not depend on
-the number of watchers. A watcher keeps only the numbers that it has seen (operations/feed.py), so a slow
+the number of watchers. A watcher keeps only the numbers that it has seen (monitoring/feed.py), so a slow
 watcher costs nothing.
 """
 

@@ -11,103 +11,77 @@ from edgeflock.shared.settings.settings import Section, check_64_bits, split_lis
 class ClientSettings(Section):
     """One device."""
 
-    server: str = Field(
-        "http://127.0.0.1:8470",
-        description="URL of the server; of several gateways or standby servers: all of them, separated "
-        "by commas",
-    )
-    token: str = Field("", description="token of a viewer or an admin, for status, top, plot and rollback")
-    identity: str = Field(
-        "",
-        description="file of the identity that `edgeflock client join` writes; empty: one file for all "
-        "of this "
-        "user",
-    )
-    insecure: bool = Field(False, description="allow plain HTTP to other machines")
-    name: str = Field(
-        "", description="the device's name; empty: as it joined, else the host's name and a short machine id"
-    )
+    server: str = "http://127.0.0.1:8470"
+    """URL of the server; of several gateways or standby servers: all, separated by commas"""
+    token: str = ""
+    """token of a viewer or an admin, for status, top, plot and rollback; empty: none"""
+    identity: str = ""
+    """file of the key and credential that `edgeflock client join` writes; empty: one file for all of this
+    user"""
+    insecure: bool = False
+    """allow plain HTTP to other machines"""
+    name: str = ""
+    """the device's name; empty: as it joined, else the host's name and a short machine id"""
     data: str = "digits:"
-    backend: Literal["auto", "onnx", "torch"] = Field(
-        "auto", description="auto: torch if it is installed and may build the model, else onnx"
-    )
-    flower_app: str = Field("", description="folder of a Flower app, whose ClientApp trains on its own data")
-    node_config: str = Field(
-        "", description="node config of that app, as for flower-supernode, e.g. partition-id=0 lr=0.1"
-    )
-    model: str = Field("", description="the module to train with torch, if the server may not choose it")
-    directory: str = Field(
-        "", description="folder of the first model and the quarantine; empty: the user's cache"
-    )
-    keep_model: str = Field(
-        "",
-        description="file for the run's best model, for other programs of this machine: .onnx, or "
-        ".safetensors for torch; empty: none",
-    )
-    keep_model_seconds: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(
-        3600.0, description="seconds between two looks for a better one"
-    )
-    on_model: str = Field("", description="command to run with each new one, whose path is the last argument")
-    graph_digest: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = Field(
-        "",
-        description="digest of the only graph to train with onnx (edgeflock export --digest); empty: the "
-        "server's "
-        "graph",
-    )
-    accelerator: Annotated[str, Field(pattern=r"^((cuda|xpu)(:\d+)?|mps)?$")] = Field(
-        "", description="device that torch trains on: cuda, cuda:1, mps, xpu; empty: the processor"
-    )
+    """URI of the data to train on, e.g. csv:/srv/readings.csv?label=state"""
+    backend: Literal["auto", "onnx", "torch"] = "auto"
+    """what computes gradients; auto: torch if it is installed and may build the model, else onnx"""
+    flower_app: str = ""
+    """folder of a Flower app whose ClientApp trains on its own data; empty: none"""
+    node_config: str = ""
+    """node config of client.flower_app, as for flower-supernode, e.g. partition-id=0 lr=0.1"""
+    model: str = ""
+    """model to build with torch, as model.module, if the server may not choose it; empty: the server's"""
+    directory: str = ""
+    """folder of the first model, the pending update and the quarantine; empty: the user's cache"""
+    keep_model: str = ""
+    """file for the run's best model, for other programs of this machine: .onnx, or .safetensors for torch;
+    empty: none"""
+    keep_model_seconds: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 3600.0
+    """for client.keep_model: seconds from one look for a better model to the next"""
+    on_model: str = ""
+    """command to run with each new client.keep_model, its path as the last argument; empty: none"""
+    graph_digest: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = ""
+    """SHA-256 of the only graph to train with onnx (edgeflock export --digest); empty: any graph of the
+    server"""
+    accelerator: Annotated[str, Field(pattern=r"^((cuda|xpu)(:\d+)?|mps)?$")] = ""
+    """where torch trains: cuda, cuda:1, mps, xpu; empty: the processor"""
     threads: Annotated[int, Field(ge=1)] = 1
-    shards: list[str] = Field(
-        [], description="instead of data, in runs of tasks: name=data of each shard that the device holds"
-    )
-    batch_min: Annotated[int, Field(ge=1)] = Field(
-        8, description="for a stream: the smallest batch, in samples"
-    )
-    batch_max: Annotated[int, Field(ge=1)] = Field(
-        1024, description="for a stream: the largest batch, in samples"
-    )
-    buffer: str = Field(
-        "",
-        description="for a stream: a file that buffers all samples; empty: memory, for those of the last "
-        "second",
-    )
-    buffer_bytes: Annotated[int, Field(ge=1 << 16)] = Field(
-        1 << 28, description="for a stream: size limit of the buffer; the oldest samples are dropped"
-    )
-    range: Annotated[float, Field(ge=0)] = Field(
-        0.0,
-        description="for a stream: samples with larger values are quarantined; 0: a hundred times the usual "
-        "values",
-    )
-    scale: bool = Field(
-        False,
-        description="for a stream: scale each input to its distance from its median, in units of its "
-        "usual spread",
-    )
-    quarantine: str = Field(
-        "", description="for a stream: a file for quarantined samples; empty: in client.directory"
-    )
-    share: bool = Field(
-        False, description="let samples of this device go to other devices, through the server"
-    )
-    health: bool = Field(
-        True, description="report load, memory, temperature, battery and power supply to operators"
-    )
-    low_priority: bool = Field(
-        True,
-        description="train at the lowest priority, once the device has joined: other programs run first",
-    )
-    cpu: str = Field("", description="the largest share of one core to use, e.g. 25%; empty: no limit")
-    bandwidth: str = Field(
-        "", description="the most to send and receive together, e.g. 50kB/s; empty: no limit"
-    )
-    pause_on: list[str] = Field(
-        [],
-        description="when to pause, besides hot:80 and undervoltage (NAME:off turns these off): "
-        "battery[:PERCENT], metered, owner, hours:22:00-06:00, file:PATH",
-    )
+    """processor threads to train with"""
+    shards: list[str] = []
+    """for runs of tasks: name=URI of each data shard that the device holds, instead of client.data"""
+    batch_min: Annotated[int, Field(ge=1)] = 8
+    """for a stream: the smallest batch, in samples"""
+    batch_max: Annotated[int, Field(ge=1)] = 1024
+    """for a stream: the largest batch, in samples"""
+    buffer: str = ""
+    """for a stream: file that keeps all samples until they are trained on; empty: memory, for those of the
+    last second"""
+    buffer_bytes: Annotated[int, Field(ge=1 << 16)] = 1 << 28
+    """for a stream: bytes of the buffer, at most; beyond, the oldest samples are dropped"""
+    range: Annotated[float, Field(ge=0)] = 0.0
+    """for a stream: samples with a number beyond this magnitude are set aside; 0: a hundred times the usual
+    magnitude"""
+    scale: bool = False
+    """for a stream: replace each input by its distance from its median, in units of its usual spread"""
+    quarantine: str = ""
+    """for a stream: file for samples that were set aside as unfit; empty: one in client.directory"""
+    share: bool = False
+    """let samples of this device go to other devices, through the server"""
+    health: bool = True
+    """report load, memory, temperature, battery and power supply to operators"""
+    low_priority: bool = True
+    """train at the lowest priority, once the device has joined: other programs run first"""
+    cpu: str = ""
+    """largest share of one core to use, e.g. 25% or 150%; empty: no limit"""
+    bandwidth: str = ""
+    """largest rate of sending and receiving together, e.g. 50kB/s; empty: no limit"""
+    pause_on: list[str] = []
+    """pause while: battery (it has no mains), battery:40 (and less than 40%), metered (the network is), owner
+    (a person uses it), hours:22:00-06:00 (outside these hours), file:PATH (it exists); also hot:80 and
+    undervoltage, unless NAME:off is listed"""
     seed: Annotated[int, Field(ge=0, lt=1 << 31)] = 0
+    """seed of random numbers, e.g. of the order of samples; devices of other names get others"""
 
     _from_one_line = field_validator("shards", "pause_on", mode="before")(split_list)
 

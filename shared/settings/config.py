@@ -14,7 +14,7 @@ from edgeflock.shared.settings.limits import LimitSettings
 from edgeflock.shared.settings.model import ARRAYS, ModelSettings
 from edgeflock.shared.settings.optimizer import OptimizerSettings
 from edgeflock.shared.settings.run import JournalSettings, RunSettings, ScaleSettings
-from edgeflock.shared.settings.settings import Section, parse_as
+from edgeflock.shared.settings.settings import Section, descriptions, parse_as
 from edgeflock.shared.settings.traffic import CompressionSettings, DownlinkSettings, InjectionSettings
 
 ADAFACTOR = "adafactor"
@@ -146,9 +146,9 @@ def describe() -> str:
     lines = []
     for name, section in defaults:
         lines += [f"[{name}]  # {type(section).__doc__}"]
-        for key, info in type(section).model_fields.items():
-            value = getattr(section, key)
+        told = descriptions(type(section))
+        for key, value in section:
             text = str(value).lower() if isinstance(value, bool) else repr(value).replace("'", '"')
-            lines.append(f"{key} = {text}" + (f"  # {info.description}" if info.description else ""))
+            lines.append(f"{key} = {text}" + (f"  # {told[key]}" if key in told else ""))
         lines.append("")
     return "\n".join(lines)

@@ -18,73 +18,52 @@ class CoordinationSettings(Section):
     """How updates are applied."""
 
     rule: Annotated[str, one_of_tables("coordination.rule")] = "adacomp"
+    """how staleness lowers an update's weight; adacomp: 1 / number of updates that changed the parameter
+    since; tau: 1 / number of versions since; sqrt: 1 / root of that plus 1; none: not at all; elastic: for
+    that mode"""
     learning_rate: Annotated[float, Field(ge=MIN_RATE, le=MAX_RATE, allow_inf_nan=False)] = 0.05
-    window: Annotated[int, Field(ge=2, le=65536)] = Field(
-        256, description="largest age of an update's base, in versions"
-    )
-    mode: Annotated[str, one_of_tables("coordination.mode")] = Field(
-        "async",
-        description="async: each update makes a step; rounds: the updates of all devices make one step, "
-        "weighted "
-        "by samples; elastic: devices keep their own parameters and exchange with the model, their "
-        "centre; buffer: several updates make a step",
-    )
-    buffer: Annotated[int, Field(ge=1, le=65536)] = Field(
-        10, description="for buffer: the number of updates that make a step; no device waits for it"
-    )
-    moving_rate: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.1,
-        description="for elastic: the part of its distance to the centre by which a device and the "
-        "centre move",
-    )
-    chunk: Annotated[int, Field(ge=0)] = Field(
-        100_000,
-        description="for elastic: parameters exchanged together while the rest trains; 0: all at once",
-    )
-    quorum: Annotated[int, Field(ge=0)] = Field(
-        0, description="for rounds: updates that end a round; 0: one of each connected device"
-    )
-    cohort: Annotated[int, Field(ge=0, le=65536)] = Field(
-        0,
-        description="for rounds: devices that take part in a round while the others wait for their turn; "
-        "0: all",
-    )
-    cohort_rounds: Annotated[int, Field(ge=1)] = Field(
-        5, description="for a cohort: rounds in a row that a device takes part in before another replaces it"
-    )
-    deadline: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
-        30.0, description="for rounds: seconds from a round's first update to its end in any case"
-    )
-    aggregate: Annotated[str, one_of_tables("coordination.aggregate")] = Field(
-        "mean",
-        description="for rounds: mean; median, trimmed and krum tolerate some bad updates",
-    )
-    gate: Annotated[str, one_of_tables("coordination.gate")] = Field(
-        "",
-        description="ssp: no device is more than bound updates ahead; asp: no device's copy of the model "
-        "is more "
-        "than bound updates behind; empty: no gate",
-    )
-    bound: Annotated[int, Field(ge=0, le=65536)] = Field(
-        4, description="for a gate, in updates of one device"
-    )
-    tasks: Annotated[int, Field(ge=0)] = Field(
-        0,
-        description="for rounds: the most shards of its data that a device computes in a round; 0: no shards",
-    )
-    order: Annotated[str, one_of_tables("coordination.order")] = Field(
-        "adaptive",
-        description="order in which devices compute their shards: cyclic, staircase, random, adaptive",
-    )
-    distinct: Annotated[int, Field(ge=0)] = Field(
-        0, description="for rounds of tasks: shards that end a round; 0: all that any connected device holds"
-    )
-    average: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
-        8.0, description="eta of the averaged model that is evaluated and served; 0: no averaging"
-    )
-    base_batch: Annotated[int, Field(ge=0)] = Field(
-        0, description="B: an update of b samples has the weight b / B; 0: all updates have the same weight"
-    )
+    """learning rate of the server; not set: 0.01 if devices use adafactor, 1 for a model of arrays, else
+    0.05"""
+    window: Annotated[int, Field(ge=2, le=65536)] = 256
+    """number of the latest versions from which an update may start; an older one is refused"""
+    mode: Annotated[str, one_of_tables("coordination.mode")] = "async"
+    """async: each update makes a step; rounds: the updates of all devices make one step, weighted by samples;
+    buffer: several updates make a step; elastic: devices keep their own parameters and exchange with the
+    model, their centre"""
+    buffer: Annotated[int, Field(ge=1, le=65536)] = 10
+    """for buffer: number of updates that make a step; no device waits for it"""
+    moving_rate: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    """for elastic: in an exchange, a device's parameters and the model each move by this part of their
+    difference"""
+    chunk: Annotated[int, Field(ge=0)] = 100_000
+    """for elastic: number of parameters that are exchanged at a time while training goes on; 0: all, and
+    training waits"""
+    quorum: Annotated[int, Field(ge=0)] = 0
+    """for rounds: number of updates that end a round; 0: one of each device that takes part"""
+    cohort: Annotated[int, Field(ge=0, le=65536)] = 0
+    """for rounds: number of devices that take part in a round while the others wait for their turn; 0: all"""
+    cohort_rounds: Annotated[int, Field(ge=1)] = 5
+    """for a cohort: rounds in a row that a device takes part in before it waits again"""
+    deadline: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 30.0
+    """for rounds: seconds after its first update when a round ends in any case"""
+    aggregate: Annotated[str, one_of_tables("coordination.aggregate")] = "mean"
+    """for rounds: how the updates become one: mean; median, trimmed and krum tolerate some bad updates"""
+    gate: Annotated[str, one_of_tables("coordination.gate")] = ""
+    """ssp: a device waits while it is more than coordination.bound updates ahead of the slowest; asp: while
+    another's copy of the model lacks more than so many of its updates; empty: no device waits"""
+    bound: Annotated[int, Field(ge=0, le=65536)] = 4
+    """for a gate: number of updates of one device"""
+    tasks: Annotated[int, Field(ge=0)] = 0
+    """for rounds: shards of the data that a device computes in a round, at most; 0: no shards"""
+    order: Annotated[str, one_of_tables("coordination.order")] = "adaptive"
+    """for tasks: choice of a device's next shard: cyclic, staircase, random; adaptive: by their speeds"""
+    distinct: Annotated[int, Field(ge=0)] = 0
+    """for tasks: number of different shards whose results end a round; 0: all that connected devices hold"""
+    average: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 8.0
+    """eta of the averaged model that is evaluated and served; a higher eta forgets old versions sooner; 0: no
+    averaging"""
+    base_batch: Annotated[int, Field(ge=0)] = 0
+    """B: an update of b samples counts b / B times; 0: all updates count alike, in rounds by their samples"""
 
     @model_validator(mode="before")
     @classmethod
@@ -107,11 +86,9 @@ class CoordinationSettings(Section):
 class DefenceSettings(Section):
     """Defence against updates of broken or hostile devices."""
 
-    mode: Annotated[str, one_of_tables("defence.mode")] = Field(
-        "none",
-        description="clip: limits each update to the usual norm; score: also rejects updates of devices that "
-        "disagree with the server's own gradient, on a separate part of model.data",
-    )
-    refresh: Annotated[int, Field(ge=1)] = Field(
-        20, description="for score: updates from one gradient of the server's own to the next"
-    )
+    mode: Annotated[str, one_of_tables("defence.mode")] = "none"
+    """none: every update counts; clip: one that is much larger than usual counts as a usual one; score: as
+    clip, and updates of devices that disagree with the server's own gradient, on a separate part of
+    model.data, do not count"""
+    refresh: Annotated[int, Field(ge=1)] = 20
+    """for score: versions from one gradient of the server's own to the next"""

@@ -14,51 +14,34 @@ _LONGEST_MEMORY = 0.9999999
 class OptimizerSettings(Section):
     """How the server steps, after coordination.rule has weighed an update (docs/optimizers.md)."""
 
-    kind: Annotated[str, one_of_tables("optimizer.kind")] = Field(
-        "sgd", description="sgd, momentum, nesterov, adam, adamw, adagrad; or package.module:name"
-    )
-    beta1: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.9, description="the momentum; for adam and adamw, the decay of the mean"
-    )
-    beta2: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.999, description="for adam and adamw: the decay of the mean of squares"
-    )
-    epsilon: Annotated[float, Field(ge=1e-12, le=1)] = Field(
-        1e-8, description="for adam, adamw and adagrad: added to the root"
-    )
-    weight_decay: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.0,
-        description="part of a parameter that is added to its gradient; for adamw, decoupled from the "
-        "gradient",
-    )
-    clip: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
-        0.0, description="the largest norm of an update's gradient; 0: no limit"
-    )
-    schedule: Annotated[str, one_of_tables("optimizer.schedule")] = Field(
-        "constant",
-        description="of the learning rate: constant, step, cosine, plateau; or package.module:name",
-    )
-    schedule_unit: Literal["updates", "seconds"] = Field(
-        "updates", description="the unit of warmup and period"
-    )
-    warmup: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
-        0.0, description="the time in which the learning rate rises"
-    )
-    period: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
-        0.0,
-        description="for step: the time from one fall to the next; for cosine: the time to the end, 0: "
-        "that of "
-        "the run",
-    )
-    factor: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.5, description="for step and plateau: the factor of the learning rate at each fall"
-    )
-    min_factor: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.01, description="the smallest part of the learning rate that a schedule falls to"
-    )
-    patience: Annotated[int, Field(ge=1)] = Field(
-        10, description="for plateau: evaluations without improvement before a fall"
-    )
+    kind: Annotated[str, one_of_tables("optimizer.kind")] = "sgd"
+    """how the server steps: sgd, momentum, nesterov, adam, adamw, adagrad; or package.module:name"""
+    beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """part of the momentum that is left after a step; for adam and adamw: of the mean of gradients"""
+    beta2: Annotated[float, Field(ge=0, lt=1)] = 0.999
+    """for adam and adamw: part of the mean of squared gradients that is left after a step"""
+    epsilon: Annotated[float, Field(ge=1e-12, le=1)] = 1e-8
+    """for adam, adamw and adagrad: added to the root that divides a step, against division by 0"""
+    weight_decay: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """pulls parameters to 0: this part of each changed parameter is added to its gradient; adamw: times the
+    learning rate, subtracted from the parameter; 0: no decay"""
+    clip: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """a longer gradient of an update is shortened to this norm; 0: no limit"""
+    schedule: Annotated[str, one_of_tables("optimizer.schedule")] = "constant"
+    """how the learning rate changes: constant, step, cosine, plateau; or package.module:name"""
+    schedule_unit: Literal["updates", "seconds"] = "updates"
+    """unit of optimizer.warmup and optimizer.period: updates, or seconds since the first update"""
+    warmup: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """time, in optimizer.schedule_unit, in which the learning rate rises to its full value; 0: no time"""
+    period: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """time, in optimizer.schedule_unit; for step: from one fall of the learning rate to the next; for cosine:
+    to the end of its fall, 0: run.updates"""
+    factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    """for step and plateau: what a fall multiplies the learning rate by"""
+    min_factor: Annotated[float, Field(ge=0, le=1)] = 0.01
+    """no schedule lowers the learning rate below this part of it"""
+    patience: Annotated[int, Field(ge=1)] = 10
+    """for plateau: evaluations in a row without a new best one, before the learning rate falls"""
 
     @model_validator(mode="after")
     def _check_beta1(self) -> Self:

@@ -3,11 +3,14 @@
 An error names the key, where it was set, its value and the nearest valid key.
 """
 
+import ast
 import difflib
+import inspect
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
@@ -37,9 +40,21 @@ def check_64_bits(value: Any) -> Any:
 
 
 class Section(BaseModel):
+    """A section of settings. `descriptions` reads the docstrings of its fields."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     _check_integers = field_validator("*")(check_64_bits)
+
+
+def descriptions(section: type[Section]) -> dict[str, str]:
+    """Return key -> description, from the source: importing settings then need not parse it."""
+    body = ast.parse(inspect.getsource(section)).body[0].body  # type: ignore[attr-defined]  # it is a class
+    return {
+        ast.unparse(field.target): " ".join(ast.literal_eval(text.value).split())
+        for field, text in pairwise(body)
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
+    }
 
 
 def split_list(entries: object) -> object:

@@ -13,41 +13,28 @@ from edgeflock.shared.settings.settings import Section
 class CompressionSettings(Section):
     """What devices send."""
 
-    select: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.0,
-        description="fraction of the gradient to send; 0: the root of P of P parameters, up to 16 times "
-        "as many "
-        "from a device that sends rarely or has large batches",
-    )
-    balance: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.5, description="tensors of n entries share the selection as n^balance"
-    )
-    feedback: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.6,
-        description="part of the entries not sent that is left after 1,000 versions; it is added to the next "
-        "gradients",
-    )
-    threshold: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.0, description="send all of a gradient if the selection loses more of |g|^2; 0: never"
-    )
-    selection: Literal["largest", "significance"] = Field(
-        "largest",
-        description="largest: the largest entries; significance: those that would change their parameter "
-        "by more "
-        "than a part of it",
-    )
-    significance: Annotated[float, Field(ge=0, le=1000)] = Field(
-        0.01, description="that part: |learning rate * gradient / parameter|"
-    )
-    significance_decay: bool = Field(
-        False, description="divide that part by the root of the device's number of updates, as ASP does"
-    )
-    indices: Annotated[str, one_of(INDEX_CODINGS)] = Field(
-        "grid", description="grid: coded with the signs; golomb if values is not scale"
-    )
-    values: Annotated[str, one_of(VALUE_CODINGS)] = Field(
-        "scale", description='scale: without signs, for indices = "grid"', validate_default=True
-    )
+    select: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """part of a gradient's entries to send; 0: root of P of P entries, up to 16 times as many from a device
+    that sends rarely or has large batches"""
+    balance: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """how tensors share the selection: by n^balance for n entries; 1: by their size, 0: all alike"""
+    feedback: Annotated[float, Field(ge=0, le=1)] = 0.6
+    """part of an unsent entry that is left after 1,000 versions, to be added to the next gradients; 0: none,
+    1: all"""
+    threshold: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """send all of a gradient if the selection loses more than this part of its squared norm; 0: never"""
+    selection: Literal["largest", "significance"] = "largest"
+    """what to send; largest: the largest entries; significance: those that would change their parameter by
+    more than compression.significance"""
+    significance: Annotated[float, Field(ge=0, le=1000)] = 0.01
+    """for significance: smallest |learning rate * gradient / parameter| to send; 0: all entries but zeros"""
+    significance_decay: bool = False
+    """divide compression.significance by the root of the device's number of updates, as ASP does"""
+    indices: Annotated[str, one_of(INDEX_CODINGS)] = "grid"
+    """coding of the positions of entries: golomb, raw, runs, or grid, which also codes signs; not set: golomb
+    if compression.values is not scale"""
+    values: Annotated[str, one_of(VALUE_CODINGS)] = Field("scale", validate_default=True)
+    """coding of entries: f32, f16, int8, codebook4, sign, or scale, which leaves the signs to the grid"""
 
     @model_validator(mode="before")
     @classmethod
@@ -66,33 +53,28 @@ class CompressionSettings(Section):
 class DownlinkSettings(Section):
     """What the server sends to devices."""
 
-    mode: Annotated[str, one_of_tables("downlink.mode")] = Field(
-        "lossy",
-        description="lossy: the largest part of what a device lacks, the rest later; exact: all of it",
-    )
-    select: Annotated[float, Field(ge=0, le=0.5)] = Field(
-        0.0,
-        description="fraction of the parameters that a usual step changes; 0: the root of P of P parameters",
-    )
-    share: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.3,
-        description="the most of the squared distance to the model that a step removes on average, beyond "
-        "downlink.select; less where few devices train",
-    )
-    balance: Annotated[float, Field(ge=0, le=1)] = Field(0.5, description="as compression.balance")
+    mode: Annotated[str, one_of_tables("downlink.mode")] = "lossy"
+    """lossy: a device gets the largest changes that it lacks, and the rest later; exact: all of them"""
+    select: Annotated[float, Field(ge=0, le=0.5)] = 0.0
+    """for lossy: part of the parameters that an answer usually changes; 0: root of P of P parameters"""
+    share: Annotated[float, Field(ge=0, lt=1)] = 0.3
+    """for lossy: send more until an answer removes this part of the squared distance to the model on average,
+    or less where few devices train; 0: never more than downlink.select"""
+    balance: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """for lossy: how tensors share the selection, as compression.balance"""
     indices: Annotated[str, one_of(INDEX_CODINGS)] = "grid"
+    """for lossy: coding of positions, as compression.indices"""
     values: Annotated[str, one_of(VALUE_CODINGS)] = Field("scale", validate_default=True)
+    """for lossy: coding of changes, as compression.values"""
 
 
 class InjectionSettings(Section):
     """Samples that devices share with each other, where their owners agree (client.share)."""
 
-    alpha: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.0, description="part of the devices that share samples, at each step"
-    )
-    beta: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.0, description="part of its batch that a device shares"
-    )
+    alpha: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """part of the devices that share samples at a step, on average; 0: none"""
+    beta: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """part of its batch that such a device shares; 0: nothing"""
 
 
 def _is_one(select: object) -> bool:
