@@ -19,42 +19,31 @@ ARRAYS = "arrays:"
 class ModelSettings(Section):
     """What is trained."""
 
-    module: str = Field(
-        "edgeflock.client.zoo:DigitsCNN",
-        description="package.module:Name, or Name(argument=value, ...); arrays:FILE, of .npz or "
-        ".safetensors, for devices' own apps",
-    )
-    arguments: dict[str, Any] = Field({}, description="arguments of module by name, as plain values")
-    evaluate: str = Field(
-        "", description="for arrays: package.module:function from a dict of them to loss or (loss, accuracy)"
-    )
-    weights: str = Field(
-        "",
-        description="what a run starts from: a safetensors file, or run:DIRECTORY@best, @last or @VERSION of "
-        "another run; empty: the module's own initial weights",
-    )
-    loss: Annotated[str, call_of(LOSSES, "model.loss")] = Field(
-        "cross_entropy",
-        description="cross_entropy, bce, mse, huber, l1, with arguments as in "
-        "cross_entropy(label_smoothing=0.1); "
-        "a2c or ppo for a policy that acts; or package.module:name from (outputs, batch) to a scalar",
-    )
-    metrics: list[str] = Field(
-        [],
-        description="on all held-out data: accuracy, topk(k=5), f1, auroc, mae, r2, perplexity (extra "
-        "metrics); "
-        "or package.module:name from (outputs, targets) to a number",
-    )
-    data: str = Field(
-        "digits:", description="held-out data for evaluation; gym:NAME: episodes of it; empty: none"
-    )
-    input: Annotated[list[Annotated[int, Field(ge=1, le=1 << 24)]], Field(max_length=8)] = Field(
-        [], description="shape of one sample, e.g. [1, 28, 28]; empty: that of data, or unknown"
-    )
-    pull: Annotated[str, one_of(CODINGS, lambda coding: coding.is_for_models)] = Field(
-        "f32",
-        description="coding of whole models, if downlink.mode is exact; lossy chooses a short one itself",
-    )
+    module: str = "edgeflock.client.zoo:DigitsCNN"
+    """model to train: package.module:Name, or Name(argument=value, ...); or arrays:FILE, of .npz or
+    .safetensors, for devices' own apps"""
+    arguments: dict[str, Any] = {}
+    """arguments of model.module by name, as plain values"""
+    evaluate: str = ""
+    """for arrays: package.module:function that gets a dict of them and returns the loss or (loss, accuracy);
+    empty: no evaluation"""
+    weights: str = ""
+    """what a run starts from: a safetensors file, or run:DIRECTORY@best, @last or @VERSION of another run;
+    empty: the module's own initial weights"""
+    loss: Annotated[str, call_of(LOSSES, "model.loss")] = "cross_entropy"
+    """loss to minimize: cross_entropy, bce, mse, huber, l1, with arguments as in
+    cross_entropy(label_smoothing=0.1); a2c or ppo for a policy that acts; or package.module:name from
+    (outputs, batch) to a scalar"""
+    metrics: list[str] = []
+    """what else to compute at each evaluation: accuracy, topk(k=5), f1, auroc, mae, r2, perplexity (extra
+    metrics); or package.module:name from (outputs, targets) to a number"""
+    data: str = "digits:"
+    """URI of the held-out data for evaluations; gym:NAME: evaluate by episodes of it; empty: no evaluation on
+    data"""
+    input: Annotated[list[Annotated[int, Field(ge=1, le=1 << 24)]], Field(max_length=8)] = []
+    """shape of one sample, e.g. [1, 28, 28]; empty: that of model.data, or unknown"""
+    pull: Annotated[str, one_of(CODINGS, lambda coding: coding.is_for_models)] = "f32"
+    """f32 or f16: coding of whole models, if downlink.mode is exact; lossy chooses a short one itself"""
 
     @property
     def arrays(self) -> str:
