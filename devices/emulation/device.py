@@ -147,7 +147,7 @@ class EmulatedDevice:
             """Return whether the device leaves before it can send another update."""
             return asyncio.get_running_loop().time() + self._usual_step >= end
 
-        reason = "killed: the line broke without a word"
+        reason = "killed: the connection broke"
         try:
             choose = self.batches.choose if isinstance(self.batches, Shards) else require_first_shard
             worker = Worker(

@@ -2,8 +2,8 @@
 
 `Engine` is the only writer of the model. It returns the result of each update (`Accepted` or a refusal) and
 the public state of the run (`Published`), never ahead of its log. The package `steering` handles what
-operators and evaluations do to a run. welcome.py makes the Welcome of a device; publication makes the models
-that devices receive. Imports publication, coordination and descent; neither asyncio nor aiohttp.
+operators and evaluations do to a run. welcome.py makes the Welcome of a device; server/publication makes the
+models for devices. Imports publication, coordination, defence and descent; neither asyncio nor aiohttp.
 """
 
 from edgeflock.server.engine.engine import Engine

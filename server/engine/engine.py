@@ -48,7 +48,7 @@ class Engine:
         layout: Layout,
         parameters: Parameters,
         coordinator: Coordinator,
-        bounds: EngineLimits | None = None,
+        limits: EngineLimits | None = None,
         publication: Publication | None = None,
         start: Start | None = None,
         past: Callable[[int], Parameters] | None = None,
@@ -58,24 +58,25 @@ class Engine:
     ) -> None:
         """`parameters` has the state of the log.
 
-        `publication` makes the models that devices receive: exactly theta, if None. `start` makes version 0.
-        `past` returns the parameters of an earlier version, or raises ConfigError. `gate` decides whose
-        answer waits. `judge` has taken the past evaluations. `guard` decides what share of an update counts:
-        all of it, if None.
+        `publication` encodes the models for devices; None: they get exactly theta. `start` makes version 0.
+        `past` returns the parameters of an earlier version, or raises ConfigError. `gate` decides which
+        devices wait for their answers. `judge` has taken the past evaluations. `guard` decides what share of
+        an update counts; None: all of it.
         """
         self.layout = layout
         self.start = start
         self.parameters = parameters
         self._coordinator = coordinator
         self._log = log
-        self._bounds = bounds = bounds or EngineLimits()
+        self._limits = limits = limits or EngineLimits()
         self.outlet = Outlet(publication or Exact(layout, parameters.version), layout, parameters.store)
         self.receipts = Receipts(log)
         judge = judge or EvaluationJudge(Criteria())
-        self._course = RunLifecycle(parameters, bounds.updates, judge.past_end_reason(parameters.start_time))
-        self._snapshots = Snapshots(log, parameters, bounds.snapshot_every, keep_updates=bounds.keep_updates)
+        past_end = judge.past_end_reason(parameters.start_time)
+        self._lifecycle = RunLifecycle(parameters, limits.updates, past_end)
+        self._snapshots = Snapshots(log, parameters, limits.snapshot_every, keep_updates=limits.keep_updates)
         self.steering = Steering(
-            log, parameters, self._course, self._snapshots, self.outlet, judge, bounds.learning_rate, past,
+            log, parameters, self._lifecycle, self._snapshots, self.outlet, judge, limits.learning_rate, past,
             self._discard_held,
         )  # fmt: skip
         self.guard, self._past = guard, past
@@ -89,7 +90,7 @@ class Engine:
         """Held updates that will not apply, and their answers, until the next `stage`."""
         self._applied: list[tuple[Push, Accepted]] = []
         """The updates that the current `stage` has put into the model."""
-        self._gate = Gatekeeper(gate, self._course.is_open)
+        self._gate = Gatekeeper(gate, self._lifecycle.is_open)
         self._abandoned = False
         self.observe: Callable[[Push, Step], None] = _ignore
         """Called with every admitted update and its decoded step. Nothing depends on it."""
@@ -97,22 +98,22 @@ class Engine:
     # Updates
 
     def commit(self, pushes: Sequence[Push], now: float = 0.0) -> list[tuple[Push, Answer]]:
-        """Take a group of updates.
+        """Take a group of updates, and return the answers once they are durable.
 
-        Return its answers, and those to earlier held updates, once they are durable.
+        They include answers to updates that earlier groups left held. `now` is as in `stage`.
         """
         return self.publish(self.stage(pushes, now))
 
     def stage(self, pushes: Sequence[Push], now: float = 0.0, *, hold: bool = False) -> Staged:
         """The first half of `commit`, in memory. Without a push it only checks what is due at `now`.
 
-        With `hold` no held update is released.
+        `now` is in seconds of `due`'s clock, not in Unix seconds. With `hold` no held update is released.
         """
         answers, self._discarded = self._discarded, []
         self._applied = []
         for push in pushes:
             if self._gate.may_continue(push.device):
-                self._settle(push, now, answers)
+                self._offer_or_refuse(push, now, answers)
             else:
                 self._gate.defer(push, answers)
         due = None if hold else self._coordinator.tick(now)
@@ -121,7 +122,7 @@ class Engine:
         answers = self._gate.release(
             answers,
             lambda: self.parameters.version,
-            lambda push, more: self._settle(push, now, more),
+            lambda push, more: self._offer_or_refuse(push, now, more),
             hold=hold,
         )
         self.parameters.store.flush()
@@ -132,12 +133,12 @@ class Engine:
         """The second half of `commit`: wait for the disk, then add the model to the receipts that need it."""
         self._snapshots.take_if_due()
         self._log.commit()
-        self._course.publish()
+        self._lifecycle.publish()
         return [(push, self._add_model(push, answer)) for push, answer in staged.answers]
 
     def is_quick(self, pushes: Sequence[Push]) -> bool:
         """Whether `stage` takes at most a few milliseconds for this group."""
-        if not self.parameters.store.is_local:  # otherwise another process may have to answer
+        if not self.parameters.store.is_local:  # another process may have to answer
             return False
         if self.parameters.regime.rounds:  # the end of a round goes through all parameters
             return not pushes and not self.held_updates
@@ -167,28 +168,28 @@ class Engine:
 
     @property
     def turns(self) -> Turns | None:
-        """The turns of the devices; None in a run in which all devices take part at a time."""
+        """The cohort; None in a run in which all devices take part at any time."""
         return self._coordinator.turns
 
     @property
     def due(self) -> float | None:
-        """When `stage` has work although no update came, by its clock; None: never."""
+        """When to call `stage` even if no update arrives, in seconds of its `now`; None: never."""
         return self._coordinator.due
 
-    def _settle(self, push: Push, now: float, answers: list[tuple[Push, Answer]]) -> None:
-        """Call `_offer`, and append a refusal to `answers` as the answer."""
+    def _offer_or_refuse(self, push: Push, now: float, answers: list[tuple[Push, Answer]]) -> None:
+        """Call `_offer`. If it refuses the update, append the refusal to `answers`."""
         try:
             self._offer(push, now, answers)
         except Refused as refusal:
             answers.append((push, refusal))
 
     def _offer(self, push: Push, now: float, answers: list[tuple[Push, Answer]]) -> None:
-        """Take one update up to the coordinator. Raises Refused; then the update has left no trace."""
+        """Check one update, and offer it to the coordinator. A Refused leaves the state as it was."""
         update, parameters = push.update, self.parameters
         if not self.receipts.is_next(push.device, update.sequence):
             answers.append((push, self._repeat_receipt(push)))
             return
-        self._course.check_open()
+        self._lifecycle.check_open()
         if (held := self._coordinator.find_held(push)) is not None:
             answers.append((self._replace_held(held, push), Superseded("the device sent its update again")))
             return
@@ -197,9 +198,9 @@ class Engine:
             self.layout,
             oldest=parameters.oldest,
             version=parameters.version,
-            samples=self._bounds.samples,
-            min_samples=self._bounds.min_samples,
-            expansion_bytes=self._bounds.expansion_bytes,
+            samples=self._limits.samples,
+            min_samples=self._limits.min_samples,
+            expansion_bytes=self._limits.expansion_bytes,
         )
         if step.statistics.size:
             check_statistics(step.statistics, self.layout)
@@ -209,7 +210,7 @@ class Engine:
             weight = parameters.reported_weight(step)
             decision = self.guard.decide(parameters.version, push.device, step, weight)
             step = step.scaled(decision.share)
-        limit = self._bounds.parameter
+        limit = self._limits.parameter
         if not parameters.fits(step, limit, self._coordinator.round_sum):
             raise StepTooLarge(
                 f"update {update.sequence}, from version {update.base}, would take a parameter beyond "
@@ -225,7 +226,7 @@ class Engine:
 
     def _apply(self, verdict: Apply, answers: list[tuple[Push, Answer]]) -> None:
         """Put updates into the journal and the model. Append their receipts to `answers`."""
-        before, limit = self.parameters.version, self._bounds.parameter
+        before, limit = self.parameters.version, self._limits.parameter
         if isinstance(verdict.change, Gathered) and not self.parameters.fits_round(verdict.change, limit):
             # Each contribution was checked, but the learning rate may have been raised since.
             refusal = StepTooLarge(
@@ -235,18 +236,9 @@ class Engine:
             self._decisions.clear()
             return
         for version, (push, touched) in enumerate(verdict.updates, before + 1):
-            update, (share, judged) = push.update, self._record_decision(version, push)
-            self._log.add_update(
-                version,
-                push.device,
-                update.sequence,
-                push.time,
-                update.loss,
-                update.samples,
-                push.frame,
-                share,
-                judged,
-            )
+            update, (share, decision) = push.update, self._record_decision(version, push)
+            facts = version, push.device, update.sequence, push.time, update.loss, update.samples
+            self._log.add_update(*facts, push.frame, share, decision)
             self.receipts.add(push.device, update.sequence, version)
             self._gate.record_update(push.device, version)
             self.outlet.add(self.parameters.changed_indices(touched))
@@ -262,7 +254,7 @@ class Engine:
         self.parameters.apply(verdict.change)
 
     def _record_decision(self, version: int, push: Push) -> tuple[float, bytes | None]:
-        """Return (share of the update that makes `version`, the reason as the journal keeps it)."""
+        """Return (the share that counts of the update that makes `version`, the decision for the journal)."""
         decision = self._decisions.pop(push, None)
         if self.guard is None or decision is None:
             return 1.0, None
@@ -270,7 +262,7 @@ class Engine:
         return decision.share, decision.pack()
 
     def _repeat_receipt(self, push: Push) -> Accepted:
-        """Return the receipt of a resent update: the one that it got, or would have got, the first time."""
+        """Return the receipt of a resent update that is in the model. It names the same version as before."""
         update = push.update
         version = self.receipts.version_of(push.device, update.sequence)
         staleness = 0 if self.parameters.regime.rounds else version - 1 - update.base
@@ -279,7 +271,7 @@ class Engine:
     def _replace_held(self, held: Push, push: Push) -> Push:
         """Record that a device sent its held update again, after it lost its connection.
 
-        The content that was admitted counts. Returns the push that no session waits for any more.
+        The first copy counts, since it was admitted. Returns the copy that no session waits for any more.
         """
         earlier, self._resent[held] = self._resent.get(held, held), push
         return earlier
@@ -289,27 +281,27 @@ class Engine:
     @property
     def published(self) -> Published:
         """The state of the run that is durable."""
-        return self._course.published
+        return self._lifecycle.published
 
     def theta(self) -> tuple[int, NDArray[np.float32]]:
-        """Return (version, a copy of theta), durable."""
+        """Return (version, a copy of theta, float32 [P + B]), both durable."""
         return self.parameters.version, self.parameters.theta.copy()
 
     def result(self) -> tuple[int, NDArray[np.float32]]:
-        """Return (version, a copy of the averaged model if the run keeps one, else of theta), durable."""
+        """Return (version, a copy of the averaged model, or of theta if the run keeps none), both durable."""
         average = self.parameters.average
         return self.parameters.version, (self.parameters.theta if average is None else average).copy()
 
     def _add_model(self, push: Push, answer: Answer) -> Answer:
-        if isinstance(answer, Refused) or not push.update.pull or not self._may_continue(push.device):
+        if isinstance(answer, Refused) or not push.update.pull or not self._gets_model_now(push.device):
             return answer
         model = self.outlet.model(push.update.base, push.update.held, push.device)
         return Accepted(replace(answer.receipt, model=model), answer.staleness)
 
-    def _may_continue(self, device: int) -> bool:
-        """Whether the device may get the model at once. Otherwise it asks for it, and waits."""
+    def _gets_model_now(self, device: int) -> bool:
+        """Whether a receipt may hold the model. A device outside the cohort pulls, and waits for its turn."""
         turns = self.turns
-        return turns is None or (device in turns.members and self._course.end_reason is None)
+        return turns is None or (device in turns.members and self._lifecycle.end_reason is None)
 
     # Requests of operators and hosts
 
@@ -320,8 +312,8 @@ class Engine:
     def models_to_trust(self, refresh: int) -> list[tuple[int, NDArray[np.float32]]]:
         """Return (version, a copy of theta) of the models to compute trusted directions at, in order.
 
-        There is none, or the current one. The first time after a restart, they are the last two at multiples
-        of `refresh`, if the journal has them.
+        They are computed each `refresh` versions. The list is empty or has the current model. The first time
+        after a restart, it has the last two at multiples of `refresh`, if the journal can make them.
         """
         guard, version = self.guard, self.parameters.version
         if guard is None or not guard.needs_refresh(version, refresh):
@@ -337,7 +329,7 @@ class Engine:
 
     def set_trusted(self, trusted: Trusted) -> None:
         """Give the guard new trusted directions, which it uses from now on."""
-        assert self.guard is not None, "who has none wants nothing to trust"
+        assert self.guard is not None, "only a run with a guard has trusted directions"
         self.guard.set_trusted(trusted)
 
     def pardon(self, device: int) -> bool:
@@ -350,14 +342,14 @@ class Engine:
         self._decisions.clear()
 
     def close(self) -> None:
-        """Write a snapshot, so that the next start replays nothing, and close the journal."""
+        """Write a snapshot and close the journal. The next start then replays no updates."""
         self.outlet.close()
         if not self._abandoned:
             self._snapshots.take()
             self._log.close()
 
     def abandon(self) -> None:
-        """Close the journal without what was not committed, because memory may be ahead of it."""
+        """Close the journal without uncommitted writes: memory may be ahead of it after an error."""
         self._abandoned = True
         self.outlet.close()
         self._log.abandon()

@@ -42,12 +42,12 @@ class Gatekeeper:
         if self._gate is not None:
             self._gate.record_update(device, version)
 
-    def may_continue(self, device: int) -> bool:
+    def may_continue(self, device: int) -> bool:  # also if the run takes no updates: all get their refusals
         return self._gate is None or not self._is_open() or self._gate.is_open_for(device)
 
     def defer(self, push: Push, answers: Answers) -> None:
         """Answer `push` once the gate opens. If the device sent it again, only the last copy waits."""
-        assert self._gate is not None, "without a gate all may go on"
+        assert self._gate is not None, "without a gate every device may continue"
         self._gate.mark_waiting(push.device)
         earlier = self._deferred.get(push.device)
         self._deferred[push.device] = push
@@ -57,15 +57,15 @@ class Gatekeeper:
     def release(
         self,
         answers: Answers,
-        version: Callable[[], int],
+        read_version: Callable[[], int],
         offer: Callable[[Push, Answers], None],
         *,
         hold: bool,
     ) -> Answers:
-        """Return the answers that may leave now, of `answers` and, without `hold`, of the waiting ones.
+        """Return those of `answers` that may leave now. Without `hold`, also answer updates that waited here.
 
-        Waiting updates are offered again: the engine knows one in the model by its sequence number. `version`
-        returns the model's version.
+        `offer` gives the engine such an update again. If the update is in the model already, the engine knows
+        its sequence number and repeats the receipt. `read_version` returns the model's version.
         """
         if self._gate is None:
             return answers
@@ -75,7 +75,7 @@ class Gatekeeper:
                 if isinstance(answer, Refused):
                     released.append((push, answer))
                 elif self.may_continue(push.device):
-                    self._gate.record_answer(push.device, version())
+                    self._gate.record_answer(push.device, read_version())
                     released.append((push, answer))
                 else:
                     self.defer(push, released)

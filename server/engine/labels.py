@@ -2,8 +2,8 @@
 
 Each device reports the share of each class in its batches now and then. The receipt carries two means over
 the devices. In q all devices count alike. In e each device counts by its recent updates. A class whose q is
-above its e is learned from too few updates. Reports are kept in memory only: after a restart they are
-collected anew. A false report moves q by one device's part, and e by that device's part of the updates.
+above its e is in too few updates. Reports are kept in memory only: after a restart they are collected anew. A
+false report moves q by the part of one of the devices, and e by that device's part of the updates.
 """
 
 from collections import Counter, deque
@@ -13,13 +13,13 @@ import numpy as np
 from edgeflock.shared.codecs import labels
 from edgeflock.shared.codecs.labels import Vector
 
-_DEVICES = 256
-"""Devices whose reports are kept: the most recent ones, and at most"""
-_NUMBERS = 1 << 18
-"""this many numbers. Both means of them take a third of a millisecond."""
+_MAX_DEVICES = 256
+"""The most devices whose reports are kept: the most recent ones."""
+_MAX_NUMBERS = 1 << 18
+"""The most numbers in all kept reports. Their two means take a third of a millisecond."""
 
-_UPDATES = 1024
-"""Recent updates by which a device's part in e is counted."""
+_RECENT_UPDATES = 1024
+"""How many recent updates determine the part of a device in e."""
 
 
 class FleetLabels:
@@ -30,20 +30,20 @@ class FleetLabels:
         self._recent: deque[int] = deque()
         self._counts: Counter[int] = Counter()
         self.overlap = 1.0
-        """The mean of sum min(p, q) over devices with known shares p: 1 where all devices hold the same."""
+        """The mean of sum min(p, q) over devices with known shares p; 1: all devices hold the same."""
 
     def count(self, device: int) -> None:
         """Count an applied update of a device."""
         self._recent.append(device)
         self._counts[device] += 1
-        if len(self._recent) > _UPDATES:
+        if len(self._recent) > _RECENT_UPDATES:
             oldest = self._recent.popleft()
             self._counts[oldest] -= 1
             if not self._counts[oldest]:
                 del self._counts[oldest]
 
     def report(self, device: int, octets: bytes) -> bytes:
-        """Take a device's shares, as an Update has them. Return q and e for the Receipt; b"" for no shares.
+        """Take the shares in a device's Update. Return q and e for the Receipt, or b"" for no shares.
 
         Raises WrongDtype if they are no shares.
         """
@@ -52,7 +52,7 @@ class FleetLabels:
         (shares,) = labels.decode(octets)
         self._reports.pop(device, None)
         self._reports[device] = shares
-        while len(self._reports) > max(1, min(_DEVICES, _NUMBERS // len(shares))):
+        while len(self._reports) > max(1, min(_MAX_DEVICES, _MAX_NUMBERS // len(shares))):
             del self._reports[next(iter(self._reports))]
         alike = {one: vector for one, vector in self._reports.items() if len(vector) == len(shares)}
         reported = np.stack([*alike.values()])

@@ -61,32 +61,32 @@ class EngineLimits:
 
 
 _OVERHEAD = 1 << 15
-"""Bytes of an update without its streams: 32 facts, their names and texts of 100 characters of four bytes."""
+"""Bytes of a message besides indices and values: 32 facts, names and texts of 100 characters of 4 bytes."""
 
 _ROW_BYTES = 1_000_000_000
 """The most bytes of a row in SQLite by default (SQLITE_MAX_LENGTH)."""
 
-_SHARED_SAMPLES = 1 << 24
-"""Bytes of a record of shared samples. Only devices know the shape of samples."""
+_SAMPLES_BYTES = 1 << 24
+"""The most bytes of a Samples record. Only devices know the shape of a sample, so this is a constant."""
 
 _SELECT_INTERVAL = 5
-"""Versions between two updates of a device up to which it sends the usual fraction."""
+"""A device with more versions than this between two of its updates sends more than the usual fraction."""
 
 
 def frame_bytes(config: Config, layout: Layout) -> int:
-    """Return the longest message of a device: limits.frame_bytes, or the largest update if that is 0.
+    """Return the most bytes of a device's message: limits.frame_bytes, or the largest update if that is 0.
 
-    An update takes eight bytes for each parameter (its index, its value), and the running statistics.
+    An update takes 8 bytes a parameter (index, value) and 2 a running statistic. Samples may take more.
     """
     if config.limits.frame_bytes:
         return config.limits.frame_bytes
     update = _OVERHEAD + 8 * layout.parameters.size + 2 * layout.buffers
     shares = config.injection.alpha > 0 and config.injection.beta > 0
-    return max(update, _SHARED_SAMPLES) if shares else update
+    return max(update, _SAMPLES_BYTES) if shares else update
 
 
 def requested_slice(pull: Pull, layout: Layout) -> slice | None:
-    """Return the parameters that `pull` asks for; None: all. Raises Malformed if there are none such."""
+    """Return the parameters that `pull` asks for; None: all. Raises Malformed if the model lacks them."""
     if not pull.start and not pull.stop:
         return None
     if not pull.start < pull.stop <= layout.parameters.size:
@@ -98,14 +98,14 @@ def requested_slice(pull: Pull, layout: Layout) -> slice | None:
 
 
 def snapshot_bytes(config: Config, layout: Layout) -> int:
-    """Return the bytes of a snapshot: theta, its average, and the state that later steps depend on."""
+    """Return the bytes of a snapshot: theta, the averaged model, and the optimizer's state."""
     numbers = KINDS.resolve(config.optimizer.kind).columns + (config.coordination.mode == "buffer")
     vectors = 1 + (config.coordination.average > 0)
     return 4 * (vectors * layout.size + numbers * layout.parameters.size)
 
 
 def select_interval(config: Config) -> int:
-    """Return the versions between updates up to which a device sends the usual fraction; 0: always."""
+    """Return how many versions between two updates a device may have to send the usual fraction; 0: any."""
     always = (
         config.compression.select or Regime.from_config(config).rounds or config.coordination.mode == ELASTIC
     )
@@ -113,9 +113,9 @@ def select_interval(config: Config) -> int:
 
 
 def usual_fraction(config: Config, layout: Layout) -> float:
-    """Return the part of a gradient that a device sends, unless it sends rarely.
+    """Return the fraction of a gradient's entries that a device sends, unless it sends rarely.
 
-    Steps in an environment follow each other: there the batch size does not count.
+    It grows with the batch size, but not in an environment, where samples follow each other.
     """
     counts = select_interval(config) and not is_environment(config.model.data)
     return fraction_of(config.compression.select, layout, config.run.batch if counts else USUAL_BATCH)

@@ -30,7 +30,8 @@ class Log(Protocol):
         frame: bytes,
         share: float = 1.0,
         decision: bytes | None = None,
-    ) -> None: ...
+    ) -> None:
+        """Add the update that makes `version`. `time`: Unix seconds; `share`: the part of it that counts."""
 
     def add_snapshot(
         self,
@@ -38,9 +39,11 @@ class Log(Protocol):
         theta: NDArray[np.float32],
         average: NDArray[np.float32] | None = None,
         memory: bytes | None = None,
-    ) -> None: ...
+    ) -> None:
+        """Add a snapshot of theta (float32 [P + B]), the averaged model and the optimizer's state."""
 
-    def add_regime(self, version: int, regime: Regime, kind: str = "settings") -> None: ...
+    def add_regime(self, version: int, regime: Regime, kind: str = "settings") -> None:
+        """Record that `regime` holds from `version`, the current one, on. `kind`: why it begins."""
 
     def add_rollback(
         self,
@@ -51,26 +54,33 @@ class Log(Protocol):
         average: NDArray[np.float32] | None,
         memory: bytes | None,
         now: float,
-    ) -> None: ...
+    ) -> None:
+        """Make `version`, the next one, the model of `target` again, with a snapshot and a regime."""
 
-    def last_rollback(self) -> int: ...
+    def last_rollback(self) -> int:
+        """Return the version that the last rollback made; 0: there was none."""
 
-    def add_adjustment(self, version: int, configured: float, chosen: float) -> None: ...
+    def add_adjustment(self, version: int, configured: float, chosen: float) -> None:
+        """Record that the learning rate is `chosen` from `version` on. The settings say `configured`."""
 
     def add_evaluation(self, evaluation: Evaluation) -> None: ...
 
-    def add_account(self, device: int, ingress: int, egress: int) -> None: ...
+    def add_account(self, device: int, ingress: int, egress: int) -> None:
+        """Record the traffic of a device until now, in bytes."""
 
-    def drop_frames(self, version: int) -> None: ...
+    def drop_frames(self, version: int) -> None:
+        """Drop the records, but not the facts, of updates that made the versions up to `version`."""
 
-    def device_id(self, name: str) -> int: ...
+    def device_id(self, name: str) -> int:
+        """Return the number of a device. A new device gets one, which is durable at once."""
 
     def last_receipts(self) -> dict[int, LastReceipt]: ...
 
-    def receipt(self, device: int, sequence: int) -> int | None: ...
+    def receipt(self, device: int, sequence: int) -> int | None:
+        """Return the version that this update of a device made; None: it is not in the journal."""
 
     def commit(self) -> None: ...
-
     def close(self) -> None: ...
 
-    def abandon(self) -> None: ...
+    def abandon(self) -> None:
+        """Close without a commit."""

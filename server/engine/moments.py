@@ -3,9 +3,9 @@
 Each device reports its own moments now and then (client/training/adafactor.py). The receipt carries the mean
 over the most recent reports. They are kept in memory only: after a restart they are collected anew.
 
-A report has bounded influence. Of each tensor it counts for at most ten times the median of all reports. So
-one false report of ten at most doubles the mean square of a tensor, or takes a tenth of it. It may put all of
-that into one row, which then learns more slowly.
+A report has bounded influence. For each tensor it counts for at most ten times the median of all reports. So
+one false report of ten at most doubles the mean square of a tensor, or lowers it by a tenth. It may put the
+whole increase into one row, which then learns more slowly.
 """
 
 import numpy as np
@@ -16,10 +16,10 @@ from edgeflock.shared.model.layout import Layout
 
 Vector = NDArray[np.float32]
 
-_DEVICES = 64
-"""Devices whose reports are kept: the most recent ones, and at most"""
-_NUMBERS = 1 << 20
-"""this many numbers. Their mean takes a few milliseconds."""
+_MAX_DEVICES = 64
+"""The most devices whose reports are kept: the most recent ones."""
+_MAX_NUMBERS = 1 << 20
+"""The most numbers in all kept reports. Their mean takes a few milliseconds."""
 
 _MAX_RATIO = 10
 """A report counts for at most this many times the median mean square of a tensor."""
@@ -31,7 +31,7 @@ class FleetMoments:
     def __init__(self, layout: Layout) -> None:
         """`layout` is the layout of the P trained parameters, with L rows and columns (Layout.lines)."""
         self._layout = layout
-        self._max_reports = max(1, min(_DEVICES, _NUMBERS // int(layout.lines[-1])))
+        self._max_reports = max(1, min(_MAX_DEVICES, _MAX_NUMBERS // int(layout.lines[-1])))
         self._reports: dict[int, tuple[Vector, Vector]] = {}
         """Device -> (its means, float32 [L]; the mean square of each tensor, float32 [T])."""
 
@@ -50,7 +50,7 @@ class FleetMoments:
         return moments.encode(self._mean())
 
     def _mean(self) -> Vector:
-        """Return the mean over the devices, float32 [L]. Each report is bounded for each tensor."""
+        """Return the mean of the bounded reports, float32 [L]."""
         means, energies = (np.stack(part) for part in zip(*self._reports.values(), strict=True))
         limits = _MAX_RATIO * np.median(energies, axis=0)
         parts = np.ones_like(energies)

@@ -14,7 +14,7 @@ class Accepted(NamedTuple):
 
     receipt: Receipt
     staleness: int
-    """tau: versions between the update's base and the version that it was applied to."""
+    """tau: versions between the update's base and the version that it changed."""
     share: float = 1.0
     """The share of the update that counts, as a defence decided."""
 
@@ -28,11 +28,11 @@ class Staged(NamedTuple):
     answers: list[tuple[Push, Answer]]
     """Answered updates, of this group and earlier held ones. An update that is missing here is held."""
     released: int = 0
-    """How many updates had waited for each other and applied together."""
+    """How many held updates applied together in this group; 0: none."""
     applied: Sequence[tuple[Push, Accepted]] = ()
     """The updates that made versions, in order, answered or not yet."""
     has_waiting: bool = False
-    """Whether answers wait at a gate. Their updates may be in the model, so there is something to publish."""
+    """Whether answers wait at the gate. Their updates may be in the model, which then has to be published."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from edgeflock.shared.errors import BadSequence, SequenceAhead
 
 SEQUENCE_WINDOW = 1 << 16
 """How far a device's next number may be above the last accepted one. Refused updates use up numbers too, but
-no device has so many in a row. At the largest number a device name could never push again."""
+no device has so many in a row. Without this limit, an update with the largest number would block the name."""
 
 
 class Receipts:

@@ -13,7 +13,7 @@ from edgeflock.shared.settings.config import ADAFACTOR, Config
 from edgeflock.shared.settings.coordination import ELASTIC
 
 _SQUARES_DECAY = 0.99
-"""The decay of Adafactor's mean of squares."""
+"""The decay a step of Adafactor's mean of squared gradients."""
 
 
 def welcome(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import aiohttp
 from yarl import URL
 
-from edgeflock.server.sessions import HANG
+from edgeflock.server.sessions import HANG_SECONDS
 from edgeflock.shared.errors import ConfigError, Unavailable
 from edgeflock.shared.identity import load_certificate, pin_from_token, tls_for
 from edgeflock.shared.protocol.backoff import is_transient, permanent_error
@@ -55,7 +55,7 @@ class Leaders:
         self._graphs: dict[str, tuple[str, bytes]] = {}
         self._models: dict[str, tuple[Mapping[str, str], bytes]] = {}
         """Path and query -> (headers, model) as last received."""
-        self._patience = HANG
+        self._patience = HANG_SECONDS
         """Seconds that the next attempt may take: each attempt gives a slow leader more."""
 
     @property
@@ -70,11 +70,11 @@ class Leaders:
         self._models.clear()
 
     async def connect(self, http: aiohttp.ClientSession, url: URL) -> aiohttp.ClientWebSocketResponse:
-        """Open a line. It fails once nothing has come from the leader for HANG seconds."""
+        """Open a line. It fails once nothing has come from the leader for HANG_SECONDS seconds."""
         try:
             async with asyncio.timeout(self._patience):
                 # aiohttp pings after this time without a byte, and gives up after half of it more.
-                ping, headers = HANG * 2 / 3, self.headers
+                ping, headers = HANG_SECONDS * 2 / 3, self.headers
                 socket = await http.ws_connect(
                     url, headers=headers, heartbeat=ping, max_msg_size=0, compress=0
                 )
@@ -82,7 +82,7 @@ class Leaders:
             reason = f"it has not answered for {self._patience:g} s"
             self._patience = min(2 * self._patience, _PATIENCE_LIMIT)
             raise TimeoutError(reason) from None
-        self._patience = HANG
+        self._patience = HANG_SECONDS
         return socket
 
     async def diagnose(self, http: aiohttp.ClientSession, url: URL, error: Exception) -> ConfigError | None:

@@ -24,7 +24,7 @@ from edgeflock.server.gateway.present import GatewayDevices
 from edgeflock.server.gateway.relay import GatewayRelay
 from edgeflock.server.gateway.waiting import LOST, PendingRequests, ignore_failure
 from edgeflock.server.roster import Device, OpenSession, Relay
-from edgeflock.server.sessions import HANG, Outbox, PendingUpdate, ping
+from edgeflock.server.sessions import HANG_SECONDS, Outbox, PendingUpdate, ping
 from edgeflock.shared.errors import Malformed, Unavailable
 from edgeflock.shared.protocol import gateway
 from edgeflock.shared.protocol.backoff import back_off
@@ -136,7 +136,7 @@ class Upstream:
                     for item in gateway.items(message.data, gateway.OF_LEADERS):
                         await self._handle(item)
                 if message.type is aiohttp.WSMsgType.ERROR and isinstance(message.data, OSError):
-                    raise ConnectionError(f"nothing came from it for {HANG:g} s") from message.data
+                    raise ConnectionError(f"nothing came from it for {HANG_SECONDS:g} s") from message.data
                 if message.type is aiohttp.WSMsgType.TEXT:
                     raise Malformed("the leader sent a text message, not items")
                 if message.type is aiohttp.WSMsgType.CLOSE and message.data >= _REFUSED:

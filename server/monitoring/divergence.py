@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from edgeflock.server.engine.steering.rising import is_sound
+from edgeflock.server.engine.steering.loss_monitor import is_sound
 from edgeflock.server.ledger import Suspect
 from edgeflock.shared.protocol.frames import Evaluation
 

@@ -116,7 +116,7 @@ class Hub:
             yield device
 
     def count_update(self, device: Device, update: Update, staleness: int) -> None:
-        """Count an update that was accepted, now or earlier."""
+        """Count an accepted update, unless it was counted before."""
         self._idle.discard(device.id)
         connection = device.connection
         times = connection.last_seen, connection.last_heard

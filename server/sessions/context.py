@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class ServedModel(Protocol):
-    """The model for sessions: an engine, or a gateway's copy."""
+    """The model as sessions see it: an engine, or a gateway's copy."""
 
     @property
     def layout(self) -> Layout: ...
@@ -34,10 +34,10 @@ class ServedModel(Protocol):
 
 
 class SessionEvents(Protocol):
-    """The events that sessions report to a Hub."""
+    """The part of a Hub that sessions use: it counts and shows their events."""
 
     def count_update(self, device: Device, update: Update, staleness: int) -> None:
-        """Count an update that was accepted, now or earlier."""
+        """Count an accepted update, unless it was counted before."""
 
     def count_duplicate(self, device: Device) -> None:
         """Count an update of a task that another device had computed before."""
@@ -47,7 +47,7 @@ class SessionEvents(Protocol):
 
 
 class SampleExchange(Protocol):
-    """The part of a Relay that sessions use."""
+    """The part of a Relay that sessions use: a device's samples go out, those of others come in."""
 
     def share(self, device: int, samples: Samples, octets: bytes) -> None: ...
     def take(self, device: int) -> list[SampleRecord]: ...
@@ -67,7 +67,7 @@ class SessionContext:
     input: tuple[int, ...] | None
     """The shape of a sample's x, if it is known."""
     description: Description | None
-    """The names and units of its numbers, if they have any."""
+    """The names and units of the numbers in x, if the data have any."""
     app: bytes = b""
     """Data for the devices' own apps."""
     held_out: Sketch | None = None
@@ -92,7 +92,7 @@ class RunHost(SessionContext):
     relay: Relay
     registry: Registry
     extra_tensors: ExtraState
-    """The tensors of a saved model that theta does not have."""
+    """The tensors of a saved model that are not in theta."""
 
 
 class UpdateQueue(Protocol):
@@ -102,4 +102,4 @@ class UpdateQueue(Protocol):
         """Push one update; return its durable result. Raises the Refused that it gets."""
 
     async def call(self, function: Callable[[], T]) -> T:
-        """Run `function` while the model is at rest."""
+        """Return the result of `function`, which runs while nothing changes the model."""

@@ -41,7 +41,7 @@ from edgeflock.shared.protocol.messages import (
 T = TypeVar("T")
 
 TOO_LARGE_LIMIT = 3
-"""Updates in a row refused for their size that end a session."""
+"""How many updates in a row, refused as too large a step, end a session."""
 
 _UNANSWERED = (Samples, Telemetry, Goodbye)
 
@@ -64,7 +64,7 @@ class Conversation:
         self._socket, self._device, self._limiter = socket, device, limiter
         self._on_goodbye = on_goodbye
         self._too_large = 0
-        """Updates that were refused for their size since the last accepted one."""
+        """Updates that were refused as too large a step since the last accepted one."""
         self._tasks: TaskFeed | None = admission.task_feed(device, socket.send)
         """The device's task feed, in a run of tasks."""
 
@@ -77,7 +77,7 @@ class Conversation:
 
     @asynccontextmanager
     async def _run_task_feed(self) -> AsyncIterator[None]:
-        """In a run of tasks, send the device unrequested records inside the block."""
+        """Inside the block, run the device's task feed, if it has one."""
         if self._tasks is None:
             yield
             return
@@ -92,7 +92,7 @@ class Conversation:
 
     async def _answer(self, record: Record, frame: bytes) -> None:
         if isinstance(record, _UNANSWERED):
-            return self._note(record, frame)
+            return self._handle_unanswered(record, frame)
         self._device.connection.mark_active()
         if isinstance(record, Pull):
             await self._answer_pull(record)
@@ -146,7 +146,7 @@ class Conversation:
             await self._socket.send(receipt)
 
     async def _answer_task_update(self, push: Push, tasks: TaskFeed) -> None:
-        """In a run of tasks the device goes on to the next task while its update waits for others."""
+        """Push an update in a run of tasks, and send the next task, even if the update waits for others."""
         device, counted = self._device, True
         try:
             answer = await self._writer.push(push)
@@ -184,7 +184,7 @@ class Conversation:
     async def _wait_while_paused(self) -> bool:
         """Wait while an operator pauses the device. Return whether there was a pause.
 
-        Its update counts. It waits for the answer as it does with a slow server.
+        An update sent before counts. The device only waits longer for its answer.
         """
         connection = self._device.connection
         waits = connection.order is not None
@@ -196,7 +196,7 @@ class Conversation:
         engine, device = self._host.engine, self._device
         version = engine.published.version
         if query.base is not None and query.base > version:
-            # Any device may claim this. It is shown to monitors and stops nothing (docs/security.md).
+            # Any device may claim any version, so this only notes an event (docs/security.md).
             detail = (
                 f"it holds version {query.base:,}, the run is at {version:,}; is the journal an old copy?"
             )
@@ -210,9 +210,9 @@ class Conversation:
         return await self._writer.call(lambda: engine.outlet.model(query.base, query.held, device.id, part))
 
     async def _listen_until(self, awaited: Awaitable[T]) -> T:
-        """The result of `awaited`, which may take long.
+        """Return the result of `awaited`, which may take long.
 
-        Meanwhile pings are answered, samples are accepted, and the device's leaving is noticed.
+        Meanwhile read what the device sends: pings, records without an answer, and its disconnection.
         """
         waiting = asyncio.ensure_future(awaited)
         try:
@@ -224,20 +224,20 @@ class Conversation:
             await asyncio.wait((waiting,))
 
     async def _receive_until(self, waiting: asyncio.Future[T]) -> None:
-        """Take the next record without an answer from the device, unless `waiting` is done before it."""
+        """Handle the next record, which must need no answer, unless `waiting` is done before it comes."""
         listening = asyncio.create_task(self._socket.receive())
         try:
             await asyncio.wait((waiting, listening), return_when=asyncio.FIRST_COMPLETED)
             if listening.done():
                 record, frame = listening.result()
                 if not isinstance(record, _UNANSWERED):
-                    raise UnexpectedRecord("a question is under way: wait for its answer")
-                self._note(record, frame)
+                    raise UnexpectedRecord("a Pull or an Update is not answered yet: wait for the answer")
+                self._handle_unanswered(record, frame)
         finally:
             listening.cancel()
             await asyncio.wait((listening,))  # a socket has one listener at a time
 
-    def _note(self, record: Samples | Telemetry | Goodbye, frame: bytes) -> None:
+    def _handle_unanswered(self, record: Samples | Telemetry | Goodbye, frame: bytes) -> None:
         """Handle a record that has no answer."""
         device = self._device
         if isinstance(record, Samples):
@@ -250,14 +250,14 @@ class Conversation:
             self._admission.take_telemetry(device, record, frame)
 
     async def _send_samples(self) -> None:
-        """Send the samples that others have shared. Do so before an answer, since the device reads then."""
+        """Send the samples that others have shared. An answer follows at once, for which the device reads."""
         for count, frame in self._host.relay.take(self._device.id):
             await self._socket.send_octets(Samples, frame)
             self._device.statistics.received += count
 
 
 def _goodbye_reason(reason: str) -> str:
-    """The reason of a Goodbye. Any other reason means that the device's owner retires it."""
+    """Return the reason as in frames.LEFT. One that GOODBYES lacks means that the owner retires it."""
     if reason.startswith(GOODBYES):
         return reason
     return f"retired: {reason}" if reason else "retired"

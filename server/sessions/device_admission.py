@@ -1,6 +1,6 @@
-"""Admits devices and lets them leave: checks who a device is, its name, and whose place it takes.
+"""Admits devices and lets them leave: checks a device's name and proof, and ends its former session.
 
-A session uses a DeviceAdmission. The server's is here; a gateway's asks the server's (server/gateway).
+A session uses a DeviceAdmission. The server's is here. A gateway's asks its leader (server/gateway).
 """
 
 import asyncio
@@ -48,13 +48,13 @@ class Authenticator(Protocol):
 
 
 class AdmittedDevice(NamedTuple):
-    """An admitted device with its session's first data."""
+    """An admitted device, and what its Welcome says to it alone."""
 
     device: Device
     sequence: int
     """The highest sequence number of its accepted updates."""
     secret: bytes
-    """The secret that it shows when it comes back."""
+    """The secret with which it may replace this session when it connects again."""
 
 
 class DeviceAdmission(Protocol):
@@ -77,7 +77,7 @@ class DeviceAdmission(Protocol):
         """
 
     def task_feed(self, device: Device, send: Send) -> TaskFeed | None:
-        """The device's task feed, in a run of tasks. `send` sends the device a record."""
+        """The device's task feed; None in a run without tasks. `send` sends the device a record."""
 
     def take_telemetry(self, device: Device, telemetry: Telemetry, frame: bytes) -> None:
         """Take the device's telemetry."""
@@ -86,10 +86,10 @@ class DeviceAdmission(Protocol):
         """Note that its session has ended."""
 
     def note_refusal(self, device: Device | None, refusal: Refused, *, update: bool = False) -> None:
-        """Note a refusal of an `update` or another record."""
+        """Note a refusal. `update`: it is of an update, not of another record."""
 
     async def judge(self, device: Device, refusal: R) -> R | Quarantined:
-        """The refusal to send: a quarantine if the device was refused too often, else `refusal`."""
+        """Return the refusal to send: a quarantine if the device was refused too often, else `refusal`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class ServerAdmission:
     gateway_name: str = ""
     """The name of the device's gateway, if it has one."""
     post: Callable[[Device, SampleRecord], None] | None = None
-    """Sends samples of others to the device there."""
+    """Sends a device behind the gateway the samples that others shared."""
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -134,7 +134,7 @@ class ServerAdmission:
         connection.mark_active()
         self.writer.set_presence(device.id, connection.present)
         if device.statistics.sequence is None:
-            # Afterwards the statistics keep it, also for updates that came while the device was away.
+            # Later the statistics follow it themselves, also for updates that were held as the device left.
             device.statistics.sequence = sequence
         if identity.shares:
             host.relay.join(device.id, None if self.post is None else partial(self.post, device))
@@ -152,7 +152,7 @@ class ServerAdmission:
             await self.writer.wait_for_turn(device.id)
         finally:
             connection.awaits_turn = False
-            connection.mark_active()  # until now nothing was to come from it
+            connection.mark_active()  # its silence counts from now: it could send nothing before
             self.host.hub.mark_changed(device)
 
     def task_feed(self, device: Device, send: Send) -> TaskFeed | None:
@@ -195,10 +195,10 @@ class ServerAdmission:
     async def _replace_session(
         self, device: Device, session: OpenSession, hello: Hello, shards: list[str]
     ) -> int | None:
-        """Give this line the device's name, and return the device's last sequence number.
+        """Give this session the device's name, and return the device's last sequence number.
 
-        None if another line came during the check. Raises NameInUse if the device is alive and the secret
-        was not shown.
+        None if another session came during the check. Raises NameInUse if the device's session is alive and
+        `hello` does not show its secret.
         """
         connection, engine = device.connection, self.host.engine
         dead = None if connection.has_secret(hello.secret) else await _find_dead(connection, device.name)
@@ -218,7 +218,7 @@ class ServerAdmission:
 
 
 def _parse_shards(hello: Hello) -> list[str]:
-    """The names of the device's data shards. By default all its data are one shard of its own name."""
+    """Return the device's data shards. By default all its data are one shard with the device's name."""
     names = hello.shards.split(",") if hello.shards else [hello.device]
     if not all(names) or len(set(names)) < len(names):
         raise Malformed("a device names each shard that it holds once")
@@ -226,9 +226,9 @@ def _parse_shards(hello: Hello) -> list[str]:
 
 
 async def _find_dead(connection: Connection, name: str) -> OpenSession | None:
-    """The device's line, if it has one that does not answer any more.
+    """Return the device's session if it does not answer any more; None if it has none.
 
-    Raises NameInUse if it answers: then another device uses its name.
+    Raises NameInUse if it answers: then two devices use one name.
     """
     session = connection.session
     if session is not None and await session.is_alive():

@@ -22,21 +22,21 @@ from edgeflock.shared.protocol.messages import (
 )
 
 HEARTBEAT = 60.0
-"""Seconds of silence before the server pings. Without an answer for half as long, it hangs up.
+"""Seconds of silence before the server pings. If half as long passes without an answer, it disconnects.
 Devices ping earlier (client/transport/dialing.py), and answer pings only between two steps."""
 
 ANSWER_SECONDS = 1.5 * HEARTBEAT
-"""Seconds in which a living device sends something: a ping after HEARTBEAT, and half of that to answer."""
+"""Seconds in which a living device sends something: HEARTBEAT until the ping, and half of that to answer."""
 
 CLOSE_SECONDS = 4.0
 """Seconds that a device may take to close. aiohttp waits two of them for its close frame."""
 
 LONGEST_HELLO = 4096
-"""Bytes. The server keeps a device's facts for as long as it runs."""
+"""The most bytes of a Hello. The server keeps the facts in it for as long as it runs."""
 
 _FIRST_RECORDS: Collection[type[Record]] = (Hello,)
 _LATER_RECORDS: Collection[type[Record]] = (Pull, Update, Samples, Telemetry, Goodbye)
-"""The records that a device may send before and after it is admitted."""
+"""The records that a device may send after it is admitted. Before, it may only send a Hello."""
 
 
 class RecordSocket:
@@ -88,7 +88,7 @@ class RecordSocket:
         return self._socket
 
     async def receive_hello(self, seconds: float) -> tuple[Hello, bytes]:
-        """Receive the Hello within so many seconds."""
+        """Return the Hello and its frame. Raises UnexpectedRecord if none comes within `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 message = await self._socket.receive()
@@ -104,7 +104,7 @@ class RecordSocket:
         self._limiter = limiter
 
     async def receive(self) -> tuple[Record, bytes]:
-        """Receive the next record, after the wait that the rate limit demands. Meanwhile nothing is read."""
+        """Return the next record and its frame. First wait, and read nothing, as the rate limit demands."""
         clock, limiter = asyncio.get_running_loop().time, self._limiter
         if limiter is not None and (wait := limiter.wait_seconds(began := clock())) > 0:
             try:
@@ -131,7 +131,7 @@ class RecordSocket:
         await self.send(Refusal(refusal.code, str(refusal), sequence, refusal.seconds))
 
     async def is_alive(self) -> bool:
-        """Whether the device sends anything in ANSWER_SECONDS, after which it would count as gone.
+        """Whether the device sends anything in ANSWER_SECONDS.
 
         Most devices answer the ping at once. Those that do not read while they train ping by themselves.
         """
@@ -153,13 +153,13 @@ class RecordSocket:
                 self._transport.abort()
 
     @property
-    def loss_reason(self) -> str:
-        """Why the line of a device that sent no Goodbye has ended."""
+    def disconnect_reason(self) -> str:
+        """Why the connection of a device that sent no Goodbye has ended, as in frames.LEFT."""
         if isinstance(self._socket.exception(), TimeoutError):
             return f"timed out: nothing came from it for {1.5 * HEARTBEAT:.0f} s"
         if self._socket.close_code in (WSCloseCode.OK, WSCloseCode.GOING_AWAY):
             return "retired: it closed its session"
-        return "killed: the line broke without a word"
+        return "killed: the connection broke"
 
     def _decode(self, kind: WSMsgType, data: object, kinds: Collection[type[Record]]) -> tuple[Record, bytes]:
         if kind in (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgType.ERROR):

@@ -57,7 +57,7 @@ class Session:
             self._set_end_reason(f"refused: {refusal.code}")
             await self._refuse(device, refusal)
         except ConnectionError:
-            self._set_end_reason(self._socket.loss_reason)  # the device is gone; it will be back
+            self._set_end_reason(self._socket.disconnect_reason)  # the device will connect again
         finally:
             if device is not None and device.connection.session is self:
                 self._admission.leave(device, self._end_reason or "stopped: the server gave up")
@@ -84,7 +84,7 @@ class Session:
         await self._socket.close(WSCloseCode.GOING_AWAY)
 
     def apply_order(self) -> None:
-        """Do nothing: the conversation checks for orders before each answer."""
+        """Do nothing: the conversation checks for a pause before each answer."""
 
     async def _admit(self) -> AdmittedDevice:
         """Admit the device, or raise a refusal."""
@@ -92,7 +92,7 @@ class Session:
         return await self._admission.admit(self, hello, frame)
 
     async def _send_welcome(self, admitted: AdmittedDevice) -> None:
-        """Send the Welcome. It comes after `_admit`, so that `serve` removes a device lost in between."""
+        """Send the Welcome. `serve` knows the device by now, so it removes one that is lost meanwhile."""
         host, engine = self._host, self._host.engine
         version, weights = await self._writer.call(
             lambda: (engine.published.version, engine.outlet.weights())
@@ -110,7 +110,7 @@ class Session:
 
     async def _refuse(self, device: Device | None, refusal: SessionRefused) -> None:
         """Send the refusal, and close."""
-        # The socket keeps the exception and its cause, so drop the frames, which hold the message.
+        # The socket keeps the exception and its cause. Drop their stack frames, which hold the message.
         refusal.__cause__ = refusal.__context__ = None
         refusal = refusal.with_traceback(None)
         verdict = refusal if device is None else await self._admission.judge(device, refusal)

@@ -1,7 +1,7 @@
-"""Sends a device in a run of tasks what it did not request: its next task, or that a round is over.
+"""Sends a device in a run of tasks records that it did not request: its next Task, or the Over of a round.
 
-A Task follows each Model, and answers each Update. After a Task without a shard, another Task follows as soon
-as there is a shard, or the Over of the round.
+A Task follows each Model and answers each Update. It names the data shard to compute. After a Task without a
+shard, another Task follows as soon as there is a shard, or the Over of the round.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ class TaskFeed(Protocol):
     """The task feed of a session in a run of tasks."""
 
     async def begin(self, version: int) -> None:
-        """Send the first task of the round of `version`, whose model the device has."""
+        """Send the first task of the round that starts from `version`, whose model the device has."""
 
     async def advance(self, *, counted: bool) -> None:
-        """Send whether the device's computed shard counted, and its next task."""
+        """Send the next task, and whether the shard that the device computed has `counted`."""
 
     async def follow(self) -> None:
-        """Until cancelled, send the device awaited tasks, and the end of the round."""
+        """Until cancelled, send a task once an idle device can have one, and the end of the round."""
 
 
 class ServerTaskFeed:
@@ -37,7 +37,7 @@ class ServerTaskFeed:
         self._host, self._writer, self._tasks = host, writer, tasks
         self._device, self._send = device, send
         self._base: int | None = None
-        """The version whose round the device takes part in, if any."""
+        """The version that the device's round starts from; None: the device is in no round."""
         self._idle = False
         """Whether its last Task had no shard."""
 
@@ -46,13 +46,13 @@ class ServerTaskFeed:
         if self._host.published.complete:
             await self._end()
             return
-        task = await self._next()
+        task = await self._next_shard()
         if self._base is not None:
             self._idle = task is None
             await self._send(Task(task))
 
     async def advance(self, *, counted: bool) -> None:
-        task = await self._next()
+        task = await self._next_shard()
         if self._base is None:  # this session may not have sent Over yet
             await self._send(Over(self._host.published.version))
         self._idle = task is None and self._base is not None
@@ -65,12 +65,12 @@ class ServerTaskFeed:
                 continue
             if self._host.published.version != self._base:
                 await self._end()
-            elif self._idle and (task := await self._next()) is not None:
+            elif self._idle and (task := await self._next_shard()) is not None:
                 self._idle = False
                 await self._send(Task(task))
 
-    async def _next(self) -> int | None:
-        """The device's next shard. None also if its round is over; then Over or Stop is sent first."""
+    async def _next_shard(self) -> int | None:
+        """Return the device's next shard, if any. If its round is over, send Over or Stop; return None."""
         base, engine, tasks = self._base, self._host.engine, self._tasks
         if base is None:
             return None
@@ -84,11 +84,11 @@ class ServerTaskFeed:
         if version != base:
             await self._end()
         elif task is None:
-            self._writer.wake()  # the engine may want to be woken later
+            self._writer.wake()  # the assignment may have changed the engine's `due`
         return task
 
     async def _end(self) -> None:
-        """Send Over or Stop, unless the device has it."""
+        """Send Over, or Stop if the run is complete, unless the device has it already."""
         if self._base is None:
             return
         self._base, self._idle = None, False

@@ -1,6 +1,6 @@
 """The group commit: serialises all access to the engine.
 
-While one group of updates is written to disk, the next one gathers. So more concurrent pushes share a flush.
+While one group of updates is written to disk, the next one gathers, so many updates share one flush.
 The event loop never waits for the disk or for a large update, since both run in a thread.
 
 An update that waits for others (coordination/rounds.py) is answered twice: when it is held, and when it has
@@ -26,18 +26,17 @@ _LARGEST_GROUP = 256
 """The largest group, which bounds how long its first update waits for the last."""
 
 _GATHER_SECONDS = 0.002
-"""The most seconds that a group waits to grow as large as the one before. A flush costs the same for one
-update or many."""
+"""The most seconds that a group waits to get as large as the one before, since a flush costs the same."""
 
 _AVERAGE_WEIGHT = 0.1
-"""The weight of the last commit in the average time of a commit."""
+"""The weight of the last commit in `Writer.commit_seconds`, a moving average."""
 
 _BROKEN = "the server cannot write its journal now; try again later"
 _STOPPING = "the server is stopping"
 
 
 class AnswerReceiver(Protocol[T_contra]):
-    """A receiver of an answer: a future, or something cheaper."""
+    """Receives an answer to an update: a future, or an object that is cheaper than one."""
 
     def done(self) -> bool:
         """Whether nobody waits any more."""
@@ -48,7 +47,7 @@ class AnswerReceiver(Protocol[T_contra]):
 
 @dataclass(frozen=True, slots=True)
 class PendingUpdate:
-    """An update that waits for others."""
+    """The first answer to an update that waits for others. `answer` is set once it has been applied."""
 
     answer: asyncio.Future[Accepted]
 
@@ -63,7 +62,7 @@ class Writer:
         on_accepted: Callable[[Push, Accepted], None] = lambda push, accepted: None,
         on_published: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_round` gets the number of waiting updates that applied together.
+        """`on_round` gets the number of held updates that applied together.
 
         `on_accepted` gets each update in the model once, in the order of versions. `on_published` is called
         after each use of the engine, when it is at rest and durable, and before any answer.
@@ -76,18 +75,18 @@ class Writer:
         self._engine_at_rest = asyncio.Lock()
         self._waiting: list[tuple[Push, AnswerReceiver[Accepted | PendingUpdate]]] = []
         self._held: dict[Push, asyncio.Future[Accepted]] = {}
-        self._presence: list[tuple[int, bool]] = []
+        self._presence_changes: list[tuple[int, bool]] = []
         """(device, whether it is present), in order, not yet passed to the engine."""
         self._expected_size = 1
         self._group_full = asyncio.Event()
         self._wake = asyncio.Event()
-        self._changed = asyncio.Event()
-        self._turns: dict[int, asyncio.Event] = {}
-        """The events of devices that wait for their turn."""
+        self._change_event = asyncio.Event()
+        self._turn_events: dict[int, asyncio.Event] = {}
+        """Device -> the event that ends its wait for its turn."""
         self._timer: asyncio.TimerHandle | None = None
         self._leaving = self._stopping = self._ended = self._has_changed = False
         self.commit_seconds = 0.0
-        """The recent average of seconds until a group is durable."""
+        """The moving average of the seconds until a group is durable."""
         self.error: BaseException | None = None
         """The error of the journal or the engine, after which the server cannot continue."""
 
@@ -115,12 +114,12 @@ class Writer:
     def set_presence(self, device: int, present: bool) -> None:
         """Note that a device is present or absent. Others may wait for it."""
         if not self._leaving:
-            self._presence.append((device, present))
+            self._presence_changes.append((device, present))
             self._wake.set()
 
     async def wait_for_change(self) -> None:
-        """Wait until a round ends, a device's presence changes, or the engine's alarm rings."""
-        await self._changed.wait()
+        """Wait until a round ends, a device's presence changes, or the engine's `due` passes."""
+        await self._change_event.wait()
 
     async def wait_for_turn(self, device: int) -> None:
         """Wait while the device is outside the cohort. Raises RunComplete, Unavailable."""
@@ -131,23 +130,23 @@ class Writer:
                 raise RunComplete(f"the run is over: {engine.published.end_reason}")
             if member:
                 return
-            self._turns[device] = event = asyncio.Event()
+            self._turn_events[device] = event = asyncio.Event()
             try:
                 await event.wait()
             finally:
-                if self._turns.get(device) is event:  # it has gone
-                    del self._turns[device]
+                if self._turn_events.get(device) is event:  # nobody set it, and no later call replaced it
+                    del self._turn_events[device]
 
     def wake(self) -> None:
-        """Have the engine check whether held updates can be decided now."""
+        """Let the engine check whether held updates apply now, and set the timer to its `due`."""
         self._wake.set()
 
     def prepare_stop(self) -> None:
-        """Prepare the stop: devices that are sent away must not cause held updates to apply."""
+        """Apply no held updates from now on, although devices that the server disconnects become absent."""
         self._leaving = True
 
     def stop(self) -> None:
-        """End `run` after the waiting updates. Held updates are sent again to the next server."""
+        """End `run` after the waiting updates. Devices send held updates again to the next server."""
         self._leaving = self._stopping = True
         self._wake.set()
 
@@ -165,11 +164,11 @@ class Writer:
                 raise Unavailable(_BROKEN) from error
             self._on_published()
             if self._engine.published.complete:
-                self._wake_waiting()  # wake devices that wait for a turn, which they do not get
+                self._wake_all()  # devices that wait for a turn get RunComplete
             return result
 
     async def read(self, function: Callable[[], T]) -> T:
-        """`call` for a quick function that changes nothing, so that it needs no thread."""
+        """`call` for a quick function that changes nothing. It runs on the event loop's thread."""
         async with self._engine_at_rest:
             self._check_working()
             return function()
@@ -177,7 +176,7 @@ class Writer:
     async def run(self) -> None:
         """Commit updates until `stop`. Raises the error of the journal or the engine.
 
-        At its end, everybody has an answer, and nothing uses the engine.
+        At its end, every update has an answer, and nothing uses the engine.
         """
         try:
             while self._waiting or not self._stopping:
@@ -195,10 +194,10 @@ class Writer:
             async with self._engine_at_rest:
                 self._thread.shutdown()
                 if self.error is not None:
-                    self._engine.abandon()  # so that closing it writes nothing
+                    self._engine.abandon()  # it then closes without writing
 
     async def _commit_group(self) -> None:
-        """Commit the waiting updates, if any, and let the engine check the time."""
+        """Commit the waiting updates, if any, and let the engine check what is due."""
         if self._waiting:
             await self._gather()
         self._wake.clear()  # this commit handles its cause
@@ -209,7 +208,7 @@ class Writer:
             self._waiting = group + self._waiting  # `run` answers them
             raise
         outcomes = dict(settled)
-        for push in [held for held in self._held if held in outcomes]:  # they came before
+        for push in [held for held in self._held if held in outcomes]:  # their groups came before this one
             settle(self._held.pop(push), outcomes[push])
         for push, answer in group:
             if (outcome := outcomes.get(push)) is not None:
@@ -218,17 +217,17 @@ class Writer:
                 settle(answer, self._hold(push))
         if self._has_changed:
             self._has_changed = False
-            changed, self._changed = self._changed, asyncio.Event()
+            changed, self._change_event = self._change_event, asyncio.Event()
             changed.set()
         self._wake_turns()
 
     def _wake_turns(self) -> None:
         """Wake only the devices whose turn it is, since thousands may wait."""
-        if not self._turns or (turns := self._engine.turns) is None:
+        if not self._turn_events or (turns := self._engine.turns) is None:
             return
-        devices = list(self._turns) if self._engine.published.complete else turns.members & self._turns.keys()
-        for device in devices:
-            self._turns.pop(device).set()
+        waiting, complete = self._turn_events.keys(), self._engine.published.complete
+        for device in list(waiting) if complete else turns.members & waiting:
+            self._turn_events.pop(device).set()
 
     async def _commit(self, pushes: list[Push]) -> list[tuple[Push, Answer]]:
         """engine.commit; its first half runs on the event loop's thread if it is quick.
@@ -238,7 +237,7 @@ class Writer:
         engine = self._engine
         async with self._engine_at_rest:
             self._check_working()
-            presence, self._presence = self._presence, []
+            presence, self._presence_changes = self._presence_changes, []
             for device, present in presence:
                 (engine.add_device if present else engine.remove_device)(device)
             now = asyncio.get_running_loop().time()
@@ -273,10 +272,10 @@ class Writer:
             self._timer.cancel()
         self._timer = None
         if due is not None and not self._leaving:
-            self._timer = asyncio.get_running_loop().call_at(due, self._wake_waiting)
+            self._timer = asyncio.get_running_loop().call_at(due, self._wake_all)
 
-    def _wake_waiting(self) -> None:
-        """Check held updates now, and let devices that wait for a task or a turn ask again."""
+    def _wake_all(self) -> None:
+        """Check held updates now, and wake all that wait for a change or a turn."""
         self._has_changed = True
         self._wake.set()
 
@@ -298,7 +297,7 @@ class Writer:
         self._held.clear()
 
     async def _gather(self) -> None:
-        """Wait up to _GATHER while fewer updates wait than last time."""
+        """Wait up to _GATHER_SECONDS while fewer updates wait than the last group had."""
         if len(self._waiting) < self._expected_size:
             self._group_full.clear()
             with suppress(TimeoutError):
@@ -312,9 +311,9 @@ class Writer:
             raise Unavailable(_BROKEN if self.error else _STOPPING)
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
-        """The result of `function`.
+        """Run `function` in the writer's thread, and return its result.
 
-        A cancelled caller waits until it is over, since nothing else may use the engine before that.
+        A cancelled caller waits until it has ended, since nothing else may use the engine before that.
         """
         job = self._thread.submit(function)
         try:
@@ -328,7 +327,7 @@ class Writer:
             raise
 
     def _fail(self, error: BaseException) -> None:
-        """Keep the first error as the reason."""
+        """Store the first error, after which `run` ends."""
         self.error = self.error or error
         self._wake.set()
 

@@ -218,7 +218,7 @@ async def test_every_way_to_leave_is_told_apart(tmp_path: Path) -> None:
         assert whys == {
             "done": "finished: its part is done",
             "owner": "retired",
-            "cut": "killed: the line broke without a word",
+            "cut": "killed: the connection broke",
             "dropped": "refused: dropped",
         }
         _, text = await admin.get("/metrics")

@@ -128,7 +128,7 @@ async def test_what_no_gateway_says_ends_its_line(tmp_path: Path, items: Sequenc
         named = ("malformed", "unexpected-record")
         assert code in (4400, 4405)
         assert reason.startswith(named)
-        assert await gone(leader, "pi") == "killed: the line to its gateway x broke"
+        assert await gone(leader, "pi") == "killed: the connection to its gateway x broke"
         (refused,) = events(leader, "refused")
         assert refused.startswith(tuple(f"{code}, through gateway x: " for code in named))
         async with joined(leader.url, "direct") as direct:
@@ -303,7 +303,7 @@ async def test_a_gateway_whose_token_is_revoked_is_out_at_once(tmp_path: Path) -
             await pi.step()
             (token,) = (one for one in leader.register.tokens.values() if one.role == "gateway")
             leader.register.delete(token.id)
-            assert await gone(leader, "pi") == "killed: the line to its gateway gateway broke"
+            assert await gone(leader, "pi") == "killed: the connection to its gateway gateway broke"
             assert any("was revoked" in text for text in events(leader, "left"))
             with pytest.raises(ConfigError, match="does not know this token"):
                 await one.serve_until(asyncio.Event())

@@ -116,7 +116,7 @@ def rows(number: int, second: int, rng: random.Random) -> list[DeviceRow]:
                 "too hot on the roof, by admin" if paused else None,
                 round(2.2 * math.exp(-second / 180) + 0.12, 4) if updates else None,
                 None if gone else speed,
-                ("killed: the line broke without a word" if n % 2 else "retired: stopped by its owner")
+                ("killed: the connection broke" if n % 2 else "retired: stopped by its owner")
                 if gone
                 else None,
                 MEMORY.get(kind),

@@ -1,21 +1,19 @@
 """Decisions by evaluations: when a run ends early, when its learning rate falls, when its model goes back.
 
-The result is a function of the evaluations in the journal and of the settings. So a restart does not change
-it.
+They depend only on the evaluations in the journal and on the settings, so a restart does not change them.
 """
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from edgeflock.server.engine.steering.rising import LossMonitor
+from edgeflock.server.engine.steering.loss_monitor import LossMonitor
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config
 from edgeflock.shared.settings.coordination import ELASTIC
 
 _MIN_RECOVERY_RATE = 1 / 64
-"""The model does not go back at rates below this part of the configured learning rate: then the rate is not
-the cause."""
+"""No recovery lowers the rate below this part of the configured one: then the rate is not the cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,21 +21,21 @@ class Criteria:
     """The criteria that end a run or lower its learning rate. A criterion of 0 has no effect."""
 
     accuracy: float = 0.0
-    """The accuracy of an evaluation that ends the run."""
+    """The accuracy, from 0 to 1, of an evaluation that ends the run."""
     patience: int = 0
-    """Evaluations in a row, none better than the best one, that end the run."""
+    """How many evaluations in a row, none better than the best one before, end the run."""
     seconds: float = 0.0
     """Seconds since the first update that end the run."""
     traffic: int = 0
     """Bytes to and from all devices that end the run."""
     rate_patience: int = 0
-    """As `patience`, to lower the learning rate."""
+    """How many such evaluations in a row lower the learning rate."""
     factor: float = 1.0
-    """The factor by which the learning rate then falls."""
+    """The learning rate is then multiplied by this."""
     min_rate: float = 0.0
     """The lower bound of the learning rate in this case."""
     min_recovery_rate: float = math.inf
-    """The least learning rate to which a recovery lowers it; infinite: the model never goes back."""
+    """The lower bound of the learning rate at a recovery; infinite: the model never goes back."""
 
     @classmethod
     def from_config(cls, config: Config) -> "Criteria":
@@ -59,7 +57,7 @@ class EvaluationJudge:
     """Judges the evaluations of a run, in order."""
 
     def __init__(self, criteria: Criteria, history: Iterable[Evaluation] = (), rate_version: int = 0) -> None:
-        """`rate_version` is the version of the last change of the learning rate."""
+        """`history` has the past evaluations. `rate_version` is where the learning rate last changed."""
         self._criteria = criteria
         self._rate_version = rate_version
         self.best: Evaluation | None = None
@@ -103,7 +101,7 @@ class EvaluationJudge:
         return None
 
     def lowered_rate(self, rate: float) -> float | None:
-        """Return the lower learning rate; None: it does not fall."""
+        """Return the next learning rate after `rate`; None: it does not fall."""
         criteria, waited = self._criteria, self._since_lowered
         lower = max(criteria.min_rate, rate * criteria.factor)
         return lower if 0 < criteria.rate_patience <= waited and lower < rate else None
@@ -116,7 +114,7 @@ class EvaluationJudge:
         lower, best = rate / 2, self._losses.best
         if not self._losses.is_lost or lower < self._criteria.min_recovery_rate:
             return None
-        if self._last is None or self._last.version <= best:  # no update has made it worse
+        if self._last is None or self._last.version <= best:  # no version since the best one
             return None
         return best, lower
 

@@ -1,4 +1,4 @@
-"""When the journal gets a snapshot, so that a restart replays nothing before it."""
+"""Snapshots in the journal. A restart replays only the updates after the last one."""
 
 from edgeflock.server.descent import Parameters
 from edgeflock.server.engine.log import Log
@@ -10,7 +10,7 @@ class Snapshots:
     def __init__(self, log: Log, parameters: Parameters, every: int, *, keep_updates: bool) -> None:
         """A snapshot is due each `every` versions.
 
-        Unless `keep_updates`, each deletes the update records before the window.
+        Unless `keep_updates`, it drops the records, but not the facts, of updates before the window.
         """
         self._log, self._parameters = log, parameters
         self._every, self._keep_updates = every, keep_updates

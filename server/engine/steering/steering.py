@@ -1,7 +1,7 @@
-"""Requests of evaluations, operators and hosts to a run, between two groups of updates.
+"""What evaluations, operators and hosts change of a run, between two groups of updates.
 
-They end it, change its learning rate, keep its model, or roll it back. Each change is durable before it is
-published.
+They end the run, change its learning rate, take a snapshot of its model, or roll it back. Each change is
+durable before it is published.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from edgeflock.server.descent import Parameters
 from edgeflock.server.engine.log import Log
-from edgeflock.server.engine.steering.course import RunLifecycle
 from edgeflock.server.engine.steering.judging import EvaluationJudge
+from edgeflock.server.engine.steering.lifecycle import RunLifecycle
 from edgeflock.server.engine.steering.snapshots import Snapshots
 from edgeflock.server.publication import Outlet
 from edgeflock.shared.errors import BaseExpired, ConfigError, Refused, RunComplete, RunDiverged
@@ -28,11 +28,12 @@ class Recovery(NamedTuple):
     loss: float | None
     """The loss of the evaluation that caused the recovery; None: it was no number."""
     restored: int
-    """The version whose model is restored, as"""
+    """The version whose model is restored."""
     version: int
+    """The new version, which has this model."""
     previous_rate: float
     rate: float
-    """The learning rates before the recovery and from `version` on."""
+    """The learning rate from `version` on."""
 
     def __str__(self) -> str:
         loss = "no number" if self.loss is None else f"{self.loss:.4g}"
@@ -50,7 +51,7 @@ class Steering:
         self,
         log: Log,
         parameters: Parameters,
-        course: RunLifecycle,
+        lifecycle: RunLifecycle,
         snapshots: Snapshots,
         outlet: Outlet,
         judge: EvaluationJudge,
@@ -60,11 +61,11 @@ class Steering:
     ) -> None:
         """`learning_rate` is the configured one.
 
-        `past` returns the parameters of an earlier version, or raises ConfigError. `discard_held` drops
-        updates that wait for others, for a reason.
+        `past` returns the parameters of an earlier version, or raises ConfigError. `discard_held` refuses all
+        held updates with the given refusal.
         """
         self._log, self._parameters = log, parameters
-        self._course, self._snapshots, self._outlet = course, snapshots, outlet
+        self._lifecycle, self._snapshots, self._outlet = lifecycle, snapshots, outlet
         self._judge, self._learning_rate = judge, learning_rate
         self._past = past
         self._discard_held = discard_held
@@ -78,13 +79,13 @@ class Steering:
         *,
         may_recover: bool = False,
     ) -> Recovery | None:
-        """Put an evaluation and each device's (device, ingress, egress) into the journal, and act on it.
+        """Record an evaluation and the traffic, and end the run or lower its learning rate if they say so.
 
-        The run may end, its learning rate fall. Without an evaluation, `now` (the time as updates have it)
-        and `total` (bytes so far) decide.
+        `traffic` has each device's (device, ingress, egress) in bytes. Without an evaluation, `now` (Unix
+        seconds) and `total` (bytes of all devices) decide whether the run ends.
 
-        If the model has lost what it had learned, it may go back, and the learning rate is halved. Returns
-        this recovery.
+        With `may_recover`, a model that has lost what it had learned goes back, and the learning rate is
+        halved. Returns this recovery; None: there was none.
         """
         if evaluation is not None:
             self._log.add_evaluation(evaluation)
@@ -95,11 +96,11 @@ class Steering:
             now, total = evaluation.time, evaluation.ingress + evaluation.egress
             self._judge.take(evaluation)
         end_reason = self._judge.end_reason(self._parameters.start_time, now, total)
-        if evaluation is not None and may_recover and end_reason is None and self._course.end_reason is None:
+        if evaluation and may_recover and end_reason is None and self._lifecycle.end_reason is None:
             recovery = self._recover(evaluation)
         if evaluation is not None and recovery is None:
             rate = self._judge.lowered_rate(self._parameters.regime.learning_rate)
-        if rate is not None:  # in one transaction with the evaluation that says so
+        if rate is not None:  # in one transaction with the evaluation
             self.adjust(rate, self._learning_rate, "plateau")
         elif recovery is None:
             self._log.commit()
@@ -108,10 +109,10 @@ class Steering:
         return recovery
 
     def _recover(self, evaluation: Evaluation) -> Recovery | None:
-        """If what was learned is lost, go back to the best model, with half the rate.
+        """If the model has lost what it had learned, go back to the best one, with half the learning rate.
 
-        Go back to the first model if the journal cannot make the best one again. One transaction with what
-        was written before.
+        If the journal cannot make the best model again, go back to the first one. It is one transaction with
+        the writes of `record`.
         """
         parameters = self._parameters
         before = parameters.regime.learning_rate
@@ -125,26 +126,26 @@ class Steering:
                 break
         else:
             return None
-        of = past.version
+        restored = past.version
         self._log.add_adjustment(parameters.version, self._learning_rate, rate)
         self._judge.record_rate_change(parameters.version)
         parameters.regime = replace(parameters.regime, learning_rate=rate)
         self._go_back(past, evaluation.time)
-        return Recovery(evaluation.loss, of, parameters.version, before, rate)
+        return Recovery(evaluation.loss, restored, parameters.version, before, rate)
 
     def is_best(self, evaluation: Evaluation) -> bool:
-        """Whether `evaluation` is better than all that were recorded."""
+        """Whether `evaluation` is better than all that were recorded before."""
         return self._judge.is_best(evaluation)
 
     def end(self, reason: str) -> None:
         """End the run, unless it is over already. Devices that send updates get the reason."""
-        if self._course.end_reason is None:
-            self._course.end(reason)
+        if self._lifecycle.end_reason is None:
+            self._lifecycle.end(reason)
             self._discard_held(RunComplete(f"the run is over: {reason}"))
-            self._course.publish()
+            self._lifecycle.publish()
 
     def checkpoint(self) -> int:
-        """Put a snapshot into the journal, so that a restart replays nothing before this version."""
+        """Put a snapshot into the journal, and return its version. A restart replays only later updates."""
         self._snapshots.take()
         self._log.commit()
         return self._parameters.version
@@ -152,8 +153,8 @@ class Steering:
     def adjust(self, learning_rate: float, configured: float, reason: str = "operator") -> int:
         """Use `learning_rate` from the returned version on, in the open round too.
 
-        The settings say `configured`. `reason` is for the journal. The new regime begins with a snapshot: see
-        ledger/recovery.py. It needs nothing else of the past, since only the rate changes.
+        `configured` is the rate in the settings. The journal keeps it and `reason`. Each regime begins with a
+        snapshot, from which a replay starts (ledger/recovery.py).
         """
         version, regime = self._parameters.version, self._parameters.regime
         regime = replace(regime, learning_rate=learning_rate)
@@ -163,7 +164,7 @@ class Steering:
         self._log.commit()
         self._parameters.regime = regime
         self._judge.record_rate_change(version)
-        self._course.publish()
+        self._lifecycle.publish()
         return version
 
     def set_node_count(self, nodes: int) -> None:
@@ -178,44 +179,44 @@ class Steering:
             self._log.commit()
 
     def stop_diverged(self, version: int, reason: str) -> None:
-        """Stop taking updates because the model of `version` has diverged, until `roll_back`.
+        """Take no updates until `roll_back`, because the model of `version` has diverged.
 
         Does nothing if a rollback came after that version. `reason` is for devices and people.
         """
         if version >= self._log.last_rollback():
-            self._course.mark_diverged(reason)
+            self._lifecycle.mark_diverged(reason)
             self._discard_held(RunDiverged(reason))
-            self._course.publish()
+            self._lifecycle.publish()
 
     def model_at(self, version: int) -> tuple[int, NDArray[np.float32]]:
-        """Return (version, a copy of its model to use): the averaged one if the run keeps one.
+        """Return (version, a copy of its averaged model, or of its theta if the run keeps no average).
 
-        Within a round its start is used. It takes as long as the replay of up to `run.snapshot_every`
-        updates. Raises ConfigError if there is no such version, or if it cannot be made again.
+        For a version inside a round it is the version before the round. It replays up to
+        `run.snapshot_every` updates. Raises ConfigError if the journal cannot make the version again.
         """
-        past = self._parameters if version == self._parameters.version else self._earlier(version)
+        past = self._parameters if version == self._parameters.version else self._rebuild(version)
         return past.version, (past.theta if past.average is None else past.average).copy()
 
-    def roll_back(self, to: int, now: float) -> tuple[int, int]:
-        """Go on from the model of version `to`, as the next version: later updates do not count.
+    def roll_back(self, target: int, now: float) -> tuple[int, int]:
+        """Make the model of version `target` the next version. Updates since `target` no longer count.
 
-        Within a round its start is used. Returns (the restored version, the new version).
+        Returns (the restored version, the new version). Inside a round, the version before it is restored.
 
-        Versions, sequence numbers and receipts go on as if nothing had happened. `now` is in Unix seconds.
-        Raises ConfigError if there is no such version, or if it cannot be made again.
+        Version and sequence numbers continue to count up, and receipts stay valid. `now` is in Unix seconds.
+        Raises ConfigError if the journal cannot make the version again.
         """
-        past = self._earlier(to)
-        of = past.version
+        past = self._rebuild(target)
+        restored = past.version
         self._go_back(past, now)
-        return of, self._parameters.version
+        return restored, self._parameters.version
 
-    def _earlier(self, version: int) -> Parameters:
+    def _rebuild(self, version: int) -> Parameters:
         if self._past is None:
             raise ConfigError("this run keeps no earlier versions of its model")
         return self._past(version)
 
     def _go_back(self, past: Parameters, now: float) -> None:
-        """Go back to the model of `past`, in one transaction with what was written before."""
+        """Go back to the model of `past`, and commit this together with the writes before it."""
         parameters = self._parameters
         self._log.add_rollback(
             parameters.version + 1, past.version, parameters.regime, past.theta, past.average,
@@ -225,6 +226,6 @@ class Steering:
         self._outlet.reset()
         self._log.commit()
         self._snapshots.restart_interval()
-        self._course.resume()
+        self._lifecycle.resume()
         self._discard_held(BaseExpired(f"the model was rolled back to version {past.version}; pull again"))
-        self._course.publish()
+        self._lifecycle.publish()

@@ -1,4 +1,4 @@
-"""The latest changes that gateways were sent, so that one whose line breaks for a moment can resume."""
+"""The latest changes that gateways were sent, so that a gateway can resume after a short disconnection."""
 
 import os
 from collections import deque
@@ -8,7 +8,7 @@ from edgeflock.shared.protocol import gateway
 
 
 class ChangeLog:
-    """Changes in order. A mark counts how many a gateway has had; it is valid for this leader's life only."""
+    """Changes in order. A mark says how many a gateway has had. It is valid in this leader's process only."""
 
     def __init__(self, limit: int) -> None:
         """Keeps the newest changes, up to `limit` bytes."""
@@ -27,7 +27,7 @@ class ChangeLog:
             self._bytes -= len(self._changes.popleft())
 
     def list_after(self, mark: bytes) -> list[bytes] | None:
-        """The changes after a mark, oldest first. None if the mark is unknown or too old."""
+        """Return the packed changes after a mark, oldest first. None if the mark is unknown or too old."""
         missed = self._missed(mark)
         return None if missed is None else list(islice(self._changes, len(self._changes) - missed, None))
 

@@ -15,13 +15,13 @@ from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.publication import Changes
 from edgeflock.server.sessions.context import RunHost
 from edgeflock.server.sessions.gateways.changes import ChangeLog
-from edgeflock.server.sessions.gateways.line import GatewayConnection
+from edgeflock.server.sessions.gateways.gateway_connection import GatewayConnection
 from edgeflock.server.sessions.writer import Writer
 from edgeflock.shared.errors import Unauthorized
 from edgeflock.shared.protocol import gateway, wire
 
 _RETAINED_BYTES = 1 << 20
-"""Bytes of changes, or as many as the model has. Beyond that it is cheaper to send the whole model."""
+"""The bytes that the log of changes may hold, if the model is not larger. The whole model is then cheaper."""
 
 
 class Gateways:
@@ -38,18 +38,18 @@ class Gateways:
         model_file: Path | None,
         authority: str,
     ) -> None:
-        """`authority`, in PEM, signs the certificates that devices must show. Empty: none are needed."""
+        """`pin`: see gateway.Sync. `authority` (PEM) signs certificates of devices; empty: they need none."""
         self.host, self.writer, self._authority = host, writer, authority
         self._pin, self._model_file = pin, model_file
         self._published: Published | None = None
         self._changes: ChangeLog | None = None
-        """None: changes are not recorded."""
+        """None: no gateway needs changes, so they are not recorded."""
         self._last_mark = b""
-        """The mark when the last line broke."""
+        """The mark when a gateway last disconnected. It may resume while the log has this mark."""
         self.connections: list[GatewayConnection] = []
 
     def publish(self) -> None:
-        """Send what is new. The engine must be at rest and durable."""
+        """Send the gateways the changes since the last call. The engine must be at rest and durable."""
         engine = self.host.engine
         if self._changes is None:
             return
@@ -79,7 +79,7 @@ class Gateways:
             connection.put(octets)
 
     async def serve(self, connection: GatewayConnection) -> web.StreamResponse:
-        """Serve one gateway until it hangs up."""
+        """Serve one gateway until either end disconnects."""
         try:
             return await connection.serve(lambda: self._join(connection))
         finally:
@@ -89,7 +89,7 @@ class Gateways:
                 self._last_mark = self._changes.mark
 
     async def _join(self, connection: GatewayConnection) -> None:
-        """Send the gateway each version from now on."""
+        """Send the gateway the changes that it missed, or the whole model, and each version from now on."""
         host, engine = self.host, self.host.engine
 
         def begin() -> None:
@@ -131,17 +131,17 @@ class Gateways:
         connection.wake()
 
     async def close_revoked(self, is_valid: Callable[[bytes], bool]) -> None:
-        """Close the lines whose token is not valid any more, as `is_valid` says of its digest."""
+        """Close connections whose token is no longer valid. `is_valid` gets the token's digest."""
         revoked = [one for one in self.connections if one.credential and not is_valid(one.credential)]
         refusal = Unauthorized("the token of this gateway was revoked, or has expired")
         await asyncio.gather(*(connection.reject(refusal) for connection in revoked))
 
     async def close(self) -> None:
-        """Close all lines, because the server stops. The devices will connect again."""
+        """Close all connections because the server stops. The gateways will connect again."""
         await asyncio.gather(*(connection.close() for connection in list(self.connections)))
 
 
 def _gateway_settings(host: RunHost) -> dict[str, Any]:
-    """The settings for a gateway, without those of the leader's machine."""
+    """Return the settings for a gateway, without those of the leader's machine."""
     own = {"directory", "certificate", "key", "trackers", "on_update", "on_evaluated", "on_finding", "stop"}
     return host.config.model_dump(mode="json", exclude={"client": True, "journal": True, "run": own})

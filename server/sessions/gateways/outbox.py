@@ -1,4 +1,4 @@
-"""The queue of outgoing items on a gateway's line, at either end. A message holds many items."""
+"""The queue of outgoing items at either end of a gateway's connection. A message holds many items."""
 
 import asyncio
 from typing import Protocol
@@ -11,12 +11,12 @@ class Socket(Protocol):
 
 
 class Outbox:
-    """Packed items, in order."""
+    """Packed items that wait to be sent, in order."""
 
     def __init__(self) -> None:
         self._items: list[bytes] = []
         self.waiting = 0
-        """Bytes that it holds."""
+        """Bytes of items that are queued or being sent."""
         self._wake = asyncio.Event()
 
     def add(self, octets: bytes) -> None:
@@ -33,7 +33,7 @@ class Outbox:
         self.waiting = 0
 
     async def send_through(self, socket: Socket) -> None:
-        """Send all items until cancelled or disconnected. The socket's reader notices the loss, too."""
+        """Send items until cancelled or disconnected. Raises nothing: the socket's reader notices it, too."""
         try:
             while True:
                 await self._wake.wait()

@@ -1,7 +1,7 @@
 """A device behind a gateway, at its leader (docs/gateways.md).
 
-A gateway holds its devices' sockets. Its leader decides who a device is, whose place it takes and the fate of
-its updates, as for its own devices. Each has a `RelayedDevice` in place of a session.
+A gateway holds its devices' sockets. The leader admits the devices, ends their former sessions and answers
+their updates, as it does for its own. Each has a `RelayedDevice` in place of a session.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _BYTES_LIMIT = 1 << 62
 
 
 class GatewaySender(Protocol):
-    """The line of the device's gateway."""
+    """The connection of the device's gateway."""
 
     name: str
 
@@ -35,7 +35,7 @@ class GatewaySender(Protocol):
 
 
 class RelayedDevice:
-    """The line of a device that is connected to a gateway."""
+    """The session of a device that is connected to a gateway. It has the methods of an OpenSession."""
 
     def __init__(
         self, connection: GatewaySender, ticket: int, admission: ServerAdmission, credential: bytes
@@ -49,14 +49,14 @@ class RelayedDevice:
         self.entered = False
         """Whether its Hello has come."""
         self.end_refusal: SessionRefused | None = None
-        """Why the gateway is to end the session. Nothing that it sends afterwards counts."""
+        """Why the gateway must end the session. Nothing that the device sends afterwards counts."""
         self.ended = asyncio.Event()
         self._is_updating = False
-        """Whether an update is in progress."""
+        """Whether an update is not answered yet."""
         self._question: asyncio.Task[None] | None = None
-        """The answer to its last question."""
+        """The task that answers its last Ready."""
         self._known_order: Order | None = None
-        """The operator's order when its last update was taken. It then waits for the answer."""
+        """The operator's pause when its last update was accepted. Until that ends, it may send no update."""
         self._gateway = connection
         self._task_feed: TaskFeed | None = None
         """Its task feed, in a run of tasks."""
@@ -91,9 +91,9 @@ class RelayedDevice:
             self._start_task(self._task_feed.follow())
 
     def count(self, ingress: int, egress: int) -> None:
-        """Add the device's bytes at its socket. Raises Malformed if there are impossibly many.
+        """Set the device's bytes at its socket so far. Raises Malformed if there are impossibly many.
 
-        Bytes beyond the most of all traffic are left out, so one gateway cannot block the others.
+        Bytes beyond _BYTES_LIMIT of all devices do not count, so one gateway cannot block the others.
         """
         if max(ingress, egress) > _BYTES_LIMIT:
             raise Malformed("a gateway counts more bytes than there can be")
@@ -111,19 +111,19 @@ class RelayedDevice:
         if order is not None and order is self._known_order:
             raise Malformed("a gateway continues a device that an operator has paused")
         if self._is_updating:
-            raise Malformed("a gateway sends an update of a device before the one before is answered")
+            raise Malformed("a gateway sends an update of a device whose previous update is not answered yet")
         self._is_updating = True
 
     def end_update(self, *, accepted: bool) -> None:
-        """Note that its update was answered: `accepted` or refused."""
+        """Note that its update was `accepted`, or else refused."""
         self._is_updating = False
         if accepted:
             self._known_order = None if self.device is None else self.device.connection.order
 
     def answer_ready(self, ready: gateway.Ready) -> None:
-        """Answer its request for a task or its turn. Raises Malformed if it may not ask."""
+        """Answer its request for a task or its turn. Raises Malformed if it may not ask now."""
         if self._question is not None and not self._question.done():
-            raise Malformed("a gateway asks for a device before it is answered")
+            raise Malformed("a gateway sends Ready for a device whose previous Ready is not answered yet")
         if self.device is not None and self.admission.host.engine.turns is not None:
             self._question = self._start_task(self._answer(self.admission.wait_for_turn(self.device)))
             return
@@ -135,7 +135,7 @@ class RelayedDevice:
             self._question = self._start_task(self._answer(task_feed.begin(ready.version)))
 
     def apply_order(self) -> None:
-        if self.device is not None:  # before that, its Entered has the order
+        if self.device is not None:  # before that, gateway.Entered has it
             self._send(gateway.Paused(self._id, self.pause_reason))
 
     def end(self, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Pushes the updates of a gateway's devices, and sends their answers (docs/gateways.md)."""
+"""Pushes the updates of a gateway's devices to the engine, and sends the answers (docs/gateways.md)."""
 
 import asyncio
 import time
@@ -31,7 +31,7 @@ class GatewayUpdates:
         self._connection, self._on_refused = connection, on_refused
         self._longest = frame_bytes(host.config, host.layout)
         self.counted = 0
-        """How many are in the model."""
+        """How many of them are in the model."""
 
     def push(self, relayed: RelayedDevice, device: Device, item: gateway.DeviceUpdate) -> None:
         """Push an update. Raises Refused if it is invalid or out of turn."""
@@ -45,14 +45,14 @@ class GatewayUpdates:
         # The gateway sends the device the model, so the answer has none.
         push = Push(device.id, time.time(), replace(update, pull=False), item.update)
         try:
-            self._writer.put(push, _Answer(self, relayed, device, update))
+            self._writer.put(push, _UpdateAnswer(self, relayed, device, update))
         except Refused as refusal:
             self.refuse(relayed, device, refusal)
 
     # Answers
 
     def accept(self, relayed: RelayedDevice, device: Device, update: Update, accepted: Accepted) -> None:
-        """Note that an update is in the model, and send the receipt if its session lasts."""
+        """Note that an update is in the model. Send its receipt unless its session has ended."""
         device.connection.has_updated = True
         relayed.end_update(accepted=True)
         if self._host.engine.tasks is None:
@@ -72,7 +72,7 @@ class GatewayUpdates:
             self._connection.send(taken)
 
     def refuse(self, relayed: RelayedDevice, device: Device, refusal: Refused) -> None:
-        """Note a refused update. It is sent only if its session lasts: a later one awaits another answer."""
+        """Note a refused update. Send the refusal unless its session has ended."""
         relayed.end_update(accepted=False)
         if not relayed.ended.is_set():
             self._connection.deny(refusal, device=device.id)
@@ -97,7 +97,7 @@ class GatewayUpdates:
                 return
             outcome = _outcome(answer)
             if not in_tasks:
-                settle(_Answer(self, relayed, device, update), outcome)
+                settle(_UpdateAnswer(self, relayed, device, update), outcome)
             elif isinstance(outcome, Accepted):
                 self._count(device, update, outcome)
             elif not isinstance(outcome, SessionRefused):
@@ -110,7 +110,7 @@ class GatewayUpdates:
         self._host.hub.count_update(device, update, accepted.staleness)
 
 
-class _Answer:
+class _UpdateAnswer:
     """Receives the answer to an update without a future, which would cost a turn of the event loop."""
 
     __slots__ = ("_relayed", "_device", "_update", "_updates")
@@ -134,7 +134,7 @@ class _Answer:
 
 
 def _outcome(answer: "asyncio.Future[Accepted]") -> Accepted | Refused:
-    """The outcome of an answer that is done."""
+    """Return the outcome of an answer that is done."""
     error = answer.exception()
     if error is None:
         return answer.result()

@@ -236,17 +236,17 @@ async def test_who_waits_for_a_turn_and_goes_is_forgotten(tmp_path: Path) -> Non
         for device in range(2, 100):
             writer.set_presence(device, True)
         waiting = [asyncio.create_task(writer.wait_for_turn(device)) for device in range(2, 100)]
-        while len(writer._turns) < 98:
+        while len(writer._turn_events) < 98:
             await asyncio.sleep(0)
         again = asyncio.create_task(writer.wait_for_turn(2))  # another session of it
         await asyncio.sleep(0)
         for one in waiting:
             one.cancel()
         await asyncio.wait(waiting)
-        assert list(writer._turns) == [2]
+        assert list(writer._turn_events) == [2]
         writer.set_presence(1, False)
         await again
-        assert not writer._turns
+        assert not writer._turn_events
 
 
 async def test_who_comes_next_is_called_whatever_had_the_writer_look(tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ async def test_who_comes_next_is_called_whatever_had_the_writer_look(tmp_path: P
     async with one_at_a_time(tmp_path) as (rounds, writer):
         writer.set_presence(2, True)
         waiting = asyncio.create_task(writer.wait_for_turn(2))
-        while 2 not in writer._turns:
+        while 2 not in writer._turn_events:
             await asyncio.sleep(0)
         await writer.call(lambda: None)
         assert rounds._wait_start is not None

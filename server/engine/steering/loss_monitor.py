@@ -1,4 +1,4 @@
-"""Whether a run has lost what it had learned, by its evaluations.
+"""Detects by its evaluations that a run has lost what it had learned.
 
 A learning rate that is too high makes the loss rise, often late and for good. Noise, drifting data and
 overfitting raise the loss too, but then the model still has some skill. So only these conditions count, in
@@ -9,8 +9,8 @@ two evaluations in a row:
 
 0.95: a model whose outputs are the same for every input has the entropy of the labels as its loss. The loss
 of a model with random weights is a little higher. Without an accuracy the loss must be 3 times the first in
-either case. A loss that is no number, or a thousand times the first one, counts at once. If the first loss is
-not above 0, no other condition applies.
+either case. A loss that is no number, or over a thousand times the first one, counts at once. If the first
+loss is not above 0, only that condition applies.
 """
 
 import math
@@ -18,7 +18,7 @@ import math
 from edgeflock.shared.protocol.frames import Evaluation
 
 EXPLODED_RATIO = 1000
-"""A loss so many times the first one (or 1, if that is more) is no noise any more."""
+"""A loss of more than this many times the first one, or times 1 if that is more, is not noise."""
 
 _LEARNED_RATIO = 0.8
 _LOST_RATIO = 0.95

@@ -1,4 +1,4 @@
-"""The leader's end of a gateway's line. It handles all that the devices behind it send (docs/gateways.md)."""
+"""The leader's end of a gateway's connection. It handles all that its devices send (docs/gateways.md)."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ from edgeflock.server.engine import frame_bytes
 from edgeflock.server.roster import Device, Meter, SampleRecord
 from edgeflock.server.sessions.context import RunHost
 from edgeflock.server.sessions.device_admission import Authenticator, ServerAdmission
-from edgeflock.server.sessions.gateways.beat import HANG, ping, wait_for_silence
+from edgeflock.server.sessions.gateways.heartbeat import HANG_SECONDS, ping, wait_for_silence
 from edgeflock.server.sessions.gateways.outbox import Outbox
 from edgeflock.server.sessions.gateways.relayed_device import RelayedDevice
 from edgeflock.server.sessions.gateways.updates import GatewayUpdates
@@ -28,7 +28,7 @@ _LONGEST_REASON = 123
 """The most bytes of a WebSocket's close reason (RFC 6455, section 5.5)."""
 
 Authenticate = Callable[[str, str, bytes], tuple[str, str, Authenticator | None]]
-"""(secret, path, certificate that was shown, in DER) -> (role, name, the session's authenticator). Raises
+"""(secret, request path, shown certificate in DER) -> (role, name, the session's authenticator). Raises
 Unauthorized or Forbidden."""
 
 
@@ -46,7 +46,7 @@ class GatewayConnection:
         mark: bytes,
         credential: bytes = b"",
     ) -> None:
-        """`mark` says up to which change of the model the gateway is. Empty: it has none.
+        """`mark` names the last change that the gateway has (changes.py). Empty: it has no model.
 
         `credential` is the digest of its token. Empty: it needs none.
         """
@@ -67,21 +67,21 @@ class GatewayConnection:
             self.meter = request.transport.get_extra_info("meter", self.meter)
         self._tickets: dict[int, RelayedDevice] = {}
         self._devices: dict[int, RelayedDevice] = {}
-        """Admitted devices by number."""
+        """Admitted devices, by their number in the journal."""
         self._updates = GatewayUpdates(host, writer, self, self._refuse_update)
         self._outbox = Outbox()
         self._lost = False
-        self._end_reason = "the line broke"
+        self._end_reason = "the connection broke"
         self._judging = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._handlers: dict[type[gateway.Item], Callable[[Any], None]] = {
-            gateway.DeviceUpdate: self._on_update,
-            gateway.AccessRequest: self._on_knock,
+            gateway.DeviceUpdate: self._on_device_update,
+            gateway.AccessRequest: self._on_access_request,
             gateway.Enter: self._on_enter,
-            gateway.DeviceTelemetry: self._on_telemetry,
-            gateway.DeviceRefused: self._on_refused,
-            gateway.SessionEnded: self._on_gone,
-            gateway.AliveReply: self._on_lives,
+            gateway.DeviceTelemetry: self._on_device_telemetry,
+            gateway.DeviceRefused: self._on_device_refused,
+            gateway.SessionEnded: self._on_session_ended,
+            gateway.AliveReply: self._on_alive_reply,
             gateway.Ready: self._on_ready,
             gateway.Shared: self._on_shared,
             gateway.Spilled: self._on_spilled,
@@ -93,16 +93,16 @@ class GatewayConnection:
 
     @property
     def updates(self) -> int:
-        """How many of its devices' updates are in the model."""
+        """How many updates of its devices it has brought into the model."""
         return self._updates.counted
 
     @property
     def waiting(self) -> int:
-        """Bytes that it has not read yet."""
+        """Bytes of items that are not sent yet, as the gateway does not read them."""
         return self._outbox.waiting
 
     async def serve(self, join: Callable[[], Awaitable[None]]) -> web.StreamResponse:
-        """Serve until either end hangs up. From `join` on the gateway gets the model's changes."""
+        """Serve until either end disconnects. `join` sends the model, and registers it for changes."""
         request, hub = self._request, self._host.hub
         if request.body_exists or not self._connection.upgrade(
             self._longest, lambda refusal: hub.count_refusal(None, refusal)
@@ -131,27 +131,27 @@ class GatewayConnection:
             self._lost = True
             for task in tasks:
                 task.cancel()
-            came = f"{self.devices:,} devices came through it"
-            hub.note("left", None, f"gateway {self.name}: {self._end_reason}; {came}")
+            count = f"{self.devices:,} devices came through it"
+            hub.note("left", None, f"gateway {self.name}: {self._end_reason}; {count}")
             for relayed in list(self._tickets.values()):
-                relayed.end(f"killed: the line to its gateway {self.name} broke")
+                relayed.end(f"killed: the connection to its gateway {self.name} broke")
             self._tickets.clear()
             self._devices.clear()
         return self._socket
 
     async def _watch(self) -> None:
-        """Hang up once the gateway is silent: its devices connect elsewhere, and need their names."""
+        """Disconnect a silent gateway. Its devices connect elsewhere, which needs their names to be free."""
         await wait_for_silence(lambda: self.meter.ingress)
         if self._request.transport is not None:
-            self._end_reason = f"nothing came from it for {HANG:g} s"
+            self._end_reason = f"nothing came from it for {HANG_SECONDS:g} s"
             self._request.transport.abort()
 
     async def close(self) -> None:
-        """Close the line, because the server stops."""
+        """Close the connection because the server stops."""
         await self._socket.close(code=WSCloseCode.GOING_AWAY)
 
     async def reject(self, refusal: SessionRefused) -> None:
-        """Close the line, and send the gateway the reason."""
+        """Close the connection with `refusal` as the reason."""
         self._end_reason = f"refused: {refusal}"
         reason = ascii(f"{refusal.code}: {refusal}")[1:-1][:_LONGEST_REASON]
         await self._socket.close(code=4000 + refusal.status, message=reason.encode())
@@ -181,24 +181,24 @@ class GatewayConnection:
 
     # Items that gateways send
 
-    def _on_knock(self, knock: gateway.AccessRequest) -> None:
-        if knock.ticket in self._tickets:
+    def _on_access_request(self, request: gateway.AccessRequest) -> None:
+        if request.ticket in self._tickets:
             raise Malformed("a gateway used one ticket for two sessions")
         try:
             if len(self._tickets) >= self._ticket_limit:
                 raise TooManyDevices(
                     f"a gateway has {self._ticket_limit} sessions (limits.devices, limits.unauthenticated)"
                 )
-            role, name, authenticator = self._authenticate(knock.bearer, knock.path, knock.certificate)
+            role, name, authenticator = self._authenticate(request.bearer, request.path, request.certificate)
         except Refused as refusal:
-            self.deny(refusal, ticket=knock.ticket)
+            self.deny(refusal, ticket=request.ticket)
             return
         admission = ServerAdmission(self._host, self._writer, authenticator, self.name, self._send_samples)
         credential = b"" if authenticator is None else authenticator.credential
-        self._tickets[knock.ticket] = RelayedDevice(self, knock.ticket, admission, credential)
+        self._tickets[request.ticket] = RelayedDevice(self, request.ticket, admission, credential)
         headers = admission.headers
         self.send(
-            gateway.AccessGranted(knock.ticket, role, name, headers.get(CHALLENGE, ""), ROTATE in headers)
+            gateway.AccessGranted(request.ticket, role, name, headers.get(CHALLENGE, ""), ROTATE in headers)
         )
 
     def _on_enter(self, enter: gateway.Enter) -> None:
@@ -220,20 +220,20 @@ class GatewayConnection:
             return
         relayed.enter(device)
         if self._lost:
-            relayed.end(f"killed: the line to its gateway {self.name} broke")
+            relayed.end(f"killed: the connection to its gateway {self.name} broke")
             return
         self._devices[device.id] = relayed
         self.send(gateway.Entered(enter.ticket, device.id, sequence, secret, relayed.pause_reason))
         relayed.admission.note_welcome(device, self._host.published.version)
 
     def _find_device(self, number: int) -> tuple[RelayedDevice, Device] | None:
-        """A device of this gateway. None if it is not one, or its session is over."""
+        """Return an admitted device of this gateway; None: it has no such device, or its session ends."""
         relayed = self._devices.get(number)
         if relayed is None or relayed.device is None or relayed.end_refusal is not None:
             return None
         return relayed, relayed.device
 
-    def _on_update(self, item: gateway.DeviceUpdate) -> None:
+    def _on_device_update(self, item: gateway.DeviceUpdate) -> None:
         if (found := self._find_device(item.device)) is not None:
             self._updates.push(*found, item)
         elif (relayed := self._devices.get(item.device)) is not None and relayed.end_refusal is not None:
@@ -259,7 +259,7 @@ class GatewayConnection:
             return
         _, device = found
         if item.samples > device.statistics.received:
-            raise Malformed("a gateway has lost more samples than it was given")
+            raise Malformed("a gateway has lost more samples than it was sent")
         device.statistics.received -= item.samples
         self._host.relay.dropped += item.samples
 
@@ -268,7 +268,7 @@ class GatewayConnection:
         if relayed is not None and relayed.device is not None and relayed.end_refusal is None:
             relayed.answer_ready(ready)
 
-    def _on_telemetry(self, item: gateway.DeviceTelemetry) -> None:
+    def _on_device_telemetry(self, item: gateway.DeviceTelemetry) -> None:
         if (found := self._find_device(item.device)) is None:
             return
         relayed, device = found
@@ -276,7 +276,7 @@ class GatewayConnection:
         assert isinstance(telemetry, Telemetry), "nothing else is taken"
         relayed.admission.take_telemetry(device, telemetry, item.telemetry)
 
-    def _on_refused(self, item: gateway.DeviceRefused) -> None:
+    def _on_device_refused(self, item: gateway.DeviceRefused) -> None:
         refusal = REFUSALS.get(item.code, Refused)(printable(item.detail))
         if (found := self._find_device(item.device)) is None:
             self._host.hub.count_refusal(None, refusal, self.name)
@@ -297,7 +297,7 @@ class GatewayConnection:
                 if isinstance(verdict, Quarantined):
                     await relayed.drop(verdict)
 
-    def _on_gone(self, item: gateway.SessionEnded) -> None:
+    def _on_session_ended(self, item: gateway.SessionEnded) -> None:
         relayed = self._tickets.pop(item.ticket, None)
         if relayed is None:
             return
@@ -307,7 +307,7 @@ class GatewayConnection:
             del self._devices[relayed.device.id]
         relayed.end(printable(item.reason))
 
-    def _on_lives(self, item: gateway.AliveReply) -> None:
+    def _on_alive_reply(self, item: gateway.AliveReply) -> None:
         relayed = self._devices.get(item.device)
         if relayed is not None and relayed.alive_answer is not None and not relayed.alive_answer.done():
             relayed.alive_answer.set_result(item.alive)

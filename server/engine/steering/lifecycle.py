@@ -6,10 +6,10 @@ from edgeflock.shared.errors import RunComplete, RunDiverged
 
 
 class RunLifecycle:
-    """The lifecycle of one run. It goes on until it has its updates, is ended, or diverges."""
+    """The lifecycle of one run. It takes updates until it has enough of them, is ended, or diverges."""
 
     def __init__(self, parameters: Parameters, updates: int, end_reason: str | None) -> None:
-        """`updates` complete the run; 0: never. `end_reason` is the reason if it has already ended."""
+        """`updates` is the number that completes the run; 0: none. `end_reason`: why it has ended."""
         self._parameters = parameters
         self._updates = updates
         self._end_reason = end_reason
