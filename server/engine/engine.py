@@ -296,7 +296,7 @@ class Engine:
         if isinstance(answer, Refused) or not push.update.pull or not self._gets_model_now(push.device):
             return answer
         model = self.outlet.model(push.update.base, push.update.held, push.device)
-        return Accepted(replace(answer.receipt, model=model), answer.staleness)
+        return answer._replace(receipt=replace(answer.receipt, model=model))
 
     def _gets_model_now(self, device: int) -> bool:
         """Whether a receipt may hold the model. A device outside the cohort pulls, and waits for its turn."""
