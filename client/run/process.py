@@ -166,7 +166,8 @@ def _end_reason(error: BaseException) -> str:
         return "error: its settings or its data do not fit the run; its log has the reason"
     if isinstance(error, TrainingFailed):
         cause = type(error.__cause__ or error).__name__
-        return f"error: {MAX_FAILURES} steps in a row failed, the last one with {cause}; its log has the reason"
+        times = f"{MAX_FAILURES} steps in a row failed"
+        return f"error: {times}, the last one with {cause}; its log has the reason"
     return f"error: {error if isinstance(error, EdgeflockError) else type(error).__name__}"
 
 

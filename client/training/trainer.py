@@ -113,8 +113,8 @@ class Trainer:
                 return LocalSteps(loss, gradient, statistics, len(y) if samples is None else samples)
         beyond = f" or statistics beyond {values.LARGEST_STATISTIC:g}" if self.layout.buffers else ""
         raise Diverged(
-            f"{_MAX_NON_FINITE} batches in a row gave NaN or infinite gradients{beyond}: the model has diverged "
-            "or the data are broken; lower coordination.learning_rate, scale the inputs"
+            f"{_MAX_NON_FINITE} batches in a row gave NaN or infinite gradients{beyond}: the model has "
+            "diverged or the data are broken; lower coordination.learning_rate, scale the inputs"
         )
 
     def take_back(self) -> None:
