@@ -22,7 +22,7 @@ from edgeflock.client.run.model_keeper import ModelKeeper
 from edgeflock.client.run.program_objects import NO_OBJECTS, ClientObjects
 from edgeflock.client.spool import Spool
 from edgeflock.client.training import Worker, WorkerProgress
-from edgeflock.client.training.attempts import FAILURES
+from edgeflock.client.training.attempts import MAX_FAILURES
 from edgeflock.client.transport import Link
 from edgeflock.shared.data.account import SampleAccount
 from edgeflock.shared.errors import ConfigError, EdgeflockError, TrainingFailed
@@ -166,7 +166,8 @@ def _end_reason(error: BaseException) -> str:
         return "error: its settings or its data do not fit the run; its log has the reason"
     if isinstance(error, TrainingFailed):
         cause = type(error.__cause__ or error).__name__
-        return f"error: {FAILURES} steps in a row failed, the last one with {cause}; its log has the reason"
+        times = f"{MAX_FAILURES} steps in a row failed"
+        return f"error: {times}, the last one with {cause}; its log has the reason"
     return f"error: {error if isinstance(error, EdgeflockError) else type(error).__name__}"
 
 

@@ -51,7 +51,7 @@ _MAX_ENTRY = np.float32(10)
 """Upper bound of an entry, in multiples of its usual size, to limit the effect of an outlier on its row."""
 
 _WARM_UP = 10
-"""Gradients before the bound applies."""
+"""Gradients before entries are limited to _MAX_ENTRY."""
 
 _TINY = np.float32(1e-30)
 _LARGEST = np.float32(1e18)
@@ -72,10 +72,10 @@ class Adafactor:
         self._own: Vector = np.zeros(int(layout.lines[-1]), np.float32)
         self._fleet: Vector | None = None
         """The fleet's row and column means, float32 [L]."""
-        self._first: list[float] = [] if start is None else [filling.rms for filling in start.tensors]
+        self._first_rms: list[float] = [] if start is None else [filling.rms for filling in start.tensors]
         """RMS(theta_0) of each tensor."""
-        self._part = np.float32(0.5)
-        """The weight of the device's own means in V."""
+        self._own_weight = np.float32(0.5)
+        """o^2 / 2, the weight of the device's own means in V."""
         self._steps = 0
         self._reports = ReportSchedule(_is_power_of_two)
 
@@ -83,17 +83,17 @@ class Adafactor:
         """Return d of `gradient` at theta, both float32 [P], as a new array."""
         direction = np.clip(gradient, -_LARGEST, _LARGEST)
         if self._steps >= _WARM_UP:
-            usual = self._root()
+            usual = self._roots()
             bound = np.where(usual > 0, usual * _MAX_ENTRY, _LARGEST)
             np.clip(direction, -bound, bound, out=direction)
         self._steps += 1
         own = moments.factor(np.square(direction), self._layout)
         self._own += np.float32(1 - self._decay) * (own - self._own)
-        direction /= self._root() + _TINY
+        direction /= self._roots() + _TINY
         np.clip(direction, -_MAX_ENTRY, _MAX_ENTRY, out=direction)
         scales = [_rms(theta[tensor]) for tensor in self._tensors]
-        self._first = self._first or scales
-        for tensor, scale, first in zip(self._tensors, scales, self._first, strict=False):
+        self._first_rms = self._first_rms or scales
+        for tensor, scale, first in zip(self._tensors, scales, self._first_rms, strict=False):
             length = max(1.0, _rms(direction[tensor]) / _MAX_RMS)
             largest = _MAX_SCALE * max(MIN_SCALE, first)
             direction[tensor] *= np.float32(max(MIN_SCALE, min(scale, largest)) / length)
@@ -108,19 +108,19 @@ class Adafactor:
 
         `overlap` is that of the device's labels and the fleet's.
         """
-        self._part = np.float32(overlap**2 / 2)
+        self._own_weight = np.float32(overlap**2 / 2)
         if octets:
             self._fleet = moments.decode(octets, self._layout)
 
     def _means(self) -> Vector:
-        """M^, the own row and column means: float32 [L]."""
+        """Return M^, the device's own row and column means: float32 [L]."""
         return self._own / np.float32(1 - self._decay**self._steps)
 
-    def _root(self) -> Vector:
-        """The root of V: float32 [P]."""
+    def _roots(self) -> Vector:
+        """Return sqrt(V) of each entry: float32 [P]."""
         means = self._means()
         if self._fleet is not None:
-            means = self._part * means + (1 - self._part) * self._fleet
+            means = self._own_weight * means + (1 - self._own_weight) * self._fleet
         return moments.roots(means, self._layout)
 
 

@@ -13,7 +13,7 @@ from edgeflock.shared.protocol.backoff import back_off
 
 log = logging.getLogger(__name__)
 
-FAILURES = 5
+MAX_FAILURES = 5
 """The device ends after this many consecutive failures."""
 
 
@@ -22,22 +22,22 @@ class RetryingCompute:
 
     def __init__(self, compute: Compute, batches: Batches, progress: WorkerProgress) -> None:
         self._compute, self._batches, self._progress = compute, batches, progress
-        self.steps = 1
+        self.batches_per_step = 1
         """Batches that a step takes."""
 
     async def __call__(self, step: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the result of `step`. Raises TrainingFailed after FAILURES consecutive failures."""
+        """Return the result of `step`. Raises TrainingFailed after MAX_FAILURES consecutive failures."""
         delays = back_off(Random())
-        for failures in range(1, FAILURES + 1):
+        for failures in range(1, MAX_FAILURES + 1):
             try:
                 return await self._compute(step, *arguments)
             except TrainingFailed as error:
                 self._progress.failed += 1
                 self._batches.take_back()
-                if failures == FAILURES:
-                    raise TrainingFailed(f"{FAILURES} steps in a row failed: {error}") from error.__cause__
+                if failures == MAX_FAILURES:
+                    raise TrainingFailed(f"{failures} steps in a row failed: {error}") from error.__cause__
                 delay = next(delays)
                 log.warning("a step failed: %s; trying again in %.1f s", error, delay)
                 await asyncio.sleep(delay)
-                await self._batches.ready(self.steps)
+                await self._batches.ready(self.batches_per_step)
         raise AssertionError

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class Averaging:
-    """The exchanges of a device's chunks. One question is asked at a time, and x moves between steps only."""
+    """Runs the exchanges of a device's chunks: one request at a time, and x moves only between steps."""
 
     def __init__(
         self,
@@ -45,9 +45,9 @@ class Averaging:
     async def step(
         self, compute: Callable[..., Awaitable[LocalSteps]], gradient: Callable[..., LocalSteps]
     ) -> LocalSteps:
-        """One step of the device's own, and the exchanges that are due after it.
+        """Take one step of the device, and start the exchanges that are due after it.
 
-        Raises what exchanges end with: RunOver, RunReplaced, Diverged, ServerAtFault, ...
+        Raises the error of a failed exchange: RunOver, RunReplaced, Diverged, ServerAtFault, ...
         """
         async with self._step_lock:
             done = await compute(gradient, self._elastic.gradient_point())
@@ -76,7 +76,7 @@ class Averaging:
         await asyncio.gather(*self._pending.values(), return_exceptions=True)
 
     def _raise_failures(self) -> None:
-        """Raises what an exchange has ended with."""
+        """Raise the error of an exchange that has failed."""
         for number, task in list(self._pending.items()):
             if task.done():
                 del self._pending[number]

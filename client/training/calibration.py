@@ -1,4 +1,4 @@
-"""Labels that are spread unevenly over devices: logits are adjusted, and rare classes count more.
+"""Corrects for labels that devices hold unevenly: adjusts logits, and weighs rare classes more.
 
 A device whose data lack a class pushes that class down in each step. A slow device that alone holds it cannot
 push it up as often. Let p be the shares of the classes in the device's batches, and q their mean over the
@@ -34,16 +34,16 @@ Vector = NDArray[np.float32]
 _EVIDENCE = 2
 """Gradients that must identify a tensor as the bias."""
 
-_ERROR = 1e-4
-"""How far rounding may move a mean prediction."""
+_ROUNDING_ERROR = 1e-4
+"""The largest rounding error of a mean prediction."""
 
 _MIN_FLEET_PART = 0.01
 """The least a."""
 
-_PRIOR = 2
+_PRIOR_SAMPLES = 2
 """q counts as so many samples of each class in p, since few batches say little."""
 
-_LIMIT = 10.0
+_MAX_W = 10.0
 """The largest w; the smallest is its inverse."""
 
 _EARLY_REPORTS = 8
@@ -60,11 +60,11 @@ class Calibration:
             for tensor in layout.tensors
             if len(tensor.shape) == 1 and 2 <= tensor.stop - tensor.start <= MAX_CLASSES
         }
-        """Place of each tensor that may be the output bias -> gradients that tell so."""
+        """(start, stop) of each tensor that may be the output bias -> the gradients that confirmed it."""
         self._bias: slice | None = None
         self._reports = ReportSchedule(lambda update: update <= _EARLY_REPORTS)
         self._counts = np.zeros(0)
-        """Labels of each class in the device's batches: [K], or fewer while the last ones were not seen."""
+        """Number of labels of each class so far: [K], or fewer while the last classes were not seen."""
         self._shift: Vector | None = None
         """r, float32 [K]."""
         self.overlap = 1.0
@@ -73,7 +73,7 @@ class Calibration:
         """w."""
 
     def shift(self, theta: Vector) -> Vector:
-        """theta, float32 [P + B], with r in its output bias: a copy, or itself if r is not known."""
+        """Return theta, float32 [P + B], with r added to its output bias: a copy, unless r is not known."""
         if self._shift is None or self._bias is None:
             return theta
         theta = theta.copy()
@@ -108,15 +108,15 @@ class Calibration:
         if own is None or len(own) != len(fleet):
             return
         held = fleet > 0
-        prior = _PRIOR * len(own)
+        prior = _PRIOR_SAMPLES * len(own)
         shares = (own + prior * fleet) / (own.sum() + prior)
         self.overlap = float(np.minimum(shares, fleet).sum())
         kept = max(_MIN_FLEET_PART, (1 - self.overlap) ** 2)
         shift = np.zeros(len(own))
         shift[held] = np.log(((1 - kept) * shares + kept * fleet)[held] / fleet[held])
         self._shift = shift.astype(np.float32)
-        rare = np.minimum(_LIMIT, fleet[held] / np.maximum(lately[held], fleet[held] / _LIMIT))
-        self.importance = min(_LIMIT, max(1 / _LIMIT, float(shares[held] @ rare)))
+        rare = np.minimum(_MAX_W, fleet[held] / np.maximum(lately[held], fleet[held] / _MAX_W))
+        self.importance = min(_MAX_W, max(1 / _MAX_W, float(shares[held] @ rare)))
 
     def _label_counts(self) -> NDArray[np.float64] | None:
         """The labels of each class so far: [K]. None while the output bias is not known."""
@@ -124,10 +124,10 @@ class Calibration:
         return _padded(self._counts, classes) if len(self._counts) <= classes else None
 
     def _search(self, gradient: Vector, shares: NDArray[np.float64]) -> None:
-        """Look which tensors may be the output bias. A gradient of almost 0 tells nothing."""
+        """Exclude tensors that are not the output bias. A gradient of almost 0 tells nothing."""
         for start, stop in tuple(self._evidence):
             of_bias = gradient[start:stop].astype(np.float64)
-            if np.abs(of_bias).max() < _ERROR:
+            if np.abs(of_bias).max() < _ROUNDING_ERROR:
                 continue
             if not _is_mean_prediction(of_bias, shares):
                 del self._evidence[start, stop]
@@ -142,7 +142,7 @@ def _is_mean_prediction(gradient: NDArray[np.float64], shares: NDArray[np.float6
     if len(shares) > len(gradient):
         return False
     mean = gradient + _padded(shares, len(gradient))
-    return bool((mean >= -_ERROR).all()) and abs(float(mean.sum()) - 1) <= _ERROR
+    return bool((mean >= -_ROUNDING_ERROR).all()) and abs(float(mean.sum()) - 1) <= _ROUNDING_ERROR
 
 
 def _padded(numbers: NDArray[np.generic], length: int) -> NDArray[np.float64]:

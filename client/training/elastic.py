@@ -1,4 +1,4 @@
-"""Elastic averaging (EASGD): a device's own parameters, and their exchange with the centre.
+"""Elastic averaging (EASGD): a device trains its own parameters x and exchanges them with the centre.
 
     x <- x - alpha (x - centre)                 on the device
     centre <- centre + alpha (x - centre)       on the server, of which theta is the centre
@@ -32,7 +32,7 @@ Vector = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class ElasticMove:
-    """The move of a device's parameters with an update."""
+    """How an exchange moved a device's parameters, so that it can be undone."""
 
     indices: slice | NDArray[np.int64]
     change: Vector
@@ -48,22 +48,22 @@ class Elastic:
         self._layout = layout.parameters
         self._welcome = welcome
         self.x = theta.copy()
-        self._own = self.x[: self._layout.size]
+        self._own = self.x[: self._layout.size]  # a view: without the running statistics
         self._centre = self._own.copy()
-        self._first = version
+        self._first_version = version
         self._versions: dict[int, int] = {}
         """First parameter of a chunk -> the version that its centre is of."""
         self._velocity = np.zeros(self._layout.size, np.float32) if welcome.momentum else None
         decay = welcome.adafactor
         self._adafactor = Adafactor(self._layout, decay, welcome.start) if decay else None
         self._steps: deque[LocalSteps] = deque(maxlen=welcome.local_steps)
-        """The latest, without their gradients: those since a chunk was exchanged."""
-        self._uncounted = 0
+        """The steps since a chunk was last exchanged, without their gradients."""
+        self._uncounted_samples = 0
         """Samples of steps that no update has counted: each counts once, whatever the number of chunks."""
 
     def base(self, chunk: ParameterRange) -> int | None:
         """Return the version of the chunk's centre."""
-        return self._versions.get(chunk.start, self._first)
+        return self._versions.get(chunk.start, self._first_version)
 
     def gradient_point(self) -> Vector:
         """Return the point of the next gradient: x, or with momentum x + delta v: float32 [P + B]."""
@@ -88,11 +88,11 @@ class Elastic:
             self._velocity += change
             change = self._velocity
         self._own += change
-        self._uncounted += step.samples
+        self._uncounted_samples += step.samples
         self._steps.append(LocalSteps(step.loss, np.zeros(0, np.float32), step.statistics, step.samples))
 
     def take(self, chunk: ParameterRange, model: Model) -> None:
-        """Update the centre of `chunk`, from a whole chunk or a difference.
+        """Update the copy of the centre in `chunk`, from its values or those that changed.
 
         Raises Malformed if it is not of that chunk, NonFinite if it holds NaN or infinity.
         """
@@ -134,8 +134,8 @@ class Elastic:
         coded = entries.encode(sent, indices, self._layout, *modes)
         arrives = entries.decode_values(coded, sent, indices, self._layout)
         # An update counts at most one period's samples; after a slow exchange the rest counts later.
-        samples = min(self._uncounted, sum(step.samples for step in self._steps))
-        self._uncounted -= samples
+        samples = min(self._uncounted_samples, sum(step.samples for step in self._steps))
+        self._uncounted_samples -= samples
         moved = slice(None) if indices is None else indices
         move = ElasticMove(moved, np.float32(welcome.elastic) * arrives, samples)
         self._own[move.indices] += move.change
@@ -157,7 +157,7 @@ class Elastic:
     def take_back(self, move: ElasticMove) -> None:
         """Undo the move: the update was refused."""
         self._own[move.indices] -= move.change
-        self._uncounted += move.samples
+        self._uncounted_samples += move.samples
 
     def reset(self, chunk: ParameterRange) -> None:
         """Reset the chunk to the centre: the update was refused for its size."""

@@ -14,7 +14,7 @@ from edgeflock.shared.protocol.messages import Update
 
 @dataclass(frozen=True, slots=True)
 class LocalSteps:
-    """The result of the steps on a few batches."""
+    """The result of the local steps of one update, or of a single step."""
 
     loss: float
     """Mean over the batches."""

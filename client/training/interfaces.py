@@ -1,4 +1,4 @@
-"""The interfaces of a worker: its server, its trainer, its spool and its progress."""
+"""What a worker needs: interfaces of its server, trainer and spool; and what it reports."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -21,11 +21,14 @@ MAX_REFUSALS = 3
 class ServerLink(Protocol):
     """The server as a worker sees it: transport.Link, or an emulated one."""
 
-    async def join(self) -> Welcome: ...
+    async def join(self) -> Welcome:
+        """Connect and return the run's terms."""
 
-    async def pull(self, base: int | None, held: int = 0, start: int = 0, stop: int = 0) -> Model: ...
+    async def pull(self, base: int | None, held: int = 0, start: int = 0, stop: int = 0) -> Model:
+        """Return the model, or parameters `start` to `stop` - 1, for a replica of version `base`."""
 
-    async def push(self, update: Update) -> Receipt: ...
+    async def push(self, update: Update) -> Receipt:
+        """Send `update` and return its receipt."""
 
     async def offer(self, update: Update) -> Task:
         """In a run of tasks: send `update`, and return its result with the next task."""
@@ -36,7 +39,8 @@ class ServerLink(Protocol):
     async def round_end(self) -> None:
         """Wait until the round in which the device computes is over."""
 
-    def announce_layout(self, layout: bytes) -> None: ...
+    def announce_layout(self, layout: bytes) -> None:
+        """Send this digest of the device's layout whenever it connects."""
 
 
 class UpdateSpool(Protocol):
@@ -45,11 +49,14 @@ class UpdateSpool(Protocol):
     has_failed: bool
     """Whether the last update could not be kept."""
 
-    def save(self, run: str, layout: bytes, update: Update) -> None: ...
+    def save(self, run: str, layout: bytes, update: Update) -> None:
+        """Keep `update` of this run and digest of the layout."""
 
-    def load(self, run: str, layout: bytes, limit: int) -> Update | None: ...
+    def load(self, run: str, layout: bytes, limit: int) -> Update | None:
+        """Return the kept update of at most `limit` bytes, if it is of this run and layout."""
 
-    def drop(self) -> None: ...
+    def drop(self) -> None:
+        """Forget the kept update: the server has it, or will not take it."""
 
 
 class Training(Protocol):
@@ -60,17 +67,23 @@ class Training(Protocol):
 
     def step(
         self, theta: NDArray[np.float32], base: int, sequence: int, stopped: Callable[[], bool] = ...
-    ) -> Update: ...
+    ) -> Update:
+        """Return the update `sequence` from `theta`, the model at version `base`."""
 
-    def gradient(self, theta: NDArray[np.float32]) -> LocalSteps: ...
+    def gradient(self, theta: NDArray[np.float32]) -> LocalSteps:
+        """Return the result of one step, for elastic averaging."""
 
-    def take_back(self) -> None: ...
+    def take_back(self) -> None:
+        """Keep the last update's entries for the next one: it was refused as late."""
 
-    def store_fleet(self, moments: bytes, labels: bytes) -> None: ...
+    def store_fleet(self, moments: bytes, labels: bytes) -> None:
+        """Store the fleet's means of a Receipt."""
 
-    def undo(self) -> None: ...
+    def undo(self) -> None:
+        """Undo the last step: its update does not count."""
 
-    def forget(self) -> None: ...
+    def forget(self) -> None:
+        """Discard what earlier models left: the server has restored an earlier one."""
 
 
 PermissionWait = Callable[[], Awaitable[bool]]

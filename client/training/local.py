@@ -1,4 +1,4 @@
-"""Local steps of a device between two updates.
+"""The optimizers of a device's own steps (run.local_optimizer).
 
     theta <- theta - local_rate d
 
@@ -26,8 +26,8 @@ _BETAS = 0.9, 0.999
 _EPSILON = np.float32(1e-8)
 
 
-class Local:
-    """The steps of one update."""
+class LocalOptimizer:
+    """Turns the gradients of one update's local steps into directions."""
 
     def __init__(self, theta: Vector, welcome: Welcome, adafactor: Adafactor | None = None) -> None:
         """Start from `theta`, float32 [P], which is not modified."""
@@ -48,13 +48,13 @@ class Local:
             return self._adafactor.direction(theta, gradient)
         self._steps += 1
         if self._adam:
-            return self._adam_s(gradient)
+            return self._adam_direction(gradient)
         if not self._momentum:
             return gradient
         self._first = gradient if self._steps == 1 else self._momentum * self._first + gradient
         return gradient + self._momentum * self._first
 
-    def _adam_s(self, gradient: Vector) -> Vector:
+    def _adam_direction(self, gradient: Vector) -> Vector:
         if self._steps == 1:
             self._first = self._second = np.zeros_like(gradient)
         parts = [np.float32((1 - beta) / (1 - beta**self._steps)) for beta in _BETAS]

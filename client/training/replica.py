@@ -13,7 +13,7 @@ from edgeflock.shared.protocol.messages import Model
 
 
 class Replica:
-    """The model theta at a version."""
+    """theta at a version, and what decodes the next difference."""
 
     def __init__(self, layout: Layout, start: Start | None = None) -> None:
         """Start at version 0 if `start` describes it. Raises Malformed if `start` is invalid."""
@@ -28,7 +28,7 @@ class Replica:
 
     @property
     def held(self) -> int:
-        """The chain value of the replica, for the server."""
+        """The chain's 16 bits, by which the server knows what the replica holds (protocol/chain.py)."""
         return chain.low_bits(self._chain)
 
     def take(self, model: Model) -> None:
@@ -59,7 +59,7 @@ class Replica:
             self._own()[where] = new
 
     def _add(self, model: Model) -> None:
-        """Add changes of parameters, which the new running statistics may follow."""
+        """Add the model's changes to parameters. New running statistics may come after them."""
         parameters, buffers = self._layout.parameters, self._layout.buffers
         end, statistics = len(model.values) - 2 * buffers, None
         try:

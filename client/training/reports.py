@@ -1,11 +1,11 @@
-"""Schedules a device's reports with updates: often at first, later periodically."""
+"""Decides which updates carry a report: many at first, later one from time to time."""
 
 from collections.abc import Callable
 
-_VERSIONS = 160
-"""Least number of versions between two late reports, and"""
-_UPDATES = 4
-"""of the device's updates."""
+_MIN_VERSIONS = 160
+"""After the early reports, the next one comes after at least so many versions, and"""
+_EVERY = 4
+"""only with every fourth update of the device."""
 
 
 class ReportSchedule:
@@ -21,7 +21,7 @@ class ReportSchedule:
     def is_due(self, base: int) -> bool:
         """Return whether the next update, made from version `base`, has a report."""
         self._updates += 1
-        is_late = self._updates % _UPDATES == 0 and base - self._reported >= _VERSIONS
+        is_late = self._updates % _EVERY == 0 and base - self._reported >= _MIN_VERSIONS
         if not (is_late or self._is_early(self._updates)):
             return False
         self._reported = base

@@ -24,7 +24,7 @@ from edgeflock.shared.selection.significance import decay_threshold, select_sign
 _NOTHING: NDArray[np.int64] = np.zeros(0, np.int64)
 
 _INTERVALS = 10
-"""Updates in the average of the device's interval."""
+"""Updates over which `SelectionMemory.interval` is averaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class SelectionMemory:
     """The state of earlier updates that the next selection needs."""
 
     corrected: NDArray[np.float32] | None = None
-    """The source of the last selection: float32 [P]. None before the first, and without feedback."""
+    """The gradient with the memory, at the last selection: float32 [P]. None at first or without feedback."""
     sent: NDArray[np.int64] | None = None
     """The indices of `corrected` that were sent; None: all of it."""
     norms: NormAverages | None = None
@@ -57,7 +57,7 @@ class SelectionMemory:
         return SelectionMemory(base=self.base, interval=self.interval, intervals=self.intervals)
 
     def remainder(self, decay: float) -> NDArray[np.float32] | None:
-        """Return the addend of the next gradient: float32 [P], zero at sent entries; or None."""
+        """Return what is added to the next gradient: float32 [P], zero at sent entries; None: nothing."""
         if self.corrected is None:
             return None
         return remember(self.corrected, slice(None) if self.sent is None else self.sent, decay)
@@ -65,7 +65,7 @@ class SelectionMemory:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The contents of an update."""
+    """The entries to send, and how to code them."""
 
     gradient: NDArray[np.float32]
     """The gradient plus the remembered entries: float32 [P]."""

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class TaskParticipant:
-    """A device's part in the rounds of one run."""
+    """Takes part in the rounds of one run."""
 
     def __init__(
         self,
@@ -47,9 +47,9 @@ class TaskParticipant:
         """`choose` selects the next batches' data shard; `add_facts` adds the device's facts to an update."""
         self._server, self._trainer, self._batches = server, trainer, batches
         self._replica, self._compute = replica, compute
-        self._choose, self._add_facts = choose, add_facts
+        self._choose_shard, self._add_facts = choose, add_facts
         self._progress = progress
-        self._permitted = wait_permission
+        self._wait_permission = wait_permission
         self._local_steps, self._sequence = welcome.local_steps, welcome.sequence
         self._too_large = 0
 
@@ -63,9 +63,9 @@ class TaskParticipant:
 
     async def _compute_shard(self, shard: int) -> Task | None:
         """Compute `shard` and return the next task; None: pull the model first."""
-        self._choose(shard)
+        self._choose_shard(shard)
         await self._batches.ready(self._local_steps)
-        if await self._permitted():
+        if await self._wait_permission():
             return None
         self._sequence += 1
         update = await self._compute_in_round()
@@ -100,7 +100,7 @@ class TaskParticipant:
         return task
 
     async def _compute_in_round(self) -> Update | None:
-        """Return the next update; None if its round ends first. Only the current step then completes."""
+        """Return the next update; None if its round ends first. Then no further local step begins."""
         stopped: list[bool] = []
         replica = self._replica
         computing = asyncio.ensure_future(

@@ -1,4 +1,4 @@
-"""Checks of a server's Welcome: whether its values are valid and fit the device's memory.
+"""Checks a server's Welcome: its values must be valid, and its model fit the device's memory.
 
 A Welcome defines how much a device stores, computes and sends. Nothing in it is trusted before these checks.
 """
@@ -13,17 +13,18 @@ from edgeflock.shared.model.chunks import MAX_CHUNKS
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import PROTOCOL, Welcome
 
-_TENSORS, _RANK, _NAME = 10_000, 8, 300
+_MAX_TENSORS, _MAX_RANK, _MAX_NAME = 10_000, 8, 300
+"""Largest numbers of tensors, of dimensions of a tensor, and of characters of a name."""
 
-_SAMPLES = 1 << 24
+_MAX_SAMPLES = 1 << 24
 """Largest number of samples of an update, and"""
-_BATCH = 1 << 16
+_MAX_BATCH = 1 << 16
 """of a batch."""
 
-_NUMBERS = 1 << 40
+_MAX_NUMBERS = 1 << 40
 """Largest number of values of a sample."""
 
-_LARGEST_SEQUENCE = 1 << 62
+_MAX_SEQUENCE = 1 << 62
 
 _ENTRY_BYTES = 24
 """Bytes that a device holds for an entry of theta: the model, the next model, the gradient, the unsent rest,
@@ -47,17 +48,17 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
     """
     if welcome.protocol != PROTOCOL:
         raise ServerAtFault(f"the server speaks protocol {welcome.protocol}, this device {PROTOCOL}")
-    _check(_is_text(welcome.run, _NAME), "run", welcome.run)
+    _check(_is_text(welcome.run, _MAX_NAME), "run", welcome.run)
     for name in ("model", "loss"):
         _check(_is_text(getattr(welcome, name), LONGEST), name, getattr(welcome, name))
     for name, limit in (
-        ("batch", _BATCH),
-        ("local_steps", _SAMPLES // max(1, min(welcome.batch, _BATCH))),
+        ("batch", _MAX_BATCH),
+        ("local_steps", _MAX_SAMPLES // max(1, min(welcome.batch, _MAX_BATCH))),
         ("frame_bytes", math.inf),
     ):
         _check(1 <= getattr(welcome, name) <= limit, name, getattr(welcome, name), limit)
     for name in ("version", "sequence"):
-        _check(getattr(welcome, name) <= _LARGEST_SEQUENCE, name, getattr(welcome, name))
+        _check(getattr(welcome, name) <= _MAX_SEQUENCE, name, getattr(welcome, name))
     for name in ("balance", "threshold", "feedback", "alpha", "beta"):
         _check(0 <= getattr(welcome, name) <= 1, name, getattr(welcome, name))
     for name in ("elastic", "momentum", "adafactor"):
@@ -75,7 +76,11 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
     grids = welcome.indices == sparse.GRID, welcome.values == values.CODINGS["scale"].mode
     _check(grids[0] == grids[1], "indices and values", f"{welcome.indices} and {welcome.values}")
     sizes = welcome.input or ()
-    _check(len(sizes) <= _RANK and 1 <= math.prod(sizes) <= _NUMBERS, "input", list(sizes[: _RANK + 1]))
+    _check(
+        len(sizes) <= _MAX_RANK and 1 <= math.prod(sizes) <= _MAX_NUMBERS,
+        "input",
+        list(sizes[: _MAX_RANK + 1]),
+    )
     if welcome.data is not None and (welcome.data.means or welcome.data.categories):
         inputs = welcome.data.inputs if welcome.data.columns else len(welcome.data.means)
         _check(welcome.input == (inputs,), "data with so many inputs", inputs)
@@ -108,8 +113,10 @@ def longest_message(layout: Layout) -> int:
 
 
 def _layout(shapes: list[Any]) -> Layout:
-    if len(shapes) > _TENSORS:
-        raise ServerAtFault(f"the server's layout has {len(shapes)} tensors; at most {_TENSORS} are taken")
+    if len(shapes) > _MAX_TENSORS:
+        raise ServerAtFault(
+            f"the server's layout has {len(shapes)} tensors; at most {_MAX_TENSORS} are taken"
+        )
     for number, entry in enumerate(shapes):
         if not _is_entry(entry):
             raise ServerAtFault(f"entry {number} of the server's layout is no name and shape of a tensor")
@@ -133,9 +140,9 @@ def _is_entry(entry: Any) -> bool:
         type(entry) is list
         and (len(entry) == 2 or (len(entry) == 3 and entry[2] is True))
         and type(entry[0]) is str
-        and _is_text(entry[0], _NAME)
+        and _is_text(entry[0], _MAX_NAME)
         and type(entry[1]) is list
-        and len(entry[1]) <= _RANK
+        and len(entry[1]) <= _MAX_RANK
         and all(type(size) is int and 0 <= size <= 1 << 40 for size in entry[1])
     )
 

@@ -14,7 +14,7 @@ from edgeflock.client.data import Batches, PolicyBatches
 from edgeflock.client.training.adafactor import Adafactor
 from edgeflock.client.training.calibration import Calibration
 from edgeflock.client.training.encoding import LocalSteps, encode_update
-from edgeflock.client.training.local import Local
+from edgeflock.client.training.local import LocalOptimizer
 from edgeflock.client.training.selector import SelectionMemory, select, take_back
 from edgeflock.shared.codecs import values
 from edgeflock.shared.errors import ConfigError, Diverged, EdgeflockError, TrainingFailed
@@ -23,8 +23,8 @@ from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Update, Welcome
 
-_MAX_BAD = 20
-"""The model counts as diverged after this many consecutive non-finite gradients."""
+_MAX_NON_FINITE = 20
+"""The model counts as diverged after this many gradients in a row that are not finite."""
 
 
 class Stopped(Exception):
@@ -50,11 +50,11 @@ class Trainer:
         self._backend = backend
         self._batches = batches
         self._welcome = welcome
-        self._memory = self._before = SelectionMemory()
+        self._memory = self._memory_before = SelectionMemory()
         decay = welcome.adafactor
         self._adafactor = Adafactor(backend.layout.parameters, decay, welcome.start) if decay else None
         self._calibration = Calibration(backend.layout.parameters) if welcome.balances else None
-        self._acting = batches if isinstance(batches, PolicyBatches) else None
+        self._policy_batches = batches if isinstance(batches, PolicyBatches) else None
         self._has_trained = False
 
     @property
@@ -74,7 +74,7 @@ class Trainer:
         `theta` is not modified. It takes one batch for each local step of the run. Raises Stopped once
         `stopped` returns true. Raises Diverged if the batches do not give finite numbers.
         """
-        self._before = self._memory
+        self._memory_before = self._memory
         steps = self._descend(theta, stopped)
         layout = self.layout.parameters
         direction = steps.gradient
@@ -97,12 +97,12 @@ class Trainer:
         TrainingFailed if the backend fails after an earlier success, and ConfigError if it cannot train on
         the data.
         """
-        for _ in range(_MAX_BAD):
+        for _ in range(_MAX_NON_FINITE):
             self._rest()
             if stopped():
                 raise Stopped
-            if self._acting is not None:
-                self._acting.act(theta)
+            if self._policy_batches is not None:
+                self._policy_batches.act(theta)
             x, y = self._batches.take(self._welcome.batch)
             point = theta if self._calibration is None else self._calibration.shift(theta)
             loss, gradient, statistics, right, samples = self._compute(point, x, y)
@@ -113,8 +113,8 @@ class Trainer:
                 return LocalSteps(loss, gradient, statistics, len(y) if samples is None else samples)
         beyond = f" or statistics beyond {values.LARGEST_STATISTIC:g}" if self.layout.buffers else ""
         raise Diverged(
-            f"{_MAX_BAD} batches in a row gave NaN or infinite gradients{beyond}: the model has diverged or "
-            "the data are broken; lower coordination.learning_rate, scale the inputs"
+            f"{_MAX_NON_FINITE} batches in a row gave NaN or infinite gradients{beyond}: the model has "
+            "diverged or the data are broken; lower coordination.learning_rate, scale the inputs"
         )
 
     def take_back(self) -> None:
@@ -134,11 +134,11 @@ class Trainer:
 
         Its update was refused for its size, or another device's counts for the same data.
         """
-        self._memory = self._before
+        self._memory = self._memory_before
 
     def forget(self) -> None:
         """Discard unsent gradients and second moments: the new model does not continue the last one."""
-        self._memory = self._before = self._memory.without_entries()
+        self._memory = self._memory_before = self._memory.without_entries()
         if self._adafactor is not None:
             self._adafactor = Adafactor(self.layout.parameters, self._welcome.adafactor, self._welcome.start)
 
@@ -166,7 +166,7 @@ class Trainer:
             return replace(
                 first, gradient=self._adafactor.direction(theta[: first.gradient.size], first.gradient)
             )
-        local = Local(theta[: first.gradient.size], self._welcome, self._adafactor)
+        local = LocalOptimizer(theta[: first.gradient.size], self._welcome, self._adafactor)
         theta, rate = theta.copy(), np.float32(self._welcome.local_rate)
         parameters = theta[: first.gradient.size]
         loss, samples = first.loss, first.samples

@@ -46,17 +46,17 @@ from edgeflock.shared.protocol.messages import Facts, Model, Receipt, Update, We
 log = logging.getLogger(__name__)
 
 _TELEMETRY_EVERY = 5.0
-"""Least seconds between two reports of the device's facts,"""
+"""A device reports its facts at most once in so many seconds, and"""
 
 _RESTING_EVERY = 60.0
-"""and while it pauses or waits for the model, e.g. for its turn."""
+"""once in so many while it pauses or waits for the model, e.g. for its turn."""
 
 Load = Callable[[Weights, Layout], Awaitable[Model | None]]
 """load(weights, layout) returns the first model; None: pull the current one."""
 
 
 async def load_nothing(weights: Weights, layout: Layout) -> None:
-    """Load nothing, so that the worker pulls the model."""
+    """Return None, so that the worker pulls the model."""
 
 
 class Worker:
@@ -77,7 +77,7 @@ class Worker:
     ) -> None:
         """`trainer` makes a trainer on `batches` for the run of a Welcome.
 
-        `health` returns the device's facts. `load` loads the first model of a run with initial weights.
+        `health` returns the machine's facts. `load` loads the first model of a run with initial weights.
         `is_leaving` returns whether the device stops now: its last update requests no model. `choose` selects
         the data shard of the next batches, in a run of tasks. `wait_permission` is awaited before anything is
         loaded, and before each step. `spool` keeps the pending update, except in runs of tasks or elastic
@@ -88,19 +88,19 @@ class Worker:
         self._batches = batches
         self._compute = compute
         self._health = health
-        self._load = load
-        self._leaving = is_leaving
-        self._choose = choose
-        self._permitted = wait_permission
+        self._load_first_model = load
+        self._is_leaving = is_leaving
+        self._choose_shard = choose
+        self._wait_permission = wait_permission
         self._spool = spool
         self._telemetry_due = -math.inf
         """Time of the next telemetry, by the event loop's clock."""
-        self._pulls = False
-        """Whether a pull is pending."""
+        self._is_pulling = False
+        """Whether it waits for a model."""
         self._step_seconds = 0.0
         """Seconds to compute the last update."""
         self.progress = WorkerProgress()
-        self._attempt = RetryingCompute(compute, batches, self.progress)
+        self._retrying = RetryingCompute(compute, batches, self.progress)
 
     async def run(self) -> WorkerProgress:
         """Take part in the server's run, and in the next run if it is replaced.
@@ -122,7 +122,7 @@ class Worker:
                 return self.progress
 
     async def _take_part(self, welcome: Welcome) -> WorkerProgress:
-        await self._permitted()
+        await self._wait_permission()
         trainer = await self._make_trainer(welcome)
         layout = trainer.layout
         if list(layout.shapes()) != welcome.layout:
@@ -131,38 +131,38 @@ class Worker:
         with as_server_fault("first model"):
             replica = Replica(layout, welcome.start)
             if welcome.weights is not None:
-                first = await self._load(welcome.weights, layout)
+                first = await self._load_first_model(welcome.weights, layout)
                 if first is not None:
                     replica.take(first)
         self._telemetry_due = -math.inf
-        self._attempt.steps = 1 if welcome.elastic else welcome.local_steps
+        self._retrying.batches_per_step = 1 if welcome.elastic else welcome.local_steps
         sequence, too_large = await self._resend_pending(welcome, layout), 0
         await self._pull(replica)
         if welcome.elastic:
             return await self._average(welcome, trainer, replica)
         if welcome.tasks:
             rounds = TaskParticipant(
-                welcome, self._server, trainer, self._batches, replica, self._attempt, self._choose,
-                self._with_telemetry, self.progress, self._permitted,
+                welcome, self._server, trainer, self._batches, replica, self._retrying, self._choose_shard,
+                self._with_telemetry, self.progress, self._wait_permission,
             )  # fmt: skip
-            await rounds.run(self._leaving)
+            await rounds.run(self._is_leaving)
             return self.progress
         while True:
             await self._batches.ready(welcome.local_steps)
-            if await self._permitted():
+            if await self._wait_permission():
                 await self._pull(replica)
                 continue
             assert replica.version is not None, "pulled before"
             began = asyncio.get_running_loop().time()
             try:
-                update: Update = await self._attempt(
+                update: Update = await self._retrying(
                     trainer.step, replica.theta, replica.version, sequence + 1
                 )
             except NoUsableSamples:
                 self._batches.settle()
                 continue
             self._step_seconds = asyncio.get_running_loop().time() - began
-            update = replace(update, held=replica.held, pull=not self._leaving())
+            update = replace(update, held=replica.held, pull=not self._is_leaving())
             update = self._with_telemetry(update)
             try:
                 receipt = await self._push(update, welcome.run, layout)
@@ -199,11 +199,11 @@ class Worker:
 
     async def _pull(self, replica: Replica) -> bool:
         """Update `replica`; return whether the whole model came. It may take long if devices take turns."""
-        self._pulls = True
+        self._is_pulling = True
         try:
             model = await self._server.pull(replica.version, replica.held)
         finally:
-            self._pulls = False
+            self._is_pulling = False
         apply_model(replica, model)
         return model.base is None
 
@@ -266,11 +266,11 @@ class Worker:
         cut = chunks(trainer.layout, welcome.chunk)
         averaging = Averaging(self._server.pull, push, elastic, cut, welcome.local_steps, welcome.sequence)
         try:
-            while not self._leaving():
+            while not self._is_leaving():
                 await self._batches.ready(1)
-                await self._permitted()
+                await self._wait_permission()
                 with suppress(NoUsableSamples):
-                    done = await averaging.step(self._attempt, trainer.gradient)
+                    done = await averaging.step(self._retrying, trainer.gradient)
                     self.progress.samples += done.samples
                 self._batches.settle()
             await averaging.finish()
@@ -293,7 +293,7 @@ class Worker:
         while True:
             await asyncio.sleep(_TELEMETRY_EVERY / 4)
             if clock() >= self._telemetry_due + _TELEMETRY_EVERY / 4 and (facts := self.facts()):
-                every = _RESTING_EVERY if self._pulls or "paused" in facts else _TELEMETRY_EVERY
+                every = _RESTING_EVERY if self._is_pulling or "paused" in facts else _TELEMETRY_EVERY
                 self._telemetry_due = clock() + every
                 await send(facts)
 

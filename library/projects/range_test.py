@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from edgeflock.client.backends import Backend
 from edgeflock.client.data import Batches
 from edgeflock.client.training.adafactor import Adafactor
-from edgeflock.client.training.local import Local
+from edgeflock.client.training.local import LocalOptimizer
 from edgeflock.server.descent import Parameters, Regime, Step
 from edgeflock.shared.data.samples import IGNORED
 from edgeflock.shared.model.layout import Layout
@@ -201,7 +201,7 @@ class _Optimizer:
         )
         self._trained = layout.parameters.size
         adafactor = Adafactor(layout.parameters, terms.adafactor, terms.start) if terms.adafactor else None
-        self._local = Local(theta[: self._trained], terms, adafactor)
+        self._local = LocalOptimizer(theta[: self._trained], terms, adafactor)
 
     @property
     def theta(self) -> NDArray[np.float32]:

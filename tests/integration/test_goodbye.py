@@ -123,7 +123,7 @@ async def test_a_device_whose_steps_fail_says_so(tmp_path: Path, monkeypatch: py
             await run_client(settings)
         left = await told(hosted, "left")
     assert left == "error: 5 steps in a row failed, the last one with MemoryError; its log has the reason"
-    assert len(computed) == attempts.FAILURES
+    assert len(computed) == attempts.MAX_FAILURES
 
 
 async def test_two_devices_of_one_name_are_told_what_to_do(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgeflock.client.training import attempts
-from edgeflock.client.training.attempts import FAILURES
+from edgeflock.client.training.attempts import MAX_FAILURES
 from edgeflock.shared.errors import ConfigError, TrainingFailed
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.protocol.messages import Facts
@@ -40,13 +40,13 @@ def _without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_step_that_fails_is_computed_again() -> None:
     server, even = FakeServer([None] * 3), FakeServer([None] * 3)
     lost = MemoryError("no room")
-    device = worker(server, Flaky(None, lost, *[lost] * (FAILURES - 2), None, lost))
+    device = worker(server, Flaky(None, lost, *[lost] * (MAX_FAILURES - 2), None, lost))
     progress = await device.run()
     undisturbed = await worker(even, FakeBackend()).run()
-    assert (progress.updates, progress.failed) == (undisturbed.updates, FAILURES)
+    assert (progress.updates, progress.failed) == (undisturbed.updates, MAX_FAILURES)
     assert [update.values for update in server.updates] == [update.values for update in even.updates]
     facts: Facts = device.facts()
-    assert facts["failed"] == FAILURES, "the server is told"
+    assert facts["failed"] == MAX_FAILURES, "the server is told"
 
 
 @pytest.mark.parametrize(
@@ -61,10 +61,10 @@ async def test_one_that_fails_again_and_again_ends_the_device(
     error: Callable[[], Exception], begins: str
 ) -> None:
     server = FakeServer([None] * 3)
-    device = worker(server, Flaky(None, *(error() for _ in range(FAILURES))))
-    with pytest.raises(TrainingFailed, match=rf"^{FAILURES} steps in a row failed: {begins}"):
+    device = worker(server, Flaky(None, *(error() for _ in range(MAX_FAILURES))))
+    with pytest.raises(TrainingFailed, match=rf"^{MAX_FAILURES} steps in a row failed: {begins}"):
         await device.run()
-    assert device.progress.failed == FAILURES
+    assert device.progress.failed == MAX_FAILURES
     assert len(server.updates) == 1
 
 

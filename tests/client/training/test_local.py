@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgeflock.client.training.local import Local
+from edgeflock.client.training.local import LocalOptimizer
 from edgeflock.client.training.terms import layout_of
 from edgeflock.shared.errors import ServerAtFault
 from tests.client.training.fakes import WELCOME
@@ -25,7 +25,7 @@ def steps(count: int, **terms: Any) -> tuple[NDArray[np.float32], NDArray[np.flo
     """(The parameters after so many steps from 1, what the update says.)"""
     theta = np.ones(SIZE, np.float32)
     start = theta.copy()
-    local, total = Local(start, replace(WELCOME, **terms)), np.zeros(SIZE, np.float32)
+    local, total = LocalOptimizer(start, replace(WELCOME, **terms)), np.zeros(SIZE, np.float32)
     for _ in range(count):
         direction = local.direction(theta, gradient(theta))
         theta -= RATE * direction
