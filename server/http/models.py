@@ -49,6 +49,10 @@ async def get_onnx(request: web.Request) -> web.StreamResponse:
     precision = request.query.get("precision", "float32")
     if precision not in ("float32", "int8"):
         return problem(400, "bad-precision", f"precision={precision!r:.40} must be float32 or int8")
+    if precision == "int8" and caller_of(request).role not in ("viewer", "admin"):
+        return problem(
+            403, "forbidden", "precision=int8 is computed for a viewer's or an admin's token alone"
+        )
     model = await _model(request)
     etag = _etag(request, model, precision)
     try:

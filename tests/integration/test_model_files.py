@@ -146,3 +146,11 @@ async def test_an_earlier_version_is_for_admins(tmp_path: Path) -> None:
                 assert response.status == status, (version, await response.text())
         async with http.get(f"{hosted.url}/v1/model.onnx?precision=int4", headers=headers) as response:
             assert response.status == 400
+        headers = {"Authorization": f"Bearer {hosted.enrol('pi').credential}"}
+        for path, status in (
+            ("safetensors", 200),
+            ("safetensors?version=0", 403),
+            ("onnx?precision=int8", 403),
+        ):
+            async with http.get(f"{hosted.url}/v1/model.{path}", headers=headers) as response:
+                assert response.status == status, (path, await response.text())
