@@ -9,6 +9,7 @@ from edgeflock.cli.backup import backup, restore
 from edgeflock.cli.capacity import capacity
 from edgeflock.cli.check import check
 from edgeflock.cli.client import client
+from edgeflock.cli.compare import compare
 from edgeflock.cli.config import config
 from edgeflock.cli.device import device
 from edgeflock.cli.doctor import doctor, report
@@ -84,7 +85,7 @@ app.command()(server)
 app.command()(gateway)
 app.add_typer(client, name="client")
 for command in (
-    *(init, check, status, doctor, report, rollback, backup, restore, top, plot),
+    *(init, check, status, doctor, report, rollback, backup, restore, top, plot, compare),
     *(quickstart, fleet, reproduce, capacity, export, predict, config),
 ):
     app.command()(command)  # in the order in which --help lists them
