@@ -59,7 +59,8 @@ def show_comparison(first: Path, second: Path, *, as_json: bool) -> None:
         print(json.dumps(_document(*runs)))
         return
     console = Console()
-    table = Table("setting", str(first), str(second), box=None)
+    console.print(f"Left: {first}. Right: {second}.", soft_wrap=True)
+    table = Table("setting", "left", "right", box=None)
     for name, pair in differences(*runs).items():
         table.add_row(name, *map(_shown, pair))
     if not table.row_count:
