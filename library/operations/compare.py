@@ -68,11 +68,8 @@ def show_comparison(first: Path, second: Path, *, as_json: bool) -> None:
     else:
         console.print(table)
     curves = Table(box=None)
-    for run in runs:
-        for column in ("version", "accuracy", "loss", "both ways"):
-            curves.add_column(
-                f"{run.directory}\n{column}" if column == "version" else column, justify="right"
-            )
+    for column in ("version", "accuracy", "loss", "both ways") * 2:
+        curves.add_column(column, justify="right")
     for row in _side_by_side(*(run.evaluations for run in runs)):
         curves.add_row(*row)
     console.print(curves)
