@@ -120,7 +120,8 @@ class Downloads:
             if response.status == 404 and missing:
                 return None
             if not response.ok and not is_transient(response.status):
-                raise ConfigError(f"{url} gives nothing: {await _detail(response)}")
+                what = "model" if "model" in url.name else "graph"
+                raise ConfigError(f"{url} gives no {what}: {await _detail(response)}")
             response.raise_for_status()
             return DownloadedModel(response.headers.get("ETag", ""), await _read(response, limit))
 

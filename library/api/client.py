@@ -81,10 +81,10 @@ class Client:
         if name or token:
             given["name"] = name or f"{default_name()}-{secrets.token_hex(3)}"
         parsed = config.from_sections({"client": given}, "edgeflock.Client").client
-        if "gentle" in settings and parsed.low_priority:
+        if "low_priority" in settings and parsed.low_priority:
             raise ConfigError(
                 "edgeflock.Client(low_priority=True): a Client leaves its program's priority as it is; leave "
-                "gentle out, and call os.nice(19) in the program"
+                "low_priority out, and call os.nice(19) in the program"
             )
         self._initialise(parsed, threads="threads" in settings)
 
@@ -94,13 +94,13 @@ class Client:
         client = cls.__new__(cls)
         client._token, client._model, client._batches, client._samples = "", None, None, None
         client._initialise(settings, threads=True)
-        client._gentle = settings.low_priority
+        client._low_priority = settings.low_priority
         return client
 
     def _initialise(self, settings: ClientSettings, *, threads: bool) -> None:
         self._settings = settings
         self._threads = threads
-        self._gentle = False
+        self._low_priority = False
         self.account: SampleAccount | None = None
         """The account of a stream's samples, once `run` has ended."""
 
@@ -114,7 +114,7 @@ class Client:
         if self._token:
             identity = await join(settings.server, self._token, settings.name, insecure=settings.insecure)
         make = None if self._model is None else self._model.make
-        given = ClientObjects(identity, self._batches, self._samples, make, self._threads, self._gentle)
+        given = ClientObjects(identity, self._batches, self._samples, make, self._threads, self._low_priority)
         return await run_client(settings, self._count, given)
 
     def _count(self, account: SampleAccount) -> None:

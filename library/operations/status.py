@@ -169,7 +169,7 @@ def _describe_rule(coordination: dict[str, Any]) -> str:
     rule = "rounds" if coordination["mode"] == "rounds" else str(coordination["rule"])
     if coordination["mode"] == "elastic":
         chunk = coordination["chunk"]
-        rule = f"elastic, alpha {coordination['alpha']}, " + (
+        rule = f"elastic, moving rate {coordination['moving_rate']}, " + (
             f"chunks of {chunk:,}" if chunk else "all at once"
         )
     gate = coordination["gate"]

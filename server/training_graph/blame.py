@@ -49,11 +49,11 @@ def module_that_calls(
     with tracker, _Watch(tracker, operator) as watch:
         flat.module.train()
         flat.loss_of(apply(flat.module, x), y, x).backward()  # type: ignore[no-untyped-call]
-    if not watch.where:
+    if not watch.path:
         return "it"
-    if watch.where == _OUTSIDE:
+    if watch.path == _OUTSIDE:
         return "the loss"
-    _, _, name = watch.where.partition(".")
+    _, _, name = watch.path.partition(".")
     return f"{name or 'it'} ({type(flat.module.get_submodule(name)).__name__})"
 
 

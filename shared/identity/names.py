@@ -63,7 +63,7 @@ def scripts(name: str) -> set[str]:
 def name_with_scripts(name: str) -> str:
     """A name, and the scripts that it is in where that is not Latin alone.
 
-    >>> shown("pi"), shown("\u0440\u0456")
+    >>> name_with_scripts("pi"), name_with_scripts("\u0440\u0456")
     ('pi', 'рі (Cyrillic)')
     """
     others = sorted(scripts(name) - {"LATIN"})

@@ -171,7 +171,8 @@ async def test_whoever_watches_is_told_how_updates_apply(tmp_path: Path) -> None
             session.get(f"http://127.0.0.1:{hosted.port}/v1/status") as response,
         ):
             status = await response.json()
-        assert {key: status["coordination"][key] for key in ("mode", "alpha", "chunk", "gate", "bound")} == {
+        keys = ("mode", "moving_rate", "chunk", "gate", "bound")
+        assert {key: status["coordination"][key] for key in keys} == {
             "mode": "elastic", "moving_rate": 0.2, "chunk": 20, "gate": "ssp", "bound": 4,
         }  # fmt: skip
         assert status["version"] == 30
@@ -179,7 +180,7 @@ async def test_whoever_watches_is_told_how_updates_apply(tmp_path: Path) -> None
         assert status["dense_bytes"] == 4 * LAYOUT.size * pushed // len(chunks(LAYOUT, 20))
         console = Console(record=True, width=200, file=StringIO())
         print_status(console, status)
-        assert "elastic, alpha 0.2, chunks of 20, ssp of 4, learning rate" in console.export_text()
+        assert "elastic, moving rate 0.2, chunks of 20, ssp of 4, learning rate" in console.export_text()
 
 
 @pytest.mark.parametrize(("start", "stop"), [(5, 5), (6, 5), (0, LAYOUT.size + 1), (5, 0)])

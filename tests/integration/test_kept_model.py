@@ -72,7 +72,7 @@ async def test_behind_a_gateway_the_model_comes_from_its_leader(tmp_path: Path) 
             path.write_bytes(found.octets)
             assert safetensors_file.load(path).theta.tobytes() == hosted.engine.parameters.theta.tobytes()
             assert await link.model("safetensors", found.etag) is None, "it has not changed"
-            with pytest.raises(ConfigError, match="gives nothing"):
+            with pytest.raises(ConfigError, match="gives no model"):
                 await link.model("onnx", "")
 
 

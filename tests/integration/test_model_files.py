@@ -97,7 +97,7 @@ async def test_each_format_predicts_as_the_run_does(tmp_path: Path) -> None:
         (f"run:{tmp_path / 'run'}@first", "after @ comes best, last or the number of a version"),
         (f"run:{tmp_path / 'run'}@999", "the run has versions 0 to 150"),
         (f"run:{tmp_path}@last", "holds no journal.sqlite"),
-        (f"run:{tmp_path}", "cannot be read"),
+        (f"run:{tmp_path / 'nowhere'}", "cannot be read"),
     ):
         with pytest.raises(ConfigError, match=says):
             first_model(flat, weights, 0)

@@ -44,6 +44,7 @@ def test_the_names_are_pinned_and_there() -> None:
         "__version__",
         "back_up",
         "deal",
+        "load",
         "plot",
         "restore",
         "roll_back",

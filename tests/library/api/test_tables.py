@@ -102,7 +102,7 @@ def test_who_trains_on_what_is_held_out_is_told_at_both_ends(
 
     asyncio.run(run())
     assert "about 400 of its rows are the server's held-out ones" in caplog.text
-    assert found == ["it trains on about 400 rows of the held-out data: evaluations are too good"]
+    assert found == ["it trains on about 400 held-out rows, so evaluations are too good"]
 
 
 def test_a_fleet_learns_a_regression_and_says_if_it_trains_on_what_is_held_out(
