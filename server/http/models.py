@@ -1,6 +1,7 @@
 """Operators' and devices' HTTP for a trained model as a file: safetensors for torch, ONNX for any runtime."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -22,6 +23,9 @@ from edgeflock.shared.errors import BadGraph, ConfigError, NotExportable
 from edgeflock.shared.extras import install_command
 
 routes = web.RouteTableDef()
+
+_EVALUATION_SECONDS = 15.0
+"""The longest wait for the evaluation of a complete run's last version."""
 
 
 @routes.get("/v1/model.safetensors")
@@ -70,6 +74,9 @@ async def _model(request: web.Request) -> ModelFile:
     """The requested version. Raises HTTPException with a problem."""
     host, wanted = request.app[HOST], request.query.get("version", "last")
     if wanted == "best":
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_EVALUATION_SECONDS):
+                await request.app[EVALUATOR].wait_for_best()
         try:
             saved = await asyncio.to_thread(safetensors_file.load, Path(host.config.run.directory) / BEST)
         except ConfigError as error:

@@ -72,6 +72,10 @@ class Evaluator:
         self._on_recovery = on_recovery
         self._measured: NDArray[np.float32] = np.zeros(0, np.float32)
         """The theta of the last evaluation."""
+        self._is_saving = False
+        """Whether the last evaluation's model may still be on its way to the disk."""
+        self._done = asyncio.Event()
+        """Set and replaced after each evaluation."""
         self.suspect: Suspect | None = None
         """The update that may be to blame, if the model has diverged."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="edgeflock-evaluation")
@@ -105,11 +109,17 @@ class Evaluator:
         seen, published = self.history[-1].version if self.history else -1, self._engine.published
         return published.complete and (self._evaluate is None or published.version in (seen, self.failed_at))
 
+    async def wait_for_best(self) -> None:
+        """Wait until the last version of a complete run is evaluated, and its best model saved."""
+        while self._engine.published.complete and (self._is_saving or not self.finished):
+            await self._done.wait()
+
     async def run(self) -> None:
         """Evaluate at the interval, until cancelled."""
         while True:
             evaluation = await self._measure()
             if evaluation is not None:
+                self._is_saving = True
                 if self.history:  # classes of all evaluations would fill the memory
                     self.history[-1] = self.history[-1]._replace(classes=())
                 self.history.append(evaluation)
@@ -117,6 +127,9 @@ class Evaluator:
                 await self._writer.call(self._judge)
                 if self._engine.steering.is_best(evaluation):
                     await asyncio.to_thread(self._save_best, self._measured, evaluation)
+                self._is_saving = False
+            done, self._done = self._done, asyncio.Event()
+            done.set()
             await self.record(evaluation)
             self._writer.wake()
             # The last version of a run is evaluated right away.

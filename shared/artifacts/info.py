@@ -27,7 +27,7 @@ class ModelInfo:
     run: str
     """The identity of the run."""
     version: int
-    """The number of updates in the model."""
+    """The version of the model."""
     loss: str = ""
     """model.loss of the run; empty in files of Edgeflock 0.1."""
     input: tuple[int, ...] | None = None
