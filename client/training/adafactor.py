@@ -8,9 +8,9 @@
 theta_0 is the first model of the run. A step relative to theta alone makes theta grow by a fraction of
 itself. Late in a run, when gradients are mostly noise, the growth is exponential. After 22,000 gradients of
 CIFAR-10 the last matrix was 37 times its first size, and the run diverged (docs/optimizers.md). So a step is
-relative to 1.5 times theta_0 at bound, and weights grow as the root of the number of steps. With a limit of
-theta_0, A2C reached a return of 395 on CartPole in place of 500. With three times theta_0, a run of 32,000
-gradients of CIFAR-10 diverged too.
+relative to 1.5 times theta_0 at bound, and weights grow as the root of the number of steps. With a
+limit of 1 times theta_0, A2C reached a return of 395 on CartPole in place of 500. With 3 times theta_0, a run
+of 32,000 gradients of CIFAR-10 diverged too.
 
 The means M are the device's own (codecs/moments.py). Some updates include them, and the receipt returns the
 mean over the fleet. With the fleet's means in V all devices scale alike: a device with one class has small

@@ -25,7 +25,10 @@ class ServerLink(Protocol):
         """Connect and return the run's terms."""
 
     async def pull(self, base: int | None, held: int = 0, start: int = 0, stop: int = 0) -> Model:
-        """Return the model, or parameters `start` to `stop` - 1, for a replica of version `base`."""
+        """Return the model, or parameters `start` to `stop` - 1, for a replica of version `base`.
+
+        `held` is Replica.held, which tells the server exactly what the replica contains.
+        """
 
     async def push(self, update: Update) -> Receipt:
         """Send `update` and return its receipt."""
@@ -74,13 +77,13 @@ class Training(Protocol):
         """Return the result of one step, for elastic averaging."""
 
     def take_back(self) -> None:
-        """Keep the last update's entries for the next one: it was refused as late."""
+        """Keep the entries of the last update, which was refused as late, for the next one."""
 
     def store_fleet(self, moments: bytes, labels: bytes) -> None:
         """Store the fleet's means of a Receipt."""
 
     def undo(self) -> None:
-        """Undo the last step: its update does not count."""
+        """Discard the last step, whose update does not count, and restore what was unsent before."""
 
     def forget(self) -> None:
         """Discard what earlier models left: the server has restored an earlier one."""

@@ -2,8 +2,8 @@
 
     theta <- theta - local_rate d
 
-The update is the sum of the directions d: local_rate times it is the device's whole move. The server takes
-the last step. For a gradient g at theta, with theta_0 the model before the steps:
+The update is the sum of the directions d. The device moves between its gradients, so not by the last d. The
+server applies the sum with its own learning rate. For a gradient g at theta, with theta_0 the first theta:
 
     g <- g + proximal (theta - theta_0)                                  FedProx (T. Li et al., 2020)
     d = g                                                                sgd

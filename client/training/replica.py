@@ -13,7 +13,7 @@ from edgeflock.shared.protocol.messages import Model
 
 
 class Replica:
-    """theta at a version, and what decodes the next difference."""
+    """theta at a version, and the state that is needed to decode the next difference."""
 
     def __init__(self, layout: Layout, start: Start | None = None) -> None:
         """Start at version 0 if `start` describes it. Raises Malformed if `start` is invalid."""
@@ -28,7 +28,7 @@ class Replica:
 
     @property
     def held(self) -> int:
-        """The chain's 16 bits, by which the server knows what the replica holds (protocol/chain.py)."""
+        """The low 16 bits of the chain over all received models: it tells the server what this holds."""
         return chain.low_bits(self._chain)
 
     def take(self, model: Model) -> None:

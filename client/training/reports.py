@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 _MIN_VERSIONS = 160
-"""After the early reports, the next one comes after at least so many versions, and"""
+"""The fewest versions between two reports, after the early ones."""
 _EVERY = 4
-"""only with every fourth update of the device."""
+"""Later reports go only with every fourth update of the device."""
 
 
 class ReportSchedule:

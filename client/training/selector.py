@@ -40,9 +40,9 @@ class SelectionMemory:
     base: int | None = None
     """The version that the last update was made from; None before the first."""
     interval: float = 0.0
-    """The mean number of versions between two updates, over about the last ten, and"""
+    """The mean number of versions between two updates, over about the last ten."""
     intervals: int = 0
-    """the number of intervals in it."""
+    """The number of intervals in that mean, ten at most."""
 
     def advance(self, base: int) -> "SelectionMemory":
         """Return the memory for the next update, made from version `base`."""

@@ -17,9 +17,9 @@ _MAX_TENSORS, _MAX_RANK, _MAX_NAME = 10_000, 8, 300
 """Largest numbers of tensors, of dimensions of a tensor, and of characters of a name."""
 
 _MAX_SAMPLES = 1 << 24
-"""Largest number of samples of an update, and"""
+"""Largest number of samples of an update."""
 _MAX_BATCH = 1 << 16
-"""of a batch."""
+"""Largest number of samples of a batch."""
 
 _MAX_NUMBERS = 1 << 40
 """Largest number of values of a sample."""

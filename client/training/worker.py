@@ -46,10 +46,10 @@ from edgeflock.shared.protocol.messages import Facts, Model, Receipt, Update, We
 log = logging.getLogger(__name__)
 
 _TELEMETRY_EVERY = 5.0
-"""A device reports its facts at most once in so many seconds, and"""
+"""The fewest seconds between two reports of a device's facts."""
 
 _RESTING_EVERY = 60.0
-"""once in so many while it pauses or waits for the model, e.g. for its turn."""
+"""The same while the device pauses or waits for the model, e.g. for its turn."""
 
 Load = Callable[[Weights, Layout], Awaitable[Model | None]]
 """load(weights, layout) returns the first model; None: pull the current one."""
@@ -261,7 +261,7 @@ class Worker:
                 self.progress.refused += 1
                 raise
 
-        version = None if replica.held else replica.version  # else its numbers may be rounded
+        version = None if replica.held else replica.version  # only an untouched first model has one
         elastic = Elastic(replica.theta, version, trainer.layout, welcome)
         cut = chunks(trainer.layout, welcome.chunk)
         averaging = Averaging(self._server.pull, push, elastic, cut, welcome.local_steps, welcome.sequence)

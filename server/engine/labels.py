@@ -1,7 +1,7 @@
 """The share of each class in the fleet's data and in its updates, so that a slow device's classes count too.
 
-Each device reports the share of each class in its batches now and then. The receipt carries two means over
-the devices. In q all devices count alike. In e each device counts by its recent updates. A class whose q is
+Each device reports the share of each class in its batches now and then. The receipt carries two means of
+these shares: q over the devices, and e weighted by each device's part of recent updates. A class whose q is
 above its e is in too few updates. Reports are kept in memory only: after a restart they are collected anew. A
 false report moves q by the part of one of the devices, and e by that device's part of the updates.
 """

@@ -105,11 +105,11 @@ def snapshot_bytes(config: Config, layout: Layout) -> int:
 
 
 def select_interval(config: Config) -> int:
-    """Return how many versions between two updates a device may have to send the usual fraction; 0: any."""
-    always = (
+    """Return the versions between updates above which a device sends more than usual; 0: it never does."""
+    is_fixed = (
         config.compression.select or Regime.from_config(config).rounds or config.coordination.mode == ELASTIC
     )
-    return 0 if always else _SELECT_INTERVAL
+    return 0 if is_fixed else _SELECT_INTERVAL
 
 
 def usual_fraction(config: Config, layout: Layout) -> float:
@@ -117,8 +117,8 @@ def usual_fraction(config: Config, layout: Layout) -> float:
 
     It grows with the batch size, but not in an environment, where samples follow each other.
     """
-    counts = select_interval(config) and not is_environment(config.model.data)
-    return fraction_of(config.compression.select, layout, config.run.batch if counts else USUAL_BATCH)
+    grows = select_interval(config) and not is_environment(config.model.data)
+    return fraction_of(config.compression.select, layout, config.run.batch if grows else USUAL_BATCH)
 
 
 def check_limits(config: Config, layout: Layout) -> None:

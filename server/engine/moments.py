@@ -1,4 +1,4 @@
-"""The fleet's second moments, by which devices divide their gradients, so that all of them scale alike.
+"""The fleet's mean squared gradients (second moments), with which all devices scale gradients alike.
 
 Each device reports its own moments now and then (client/training/adafactor.py). The receipt carries the mean
 over the most recent reports. They are kept in memory only: after a restart they are collected anew.
@@ -33,7 +33,7 @@ class FleetMoments:
         self._layout = layout
         self._max_reports = max(1, min(_MAX_DEVICES, _MAX_NUMBERS // int(layout.lines[-1])))
         self._reports: dict[int, tuple[Vector, Vector]] = {}
-        """Device -> (its means, float32 [L]; the mean square of each tensor, float32 [T])."""
+        """Device -> (mean squared gradients of rows and columns, float32 [L]; of tensors, float32 [T])."""
 
     def report(self, device: int, octets: bytes) -> bytes:
         """Take a device's moments, as in an Update. Return the fleet's for the Receipt; b"" for no moments.

@@ -26,7 +26,7 @@ class Staged(NamedTuple):
     """The results of a group, in memory only: none of them may leave before `Engine.publish`."""
 
     answers: list[tuple[Push, Answer]]
-    """Answered updates, of this group and earlier held ones. An update that is missing here is held."""
+    """Answered updates, of this group and earlier held ones. A missing one waits: held, or at the gate."""
     released: int = 0
     """How many held updates applied together in this group; 0: none."""
     applied: Sequence[tuple[Push, Accepted]] = ()

@@ -13,7 +13,7 @@ from edgeflock.shared.settings.config import ADAFACTOR, Config
 from edgeflock.shared.settings.coordination import ELASTIC
 
 _SQUARES_DECAY = 0.99
-"""The decay a step of Adafactor's mean of squared gradients."""
+"""Adafactor's decay per step of its mean of squared gradients."""
 
 
 def welcome(
@@ -39,7 +39,9 @@ def welcome(
     compression = config.compression
     significance = None
     coordination = config.coordination
-    if compression.selection == "significance":  # a bound on steps becomes one on gradients
+    if (
+        compression.selection == "significance"
+    ):  # the setting bounds |rate * gradient / parameter|, devices compare gradients
         significance = compression.significance / Regime.from_config(config).learning_rate
     elastic = coordination.mode == ELASTIC
     return Welcome(

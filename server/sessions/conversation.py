@@ -203,7 +203,7 @@ class Conversation:
             self._host.hub.note("refused", device, f"{BaseInFuture.code}: {detail}")
         part = requested_slice(query, engine.layout) if isinstance(query, Pull) else None
         if isinstance(query, Pull):
-            if not device.connection.has_updated:
+            if not device.connection.has_updated:  # one pull is free after each accepted update
                 numbers = engine.layout.size if part is None else part.stop - part.start
                 self._limiter.charge_numbers(numbers, asyncio.get_running_loop().time())
             device.connection.has_updated = False

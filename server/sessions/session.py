@@ -92,7 +92,7 @@ class Session:
         return await self._admission.admit(self, hello, frame)
 
     async def _send_welcome(self, admitted: AdmittedDevice) -> None:
-        """Send the Welcome. `serve` knows the device by now, so it removes one that is lost meanwhile."""
+        """Send the Welcome. If the connection breaks here, `serve` removes the device: it knows it by now."""
         host, engine = self._host, self._host.engine
         version, weights = await self._writer.call(
             lambda: (engine.published.version, engine.outlet.weights())

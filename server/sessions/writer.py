@@ -3,8 +3,8 @@
 While one group of updates is written to disk, the next one gathers, so many updates share one flush.
 The event loop never waits for the disk or for a large update, since both run in a thread.
 
-An update that waits for others (coordination/rounds.py) is answered twice: when it is held, and when it has
-been applied.
+For an update that waits for others (coordination/rounds.py) `push` returns a PendingUpdate at once. The
+future in it gets the result later. The device itself gets one answer.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class AnswerReceiver(Protocol[T_contra]):
 
 @dataclass(frozen=True, slots=True)
 class PendingUpdate:
-    """The first answer to an update that waits for others. `answer` is set once it has been applied."""
+    """The first answer to an update that waits for others. `answer` gets the result later."""
 
     answer: asyncio.Future[Accepted]
 

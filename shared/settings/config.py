@@ -45,7 +45,7 @@ class Config(Section):
         """Complete the settings of a model of arrays, and of the downlink.
 
         Updates of arrays are differences, not gradients, so their learning rate is 1. Elastic averaging pulls
-        parts of the model, which only the exact downlink sends. Shards do not know what each device holds.
+        parts of the model, which only the exact downlink sends. Model shards do not know devices' replicas.
         """
         if not isinstance(settings, dict):
             return settings
