@@ -6,7 +6,6 @@ replaces a good one.
 
 import asyncio
 import logging
-import os
 import shlex
 from asyncio.subprocess import DEVNULL
 from collections.abc import Awaitable, Callable
@@ -17,9 +16,10 @@ import aiohttp
 
 from edgeflock.client.transport.downloads import DownloadedModel
 from edgeflock.shared.artifacts import ModelInfo
+from edgeflock.shared.artifacts.files import describe, replace_file
 from edgeflock.shared.errors import BadGraph, ConfigError, EdgeflockError, ServerAtFault
 from edgeflock.shared.graphs.reading import read
-from edgeflock.shared.graphs.writing import metadata_of, without_metadata
+from edgeflock.shared.graphs.writing import without_metadata
 
 log = logging.getLogger(__name__)
 
@@ -82,16 +82,13 @@ class ModelKeeper:
     def _save(self, octets: bytes) -> ModelInfo:
         """Check the file and replace the one at hand. Raises ServerAtFault or OSError."""
         try:
-            if self._path.suffix == ".onnx":
+            format = self._path.suffix.removeprefix(".")
+            info = describe(octets, format, "the server's model")
+            if format == "onnx":
                 read(without_metadata(octets), len(octets))
-                info = ModelInfo.read(metadata_of(octets), "the server's model")
-            else:
-                info = ModelInfo.read(_header(octets), "the server's model")
-        except (BadGraph, ConfigError, ValueError) as error:
+        except (BadGraph, ConfigError) as error:
             raise ServerAtFault(f"the server's model is not kept: {error}") from error
-        part = self._path.with_name(f".{self._path.name}.part")
-        part.write_bytes(octets)
-        os.replace(part, self._path)
+        replace_file(self._path, octets)
         return info
 
     async def _tell(self) -> None:
@@ -114,15 +111,3 @@ class ModelKeeper:
         finally:
             with suppress(ProcessLookupError):
                 process.kill()
-
-
-def _header(octets: bytes) -> dict[str, str]:
-    """The metadata of a safetensors file. Raises ValueError."""
-    import json
-
-    size = int.from_bytes(octets[:8], "little")
-    if not 0 < size <= len(octets) - 8:
-        raise ValueError("it is no safetensors file")
-    found = json.loads(octets[8 : 8 + size])
-    metadata = found.get("__metadata__") if isinstance(found, dict) else None
-    return metadata if isinstance(metadata, dict) else {}

@@ -1,7 +1,6 @@
 """A model from a running server, as a file with its card."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,7 +8,7 @@ import aiohttp
 
 from edgeflock.inference.card import Scores, card
 from edgeflock.operations.requests import fetch, send_request
-from edgeflock.shared.artifacts import ModelInfo
+from edgeflock.shared.artifacts.files import describe, replace_file
 from edgeflock.shared.errors import ConfigError
 
 FORMATS = {
@@ -48,27 +47,11 @@ async def fetch_model(server: str, token: str, version: str, format: str, out: P
             octets = await response.read()
             scores: Scores = json.loads(response.headers.get("X-Edgeflock-Scores", "{}"))
         status: dict[str, Any] = json.loads(await fetch(http, server, "/v1/status", token))
-    info = _info(octets, path, format)
+    info = describe(octets, format.removeprefix("int8-"), path.name)
     described = path.with_suffix(".md")
     try:
-        _replace(path, octets)
-        _replace(described, card(info, status, path.name, scores).encode())
+        replace_file(path, octets)
+        replace_file(described, card(info, status, path.name, scores).encode())
     except OSError as error:
         raise ConfigError(f"{error.filename}: cannot be written: {error.strerror}") from error
     return Fetched(path, described, info.version, len(octets), scores)
-
-
-def _info(octets: bytes, path: Path, format: str) -> ModelInfo:
-    if format == "safetensors":
-        header = octets[8 : 8 + int.from_bytes(octets[:8], "little")]
-        return ModelInfo.read(json.loads(header).get("__metadata__", {}), path.name)
-    from edgeflock.shared.graphs.writing import metadata_of
-
-    return ModelInfo.read(metadata_of(octets), path.name)
-
-
-def _replace(path: Path, octets: bytes) -> None:
-    """Write a file as a whole: readers see the old one or the new one."""
-    part = path.with_name(f".{path.name}.part")
-    part.write_bytes(octets)
-    os.replace(part, path)

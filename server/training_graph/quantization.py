@@ -1,7 +1,7 @@
 """Weights in eight bits, for devices that only predict: dynamic quantisation by onnxruntime.
 
 Weights of matrix products and convolutions become integers; inputs of these are quantised as they come. A
-file is about a quarter as large. Accuracy may fall, so whoever asks for it measures it.
+file is about a quarter as large. Accuracy may fall, so callers measure it.
 """
 
 import logging

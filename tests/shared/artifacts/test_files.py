@@ -13,6 +13,7 @@ from edgeflock.api.graphs import export_graphs
 from edgeflock.server.training_graph.export import export_model
 from edgeflock.server.training_graph.quantization import quantized
 from edgeflock.shared.artifacts import ModelInfo, digest_of, onnx_file, safetensors_file
+from edgeflock.shared.artifacts.files import describe
 from edgeflock.shared.errors import BadGraph, ConfigError
 from edgeflock.shared.graphs.graph import FLOAT, Graph, Node, Port
 from edgeflock.shared.graphs.inference import inference_of
@@ -155,3 +156,14 @@ def test_inputs_that_do_not_fit_are_named() -> None:
     )
     with pytest.raises(ConfigError, match=r"the model does not fit inputs \[3\]"):
         outputs(np.zeros((2, 3), np.float32))
+
+
+@pytest.mark.parametrize("format", ["onnx", "safetensors"])
+def test_a_description_is_read_without_a_library(format: str) -> None:
+    whole = safetensors_file.encode(INFO, THETA)
+    if format == "safetensors":
+        assert describe(whole, format, "m") == replace(INFO, digest=digest_of(THETA))
+    damaged = (b"", b"\xff" * 100, whole[:30], (9).to_bytes(8, "little") + b"[[[[[[[[[")
+    for octets in damaged:
+        with pytest.raises(ConfigError, match=f"^m (is not a {format} file|has no description of its model)"):
+            describe(octets, format, "m")
