@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import redirect_stdout
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from edgeflock.cli.options import (
     Verbose,
     client_flags,
     load_settings,
+    print_json,
     read_text,
     require,
 )
@@ -56,10 +58,7 @@ def check(
             else:
                 found = check_project(settings, tests_rate=True)
     if json:
-        import json as encoder
-        from dataclasses import asdict
-
-        print(encoder.dumps({**asdict(found), "advice": list(found.advice())}))
+        print_json({**asdict(found), "advice": list(found.advice())})
     else:
         for line in found.lines():
             print(line)

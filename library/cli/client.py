@@ -106,12 +106,12 @@ def train(
     logging.getLogger("edgeflock").addHandler(LastLine(os.environ))
     flags = client_flags(
         server=server,
-        identity=None if identity is None else str(identity),
+        identity=identity,
         name=name,
         data=data,
         backend=backend,
         model=model,
-        flower_app=None if flower_app is None else str(flower_app),
+        flower_app=flower_app,
         node_config=node_config,
         graph_digest=graph_digest,
         cpu=cpu,
