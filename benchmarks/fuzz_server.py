@@ -37,7 +37,7 @@ from aiohttp import web
 from edgeflock.server.app import create_app
 from edgeflock.server.engine import Engine
 from edgeflock.server.engine.receipts import SEQUENCE_WINDOW
-from edgeflock.server.hosting import HostedRun
+from edgeflock.server.hosting.run import HostedRun
 from edgeflock.server.http.keys import CONNECTION_LIMITS, HOST
 from edgeflock.server.ledger import claim_run
 from edgeflock.shared.codecs import sparse, values

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from benchmarks.plain import EXACT
 from edgeflock.server.app import create_app, listen
-from edgeflock.server.hosting import HostedRun
+from edgeflock.server.hosting.run import HostedRun
 from edgeflock.server.ledger import claim_run
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import chain, wire

@@ -23,7 +23,7 @@ from benchmarks.load import PAPER_CNN, process
 from benchmarks.plain import EXACT
 from edgeflock.papers.machine import machine
 from edgeflock.server.app import create_app, listen
-from edgeflock.server.hosting import HostedRun
+from edgeflock.server.hosting.run import HostedRun
 from edgeflock.server.http.keys import HOST
 from edgeflock.server.ledger import DeviceTotals, claim_run
 from edgeflock.shared.settings.config import parse

@@ -25,7 +25,7 @@ from benchmarks.plain import EXACT
 from benchmarks.updates import LAYOUT
 from edgeflock.server.app import create_app, listen
 from edgeflock.server.gateway import Gateway, GatewayAddress
-from edgeflock.server.hosting import HostedRun
+from edgeflock.server.hosting.run import HostedRun
 from edgeflock.server.identity import own_certificate, server_tls
 from edgeflock.server.ledger import claim_run
 from edgeflock.shared.settings.config import parse

@@ -12,12 +12,14 @@ from typing import Any
 
 from aiohttp import web
 
-from edgeflock.server.background import Background
-from edgeflock.server.connections import ConnectionLimits, ConnectionTerms
+from edgeflock.server.connections import ConnectionLimits, ConnectionTerms, Traffic
+from edgeflock.server.connections.listening import listen_on
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted
 from edgeflock.server.findings import AgreementTracker
-from edgeflock.server.hosting import HostedRun
+from edgeflock.server.hosting.background import Background
+from edgeflock.server.hosting.run import HostedRun
+from edgeflock.server.hosting.standby import watch_lease
 from edgeflock.server.http import actions, api, first_model, joining, metrics, models, page
 from edgeflock.server.http.callers import authenticate_behind_gateway, caller_of
 from edgeflock.server.http.keys import (
@@ -51,7 +53,6 @@ from edgeflock.server.http.roles import GATEWAY, SESSION, allows
 from edgeflock.server.http.watchers import Watchers
 from edgeflock.server.identity import Caller, Logins, SessionAuthenticator
 from edgeflock.server.ledger import JournalLost, redact
-from edgeflock.server.listening import listen_on
 from edgeflock.server.monitoring.best_model import info_of
 from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.monitoring.feed import Feed, flat_settings
@@ -59,9 +60,8 @@ from edgeflock.server.monitoring.guarding import GuardRunner
 from edgeflock.server.monitoring.health import RunHealth
 from edgeflock.server.monitoring.listeners import Listeners
 from edgeflock.server.monitoring.trackers import RunInfo, Trackers
-from edgeflock.server.roster import Hub, RateLimiters, Registry, Relay, Traffic
+from edgeflock.server.roster import Hub, RateLimiters, Registry, Relay
 from edgeflock.server.sessions import GatewayConnection, Gateways, RunHost, ServerAdmission, Session, Writer
-from edgeflock.server.standby import watch_lease
 from edgeflock.server.training_graph.served import GraphStore
 from edgeflock.server.web import LoginAttempts, Origins, assets
 from edgeflock.shared.errors import EdgeflockError

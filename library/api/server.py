@@ -15,12 +15,13 @@ from edgeflock.api.named import name_objects
 from edgeflock.api.opening import enter_in_thread
 from edgeflock.api.result import Result
 from edgeflock.server.app import RunningServer, serve
-from edgeflock.server.choices import CHOICES
-from edgeflock.server.hosting import HostedRun, ServerObjects, open_run
+from edgeflock.server.hosting.choices import CHOICES
+from edgeflock.server.hosting.program_objects import ServerObjects
+from edgeflock.server.hosting.run import HostedRun, open_run
+from edgeflock.server.hosting.standby import Standby, serve_standby
 from edgeflock.server.http.keys import EVALUATOR, HOST, LISTENERS, WRITER
 from edgeflock.server.identity import ADMIN_TOKEN
 from edgeflock.server.monitoring.listeners import Applied, Callbacks
-from edgeflock.server.standby import Standby, serve_standby
 from edgeflock.shared.errors import ConfigError, Diverged, EdgeflockError
 from edgeflock.shared.protocol.frames import Evaluation, Event, Finding
 from edgeflock.shared.settings import config as settings_of

@@ -45,7 +45,7 @@ def check(
     with require("server", "a check needs"):
         from edgeflock.projects.acting import PolicyCheck, check_policy
         from edgeflock.projects.checking import ProjectCheck, check_project
-        from edgeflock.server.choices import CHOICES
+        from edgeflock.server.hosting.choices import CHOICES
         from edgeflock.shared.environments import is_environment
 
         if config is None and PROJECT.is_file():

@@ -82,7 +82,7 @@ def _settings(config: Path | None, set_: list[str] | None, server: bool) -> "Con
     if not server:
         return load_settings(config, set_)
     with require("server", "the server needs"):
-        from edgeflock.server.choices import CHOICES
+        from edgeflock.server.hosting.choices import CHOICES
     return load_settings(config, set_, tables=CHOICES)
 
 

@@ -50,7 +50,7 @@ class ConnectionLimits:
         self.held_bytes = 0
         """Bytes of messages that are unfinished or not taken yet."""
         self._connections: dict[object, GuardedConnection] = {}
-        """Meter (roster/traffic.py) -> its connection. A request's transport gives the meter."""
+        """Meter (traffic.py) -> its connection. A request's transport gives the meter."""
         self._strangers: dict[GuardedConnection | Handshake, None] = {}
         """Connections without a token, the oldest first."""
         self._handshakes: dict[Handshake, str] = {}

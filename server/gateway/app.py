@@ -12,7 +12,8 @@ from pathlib import Path
 import aiohttp
 from aiohttp import web
 
-from edgeflock.server.connections import ConnectionLimits, ConnectionTerms, GuardedConnection
+from edgeflock.server.connections import ConnectionLimits, ConnectionTerms, GuardedConnection, Traffic
+from edgeflock.server.connections.listening import listen_on
 from edgeflock.server.gateway.admission import GatewayAdmission
 from edgeflock.server.gateway.context import GatewayContext
 from edgeflock.server.gateway.leaders import ClientCertificate, Leaders, read_body
@@ -26,8 +27,6 @@ from edgeflock.server.identity import (
     pin_of_file,
     server_tls,
 )
-from edgeflock.server.listening import listen_on
-from edgeflock.server.roster import Traffic
 from edgeflock.server.sessions import Session
 from edgeflock.shared.errors import ConfigError, Forbidden, Refused, Unavailable
 from edgeflock.shared.identity import is_loopback

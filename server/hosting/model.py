@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server import trusting
 from edgeflock.server.engine import check_limits
 from edgeflock.server.findings import Targets
+from edgeflock.server.hosting import trusting
 from edgeflock.server.hosting.episodes import EpisodeProcess
 from edgeflock.server.hosting.program_objects import ServerObjects
 from edgeflock.server.monitoring import episodes
@@ -69,7 +69,7 @@ def model_of(config: Config, objects: ServerObjects, data: Description | None = 
 
 def _array_model(config: Config) -> HostedModel:
     """Build a model of arrays, without torch."""
-    from edgeflock.server import arrays as files
+    from edgeflock.server.hosting import arrays as files
 
     arrays, theta = files.read(config.model)
     check_limits(config, arrays.layout)
@@ -85,8 +85,8 @@ def _array_model(config: Config) -> HostedModel:
 
 def _module_model(config: Config, objects: ServerObjects, data: Description | None) -> HostedModel:
     # torch takes seconds to import and only hosting needs it.
+    from edgeflock.server.hosting.weights import first_model
     from edgeflock.server.monitoring.scoring import Scores
-    from edgeflock.server.weights import first_model
     from edgeflock.shared.model.torch_module import FlatModule
 
     if config.model.evaluate:

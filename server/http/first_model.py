@@ -6,11 +6,11 @@ from contextlib import contextmanager, suppress
 
 from aiohttp import web
 
+from edgeflock.server.connections import Meter
 from edgeflock.server.http import ranges
 from edgeflock.server.http.keys import HOST, MODEL_FILE
 from edgeflock.server.http.problem import problem
 from edgeflock.server.http.roles import DEVICE, allows
-from edgeflock.server.roster import Meter
 
 _CHUNK_BYTES = 1 << 18
 

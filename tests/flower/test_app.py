@@ -14,7 +14,7 @@ from edgeflock.api.server import Server
 from edgeflock.client.flower.app import FlowerApp
 from edgeflock.client.run import run_client
 from edgeflock.client.training import WorkerProgress, attempts
-from edgeflock.server.choices import CHOICES
+from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.server.http.api import status
 from edgeflock.server.http.keys import EVALUATOR, HOST
 from edgeflock.server.monitoring.federated import combine_evaluations

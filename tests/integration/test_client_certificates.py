@@ -15,7 +15,7 @@ from edgeflock.client import joining
 from edgeflock.client.identity import ClientIdentity, load_identity, save_identity
 from edgeflock.client.transport import Link
 from edgeflock.server.gateway import Gateway
-from edgeflock.server.hosting import open_run
+from edgeflock.server.hosting.run import open_run
 from edgeflock.server.identity import Authority, Register
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Refused, Unauthorized
 from edgeflock.shared.identity import public_of

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from edgeflock.operations.rollback import roll_back
 from edgeflock.server.app import create_app, listen
 from edgeflock.server.coordination.coordinator import Push
-from edgeflock.server.hosting import HostedRun, open_run
+from edgeflock.server.hosting.run import HostedRun, open_run
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import EdgeflockError

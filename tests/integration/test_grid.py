@@ -14,7 +14,7 @@ from yarl import URL
 from edgeflock.client.identity import ClientIdentity
 from edgeflock.client.joining import renew
 from edgeflock.server.app import create_app
-from edgeflock.server.hosting import HostedRun
+from edgeflock.server.hosting.run import HostedRun
 from edgeflock.server.identity import Role
 from edgeflock.shared.identity import Token
 from edgeflock.shared.protocol.messages import (

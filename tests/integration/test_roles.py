@@ -17,7 +17,7 @@ import pytest
 from edgeflock.client import joining
 from edgeflock.client.identity import ClientIdentity, load_identity, save_identity
 from edgeflock.client.transport import Link
-from edgeflock.server.hosting import open_run
+from edgeflock.server.hosting.run import open_run
 from edgeflock.server.identity import Register, Role, own_certificate, server_tls
 from edgeflock.shared.errors import ConfigError, NameInUse, Unauthorized
 from edgeflock.shared.identity import Token, new_key

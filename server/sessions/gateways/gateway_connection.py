@@ -7,9 +7,9 @@ from typing import Any
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from edgeflock.server.connections import GuardedConnection
+from edgeflock.server.connections import GuardedConnection, Meter
 from edgeflock.server.engine import frame_bytes
-from edgeflock.server.roster import Device, Meter, SampleRecord
+from edgeflock.server.roster import Device, SampleRecord
 from edgeflock.server.sessions.context import RunHost
 from edgeflock.server.sessions.device_admission import Authenticator, ServerAdmission
 from edgeflock.server.sessions.gateways.heartbeat import HANG_SECONDS, ping, wait_for_silence

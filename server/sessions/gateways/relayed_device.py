@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
-from edgeflock.server.roster import Device, Meter, Order
+from edgeflock.server.connections import Meter
+from edgeflock.server.roster import Device, Order
 from edgeflock.server.sessions.device_admission import ServerAdmission
 from edgeflock.server.sessions.task_feed import TaskFeed
 from edgeflock.shared.errors import Malformed, Refused, SessionRefused, Superseded

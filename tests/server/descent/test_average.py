@@ -21,7 +21,7 @@ from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.step import Step
 from edgeflock.server.descent.weighting import RULES
 from edgeflock.server.engine.limits import EngineLimits
-from edgeflock.server.hosting import HostedRun, open_run
+from edgeflock.server.hosting.run import HostedRun, open_run
 from edgeflock.server.http.keys import EVALUATOR
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.codecs import sparse, values

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.server.hosting import open_run
 from edgeflock.server.hosting.episodes import EpisodeProcess
+from edgeflock.server.hosting.run import open_run
 from edgeflock.server.monitoring.episodes import EpisodeScores
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.torch_module import FlatModule

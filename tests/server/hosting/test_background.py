@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from edgeflock.server import app as server_app
-from edgeflock.server.hosting import HostedRun
+from edgeflock.server.hosting.run import HostedRun
 from edgeflock.server.ledger import Journal
 from edgeflock.server.ledger.claim import claim_run
 from edgeflock.server.monitoring.evaluation import Evaluator

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from edgeflock.server import arrays
-from edgeflock.server.choices import CHOICES
-from edgeflock.server.hosting import open_run
+from edgeflock.server.hosting import arrays
+from edgeflock.server.hosting.choices import CHOICES
+from edgeflock.server.hosting.run import open_run
 from edgeflock.shared.errors import ConfigError, Malformed
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.app import decode
@@ -140,7 +140,7 @@ def test_a_server_of_arrays_needs_no_torch(initial: Path) -> None:
     loaded = modules_after(
         "import asyncio\n"
         "from edgeflock.api.server import Server\n"
-        "from edgeflock.server.choices import CHOICES\n"
+        "from edgeflock.server.hosting.choices import CHOICES\n"
         "from edgeflock.shared.settings.config import parse\n"
         f"asked = ['run.port=0', 'model.module=' + {path}, 'run.directory=' + {directory}]\n"
         "async def serve():\n"

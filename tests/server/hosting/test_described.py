@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from torch import nn
 
-from edgeflock.server.hosting import open_run
+from edgeflock.server.hosting.run import open_run
 from edgeflock.server.ledger import claim_run
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.settings.config import Config, parse
 
 TABLE = "warm,watts\n1,10.5\n3,20\n5,60\n"
-MODULE = "tests.server.test_described:Line"
+MODULE = "tests.server.hosting.test_described:Line"
 
 
 def Line() -> nn.Module:

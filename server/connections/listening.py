@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from edgeflock.server.connections import ConnectionLimits
-from edgeflock.server.roster import Traffic
+from edgeflock.server.connections.traffic import Traffic
 from edgeflock.shared.errors import EdgeflockError
 
 

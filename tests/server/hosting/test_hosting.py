@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.server.hosting import open_run
+from edgeflock.server.hosting.run import open_run
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.start import generate
 from edgeflock.shared.model.torch_module import FlatModule
