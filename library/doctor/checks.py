@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from edgeflock.client.data.open import directory, is_stored
-from edgeflock.client.health import ROOT, DeviceHealth, memory_of
 from edgeflock.client.identity import default_path, load_identity
+from edgeflock.client.machine import ROOT, DeviceHealth, memory_of
 from edgeflock.doctor import files, machine
 from edgeflock.doctor.connection import check_answer, query_server
 from edgeflock.doctor.finding import CheckResult, bad, ok, warn

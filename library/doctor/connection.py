@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from edgeflock.client.identity import ClientIdentity
-from edgeflock.client.servers import url_of
+from edgeflock.client.identity import ClientIdentity, url_of
 from edgeflock.doctor.finding import CheckResult, bad, ok, warn
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.identity import load_certificate, tls_for

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from edgeflock.client.backends.onnx import OnnxBackend
 from edgeflock.client.backends.torch import TorchBackend
+from edgeflock.client.data.batcher import RawBatches
 from edgeflock.client.data.open import is_stored
-from edgeflock.client.data.raw_batches import RawBatches
 from edgeflock.client.training import Trainer
 from edgeflock.projects.range_test import PROBE, RangeTest, constant_loss, range_test
 from edgeflock.server.descent import Regime

@@ -11,9 +11,8 @@ from random import Random
 import aiohttp
 import pytest
 
-from edgeflock.client import joining
 from edgeflock.client.identity import ClientIdentity, load_identity, save_identity
-from edgeflock.client.transport import Link
+from edgeflock.client.transport import Link, joining
 from edgeflock.server.gateway import Gateway
 from edgeflock.server.hosting.run import open_run
 from edgeflock.server.identity import Authority, Register

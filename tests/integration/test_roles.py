@@ -14,7 +14,6 @@ from random import Random
 import aiohttp
 import pytest
 
-from edgeflock.client import joining
 from edgeflock.client.identity import ClientIdentity, load_identity, save_identity
 from edgeflock.client.transport import Link
 from edgeflock.server.hosting.run import open_run
