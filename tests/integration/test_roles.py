@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 
 from edgeflock.client.identity import ClientIdentity, load_identity, save_identity
-from edgeflock.client.transport import Link
+from edgeflock.client.transport import Link, joining
 from edgeflock.server.hosting.run import open_run
 from edgeflock.server.identity import Register, Role, own_certificate, server_tls
 from edgeflock.shared.errors import ConfigError, NameInUse, Unauthorized
