@@ -11,7 +11,7 @@ from edgeflock.client.backends import Backend
 from edgeflock.client.data.checks import Classes
 from edgeflock.shared.data.columns import complete
 from edgeflock.shared.data.fitting import fit
-from edgeflock.shared.data.samples import Dataset, Raw, Stored
+from edgeflock.shared.data.samples import Dataset, Raw
 from edgeflock.shared.errors import ConfigError, ServerAtFault
 from edgeflock.shared.model.fields import Inputs, rows
 from edgeflock.shared.model.held_out import Overlap
@@ -72,15 +72,15 @@ class PolicyBatches(Protocol):
 class Shuffled:
     """Batches drawn without replacement, reshuffled after each pass over the data."""
 
-    def __init__(self, data: Dataset | Stored, random: np.random.Generator) -> None:
-        self._data: Dataset | Stored = data
+    def __init__(self, data: Dataset, random: np.random.Generator) -> None:
+        self._data: Dataset = data
         self._random = random
         self._order: NDArray[np.int64] = np.zeros(0, np.int64)
         self._held_out = 0
         """Rows that are in the server's held-out data, as far as is known."""
 
     @property
-    def samples(self) -> Dataset | Stored:
+    def samples(self) -> Dataset:
         """The whole data, as used for training."""
         return self._data
 
@@ -136,7 +136,7 @@ class RawBatches(Shuffled):
     """Batches of `raw`, after `begin`, with the columns, units and classes of the run's Welcome."""
 
     def __init__(self, raw: Raw, random: np.random.Generator) -> None:
-        super().__init__(Stored(np.zeros((0, 0), np.float32), np.zeros(0, np.int64)), random)
+        super().__init__(Dataset(np.zeros((0, 0), np.float32), np.zeros(0, np.int64)), random)
         self._raw = raw
 
     def __len__(self) -> int:
@@ -166,7 +166,7 @@ class RawBatches(Shuffled):
         self._order = np.zeros(0, np.int64)
 
 
-def _check_classes(raw: Raw, data: Stored, welcome: Welcome, backend: Backend) -> None:
+def _check_classes(raw: Raw, data: Dataset, welcome: Welcome, backend: Backend) -> None:
     """Raises ConfigError if the model lacks a class of `data`, and names a sample of `raw`."""
     if data.y.dtype.kind != "i":
         return

@@ -22,7 +22,7 @@ from edgeflock.server.monitoring.scoring import Scores
 from edgeflock.server.training_graph.export import export_model
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.fitting import read_as
-from edgeflock.shared.data.samples import Stored
+from edgeflock.shared.data.samples import Dataset
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.graphs.step import StepGraph
 from edgeflock.shared.model.fields import Fields, Inputs, arrays_by_name, rows
@@ -189,7 +189,7 @@ def _test_rate(
     flat: FlatModule,
     batches: RawBatches,
     theta: NDArray[np.float32],
-    held_out: Stored,
+    held_out: Dataset,
 ) -> RangeTest:
     """The learning rate for the run's optimizers. In elastic averaging it is that of the devices."""
     elastic = config.coordination.mode == ELASTIC

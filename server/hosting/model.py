@@ -17,7 +17,7 @@ from edgeflock.server.monitoring import episodes
 from edgeflock.server.monitoring.evaluation import Details, Evaluate
 from edgeflock.server.monitoring.guarding import ComputeTrusted
 from edgeflock.shared.data import datasets
-from edgeflock.shared.data.datasets import Dataset, Stored
+from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.environments import is_environment, open_environment
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.description import Description
@@ -53,7 +53,7 @@ class HostedModel:
     """The result of a trial step."""
     details: Details = lambda: ({}, ())
     trusted_gradients: ComputeTrusted | None = None
-    held_out: Dataset | Stored | None = None
+    held_out: Dataset | None = None
     """The data that it is evaluated on."""
     targets: Targets | None = None
     """The regression targets, if they are not scaled."""
@@ -102,7 +102,7 @@ def _module_model(config: Config, objects: ServerObjects, data: Description | No
     episodes.check(config, acts=acts)
     if acts:
         return _policy_model(config, objects, flat, theta, start)
-    held_out: Dataset | Stored | None = objects.held_out
+    held_out: Dataset | None = objects.held_out
     if held_out is None and config.model.data:
         scaled = scales_targets(config.model.loss)
         held_out = datasets.open_stored(config.model.data, "test", data, scales_targets=scaled)
@@ -163,7 +163,7 @@ def _policy_model(
 
 
 def _split(
-    config: Config, objects: ServerObjects, held_out: Dataset | Stored | None
+    config: Config, objects: ServerObjects, held_out: Dataset | None
 ) -> tuple[ComputeTrusted, Dataset]:
     """Return (the trusted gradients of the defence, the remaining samples for evaluation)."""
     from edgeflock.shared.model.torch_module import FlatModule
@@ -205,7 +205,7 @@ def _evaluation(
     config: Config,
     flat: "FlatModule",
     theta: NDArray[np.float32],
-    held_out: Dataset | Stored,
+    held_out: Dataset,
     scores: "Scores",
 ) -> tuple[Evaluate, Trial]:
     """Return (the evaluation on the held-out data, the result of a trial step).
@@ -229,7 +229,7 @@ def _evaluation(
 
 
 def _evaluate_scored(
-    flat: "FlatModule", scores: "Scores", held_out: Dataset | Stored, theta: NDArray[np.float32]
+    flat: "FlatModule", scores: "Scores", held_out: Dataset, theta: NDArray[np.float32]
 ) -> tuple[float, float | None]:
     """Return (loss, accuracy) at theta. `scores` then cover exactly this evaluation."""
     scores.reset()
@@ -246,7 +246,7 @@ def _evaluate_with(
 
 
 def _input_shape(
-    config: Config, example: Callable[[tuple[int, ...]], object], held_out: Dataset | Stored | None
+    config: Config, example: Callable[[tuple[int, ...]], object], held_out: Dataset | None
 ) -> tuple[int, ...] | None:
     """Return the shape of a sample's x; None if unknown. `example` raises if the model cannot take it."""
     model = config.model

@@ -36,7 +36,7 @@ from edgeflock.server.monitoring.divergence import FindSuspect
 from edgeflock.server.monitoring.evaluation import Details, Evaluate, SaveBest
 from edgeflock.server.monitoring.guarding import ComputeTrusted
 from edgeflock.server.monitoring.listeners import Callbacks
-from edgeflock.shared.data.samples import Dataset, Stored
+from edgeflock.shared.data.samples import Dataset
 from edgeflock.shared.errors import ConfigError, Unauthorized
 from edgeflock.shared.identity import Token
 from edgeflock.shared.model.description import Description
@@ -76,7 +76,7 @@ class HostedRun:
     """The description of samples, if they have names or units."""
     held_out: Sketch | None = None
     """A sketch of the rows that the model is evaluated on."""
-    evaluated: Dataset | Stored | None = None
+    evaluated: Dataset | None = None
     """The data that the model is evaluated on."""
     targets: Targets | None = None
     """The regression targets, if they are not scaled."""
