@@ -37,6 +37,7 @@ from aiohttp import web
 from edgeflock.server.app import create_app
 from edgeflock.server.engine import Engine
 from edgeflock.server.engine.receipts import SEQUENCE_WINDOW
+from edgeflock.server.hosting.model import ModelSetup
 from edgeflock.server.hosting.run import HostedRun
 from edgeflock.server.http.keys import CONNECTION_LIMITS, HOST
 from edgeflock.server.ledger import claim_run
@@ -377,7 +378,7 @@ async def served(config: Config, directory: Path) -> Any:
     with ExitStack() as opened:
         theta = np.random.default_rng(7).standard_normal(LAYOUT.size).astype(np.float32)
         claim = opened.enter_context(claim_run(directory, "run.directory", LAYOUT, theta, config, None))
-        app = create_app(config, HostedRun(claim.run, None, claim.engine, None, [], []))
+        app = create_app(config, HostedRun(claim.run, None, claim.engine, ModelSetup(), [], []))
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
         await runner.setup()
         try:

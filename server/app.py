@@ -94,8 +94,8 @@ def create_app(
     app[ASSETS], app[ATTEMPTS] = assets(), LoginAttempts()
     app[ORIGINS] = Origins.from_names(config.run.origins, config.run.host)
 
-    info = info_of(config.model, hosted.run, hosted.engine.layout, hosted.input, hosted.description)
-    app[MODEL_EXPORTS] = ModelExports(info, hosted.evaluated)
+    info = info_of(config.model, hosted.run, hosted.engine.layout, hosted.model.input, hosted.description)
+    app[MODEL_EXPORTS] = ModelExports(info, hosted.model.data)
     if hosted.first_model is not None:
         app[MODEL_FILE] = hosted.first_model
 
@@ -129,7 +129,7 @@ def create_app(
             guarding.record(push, accepted)
 
         writer = Writer(engine, hub.note_round, on_update, lambda: gateways.publish())
-        guarding = GuardRunner(engine, writer, hosted.trusted_gradients, config.defence.refresh, note)
+        guarding = GuardRunner(engine, writer, hosted.model.trusted_gradients, config.defence.refresh, note)
         relay = Relay(config.injection, config.limits.samples)
         paces = RateLimiters(config.limits)
         host = RunHost(
@@ -140,12 +140,12 @@ def create_app(
             traffic=traffic,
             relay=relay,
             rate_limiters=paces,
-            input=hosted.input,
+            input=hosted.model.input,
             description=hosted.description,
-            app=hosted.app,
+            app=hosted.model.app,
             held_out=hosted.held_out,
             registry=registry,
-            extra_tensors=hosted.extras,
+            extra_tensors=hosted.model.extras,
         )
         signer = hosted.authority if config.run.client_certificates else None
         authority = "" if signer is None else signer.pem
@@ -156,13 +156,13 @@ def create_app(
             writer,
             registry,
             traffic.total,
-            hosted.evaluate,
+            hosted.model.evaluate,
             config.run.evaluate_every,
             hosted.history,
             on_evaluation,
             hosted.find_suspect,
             hosted.save_best,
-            hosted.details,
+            hosted.model.details,
             lambda recovery: hub.note("warning", None, str(recovery)),
         )
         agreement = AgreementTracker(host.layout.parameters.size)
@@ -170,7 +170,7 @@ def create_app(
             engine.observe = lambda push, step: agreement.observe(push.device, push.update.loss, step)
         graphs = GraphStore(config.model, hosted.make)
         sources = agreement, listeners.on_finding, graphs.wait_end
-        health = RunHealth(host, evaluator, writer, *sources, hosted.targets)
+        health = RunHealth(host, evaluator, writer, *sources, hosted.model.targets)
         feed = Feed(host, evaluator, health, gateways.connections)
         watchers = Watchers(hub, feed, config.limits.watchers)
         tasks: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {

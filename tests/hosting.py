@@ -15,6 +15,7 @@ from edgeflock.server.connections import ConnectionLimits
 from edgeflock.server.connections.traffic import Traffic
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.gateway import ClientCertificate, Gateway, GatewayAddress
+from edgeflock.server.hosting.model import ModelSetup
 from edgeflock.server.hosting.run import HostedRun
 from edgeflock.server.hosting.tls import authority_of
 from edgeflock.server.http.keys import CONNECTION_LIMITS, GATEWAYS, HEALTH, HOST, WRITER
@@ -155,13 +156,12 @@ async def hosting(
             claim.run,
             register,
             claim.engine,
-            None,
+            ModelSetup(input=tuple(config.model.input) or None),
             history,
             accounts,
             tls=tls,
             pin=pin,
             audit=Audit(directory),
-            input=tuple(config.model.input) or None,
             authority=authority_of(config, directory, tls) if certificates else None,
         )
         if offered:

@@ -236,7 +236,7 @@ class Server:
         """
         run, evaluator = self.config.run, self._active.app[EVALUATOR]
         target = run.updates
-        if stop is not None and self._run.evaluate is None:
+        if stop is not None and self._run.model.evaluate is None:
             raise ConfigError("until(stop=...): nothing is evaluated; give the Server evaluate=(x, y)")
         ends = target or run.accuracy or run.patience or run.seconds or run.bytes or self._run.callbacks.stop
         if updates is None and stop is None and not ends:
@@ -262,7 +262,7 @@ class Server:
             run=self.run,
             version=version,
             theta=theta,
-            extras=self._run.extras,
+            extras=self._run.model.extras,
             data=self._run.description,
             evaluations=tuple(evaluator.history),
         )

@@ -37,26 +37,38 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelSetup:
+    """What a server uses of the model that it hosts, beside its numbers."""
+
+    evaluate: Evaluate | None = None
+    details: Details = lambda: ({}, ())
+    """Further results of the last `evaluate`."""
+    data: Dataset | None = None
+    """The data that it is evaluated on."""
+    targets: Targets | None = None
+    """The regression targets, if they are not scaled."""
+    trusted_gradients: ComputeTrusted | None = None
+    """Computes the gradient that the guard trusts, if it needs one."""
+    input: tuple[int, ...] | None = None
+    """The shape of a sample's x, if it is known."""
+    app: bytes = b""
+    """The settings for devices' own apps (protocol/app.py)."""
+    extras: ExtraState = NO_EXTRA_STATE
+    """The parts of a saved model that are not in theta."""
+
+
+@dataclass(frozen=True, slots=True)
 class HostedModel:
-    """The model that a run trains, and its evaluation on the server."""
+    """The model with which a run begins."""
 
     layout: Layout
     theta: NDArray[np.float32]
     """The first model: float32 [P + B]."""
-    evaluate: Evaluate | None
+    setup: ModelSetup
     start: Start | None = None
-    input: tuple[int, ...] | None = None
-    app: bytes = b""
-    extras: ExtraState = NO_EXTRA_STATE
     description: Description | None = None
     trial: Trial | None = None
     """The result of a trial step."""
-    details: Details = lambda: ({}, ())
-    trusted_gradients: ComputeTrusted | None = None
-    held_out: Dataset | None = None
-    """The data that it is evaluated on."""
-    targets: Targets | None = None
-    """The regression targets, if they are not scaled."""
 
 
 def model_of(config: Config, objects: ServerObjects, data: Description | None = None) -> HostedModel:
@@ -80,7 +92,7 @@ def _array_model(config: Config) -> HostedModel:
         )
     evaluate = files.load_evaluate(config.model, arrays)
     _check_needed(config, evaluated=evaluate is not None)
-    return HostedModel(arrays.layout, theta, evaluate, app=_encode_app(config, arrays))
+    return HostedModel(arrays.layout, theta, ModelSetup(evaluate, app=_encode_app(config, arrays)))
 
 
 def _module_model(config: Config, objects: ServerObjects, data: Description | None) -> HostedModel:
@@ -131,11 +143,8 @@ def _module_model(config: Config, objects: ServerObjects, data: Description | No
     targets = None
     if held_out is not None and scales_targets(config.model.loss) and not held_out.description.target:
         targets = Targets.from_y(held_out.y)
-    return HostedModel(
-        *(layout, theta, evaluate, start, shape, app, extras, description, result, scores.details, gradients),
-        held_out=held_out,
-        targets=targets,
-    )
+    setup = ModelSetup(evaluate, scores.details, held_out, targets, gradients, shape, app, extras)
+    return HostedModel(layout, theta, setup, start, description, result)
 
 
 def _policy_model(
@@ -156,10 +165,10 @@ def _policy_model(
     scores = episodes.EpisodeScores(flat, environment)
     judge = scores if in_process else EpisodeProcess(config.model)
     app = _encode_app(config, Arrays.from_layout(flat.layout)) if config.client_config.model_extra else b""
-    return HostedModel(
-        *(flat.layout, theta, judge.evaluate, start, environment.shape, app, flat.extra_state()),
-        details=judge.details,
+    setup = ModelSetup(
+        judge.evaluate, judge.details, input=environment.shape, app=app, extras=flat.extra_state()
     )
+    return HostedModel(flat.layout, theta, setup, start)
 
 
 def _split(

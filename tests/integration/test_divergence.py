@@ -82,8 +82,8 @@ async def served(config: Config, hosted: HostedRun) -> AsyncIterator[int]:
 
 
 def accuracy(hosted: HostedRun) -> float:
-    assert hosted.evaluate is not None
-    found = hosted.evaluate(hosted.engine.result()[1])[1]
+    assert hosted.model.evaluate is not None
+    found = hosted.model.evaluate(hosted.engine.result()[1])[1]
     assert found is not None
     return found
 

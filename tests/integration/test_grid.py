@@ -14,6 +14,7 @@ from yarl import URL
 from edgeflock.client.identity import ClientIdentity
 from edgeflock.client.transport.joining import renew
 from edgeflock.server.app import create_app
+from edgeflock.server.hosting.model import ModelSetup
 from edgeflock.server.hosting.run import HostedRun
 from edgeflock.server.http.roles import Access
 from edgeflock.server.identity import Role
@@ -160,7 +161,7 @@ async def people(hosted: Hosted) -> AsyncIterator[People]:
 
 def routes(hosted: Hosted) -> set[str]:
     """Every one of the application. Each says beside it who may use it."""
-    app = create_app(hosted.config, HostedRun("x", None, hosted.engine, None, [], []))
+    app = create_app(hosted.config, HostedRun("x", None, hosted.engine, ModelSetup(), [], []))
     for route in app.router.routes():
         assert isinstance(getattr(route.handler, "access", None), Access), route
     return {

@@ -316,7 +316,9 @@ async def test_evaluated_and_served_while_devices_train_on_theta(tmp_path: Path)
         return 0.5, None
 
     with open_run(config) as opened:
-        await the_average_is_what_is_used(config, replace(opened, evaluate=evaluate), evaluated)
+        await the_average_is_what_is_used(
+            config, replace(opened, model=replace(opened.model, evaluate=evaluate)), evaluated
+        )
 
 
 async def the_average_is_what_is_used(config: Config, opened: HostedRun, evaluated: list[bytes]) -> None:

@@ -121,8 +121,8 @@ def test_a_function_says_the_loss_or_both(
     monkeypatch.setattr(sys.modules[__name__], "evaluate", evaluate, raising=False)
     monkeypatch.setitem(sys.modules, "judging", sys.modules[__name__])
     with open_run(config(initial, "model.evaluate=judging:evaluate")) as hosted:
-        assert hosted.evaluate is not None
-        assert hosted.evaluate(hosted.engine.theta()[1]) == expected
+        assert hosted.model.evaluate is not None
+        assert hosted.model.evaluate(hosted.engine.theta()[1]) == expected
     assert list(seen[0]) == list(CONTENTS)
 
 
@@ -130,7 +130,7 @@ def test_what_apps_are_told_comes_with_the_run(initial: Path) -> None:
     with open_run(
         config(initial, "client_config.lr=0.1", "client_config.name=x y", "run.evaluate_on_devices=3")
     ) as run:
-        known = decode(run.app, run.engine.layout)
+        known = decode(run.model.app, run.engine.layout)
     assert (known.config, known.evaluate) == ({"lr": 0.1, "name": "x y"}, 3)
     assert list(known.arrays.kinds) == list(CONTENTS)
 
