@@ -383,7 +383,7 @@ async def served(config: Config, directory: Path) -> Any:
         await runner.setup()
         try:
             assert runner.server is not None
-            yield claim.engine, app[HOST].traffic.protocol(app[CONNECTION_LIMITS].protocol(runner.server))
+            yield claim.engine, app[CONNECTION_LIMITS].protocol(runner.server, app[HOST].traffic.total)
         finally:
             await runner.cleanup()
 
