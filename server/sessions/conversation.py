@@ -101,7 +101,7 @@ class Conversation:
             await self._answer_update(record, frame)
 
     async def _answer_pull(self, pull: Pull) -> None:
-        if self._host.config.coordination.cohort:
+        if self._host.config.coordination.traits.cohort:
             try:
                 await self._listen_until(self._admission.wait_for_turn(self._device))
             except RunComplete as complete:

@@ -80,9 +80,10 @@ def make_devices(
 
 def _device_shards(index: int, file: FleetFile) -> list[int]:
     """Return a device's data shards in a run of tasks, its own first: a column of the cyclic matrix."""
-    tasks, devices = file.coordination.tasks, file.fleet.devices
-    holds = (file.fleet.holds or tasks) if tasks else 0
-    return [(index + step) % devices for step in range(holds)]
+    if not file.coordination.traits.tasks:
+        return []
+    shards = range(file.fleet.holds or file.coordination.tasks)
+    return [(index + step) % file.fleet.devices for step in shards]
 
 
 def _shard_batches(data: Sequence[Dataset], shards: Sequence[int], seed: int, index: int) -> Shards:
