@@ -14,8 +14,8 @@ from edgeflock.devices.emulation.config import DeviceClass, FleetFile, headcount
 from edgeflock.devices.emulation.device import EmulatedDevice
 from edgeflock.devices.emulation.fleet.preparing import PreparedFleet
 from edgeflock.devices.emulation.interrupted import Interrupted
-from edgeflock.devices.emulation.link import ClassTotals
 from edgeflock.devices.emulation.server import EmulatedServer
+from edgeflock.devices.emulation.session import ClassTotals
 from edgeflock.devices.emulation.speed import DeviceSpeed
 from edgeflock.devices.emulation.streams import EmulatedStream
 from edgeflock.shared.data.curves import ShiftedCurve, constant_rate, curve

@@ -20,8 +20,8 @@ from edgeflock.devices.emulation.fleet.members import create_totals, make_device
 from edgeflock.devices.emulation.fleet.preparing import PreparedFleet
 from edgeflock.devices.emulation.fleet.watching import Watch
 from edgeflock.devices.emulation.interrupted import JOURNAL, Interrupted
-from edgeflock.devices.emulation.link import ClassTotals
 from edgeflock.devices.emulation.server import EmulatedServer
+from edgeflock.devices.emulation.session import ClassTotals
 from edgeflock.devices.emulation.streams import EmulatedStream, StreamTally
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted
