@@ -53,10 +53,10 @@ class Building:
         elif kind == "torch":
             backend = await self.compute(torch_backend, self.settings, welcome, self.objects)
         else:
-            graph = await self.link.graph("step")
+            graph = await self.link.downloads.graph("step")
             onnx = await self.compute(onnx_backend, self.settings, welcome, graph, self.memory)
             if isinstance(self.data.batches, PolicyBatches):
-                await self.compute(onnx.learn_to_predict, await self.link.graph("evaluation"))
+                await self.compute(onnx.learn_to_predict, await self.link.downloads.graph("evaluation"))
             backend = onnx
         if self.settings.shards and not welcome.tasks:
             raise ConfigError(
@@ -77,4 +77,4 @@ class Building:
     async def first_model(self, weights: Weights, layout: Layout) -> Model | None:
         """Return the run's first model, if the server still has it."""
         cache = CachedFirstModel(directory(self.settings), weights, self.settings.name)
-        return await load_first_model(self.link.load, cache, weights, layout, self.compute)
+        return await load_first_model(self.link.downloads.load, cache, weights, layout, self.compute)

@@ -198,7 +198,7 @@ def _keeper(settings: "ClientSettings", link: Link) -> ModelKeeper | None:
     if not settings.keep_model:
         return None
     path, seconds = Path(settings.keep_model), settings.keep_model_seconds
-    return ModelKeeper(path, seconds, settings.on_model, link.model)
+    return ModelKeeper(path, seconds, settings.on_model, link.downloads.model)
 
 
 def _spool(settings: "ClientSettings", objects: ClientObjects) -> Spool | None:

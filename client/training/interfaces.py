@@ -46,22 +46,6 @@ class ServerLink(Protocol):
         """Send this digest of the device's layout whenever it connects."""
 
 
-class UpdateSpool(Protocol):
-    """Keeps the pending update beyond the process (client/training/spool.py)."""
-
-    has_failed: bool
-    """Whether the last update could not be kept."""
-
-    def save(self, run: str, layout: bytes, update: Update) -> None:
-        """Keep `update` of this run and digest of the layout."""
-
-    def load(self, run: str, layout: bytes, limit: int) -> Update | None:
-        """Return the kept update of at most `limit` bytes, if it is of this run and layout."""
-
-    def drop(self) -> None:
-        """Forget the kept update: the server has it, or will not take it."""
-
-
 class Training(Protocol):
     """Makes the updates of one run: trainer.Trainer, or a replacement."""
 

@@ -134,7 +134,7 @@ def take_back(memory: SelectionMemory) -> SelectionMemory:
 
 def _whole(selection: Selection) -> Selection:
     """Select the whole gradient if a selection loses too much. Codings of means alone would lose as much."""
-    if not values.CODINGS[values.name_of(selection.values)].means_only:
+    if not values.CODINGS[values.CODINGS.name_of(selection.values)].means_only:
         return replace(selection, positions=None)
     return replace(selection, positions=None, indices=sparse.GOLOMB, values=values.CODINGS["codebook4"].mode)
 

@@ -18,13 +18,13 @@ from edgeflock.client.training.interfaces import (
     PermissionWait,
     ServerLink,
     Training,
-    UpdateSpool,
     WorkerProgress,
     apply_model,
     as_server_fault,
     permit_always,
 )
 from edgeflock.client.training.replica import Replica
+from edgeflock.client.training.spool import Spool
 from edgeflock.client.training.tasks import TaskParticipant
 from edgeflock.shared.errors import (
     BaseExpired,
@@ -73,7 +73,7 @@ class Worker:
         is_leaving: Callable[[], bool] = lambda: False,
         choose: Callable[[int], None] = require_first_shard,
         wait_permission: PermissionWait = permit_always,
-        spool: UpdateSpool | None = None,
+        spool: Spool | None = None,
     ) -> None:
         """`trainer` makes a trainer on `batches` for the run of a Welcome.
 

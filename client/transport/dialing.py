@@ -12,7 +12,6 @@ from yarl import URL
 
 from edgeflock.client.training.terms import layout_of, longest_message
 from edgeflock.client.transport.credentials import Credentials
-from edgeflock.client.transport.downloads import NOT_JOINED
 from edgeflock.client.transport.home import HOME_SECONDS, Home, order_servers
 from edgeflock.client.transport.liveness import HANG_SECONDS, Liveness
 from edgeflock.client.transport.session import RecordSession
@@ -22,6 +21,11 @@ from edgeflock.shared.protocol.messages import Hello, Record, Welcome
 from edgeflock.shared.protocol.shown import printable
 
 log = logging.getLogger(__name__)
+
+NOT_JOINED = (
+    "the server does not let this device in: it has not joined, or was revoked; "
+    "edgeflock client join URL TOKEN, with a token from the server's operator"
+)
 
 HEARTBEAT = 50.0
 """Seconds of silence after which the device pings. A ping and its answer take 8 bytes, a new session about a

@@ -18,8 +18,7 @@ import aiohttp
 from edgeflock.client.identity import ClientIdentity, urls_of
 from edgeflock.client.transport.credentials import Credentials
 from edgeflock.client.transport.dialing import HEARTBEAT, Dialer
-from edgeflock.client.transport.downloads import DownloadedModel, Downloads
-from edgeflock.client.transport.first_model import CachedFirstModel
+from edgeflock.client.transport.downloads import Downloads
 from edgeflock.client.transport.home import HOME_SECONDS
 from edgeflock.client.transport.http import open_http
 from edgeflock.client.transport.liveness import HANG_SECONDS
@@ -85,7 +84,6 @@ class Link:
             self._tls = tls_for(
                 url.scheme, url.host or "", pin, insecure=insecure, mutable=identity is not None
             )
-        self._memory = memory
         self._rate = math.inf if bandwidth is None else bandwidth
         self._credentials = Credentials(identity, self._tls, on_renewed)
         self._dialer = Dialer(
@@ -98,10 +96,8 @@ class Link:
         )
         self._liveness = self._dialer.liveness
         self._retries = Retries(str(url), random, sleep, self._dialer.lose)
-        headers = self._credentials.headers
-        self._downloads = Downloads(self._dialer.server, headers, hello.device, self._retries)
+        self.downloads = Downloads(self._dialer, self._credentials.headers, self._retries, memory)
         self._stack = AsyncExitStack()
-        self._http: aiohttp.ClientSession | None = None
         self._run = ""
         self._injects = self._tasks = False
         self._round_ended = False
@@ -112,7 +108,7 @@ class Link:
 
     async def __aenter__(self) -> "Link":
         http = open_http(self._credentials, self._tls, self._rate)
-        self._http = self._dialer.http = await self._stack.enter_async_context(http)
+        self._dialer.http = await self._stack.enter_async_context(http)
         self._stack.push_async_callback(self._dialer.close)
         return self
 
@@ -174,18 +170,6 @@ class Link:
         """Pass others' samples, which arrive between answers, to `listener`."""
         self._listener = listener
 
-    async def graph(self, kind: str) -> bytes:
-        """Return the run's "step" or "evaluation" as an ONNX graph (Downloads.graph)."""
-        return await self._downloads.graph(self._open_session, kind, self._liveness)
-
-    async def model(self, format: str, etag: str) -> DownloadedModel | None:
-        """Return the run's best model as a file; None if it has not changed (Downloads.model)."""
-        return await self._downloads.model(self._open_session, format, etag, self._memory)
-
-    async def load(self, cache: CachedFirstModel) -> bool:
-        """Download the rest of a first model; False if the server has it no longer (Downloads.load)."""
-        return await self._downloads.load(self._open_session, cache, self._liveness)
-
     def announce_layout(self, layout: bytes) -> None:
         """Name the layout in every Hello from now on, so that a server with another model refuses it."""
         self._dialer.hello = replace(self._dialer.hello, layout=layout)
@@ -198,11 +182,6 @@ class Link:
         if facts != self._dialer.hello.facts:
             self._dialer.hello = replace(self._dialer.hello, facts=facts)
             self._needs_session = True
-
-    @property
-    def _open_session(self) -> aiohttp.ClientSession:
-        assert self._http is not None, "use Link as an async context manager"
-        return self._http
 
     async def _request(self, question: Record, expected: type[R]) -> R:
         octets = wire.encode(question)

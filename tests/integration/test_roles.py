@@ -243,7 +243,7 @@ async def test_who_stands_between_gets_nothing(tmp_path: Path) -> None:
                 with pytest.raises(ConfigError, match="nothing was sent"):
                     await device.join()
                 with pytest.raises(ConfigError, match="nothing was sent"):
-                    await device.graph("step")
+                    await device.downloads.graph("step")
             with pytest.raises(ConfigError, match="nothing was sent"):
                 await FeedClient(url, viewer).device("pi")
             assert not any(heard)
