@@ -12,6 +12,7 @@ import pytest
 from edgeflock.client.backends.backend import Backend
 from edgeflock.client.data.batcher import Batch, Shuffled, StreamEnded
 from edgeflock.client.training import Worker, WorkerProgress
+from edgeflock.client.training.spool import Spool
 from edgeflock.devices.emulation.clock import run_virtually
 from edgeflock.shared.codecs import moments, sparse
 from edgeflock.shared.data.datasets import Dataset
@@ -411,12 +412,11 @@ def test_stored_data_have_nothing_to_tell() -> None:
 # The update that outlasts its client
 
 
-class Kept:
+class Kept(Spool):
     """A spool in memory."""
 
-    has_failed = False
-
     def __init__(self, update: Update | None = None) -> None:
+        self.has_failed = False
         self.update = update
         self.at_push: list[Update | None] = []
 
