@@ -118,7 +118,7 @@ class Downloads:
     async def _load(self, cache: CachedFirstModel) -> bool:
         """Download until the connection drops. Connection errors are raised only if no bytes came."""
         dialer, before = self._dialer, cache.size
-        url = dialer.server() / "v1/start" % {"device": dialer.hello.device}
+        url = dialer.server() / "v1/start" % {"device": dialer.conversation.hello.device}
         headers = {**self._headers, **cache.headers}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=20, sock_read=SILENT_SECONDS)
         try:

@@ -91,7 +91,7 @@ async def test_devices_join_and_train_and_monitors_watch_through_it(tmp_path: Pa
         proxied(tmp_path / "nginx", pem, hosted.port) as url,
     ):
         identity = await joining.join(url, hosted.register.create("device").text, "pi")
-        async with Link(url, identity, link(0, "pi")._dialer.hello, Random(0)) as device:
+        async with Link(url, identity, link(0, "pi").conversation.hello, Random(0)) as device:
             await device.join()
             assert (await device.push(update(1, 0))).version == 1
         viewer = hosted.register.create("viewer").text

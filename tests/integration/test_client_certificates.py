@@ -27,7 +27,7 @@ from tests.integration.test_reconnect import link, update
 
 
 def of(hosted: Hosted, identity: ClientIdentity) -> Link:
-    return Link(hosted.url, identity, link(0, identity.name)._dialer.hello, Random(0))
+    return Link(hosted.url, identity, link(0, identity.name).conversation.hello, Random(0))
 
 
 @asynccontextmanager
@@ -51,7 +51,7 @@ async def of_both(
 
 
 def at(url: str, identity: ClientIdentity) -> Link:
-    return Link(url, replace(identity, server=url), link(0, identity.name)._dialer.hello, Random(0))
+    return Link(url, replace(identity, server=url), link(0, identity.name).conversation.hello, Random(0))
 
 
 async def test_a_gateway_demands_what_its_leader_does(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ async def test_nobody_gets_through_the_handshake_without_one(tmp_path: Path) -> 
             await joined(hosted, "jetson")
         assert await answer(hosted.port) == b""
         async with Link(
-            hosted.url, replace(pi, server=hosted.url), link(0)._dialer.hello, Random(0)
+            hosted.url, replace(pi, server=hosted.url), link(0).conversation.hello, Random(0)
         ) as device:
             await device.join()
 
@@ -187,7 +187,7 @@ async def test_another_key_comes_with_another_certificate(tmp_path: Path) -> Non
         told: list[ClientIdentity] = []
         first = await joined(hosted, "pi")
         async with Link(
-            hosted.url, first, link(0)._dialer.hello, Random(0), on_renewed=told.append
+            hosted.url, first, link(0).conversation.hello, Random(0), on_renewed=told.append
         ) as device:
             await device.join()
             with closing(Register(tmp_path)) as command:

@@ -160,7 +160,7 @@ async def test_a_device_rotates_its_key_when_it_is_asked_to(tmp_path: Path) -> N
     async with hosting(tmp_path, closed=True) as hosted:
         first = hosted.enrol("pi")
         told: list[ClientIdentity] = []
-        hello = link(hosted.port, "pi")._dialer.hello
+        hello = link(hosted.port, "pi").conversation.hello
         async with Link(hosted.url, first, hello, Random(0), on_renewed=told.append) as device:
             await device.join()
             await device.push(update(1, 0))
@@ -190,7 +190,7 @@ async def test_a_device_joins_over_tls_and_trains(tmp_path: Path) -> None:
         save_identity(identity, tmp_path / "kept" / "identity.json")
         assert load_identity(tmp_path / "kept" / "identity.json") == identity
         assert identity.graph == bytes(32)
-        async with Link(hosted.url, identity, link(0, "pi")._dialer.hello, Random(0)) as device:
+        async with Link(hosted.url, identity, link(0, "pi").conversation.hello, Random(0)) as device:
             await device.join()
             assert (await device.push(update(1, 0))).version == 1
         with pytest.raises(Unauthorized, match="was for one device"):
@@ -239,7 +239,7 @@ async def test_who_stands_between_gets_nothing(tmp_path: Path) -> None:
             url = f"https://127.0.0.1:{port}"
             with pytest.raises(ConfigError, match="nothing was sent"):
                 await joining.join(url, token, "jetson")
-            async with Link(url, identity, link(0, "pi")._dialer.hello, Random(0)) as device:
+            async with Link(url, identity, link(0, "pi").conversation.hello, Random(0)) as device:
                 with pytest.raises(ConfigError, match="nothing was sent"):
                     await device.join()
                 with pytest.raises(ConfigError, match="nothing was sent"):
