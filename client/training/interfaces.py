@@ -1,8 +1,9 @@
 """What a worker needs: interfaces of its server, trainer and spool; and what it reports."""
 
+import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,9 +11,11 @@ from numpy.typing import NDArray
 
 from edgeflock.client.training.replica import Replica
 from edgeflock.client.training.selector import LocalSteps
-from edgeflock.shared.errors import Refused, ServerAtFault, Unauthorized
+from edgeflock.shared.errors import Diverged, Refused, ServerAtFault, Unauthorized
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Model, Receipt, Task, Update, Welcome
+
+log = logging.getLogger(__name__)
 
 MAX_REFUSALS = 3
 """The device gives up after this many consecutive updates refused for their size."""
@@ -100,6 +103,21 @@ class WorkerProgress:
     failed: int = 0
     """Steps in which training raised an error."""
     loss: float = 0.0
+    too_large: int = field(default=0, repr=False)
+    """Updates in a row that were refused for their size."""
+
+    def count_late(self, late: Refused) -> None:
+        """Count an update that was refused for its base."""
+        self.refused += 1
+        log.info("%s", late)
+
+    def count_too_large(self, large: Refused) -> None:
+        """Count an update that was refused for its size. Raises Diverged after MAX_REFUSALS in a row."""
+        self.refused += 1
+        self.too_large += 1
+        if self.too_large == MAX_REFUSALS:
+            raise Diverged(f"{MAX_REFUSALS} updates in a row were refused: {large}") from large
+        log.warning("%s", large)
 
 
 def apply_model(replica: Replica, model: Model) -> None:

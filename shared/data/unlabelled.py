@@ -16,12 +16,12 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 
-from edgeflock.shared.data import datasets, images, tables
+from edgeflock.shared.data import arrays, datasets, images, tables
 from edgeflock.shared.data.fitting import inputs_of
-from edgeflock.shared.data.samples import Raw, missing_file
+from edgeflock.shared.data.samples import Raw
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.description import Description
-from edgeflock.shared.model.fields import Fields, Inputs
+from edgeflock.shared.model.fields import Inputs
 
 Row = tuple[str, ...]
 
@@ -127,22 +127,17 @@ def _images(path: str, description: Description | None, shape: tuple[int, ...] |
 
 
 def _archive(path: str) -> Raw:
-    source = f"npz:{path}"
-    if not Path(path).is_file():
-        raise missing_file(source)
-    try:
-        with np.load(path) as archive:
-            for prefix in ("x", "x_test"):
-                fields = {
-                    name.partition(".")[2]: archive[name]
-                    for name in archive.files
-                    if name.startswith(f"{prefix}.")
-                }
-                x = archive[prefix] if prefix in archive else Fields(fields) if fields else None
-                if x is not None:
-                    count = len(next(iter(fields.values()))) if isinstance(x, Fields) else len(x)
-                    return Raw(source, x, np.zeros(count, np.int64))
-            held = ", ".join(archive.files)
-    except (OSError, EOFError, ValueError, TypeError) as error:
-        raise ConfigError(f"data {source!r}: is no readable np.savez archive: {error}") from error
-    raise ConfigError(f"data {source!r}: has no array x or x_test; it holds {held}")
+    def select(names: list[str]) -> list[str]:
+        for prefix in ("x", "x_test"):
+            found = [name for name in names if name == prefix] or [
+                name for name in names if name.startswith(f"{prefix}.")
+            ]
+            if found:
+                return found
+        return ["x or x_test"]
+
+    found = arrays.load_arrays(path, select)
+    name, first = next(iter(found.items()))
+    return Raw(
+        f"npz:{path}", arrays.fields_of(found) if "." in name else first, np.zeros(len(first), np.int64)
+    )
