@@ -14,9 +14,9 @@ from edgeflock.shared.data.fitting import fit
 from edgeflock.shared.data.samples import Dataset, Raw
 from edgeflock.shared.errors import ConfigError, ServerAtFault
 from edgeflock.shared.model.fields import Inputs, rows
+from edgeflock.shared.model.gradient import trial
 from edgeflock.shared.model.held_out import Overlap
 from edgeflock.shared.model.start import generate
-from edgeflock.shared.model.trial import trial
 from edgeflock.shared.protocol.messages import Facts, Welcome
 
 log = logging.getLogger(__name__)

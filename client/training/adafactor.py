@@ -31,7 +31,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.training.reports import ReportSchedule
+from edgeflock.client.training.calibration import ReportSchedule
 from edgeflock.shared.codecs import moments
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start

@@ -17,10 +17,18 @@ from edgeflock.shared.codecs import entries, sparse, values
 from edgeflock.shared.errors import Diverged
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Update, Welcome
-from edgeflock.shared.selection.adaptive import NormAverages, follow, is_sufficient
-from edgeflock.shared.selection.feedback import decay_of, recall, remember
-from edgeflock.shared.selection.largest import grow_fraction, select_largest
-from edgeflock.shared.selection.significance import decay_threshold, select_significant
+from edgeflock.shared.selection import (
+    NormAverages,
+    decay_of,
+    decay_threshold,
+    follow_norms,
+    grow_fraction,
+    is_sufficient,
+    recall,
+    remember,
+    select_largest,
+    select_significant,
+)
 
 _NOTHING: NDArray[np.int64] = np.zeros(0, np.int64)
 
@@ -104,7 +112,7 @@ def select(
     selection = Selection(corrected, selected, welcome.indices, welcome.values)
     norms = None
     if welcome.threshold:
-        norms = follow(memory.norms, corrected, selected)
+        norms = follow_norms(memory.norms, corrected, selected)
         if not is_sufficient(norms, welcome.threshold):
             selection = _whole(selection)
     if not welcome.feedback:

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from edgeflock.client.identity import ClientIdentity, load_identity, save_identity
-from edgeflock.client.transport import Link, joining
+from edgeflock.client.transport import Link, credentials
 from edgeflock.server.gateway import Gateway
 from edgeflock.server.hosting.run import open_run
 from edgeflock.server.identity import Authority, Register
@@ -38,7 +38,7 @@ async def demanding(directory: Path, who: str) -> AsyncIterator[Hosted]:
 
 
 async def joined(hosted: Hosted, name: str) -> ClientIdentity:
-    return await joining.join(hosted.url, hosted.register.create("device").text, name)
+    return await credentials.join(hosted.url, hosted.register.create("device").text, name)
 
 
 @asynccontextmanager
@@ -56,7 +56,7 @@ def at(url: str, identity: ClientIdentity) -> Link:
 
 async def test_a_gateway_demands_what_its_leader_does(tmp_path: Path) -> None:
     async with of_both(tmp_path, "devices") as (hosted, _, url):
-        pi = await joining.join(url, hosted.register.create("device").text, "pi")
+        pi = await credentials.join(url, hosted.register.create("device").text, "pi")
         jetson = await joined(hosted, "jetson")
         async with at(url, pi) as device:
             await device.join()

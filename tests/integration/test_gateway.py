@@ -17,7 +17,7 @@ from rich.console import Console
 from edgeflock.client.identity import ClientIdentity
 from edgeflock.client.training.replica import Replica
 from edgeflock.client.transport import Link
-from edgeflock.client.transport.joining import join
+from edgeflock.client.transport.credentials import join
 from edgeflock.operations.status import print_status
 from edgeflock.server.gateway import Gateway, GatewayAddress
 from edgeflock.server.identity import Register
