@@ -150,6 +150,7 @@ def create_app(
             description=hosted.description,
             app=hosted.app,
             held_out=hosted.held_out,
+            personal=hosted.personal,
             registry=registry,
             extra_tensors=hosted.extras,
         )

@@ -22,8 +22,9 @@ log = logging.getLogger(__name__)
 class RawBatches(Shuffled):
     """Batches of `raw`, after `begin`, with the columns, units and classes of the run's Welcome."""
 
-    def __init__(self, raw: Raw, random: np.random.Generator) -> None:
-        super().__init__(Stored(np.zeros((0, 0), np.float32), np.zeros(0, np.int64)), random)
+    def __init__(self, raw: Raw, random: np.random.Generator, *, hold_out: float = 0.0) -> None:
+        empty = Stored(np.zeros((0, 0), np.float32), np.zeros(0, np.int64))
+        super().__init__(empty, random, hold_out=hold_out)
         self._raw = raw
 
     def __len__(self) -> int:
@@ -48,9 +49,10 @@ class RawBatches(Shuffled):
             raise
         _check_classes(raw, data, welcome, backend)
         log.info("%s: %d samples; %s", raw.source, len(data), tried)
-        self._data = data
+        self._data, self._own_test, self._rows = data, None, None
         self._compare(welcome, raw.source)
         self._order = np.zeros(0, np.int64)
+        self._divide(welcome, backend)
 
 
 def _check_classes(raw: Raw, data: Stored, welcome: Welcome, backend: Backend) -> None:

@@ -11,9 +11,11 @@ from edgeflock.client.first_model import CachedFirstModel, load_first_model
 from edgeflock.client.neighbour import Resting
 from edgeflock.client.run.choosing import choose, facts_of, onnx_backend, torch_backend
 from edgeflock.client.run.holding import DeviceData, advise_on_default
+from edgeflock.client.run.personal_file import PersonalFile
 from edgeflock.client.run.program_objects import ClientObjects
 from edgeflock.client.training import Trainer
 from edgeflock.client.training.interfaces import Compute
+from edgeflock.client.training.personal import PersonalBackend
 from edgeflock.client.transport import Link
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.layout import Layout
@@ -41,6 +43,8 @@ class Building:
     resting: Resting
     memory: int
     """Memory limit in bytes."""
+    personal: PersonalFile
+    """Keeps the device's personal layers, in a run that has such."""
 
     async def trainer(self, welcome: Welcome) -> Trainer:
         """Build a trainer. Raises ConfigError if this device cannot train the Welcome's model."""
@@ -48,6 +52,11 @@ class Building:
         kind = choose(self.settings, welcome.model, self.objects, welcome.loss)
         await self.link.introduce(facts_of(kind))
         if self.app is not None:
+            if welcome.personal is not None:
+                raise ConfigError(
+                    "the server's model.personal is not for Flower apps, which keep layers of their own "
+                    "in Context.state: leave it out on the server"
+                )
             self.app.join(welcome)
             backend: Backend = self.app
         elif kind == "torch":
@@ -55,9 +64,12 @@ class Building:
         else:
             graph = await self.link.graph("step")
             onnx = await self.compute(onnx_backend, self.settings, welcome, graph, self.memory)
-            if isinstance(self.data.batches, PolicyBatches):
+            if isinstance(self.data.batches, PolicyBatches) or welcome.evaluate:
                 await self.compute(onnx.learn_to_predict, await self.link.graph("evaluation"))
             backend = onnx
+        if welcome.personal is not None:
+            stored = self.personal.begin(welcome)
+            backend = PersonalBackend(backend, welcome, stored, self.personal.keep)
         if self.settings.shards and not welcome.tasks:
             raise ConfigError(
                 f"client.shards = {self.settings.shards}: the run has no tasks (coordination.tasks of the "

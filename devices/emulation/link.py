@@ -109,6 +109,7 @@ class EmulatedLink:
             secret=bytes(SECRET_BYTES),
             shape=self._server.input,
             held_out=self._server.held_out,
+            personal=self._server.personal,
         )
         as_received = wire.decode(wire.encode(greeting))  # its floats are single on the wire
         assert isinstance(as_received, Welcome)

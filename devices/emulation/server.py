@@ -10,6 +10,7 @@ from edgeflock.server.roster.registry import DeviceIdentity
 from edgeflock.server.sessions import settle
 from edgeflock.shared.errors import Refused, SessionRefused
 from edgeflock.shared.model.held_out import Sketch
+from edgeflock.shared.model.personal import Personal
 from edgeflock.shared.settings.config import Config
 
 
@@ -46,6 +47,7 @@ class EmulatedServer:
         on_commit: Callable[[], None],
         shape: tuple[int, ...] | None,
         held_out: Sketch | None = None,
+        personal: Personal | None = None,
         *,
         keep_frames: bool,
         on_applied: Callable[[Push, Accepted], None],
@@ -53,6 +55,7 @@ class EmulatedServer:
         self.config = config
         self.input = shape
         self.held_out = held_out
+        self.personal = personal
         self.keep_frames = keep_frames
         self.engine = engine
         self.traffic = Traffic()

@@ -42,6 +42,7 @@ from edgeflock.shared.identity import Token
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch, sketch_of
 from edgeflock.shared.model.layout import NO_EXTRA_STATE, ExtraState
+from edgeflock.shared.model.personal import Personal
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config
 
@@ -76,6 +77,8 @@ class HostedRun:
     """The description of samples, if they have names or units."""
     held_out: Sketch | None = None
     """A sketch of the rows that the model is evaluated on."""
+    personal: Personal | None = None
+    """The layers that devices train for themselves."""
     evaluated: Dataset | Stored | None = None
     """The data that the model is evaluated on."""
     targets: Targets | None = None
@@ -176,6 +179,7 @@ def open_run(
                 input=model.input,
                 description=claim.data,
                 held_out=_sketch(model, claim.run),
+                personal=model.personal,
                 targets=model.targets,
                 authority=authority,
                 make=objects.make,

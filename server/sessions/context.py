@@ -12,6 +12,7 @@ from edgeflock.server.sessions.writer import PendingUpdate
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.model.layout import ExtraState, Layout
+from edgeflock.shared.model.personal import Personal
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.protocol.frames import EventKind
 from edgeflock.shared.protocol.messages import Samples, Update
@@ -72,6 +73,8 @@ class SessionContext:
     """Data for the devices' own apps."""
     held_out: Sketch | None = None
     """A sketch of the rows that the run is evaluated on."""
+    personal: Personal | None = None
+    """The layers that devices train for themselves."""
 
     @property
     def published(self) -> Published:

@@ -104,6 +104,7 @@ class Session:
             host.description,
             host.app,
             host.held_out,
+            host.personal,
         )
         await self._socket.send(terms)
         self._admission.note_welcome(admitted.device, version)

@@ -109,6 +109,7 @@ class Gateways:
                 host.description,
                 host.app,
                 host.held_out,
+                host.personal,
             )
             sync = gateway.Sync(
                 gateway.GATEWAY,
