@@ -32,9 +32,9 @@ from benchmarks.words import words_npz
 from edgeflock.client.backends import Backend
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.emulation.fleet import FleetObjects, PreparedFleet, prepare, run_fleet
-from edgeflock.server.choices import CHOICES
+from edgeflock.server.hosting.choices import CHOICES
+from edgeflock.server.hosting.trusting import split_trusted
 from edgeflock.server.monitoring.listeners import Applied, Callbacks
-from edgeflock.server.trusting import split_trusted
 from edgeflock.shared.data import datasets
 from edgeflock.shared.model.fields import rows as of_rows
 from edgeflock.shared.model.torch_module import FlatModule

@@ -17,10 +17,10 @@ import numpy as np
 from benchmarks import load
 from benchmarks.updates import random_update
 from edgeflock.papers.machine import machine
-from edgeflock.server.choices import CHOICES
 from edgeflock.server.coordination import Push
 from edgeflock.server.defence import Trusted
 from edgeflock.server.engine import Accepted, Engine
+from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.server.ledger import Journal, open_engine
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.settings.config import parse

@@ -37,7 +37,8 @@ from aiohttp import web
 from edgeflock.server.app import create_app
 from edgeflock.server.engine import Engine
 from edgeflock.server.engine.receipts import SEQUENCE_WINDOW
-from edgeflock.server.hosting import HostedRun
+from edgeflock.server.hosting.model import ModelSetup
+from edgeflock.server.hosting.run import HostedRun
 from edgeflock.server.http.keys import CONNECTION_LIMITS, HOST
 from edgeflock.server.ledger import claim_run
 from edgeflock.shared.codecs import sparse, values
@@ -377,12 +378,12 @@ async def served(config: Config, directory: Path) -> Any:
     with ExitStack() as opened:
         theta = np.random.default_rng(7).standard_normal(LAYOUT.size).astype(np.float32)
         claim = opened.enter_context(claim_run(directory, "run.directory", LAYOUT, theta, config, None))
-        app = create_app(config, HostedRun(claim.run, None, claim.engine, None, [], []))
+        app = create_app(config, HostedRun(claim.run, None, claim.engine, ModelSetup(), [], []))
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
         await runner.setup()
         try:
             assert runner.server is not None
-            yield claim.engine, app[HOST].traffic.protocol(app[CONNECTION_LIMITS].protocol(runner.server))
+            yield claim.engine, app[CONNECTION_LIMITS].protocol(runner.server, app[HOST].traffic.total)
         finally:
             await runner.cleanup()
 

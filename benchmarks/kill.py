@@ -34,7 +34,8 @@ from benchmarks.updates import LAYOUT, random_update
 from edgeflock.client.transport import Link
 from edgeflock.papers.machine import machine
 from edgeflock.server.app import create_app, listen
-from edgeflock.server.hosting import HostedRun
+from edgeflock.server.hosting.model import ModelSetup
+from edgeflock.server.hosting.run import HostedRun
 from edgeflock.server.ledger import claim_run
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import BaseExpired
@@ -117,7 +118,7 @@ def _serve(pipe: Connection, directory: str, port: int, *more: str) -> None:
         began = time.perf_counter()
         with claim_run(Path(directory), "directory", LAYOUT, initial_theta(), config) as claim:
             engine, journal = claim.engine, claim.journal
-            hosted = HostedRun("kill", None, engine, None, journal.evaluations(), journal.accounts())
+            hosted = HostedRun("kill", None, engine, ModelSetup(), journal.evaluations(), journal.accounts())
             elapsed = time.perf_counter() - began
             version, theta = engine.theta()
             opened = Opened(version, digest_of(theta), elapsed * 1e3)

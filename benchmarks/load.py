@@ -18,7 +18,8 @@ from aiohttp import web
 
 from benchmarks.plain import EXACT
 from edgeflock.server.app import create_app, listen
-from edgeflock.server.hosting import HostedRun
+from edgeflock.server.hosting.model import ModelSetup
+from edgeflock.server.hosting.run import HostedRun
 from edgeflock.server.ledger import claim_run
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import chain, wire
@@ -53,7 +54,7 @@ def _serve_edgeflock(
         )  # fmt: skip
         theta = np.zeros(layout.size, np.float32)
         with claim_run(Path(directory), "directory", layout, theta, config) as claim:
-            hosted = HostedRun("benchmark", None, claim.engine, None, [], [])
+            hosted = HostedRun("benchmark", None, claim.engine, ModelSetup(), [], [])
             async with listen(create_app(config, hosted), "127.0.0.1", 0) as port:
                 ready.send(port)
                 await asyncio.Event().wait()

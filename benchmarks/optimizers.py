@@ -30,7 +30,7 @@ from benchmarks.words import words_npz
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.papers.machine import machine
 from edgeflock.results.sweep import outcome, sweep
-from edgeflock.server.choices import CHOICES
+from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.presets import PRESETS
 

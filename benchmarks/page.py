@@ -23,7 +23,8 @@ from benchmarks.load import PAPER_CNN, process
 from benchmarks.plain import EXACT
 from edgeflock.papers.machine import machine
 from edgeflock.server.app import create_app, listen
-from edgeflock.server.hosting import HostedRun
+from edgeflock.server.hosting.model import ModelSetup
+from edgeflock.server.hosting.run import HostedRun
 from edgeflock.server.http.keys import HOST
 from edgeflock.server.ledger import DeviceTotals, claim_run
 from edgeflock.shared.settings.config import parse
@@ -48,7 +49,7 @@ def _serve(ready: Connection, devices: int, directory: str) -> None:
         theta = np.zeros(PAPER_CNN.size, np.float32)
         with claim_run(Path(directory), "directory", PAPER_CNN, theta, config) as claim:
             known = [DeviceTotals(n, f"pi-{n}", n, 655 * n, 9120 * n) for n in range(1, devices + 1)]
-            app = create_app(config, HostedRun("benchmark", None, claim.engine, None, [], known))
+            app = create_app(config, HostedRun("benchmark", None, claim.engine, ModelSetup(), [], known))
             async with listen(app, "127.0.0.1", 0) as port:
                 ready.send(port)
                 await _changing(app)

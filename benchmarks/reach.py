@@ -25,7 +25,8 @@ from benchmarks.plain import EXACT
 from benchmarks.updates import LAYOUT
 from edgeflock.server.app import create_app, listen
 from edgeflock.server.gateway import Gateway, GatewayAddress
-from edgeflock.server.hosting import HostedRun
+from edgeflock.server.hosting.model import ModelSetup
+from edgeflock.server.hosting.run import HostedRun
 from edgeflock.server.identity import own_certificate, server_tls
 from edgeflock.server.ledger import claim_run
 from edgeflock.shared.settings.config import parse
@@ -64,7 +65,7 @@ def _serve_leader(ready: Connection, directory: str, tls: bool, settings: Sequen
         )  # fmt: skip
         with claim_run(Path(directory), "directory", LAYOUT, initial_theta(), config) as claim:
             line = server_tls(own_certificate(Path(directory), "127.0.0.1"))[0] if tls else None
-            hosted = HostedRun("benchmark", None, claim.engine, None, [], [])
+            hosted = HostedRun("benchmark", None, claim.engine, ModelSetup(), [], [])
             async with listen(create_app(config, hosted), "127.0.0.1", 0, line) as port:
                 ready.send(port)
                 await asyncio.Event().wait()

@@ -30,7 +30,7 @@ from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.papers.machine import machine
 from edgeflock.results.outcomes import Setting
 from edgeflock.results.sweep import outcome, sweep
-from edgeflock.server.choices import CHOICES
+from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.shared.numbers import integer, percent, size
 from edgeflock.shared.settings.presets import PRESETS
 

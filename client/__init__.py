@@ -1,13 +1,11 @@
 """The client: it trains on a device and sends updates to the server.
 
     run, flower          a native device; a mod for Flower ClientApps
-    transport            the connection to the server
-    joining, identity    how a device joins, and the credentials it keeps; servers: the servers' addresses
-    health, machine      the state of the device; a description of its hardware
+    transport            the connection to the server, and how a device joins
+    neighbour            limits in favour of other programs on the machine
+    identity             the credentials that a device keeps
+    machine              the state of the device, its kind and its default name
     zoo                  reference models (servers send the name: `edgeflock.client.zoo:Name`)
-    first_model          the first model: its file and its checks
-    neighbour            limits in favour of other programs on the machine; allowance: a rate per second
-    spool                the pending update, on disk
     training             pull, step, select, encode, push: the parts without I/O, and the loop
     data                 stored data and live streams
     backends             gradient computation: torch or onnxruntime

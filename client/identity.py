@@ -1,4 +1,4 @@
-"""The identity file of a device that has joined: its key, its credential and its server."""
+"""The identity file of a device that has joined: its key, its credential and its servers' URLs."""
 
 import json
 import os
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgeflock.client.servers import urls_of
+from yarl import URL
+
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.identity import from_base64url, to_base64url
 
@@ -113,3 +114,22 @@ def load_identity(path: Path) -> ClientIdentity:
         raise ConfigError(
             f"client.identity = {str(path)!r} holds no identity: remove it and join anew"
         ) from error
+
+
+def urls_of(servers: str) -> list[URL]:
+    """Parse one URL, or several separated by commas, all of one scheme. Raises ConfigError."""
+    urls = [url_of(server.strip()) for server in servers.split(",")]
+    if len({url.scheme for url in urls}) > 1:
+        raise ConfigError(f"client.server {servers!r} must be all https:// or all http://")
+    return urls
+
+
+def url_of(server: str) -> URL:
+    """Parse one URL. Raises ConfigError if it is not a server's URL."""
+    try:
+        url = URL(server)
+    except ValueError:
+        url = URL()
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ConfigError(f"client.server {server!r} must be a URL such as https://192.0.2.1:8470")
+    return url

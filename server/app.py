@@ -12,14 +12,15 @@ from typing import Any
 
 from aiohttp import web
 
-from edgeflock.server.background import Background
-from edgeflock.server.connections import ConnectionLimits, ConnectionTerms
+from edgeflock.server.connections import ConnectionLimits, ConnectionTerms, Traffic
+from edgeflock.server.connections.listening import listen_on
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted
 from edgeflock.server.findings import AgreementTracker
-from edgeflock.server.hosting import HostedRun
-from edgeflock.server.http import actions, api, first_model, joining, metrics, models, page
-from edgeflock.server.http.callers import authenticate_behind_gateway, caller_of
+from edgeflock.server.hosting.background import Background
+from edgeflock.server.hosting.run import HostedRun
+from edgeflock.server.hosting.standby import watch_lease
+from edgeflock.server.http import actions, joining, metrics, models, page, sessions, status
 from edgeflock.server.http.keys import (
     ASSETS,
     ATTEMPTS,
@@ -45,13 +46,10 @@ from edgeflock.server.http.keys import (
 )
 from edgeflock.server.http.middleware import MIDDLEWARES
 from edgeflock.server.http.model_exports import ModelExports
-from edgeflock.server.http.problem import problem
 from edgeflock.server.http.revocations import enforce
-from edgeflock.server.http.roles import GATEWAY, SESSION, allows
 from edgeflock.server.http.watchers import Watchers
-from edgeflock.server.identity import Caller, Logins, SessionAuthenticator
+from edgeflock.server.identity import Logins
 from edgeflock.server.ledger import JournalLost, redact
-from edgeflock.server.listening import listen_on
 from edgeflock.server.monitoring.best_model import info_of
 from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.monitoring.feed import Feed, flat_settings
@@ -59,13 +57,11 @@ from edgeflock.server.monitoring.guarding import GuardRunner
 from edgeflock.server.monitoring.health import RunHealth
 from edgeflock.server.monitoring.listeners import Listeners
 from edgeflock.server.monitoring.trackers import RunInfo, Trackers
-from edgeflock.server.roster import Hub, RateLimiters, Registry, Relay, Traffic
-from edgeflock.server.sessions import GatewayConnection, Gateways, RunHost, ServerAdmission, Session, Writer
-from edgeflock.server.standby import watch_lease
+from edgeflock.server.roster import Hub, RateLimiters, Registry, Relay
+from edgeflock.server.sessions import Gateways, RunHost, Writer
 from edgeflock.server.training_graph.served import GraphStore
 from edgeflock.server.web import LoginAttempts, Origins, assets
 from edgeflock.shared.errors import EdgeflockError
-from edgeflock.shared.identity import names
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config
 from edgeflock.shared.settings.coordination import ELASTIC
@@ -83,12 +79,10 @@ def create_app(
     app = web.Application(middlewares=MIDDLEWARES)
     app.add_routes(
         [
-            *(*api.routes, *actions.routes, *models.routes, *metrics.routes),
-            *(*first_model.routes, *joining.routes, *page.routes),
+            *(*status.routes, *actions.routes, *models.routes, *metrics.routes),
+            *(*sessions.routes, *joining.routes, *page.routes),
         ]
     )
-    app.router.add_get("/v1/session", _session)
-    app.router.add_get("/v1/gateway", _gateway)
     app[PIN] = hosted.pin
     if hosted.register is not None:
         app[REGISTER], app[LOGINS] = hosted.register, Logins(hosted.register)
@@ -100,8 +94,8 @@ def create_app(
     app[ASSETS], app[ATTEMPTS] = assets(), LoginAttempts()
     app[ORIGINS] = Origins.from_names(config.run.origins, config.run.host)
 
-    info = info_of(config.model, hosted.run, hosted.engine.layout, hosted.input, hosted.description)
-    app[MODEL_EXPORTS] = ModelExports(info, hosted.evaluated)
+    info = info_of(config.model, hosted.run, hosted.engine.layout, hosted.model.input, hosted.description)
+    app[MODEL_EXPORTS] = ModelExports(info, hosted.model.data)
     if hosted.first_model is not None:
         app[MODEL_FILE] = hosted.first_model
 
@@ -135,7 +129,7 @@ def create_app(
             guarding.record(push, accepted)
 
         writer = Writer(engine, hub.note_round, on_update, lambda: gateways.publish())
-        guarding = GuardRunner(engine, writer, hosted.trusted_gradients, config.defence.refresh, note)
+        guarding = GuardRunner(engine, writer, hosted.model.trusted_gradients, config.defence.refresh, note)
         relay = Relay(config.injection, config.limits.samples)
         paces = RateLimiters(config.limits)
         host = RunHost(
@@ -146,13 +140,13 @@ def create_app(
             traffic=traffic,
             relay=relay,
             rate_limiters=paces,
-            input=hosted.input,
+            input=hosted.model.input,
             description=hosted.description,
-            app=hosted.app,
+            app=hosted.model.app,
             held_out=hosted.held_out,
-            personal=hosted.personal,
+            personal=hosted.model.personal,
             registry=registry,
-            extra_tensors=hosted.extras,
+            extra_tensors=hosted.model.extras,
         )
         signer = hosted.authority if config.run.client_certificates else None
         authority = "" if signer is None else signer.pem
@@ -163,13 +157,13 @@ def create_app(
             writer,
             registry,
             traffic.total,
-            hosted.evaluate,
+            hosted.model.evaluate,
             config.run.evaluate_every,
             hosted.history,
             on_evaluation,
             hosted.find_suspect,
             hosted.save_best,
-            hosted.details,
+            hosted.model.details,
             lambda recovery: hub.note("warning", None, str(recovery)),
         )
         agreement = AgreementTracker(host.layout.parameters.size)
@@ -177,7 +171,7 @@ def create_app(
             engine.observe = lambda push, step: agreement.observe(push.device, push.update.loss, step)
         graphs = GraphStore(config.model, hosted.make)
         sources = agreement, listeners.on_finding, graphs.wait_end
-        health = RunHealth(host, evaluator, writer, *sources, hosted.targets)
+        health = RunHealth(host, evaluator, writer, *sources, hosted.model.targets)
         feed = Feed(host, evaluator, health, gateways.connections)
         watchers = Watchers(hub, feed, config.limits.watchers)
         tasks: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
@@ -302,55 +296,6 @@ async def serve(
         served = RunningServer(app, port, ended)
         yield served
     served.check()
-
-
-@allows(SESSION)
-async def _session(request: web.Request) -> web.StreamResponse:
-    connection = request.app[CONNECTION_LIMITS].find(request.transport)
-    if connection is None:
-        raise ConnectionResetError("the connection is lost")
-    host, writer = request.app[HOST], request.app[WRITER]
-    entry = _authenticator_of(request.app, caller_of(request))
-    admission = ServerAdmission(host, writer, entry)
-    credential = b"" if entry is None else entry.credential
-    return await Session(host, writer, request, connection, admission, credential).serve()
-
-
-@allows(GATEWAY)
-async def _gateway(request: web.Request) -> web.StreamResponse:
-    connection, gateways = request.app[CONNECTION_LIMITS].find(request.transport), request.app[GATEWAYS]
-    if connection is None:
-        raise ConnectionResetError("the connection is lost")
-    name = request.query.get("name", "")
-    if fault := names.fault(name):
-        return problem(400, "bad-request", f"name {fault}")
-    try:
-        mark = bytes.fromhex(request.query.get("mark", ""))
-    except ValueError:
-        return problem(400, "bad-request", "mark must be bytes in hexadecimal digits")
-    admit = partial(_admit, request.app)
-    credential = caller_of(request).digest
-    line = GatewayConnection(
-        gateways.host, gateways.writer, admit, request, connection, name, mark, credential
-    )
-    return await gateways.serve(line)
-
-
-def _admit(
-    app: web.Application, bearer: str, path: str, certificate: bytes
-) -> tuple[str, str, SessionAuthenticator | None]:
-    """Return (role, name, authenticator) of a caller behind a gateway, as `GatewayConnection` expects."""
-    caller = authenticate_behind_gateway(app, bearer, path, certificate)
-    return caller.role, caller.name, _authenticator_of(app, caller)
-
-
-def _authenticator_of(app: web.Application, caller: Caller) -> SessionAuthenticator | None:
-    """Return the authenticator for this caller's session; None if the caller is not a device."""
-    return (
-        SessionAuthenticator(app[REGISTER], caller, app[PIN], app.get(AUDIT))
-        if caller.role == "device"
-        else None
-    )
 
 
 async def _end_sessions(app: web.Application) -> None:

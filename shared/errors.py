@@ -1,63 +1,15 @@
-"""The error tree: every way a request can fail, its code on the wire and its status; and two signals.
+"""The errors: every way a request can fail, its code on the wire and its status; and two signals.
 
-    EdgeflockError
-    ├── ConfigError                    a key, a value, a data set or a model the user named
-    │   └── NotExportable              the model has no ONNX graph that trains it rightly
-    ├── Diverged                       training left the finite numbers
-    ├── TrainingFailed                 what trains on a device raised an error, which may pass
-    ├── JournalDamaged                 the journal is not as it was written
-    ├── JournalTooNew                  a newer version wrote it
-    ├── ServerAtFault                  a server's answer that a device must not take; its part ends with it
-    │   └── BadGraph                   an ONNX graph that does more than train, or takes more than there is
-    └── Refused                        a peer's input; it changed nothing
-        ├── WrongDtype                 unknown coding, one without its other half, or of another length
-        ├── NonFinite                  NaN or infinity among the values
-        ├── BadStatistics              a running variance below zero
-        ├── IndexMalformed             a Golomb or grid stream that does not hold what it announces
-        ├── IndexOutOfRange
-        ├── IndexRepeated
-        ├── IndexUnsorted
-        ├── BaseInFuture               computed from a version the server never had
-        ├── BaseExpired                computed from a version beyond the staleness window
-        ├── ExpansionTooLarge          small on the wire, too large once decoded
-        ├── StepTooLarge               it would take a parameter beyond what one can be
-        ├── BadSamples                 computed from no samples, or from more than can be
-        ├── BadSequence                a sequence number that cannot be one
-        ├── SequenceAhead              one so far ahead that the device could never go on from there
-        ├── NoSuchTask                 of no shard that the device holds, in a run of tasks
-        ├── AlreadyComputed            of a shard that another update of the round is of
-        ├── RunComplete                the run has all its updates
-        ├── Forbidden                  through a gateway, without the certificate that the run demands
-        └── SessionRefused             the session ends with it
-            ├── Malformed              not one whole msgpack array of the record's fields
-            ├── UnknownRecord
-            ├── UnexpectedRecord       a known record out of turn
-            ├── ProtocolVersion
-            ├── LayoutMismatch
-            ├── FrameTooLarge
-            ├── Unauthorized
-            ├── Superseded             the same device connected again
-            ├── NameInUse              another device of this name is connected
-            ├── Quarantined            refused again and again, it is not to come for a time
-            ├── TooManyRefused         its updates would break the model, one after the other
-            ├── RunDiverged            the model is broken, and waits for an operator
-            ├── Dropped                an operator does not want this device
-            ├── TooManyDevices
-            ├── TooSlow                a message was begun and not finished in time
-            ├── NoRoom                 too much is under way to the server at once
-            └── Unavailable            the server stops or cannot write its journal
-
-    WrongKey                           of the ssl module's: another server than the token names
-    RunOver                            the server said Stop: the run has all it needs
-    RunReplaced                        after a reconnect the server hosts another run
-
-Code raises an error where it finds it. The edge maps it to a status once: to an HTTP status, or to
-a Refusal record and, for a SessionRefused, the WebSocket close code 4000 + HTTP status.
+EdgeflockError is the base of all that fails. A Refused is a peer's input, which changed nothing; a
+SessionRefused also ends the session. Code raises an error where it finds it. The edge maps it to a status
+once: to an HTTP status, or to a Refusal record and, for a SessionRefused, the WebSocket close code 4000 +
+HTTP status.
 
 RunOver and RunReplaced are signals, not errors. They end a device's part in a run, and nothing has failed.
 Code that catches EdgeflockError to report a failure does not catch them.
 """
 
+import re
 import ssl
 from typing import ClassVar
 
@@ -102,182 +54,159 @@ class Refused(EdgeflockError):
     """A peer's input that was refused and changed nothing."""
 
     code: ClassVar[str] = "refused"
+    """Its name on the wire: the class's own, in lower case and with dashes."""
     status: ClassVar[int] = 422
     seconds = 0
     """Before which it is no use to come again."""
 
+    def __init_subclass__(cls, status: int | None = None) -> None:
+        """`status` is that of the base, unless it is given."""
+        cls.code = re.sub(r"\B(?=[A-Z])", "-", cls.__name__).lower()
+        cls.status = cls.status if status is None else status
+
 
 class WrongDtype(Refused):
-    code = "wrong-dtype"
+    """Unknown coding, one without its other half, or of another length."""
 
 
 class NonFinite(Refused):
-    code = "non-finite"
+    """NaN or infinity among the values."""
 
 
 class BadStatistics(Refused):
-    code = "bad-statistics"
+    """A running variance below zero."""
 
 
 class IndexMalformed(Refused):
-    code = "index-malformed"
+    """A Golomb or grid stream that does not hold what it announces."""
 
 
 class IndexOutOfRange(Refused):
-    code = "index-out-of-range"
+    """An index beyond the parameters."""
 
 
 class IndexRepeated(Refused):
-    code = "index-repeated"
+    """An index occurs twice."""
 
 
 class IndexUnsorted(Refused):
-    code = "index-unsorted"
+    """Indices do not increase."""
 
 
-class BaseInFuture(Refused):
-    code = "base-in-future"
-    status = 409
+class BaseInFuture(Refused, status=409):
+    """Computed from a version the server never had."""
 
 
-class BaseExpired(Refused):
-    code = "base-expired"
-    status = 409
+class BaseExpired(Refused, status=409):
+    """Computed from a version beyond the staleness window."""
 
 
-class ExpansionTooLarge(Refused):
-    code = "expansion-too-large"
-    status = 413
+class ExpansionTooLarge(Refused, status=413):
+    """Small on the wire, too large once decoded."""
 
 
 class BadSamples(Refused):
-    code = "bad-samples"
+    """Computed from no samples, or from more than can be."""
 
 
 class StepTooLarge(Refused):
-    code = "step-too-large"
+    """It would take a parameter beyond what one can be."""
 
 
-class BadSequence(Refused):
-    code = "bad-sequence"
-    status = 409
+class BadSequence(Refused, status=409):
+    """A sequence number that cannot be one."""
 
 
-class SequenceAhead(Refused):
-    code = "sequence-ahead"
-    status = 409
+class SequenceAhead(Refused, status=409):
+    """One so far ahead that the device could never go on from there."""
 
 
 class NoSuchTask(Refused):
-    code = "no-such-task"
+    """Of no shard that the device holds, in a run of tasks."""
 
 
-class AlreadyComputed(Refused):
-    """It is answered by a Task that says so, not by a Refusal."""
-
-    code = "already-computed"
-    status = 409
+class AlreadyComputed(Refused, status=409):
+    """Of a shard that another update of the round is of. A Task says so, not a Refusal."""
 
 
-class RunComplete(Refused):
-    code = "run-complete"
-    status = 410
+class RunComplete(Refused, status=410):
+    """The run has all its updates."""
 
 
-class SessionRefused(Refused):
+class SessionRefused(Refused, status=400):
     """A refusal after which the server closes the WebSocket with 4000 + status."""
-
-    code = "session-refused"
-    status = 400
 
 
 class Malformed(SessionRefused):
-    code = "malformed"
+    """Not one whole msgpack array of the record's fields."""
 
 
-class UnknownRecord(SessionRefused):
-    code = "unknown-record"
-    status = 404
+class UnknownRecord(SessionRefused, status=404):
+    """A record of an unknown type."""
 
 
-class UnexpectedRecord(SessionRefused):
-    code = "unexpected-record"
-    status = 405
+class UnexpectedRecord(SessionRefused, status=405):
+    """A known record out of turn."""
 
 
-class ProtocolVersion(SessionRefused):
-    code = "protocol-version"
-    status = 426
+class ProtocolVersion(SessionRefused, status=426):
+    """The device speaks another version of the protocol."""
 
 
-class LayoutMismatch(SessionRefused):
-    code = "layout-mismatch"
-    status = 412
+class LayoutMismatch(SessionRefused, status=412):
+    """The device has another layout of the model."""
 
 
-class FrameTooLarge(SessionRefused):
-    code = "frame-too-large"
-    status = 413
+class FrameTooLarge(SessionRefused, status=413):
+    """A message longer than the limit."""
 
 
-class Unauthorized(SessionRefused):
-    code = "unauthorized"
-    status = 401
+class Unauthorized(SessionRefused, status=401):
+    """A credential that the server does not know."""
 
 
-class Forbidden(Refused):
-    code = "forbidden"
-    status = 403
+class Forbidden(Refused, status=403):
+    """Through a gateway, without the certificate that the run demands."""
 
 
-class Superseded(SessionRefused):
-    code = "superseded"
-    status = 409
+class Superseded(SessionRefused, status=409):
+    """The same device connected again."""
 
 
-class NameInUse(SessionRefused):
-    code = "name-in-use"
-    status = 423
+class NameInUse(SessionRefused, status=423):
+    """Another device of this name is connected."""
 
 
-class Dropped(SessionRefused):
-    code = "dropped"
-    status = 403
+class Dropped(SessionRefused, status=403):
+    """An operator does not want this device."""
 
 
-class Quarantined(SessionRefused):
-    code = "quarantined"
-    status = 425
+class Quarantined(SessionRefused, status=425):
+    """Refused again and again, it is not to come for a time."""
 
 
-class TooManyRefused(SessionRefused):
-    code = "too-many-refused"
-    status = 422
+class TooManyRefused(SessionRefused, status=422):
+    """Its updates would break the model, one after the other."""
 
 
-class RunDiverged(SessionRefused):
-    code = "run-diverged"
-    status = 424
+class RunDiverged(SessionRefused, status=424):
+    """The model is broken, and waits for an operator."""
 
 
-class TooManyDevices(SessionRefused):
-    code = "too-many-devices"
-    status = 429
+class TooManyDevices(SessionRefused, status=429):
+    """As many devices are connected as may be."""
 
 
-class TooSlow(SessionRefused):
-    code = "too-slow"
-    status = 408
+class TooSlow(SessionRefused, status=408):
+    """A message was begun and not finished in time."""
 
 
-class NoRoom(SessionRefused):
-    code = "no-room"
-    status = 507
+class NoRoom(SessionRefused, status=507):
+    """Too much is under way to the server at once."""
 
 
-class Unavailable(SessionRefused):
-    code = "unavailable"
-    status = 503
+class Unavailable(SessionRefused, status=503):
+    """The server stops or cannot write its journal."""
 
 
 class WrongKey(ssl.SSLCertVerificationError):

@@ -37,7 +37,7 @@ def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 def _tables_as_they_were() -> Iterator[None]:
     """What a test chooses or gives is no choice of the next one."""
     from edgeflock.client.data.sources.opening import SOURCES
-    from edgeflock.server.choices import CHOICES
+    from edgeflock.server.hosting.choices import CHOICES
     from edgeflock.shared.codecs import sparse, values
     from edgeflock.shared.model.losses import LOSSES
     from edgeflock.shared.plugins import Table

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from edgeflock.client.identity import ClientIdentity
 from edgeflock.server.app import create_app, listen
 from edgeflock.server.connections import ConnectionLimits
+from edgeflock.server.connections.traffic import Traffic
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.gateway import ClientCertificate, Gateway, GatewayAddress
-from edgeflock.server.hosting import HostedRun
+from edgeflock.server.hosting.model import ModelSetup
+from edgeflock.server.hosting.run import HostedRun
 from edgeflock.server.hosting.tls import authority_of
 from edgeflock.server.http.keys import CONNECTION_LIMITS, GATEWAYS, HEALTH, HOST, WRITER
 from edgeflock.server.identity import Audit, Register, own_certificate, pin_of_file, server_tls
@@ -25,7 +27,6 @@ from edgeflock.server.monitoring.health import RunHealth
 from edgeflock.server.roster.hub import Hub
 from edgeflock.server.roster.registry import Registry
 from edgeflock.server.roster.relay import Relay
-from edgeflock.server.roster.traffic import Traffic
 from edgeflock.server.sessions import Gateways
 from edgeflock.server.sessions.writer import Writer
 from edgeflock.shared.identity import NO_PIN, join_message, new_key, public_of, sign
@@ -155,13 +156,12 @@ async def hosting(
             claim.run,
             register,
             claim.engine,
-            None,
+            ModelSetup(input=tuple(config.model.input) or None),
             history,
             accounts,
             tls=tls,
             pin=pin,
             audit=Audit(directory),
-            input=tuple(config.model.input) or None,
             authority=authority_of(config, directory, tls) if certificates else None,
         )
         if offered:

@@ -31,7 +31,7 @@ from benchmarks.learning.cells import Cell, Results
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.emulation.fleet import prepare, run_fleet
 from edgeflock.results.curves import COLOURS
-from edgeflock.server.choices import CHOICES
+from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.server.monitoring.listeners import Callbacks
 from edgeflock.shared.environments import Constants
 from edgeflock.shared.numbers import size

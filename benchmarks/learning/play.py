@@ -23,7 +23,7 @@ from benchmarks.learning.shares import SLOWER, Shares, deal
 from benchmarks.learning.tasks import TASKS, Task
 from edgeflock.devices.emulation.config import FleetFile, headcount
 from edgeflock.devices.emulation.fleet import FleetObjects, PreparedFleet, prepare, run_fleet
-from edgeflock.server.choices import CHOICES
+from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.server.monitoring.listeners import Callbacks
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.model.fields import rows

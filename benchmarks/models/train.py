@@ -25,7 +25,7 @@ import torch
 
 import edgeflock
 from benchmarks.models.data import MAKERS, archive
-from edgeflock.server.weights import first_model
+from edgeflock.server.hosting.weights import first_model
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.model.fields import rows

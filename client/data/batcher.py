@@ -1,16 +1,23 @@
-"""Mini-batches of samples: the interface `Batches`, and batches of stored data."""
+"""Mini-batches of samples: the interface `Batches`, and batches of stored data, of one or several shards."""
 
 import logging
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.client.backends import Backend, PredictingBackend
+from edgeflock.client.data.checks import Classes
 from edgeflock.client.data.own_test import OwnTest, divide
-from edgeflock.shared.data.datasets import Dataset, Stored
+from edgeflock.shared.data.columns import complete
+from edgeflock.shared.data.fitting import fit
+from edgeflock.shared.data.samples import Dataset, Raw
+from edgeflock.shared.errors import ConfigError, ServerAtFault
 from edgeflock.shared.model.fields import Inputs, rows
 from edgeflock.shared.model.held_out import Overlap
+from edgeflock.shared.model.start import generate
+from edgeflock.shared.model.trial import trial
 from edgeflock.shared.protocol.messages import Facts, Welcome
 
 log = logging.getLogger(__name__)
@@ -74,9 +81,9 @@ class EvaluatedBatches(Protocol):
 class Shuffled:
     """Batches drawn without replacement, reshuffled after each pass over the data."""
 
-    def __init__(self, data: Dataset | Stored, random: np.random.Generator, *, hold_out: float = 0.0) -> None:
+    def __init__(self, data: Dataset, random: np.random.Generator, *, hold_out: float = 0.0) -> None:
         """`hold_out` is the part of the data to evaluate on, and not to train on, if the run asks for it."""
-        self._data: Dataset | Stored = data
+        self._data: Dataset = data
         self._random = random
         self._hold_out = hold_out
         self._own_test: OwnTest | None = None
@@ -87,7 +94,7 @@ class Shuffled:
         """Rows that are in the server's held-out data, as far as is known."""
 
     @property
-    def samples(self) -> Dataset | Stored:
+    def samples(self) -> Dataset:
         """The whole data, as used for training."""
         return self._data
 
@@ -167,3 +174,99 @@ def warn_of_held_out(source: str, rows: int) -> None:
         "looks better there than it is. Train on other rows: client.data, or --data",
         *(source, rows),
     )
+
+
+class RawBatches(Shuffled):
+    """Batches of `raw`, after `begin`, with the columns, units and classes of the run's Welcome."""
+
+    def __init__(self, raw: Raw, random: np.random.Generator, *, hold_out: float = 0.0) -> None:
+        empty = Dataset(np.zeros((0, 0), np.float32), np.zeros(0, np.int64))
+        super().__init__(empty, random, hold_out=hold_out)
+        self._raw = raw
+
+    def __len__(self) -> int:
+        return len(self._data) or len(self._raw)
+
+    def begin(self, welcome: Welcome, backend: Backend) -> None:
+        """Raises ConfigError if the data do not fit the run, or the model lacks the class of a label."""
+        raw, said = complete(self._raw, welcome.data)
+        if said:
+            log.warning("%s", said)
+        data = fit(raw, welcome.data, welcome.input)
+        theta = np.zeros(backend.layout.size, np.float32)
+        if welcome.start is not None:
+            theta = generate(welcome.start, backend.layout)
+        try:
+            # The trial is a typical step: the backend may choose an execution provider by it.
+            tried = trial(
+                backend.gradient, theta, rows(data.x, slice(welcome.batch)), data.y[: welcome.batch]
+            )
+        except ConfigError:
+            _check_classes(raw, data, welcome, backend)
+            raise
+        _check_classes(raw, data, welcome, backend)
+        log.info("%s: %d samples; %s", raw.source, len(data), tried)
+        self._data, self._own_test, self._rows = data, None, None
+        self._compare(welcome, raw.source)
+        self._order = np.zeros(0, np.int64)
+        self._divide(welcome, backend)
+
+
+def _check_classes(raw: Raw, data: Dataset, welcome: Welcome, backend: Backend) -> None:
+    """Raises ConfigError if the model lacks a class of `data`, and names a sample of `raw`."""
+    if data.y.dtype.kind != "i":
+        return
+    refused = np.flatnonzero(Classes(backend).find_refused(data.x, data.y.astype(np.int64, copy=False)))
+    if refused.size:
+        sample = int(refused[0])
+        raise raw.error(
+            f"the label is class {int(data.y[sample].max())}, and {welcome.model} has none such: "
+            "correct it, or host a model with more outputs",
+            sample,
+        )
+
+
+class Shards:
+    """Batches of one of several data shards."""
+
+    def __init__(self, shards: Sequence[Batches]) -> None:
+        self._shards = shards
+        self._chosen = shards[0]
+
+    def choose(self, number: int) -> None:
+        """Take the next batches from this data shard, from 0 on. Raises ServerAtFault if it is missing."""
+        if number >= len(self._shards):
+            raise _no_such_shard(number, len(self._shards))
+        self._chosen = self._shards[number]
+
+    def begin(self, welcome: Welcome, backend: Backend) -> None:
+        for one in self._shards:
+            one.begin(welcome, backend)
+
+    async def ready(self, steps: int) -> None:
+        await self._chosen.ready(steps)
+
+    def take(self, size: int) -> Batch:
+        return self._chosen.take(size)
+
+    def record_result(self, loss: float, right: float | None) -> None:
+        self._chosen.record_result(loss, right)
+
+    def settle(self) -> None:
+        self._chosen.settle()
+
+    def take_back(self) -> None:
+        self._chosen.take_back()
+
+    def telemetry(self) -> Facts:
+        return self._chosen.telemetry()
+
+
+def require_first_shard(number: int) -> None:
+    """Shards.choose for a device with a single data shard."""
+    if number:
+        raise _no_such_shard(number, 1)
+
+
+def _no_such_shard(number: int, held: int) -> ServerAtFault:
+    return ServerAtFault(f"the server asks for shard {number}, counted from 0; this device holds {held}")

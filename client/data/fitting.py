@@ -1,17 +1,24 @@
-"""Last checks of samples before training, and the account of every sample."""
+"""Last checks of samples before training, the account of every sample, and the model's results on them.
+
+Prequential evaluation: each batch of a stream is evaluated before training on it.
+
+    S' = f S + s,   N' = f N + 1,   estimate S / N
+
+for each sample, with the largest weight on the newest. J. Gama, R. Sebastiao, P. P. Rodrigues, "On evaluating
+stream learning algorithms", Machine Learning 90 (2013), fading factors. Samples whose update the server does
+not have yet do not count, since they may return.
+"""
 
 import logging
+from dataclasses import dataclass
 
 import numpy as np
 
 from edgeflock.client.backends import Backend
 from edgeflock.client.data.batcher import Batch, warn_of_held_out
-from edgeflock.client.data.checks import Checks, set_aside
-from edgeflock.client.data.classes import Classes
-from edgeflock.client.data.prequential import Prequential
+from edgeflock.client.data.checks import Checks, Classes, set_aside
 from edgeflock.client.data.records import OVERRUN, Skipped, SourceProgress, StreamChunk
-from edgeflock.client.data.sample_description import SampleDescription
-from edgeflock.client.data.scaling import Units
+from edgeflock.client.data.scaling import SampleDescription, Units
 from edgeflock.client.data.stream_buffer import Buffer
 from edgeflock.shared.data.account import SampleAccount
 from edgeflock.shared.model.description import Description
@@ -144,3 +151,48 @@ class Fitting:
 
     def _forget(self) -> None:
         self.unsettled, self._scaled_count, self._unfit_before = 0, 0, self._unfit.total
+
+
+FADING = 0.999
+"""f: the estimate covers about the last 1,000 samples."""
+
+
+@dataclass(slots=True)
+class _Faded:
+    total: float = 0.0
+    weight: float = 0.0
+
+    def add(self, mean: float, count: int) -> None:
+        """Add `count` samples whose mean is `mean`."""
+        kept = FADING**count
+        self.total = kept * self.total + mean * (1 - kept) / (1 - FADING)
+        self.weight = kept * self.weight + (1 - kept) / (1 - FADING)
+
+
+class Prequential:
+    """The faded loss and accuracy of one stream."""
+
+    def __init__(self) -> None:
+        self._loss, self._right = _Faded(), _Faded()
+        self._unsettled: list[tuple[float, float | None, int]] = []
+
+    def record_result(self, loss: float, right: float | None, count: int) -> None:
+        """Record the mean loss of `count` samples and, if defined, the fraction of correct predictions."""
+        self._unsettled.append((loss, right, count))
+
+    def settle(self) -> None:
+        """Count the recorded samples: they are used."""
+        for loss, right, count in self._unsettled:
+            self._loss.add(loss, count)
+            if right is not None:
+                self._right.add(right, count)
+        self._unsettled.clear()
+
+    def take_back(self) -> None:
+        """Discard the recorded results: the samples return."""
+        self._unsettled.clear()
+
+    def facts(self) -> Facts:
+        """Return the current estimates."""
+        faded = {"stream_loss": self._loss, "stream_accuracy": self._right}
+        return {name: one.total / one.weight for name, one in faded.items() if one.weight}

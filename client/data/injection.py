@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from edgeflock.client.backends import Backend
 from edgeflock.client.data.batcher import Batch, Batches, EvaluatedBatches
-from edgeflock.client.data.classes import Classes
+from edgeflock.client.data.checks import Classes
 from edgeflock.client.data.records import Broken, Skipped
 from edgeflock.shared.data.samples import IGNORED
 from edgeflock.shared.errors import ConfigError

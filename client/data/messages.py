@@ -25,11 +25,15 @@ The value that x= names may be a text: a category, if the run's column holds cat
     missing=mean                   of a message that lacks some of several x: they count as the run's mean, or
                                    as none of its categories; or drop, as without it: the message is set
                                    aside; or error: the client ends
-    join=60                        x and y may come in messages apart, with the same key (joining.py)
+    join=60                        x and y may come in messages apart, with the same key, e.g. if a meter's
+                                   target is known a minute later. Two such messages make one sample. Halves
+                                   wait for this many seconds, and take at most JOIN_BYTES. Beyond these
+                                   limits the oldest are dropped first.
 """
 
 import json
 import math
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -38,7 +42,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.data.records import RECORD_BYTES, Broken, StreamChunk
+from edgeflock.client.data.records import RECORD_BYTES, Broken, Skipped, StreamChunk
 from edgeflock.shared.data.texts import encode_text, is_missing
 from edgeflock.shared.errors import Malformed
 from edgeflock.shared.protocol.bounded import AllocationLimits, unpack
@@ -202,3 +206,78 @@ def _reshape(x: NDArray[np.float32], shape: Any) -> NDArray[np.float32]:
 
 def _target(y: NDArray[Any]) -> Target:
     return y.astype(np.float32) if y.dtype.kind == "f" else y.astype(np.int64)
+
+
+JOIN_BYTES = 1 << 24
+"""Limit on the bytes of waiting halves, including OVERHEAD for each."""
+
+OVERHEAD = 512
+"""Bytes that a half takes in addition to its numbers."""
+
+
+class Joining:
+    """Holds halves until their partners arrive."""
+
+    def __init__(self, seconds: float, tally: Skipped) -> None:
+        """`seconds` is the longest wait of a half. 0: halves are refused at once."""
+        self._seconds = seconds
+        self._tally = tally
+        self._halves: OrderedDict[str, tuple[float, SampleMessage]] = OrderedDict()
+        """Oldest first, each with its arrival time."""
+        self.octets = 0
+        """Bytes of the waiting halves."""
+
+    def __len__(self) -> int:
+        """The number of waiting halves."""
+        return len(self._halves)
+
+    def join(self, records: Iterable[SampleMessage], now: float) -> list[SampleMessage]:
+        """Return the `records` that are whole, or completed by a waiting half. `now` is in seconds."""
+        whole = []
+        for record in records:
+            try:
+                joined = self._join(record, now)
+            except Broken as broken:
+                self._tally.add(broken.kind, broken.detail)
+                continue
+            if joined is not None:
+                whole.append(joined)
+        self._drop_expired(now)
+        return whole
+
+    def _join(self, record: SampleMessage, now: float) -> SampleMessage | None:
+        if record.x is not None and record.y is not None:
+            return record
+        if not self._seconds or record.key is None or (record.x is None and record.y is None):
+            missing = "x and y" if record.x is None and record.y is None else "x" if record.x is None else "y"
+            remedy = "; with join=, x and y may come apart, each with a key" if record.key is not None else ""
+            raise Broken("incomplete", f"there is no {missing}{remedy}")
+        before = self._pop(record.key)
+        if before is not None:
+            if before.x is None and record.x is not None:
+                return SampleMessage(record.x, before.y, record.key)
+            if before.y is None and record.y is not None:
+                return SampleMessage(before.x, record.y, record.key)
+            self._tally.add("of a key in use", f"{record.key}: the same half came twice")
+        self._halves[record.key] = (now, record)
+        self.octets += _octets(record)
+        return None
+
+    def _drop_expired(self, now: float) -> None:
+        while self._halves:
+            key, (arrived, record) = next(iter(self._halves.items()))
+            if now - arrived <= self._seconds and self.octets <= JOIN_BYTES:
+                return
+            missing = "x" if record.x is None else "y"
+            self._tally.add(f"without its {missing}", f"{key}: it did not come in time, or too many wait")
+            self._pop(key)
+
+    def _pop(self, key: str) -> SampleMessage | None:
+        _, record = self._halves.pop(key, (0.0, None))
+        if record is not None:
+            self.octets -= _octets(record)
+        return record
+
+
+def _octets(record: SampleMessage) -> int:
+    return OVERHEAD + sum(half.nbytes for half in (record.x, record.y) if half is not None)

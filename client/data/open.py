@@ -10,9 +10,8 @@ from urllib.parse import quote
 
 import numpy as np
 
-from edgeflock.client.data.batcher import Batches
+from edgeflock.client.data.batcher import Batches, RawBatches
 from edgeflock.client.data.checks import SampleSchema
-from edgeflock.client.data.raw_batches import RawBatches
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.own import is_own
 from edgeflock.shared.environments import is_environment, open_environment
@@ -58,8 +57,7 @@ async def open_batches(
     # Stored data need none of these.
     from edgeflock.client.data.backlog import Backlog
     from edgeflock.client.data.checks import Checks
-    from edgeflock.client.data.quarantine import QuarantineFile
-    from edgeflock.client.data.records import Skipped
+    from edgeflock.client.data.records import QuarantineFile, Skipped
     from edgeflock.client.data.scaling import Scaling
     from edgeflock.client.data.sources import is_backlog, open_source
     from edgeflock.client.data.stream_batches import StreamBatches

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.client.backends import PredictingBackend
-from edgeflock.shared.data.datasets import Dataset, Stored
+from edgeflock.shared.data.samples import Dataset
 from edgeflock.shared.model.fields import rows
 from edgeflock.shared.protocol.messages import Facts
 
@@ -21,7 +21,7 @@ _BATCH = 1000
 class OwnTest:
     """Samples that the device does not train on, and the last evaluation on them."""
 
-    data: Dataset | Stored
+    data: Dataset
     places: NDArray[np.int64]
     """The rows of `data` that are held out, in order."""
     backend: PredictingBackend

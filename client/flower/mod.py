@@ -16,8 +16,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from numpy.typing import NDArray
 
-from edgeflock.client.training.encoding import LocalSteps, encode_update
-from edgeflock.client.training.selector import SelectionMemory, select, take_back
+from edgeflock.client.training.selector import LocalSteps, SelectionMemory, encode_update, select, take_back
 from edgeflock.shared.errors import ConfigError, Diverged
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire

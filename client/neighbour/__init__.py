@@ -2,7 +2,7 @@
 
     priority     sets the lowest priority of this process
     limits       parses the limits in the settings: 25% of a core, 50kB/s
-    resting      limits processor time
+    resting      limits processor time; allowance: a rate per second
     sensors      reads heat, supply, battery, network link, owner
     reasons      decides whether these are a reason to pause, and until when
     pausing      reads the sensors periodically and pauses training

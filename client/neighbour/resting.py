@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from edgeflock.client.allowance import Allowance
+from edgeflock.client.neighbour.allowance import Allowance
 
 
 class Resting:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from edgeflock.client.health import (
+from edgeflock.client.machine import (
     ROOT,
     Throttled,
     batteries,

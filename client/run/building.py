@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from edgeflock.client.backends import Backend
 from edgeflock.client.data import PolicyBatches
 from edgeflock.client.data.open import directory
-from edgeflock.client.first_model import CachedFirstModel, load_first_model
 from edgeflock.client.neighbour import Resting
 from edgeflock.client.run.choosing import choose, facts_of, onnx_backend, torch_backend
 from edgeflock.client.run.holding import DeviceData, advise_on_default
@@ -17,6 +16,7 @@ from edgeflock.client.training import Trainer
 from edgeflock.client.training.interfaces import Compute
 from edgeflock.client.training.personal import PersonalBackend
 from edgeflock.client.transport import Link
+from edgeflock.client.transport.first_model import CachedFirstModel, load_first_model
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.weights import Weights

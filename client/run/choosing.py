@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from edgeflock.client.backends import Backend
 from edgeflock.client.data.open import directory
-from edgeflock.client.health import device_class, memory_of
+from edgeflock.client.machine import device_class, memory_of
 from edgeflock.client.run.program_objects import NO_OBJECTS, ClientObjects
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.extras import install_command

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from edgeflock.client.data import Batches
+from edgeflock.client.data.batcher import Shards, require_first_shard
 from edgeflock.client.data.checks import SampleSchema
 from edgeflock.client.data.open import open_batches, own_seed
 from edgeflock.client.run.program_objects import ClientObjects
-from edgeflock.client.training.shards import Shards, require_first_shard
 from edgeflock.client.transport import Link
 from edgeflock.shared.errors import ConfigError
 

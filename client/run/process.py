@@ -11,9 +11,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from edgeflock.client.data.open import directory, parse_shards
-from edgeflock.client.health import DeviceHealth, memory_of
 from edgeflock.client.identity import ClientIdentity, identity_of, save_identity
-from edgeflock.client.machine import default_name
+from edgeflock.client.machine import DeviceHealth, default_name, memory_of
 from edgeflock.client.neighbour import Pausing, Resting, lower_priority, rate_of, rules_of, share_of
 from edgeflock.client.run.building import Building
 from edgeflock.client.run.choosing import ZOO, choose, facts_of, flower_app
@@ -21,9 +20,9 @@ from edgeflock.client.run.holding import open_data
 from edgeflock.client.run.model_keeper import ModelKeeper
 from edgeflock.client.run.personal_file import PersonalFile
 from edgeflock.client.run.program_objects import NO_OBJECTS, ClientObjects
-from edgeflock.client.spool import Spool
 from edgeflock.client.training import Worker, WorkerProgress
 from edgeflock.client.training.attempts import MAX_FAILURES
+from edgeflock.client.training.spool import Spool
 from edgeflock.client.transport import Link
 from edgeflock.shared.data.account import SampleAccount
 from edgeflock.shared.errors import ConfigError, EdgeflockError, TrainingFailed

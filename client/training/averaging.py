@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from edgeflock.client.training.elastic import Elastic
-from edgeflock.client.training.encoding import LocalSteps
 from edgeflock.client.training.interfaces import MAX_REFUSALS
+from edgeflock.client.training.selector import LocalSteps
 from edgeflock.shared.errors import BaseExpired, BaseInFuture, Diverged, Refused, ServerAtFault, StepTooLarge
 from edgeflock.shared.model.chunks import ParameterRange, phase
 from edgeflock.shared.protocol.messages import Model, Update

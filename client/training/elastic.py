@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.client.training.adafactor import Adafactor
-from edgeflock.client.training.encoding import LocalSteps
-from edgeflock.client.training.selector import select_entries
+from edgeflock.client.training.selector import LocalSteps, select_entries
 from edgeflock.shared.codecs import entries, sparse, values
 from edgeflock.shared.errors import Diverged, Malformed, NonFinite
 from edgeflock.shared.model.chunks import ParameterRange

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.training.encoding import LocalSteps
 from edgeflock.client.training.replica import Replica
+from edgeflock.client.training.selector import LocalSteps
 from edgeflock.shared.errors import Refused, ServerAtFault, Unauthorized
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Model, Receipt, Task, Update, Welcome
@@ -47,7 +47,7 @@ class ServerLink(Protocol):
 
 
 class UpdateSpool(Protocol):
-    """Keeps the pending update beyond the process (client/spool.py)."""
+    """Keeps the pending update beyond the process (client/training/spool.py)."""
 
     has_failed: bool
     """Whether the last update could not be kept."""

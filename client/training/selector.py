@@ -1,7 +1,7 @@
-"""Selects entries of a gradient and keeps the rest in memory (AdaComp, ScaDLES, error feedback).
+"""Selects entries of a gradient, codes them as an Update, and keeps the rest (AdaComp, ScaDLES, feedback).
 
     selection, memory = select(memory, gradient, layout, welcome, theta, sequence, base)
-    ...                                     # the update is encoded and pushed
+    update = encode_update(steps, selection, layout, sequence, base)
     memory = take_back(memory)              # only if it was refused
 
 No I/O: a device's trainer holds the memory between steps, a Flower node in its context. The memory belongs to
@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared.codecs import sparse, values
+from edgeflock.shared.codecs import entries, sparse, values
+from edgeflock.shared.errors import Diverged
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.protocol.messages import Welcome
+from edgeflock.shared.protocol.messages import Update, Welcome
 from edgeflock.shared.selection.adaptive import NormAverages, follow, is_sufficient
 from edgeflock.shared.selection.feedback import decay_of, recall, remember
 from edgeflock.shared.selection.largest import grow_fraction, select_largest
@@ -136,3 +137,42 @@ def _whole(selection: Selection) -> Selection:
     if not values.CODINGS[values.name_of(selection.values)].means_only:
         return replace(selection, positions=None)
     return replace(selection, positions=None, indices=sparse.GOLOMB, values=values.CODINGS["codebook4"].mode)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSteps:
+    """The result of the local steps of one update, or of a single step."""
+
+    loss: float
+    """Mean over the batches."""
+    gradient: NDArray[np.float32]
+    """The sum of their directions (local.py), which are mostly their gradients: float32 [P]."""
+    statistics: NDArray[np.float32]
+    """The running statistics, the batches' mean: float32 [B]."""
+    samples: int
+
+
+def encode_update(
+    steps: LocalSteps, selection: Selection, layout: Layout, sequence: int, base: int
+) -> Update:
+    """Encode the `selection` of the result of `steps` from the model at version `base`.
+
+    `layout` is that of the P trained parameters. The running statistics follow the values. Raises Diverged.
+    """
+    where = selection.positions
+    kept = selection.gradient if where is None else selection.gradient[where]
+    if not np.isfinite(kept).all():  # single gradients are finite; sums may not be
+        raise Diverged("the update holds NaN or infinity: lower coordination.learning_rate or run.local_rate")
+    coded = entries.encode(kept, where, layout, selection.indices, selection.values)
+    return Update(
+        sequence=sequence,
+        base=base,
+        index_mode=coded.index_mode,
+        value_mode=coded.value_mode,
+        count=kept.size,
+        indices=coded.indices,
+        values=coded.values + values.encode_statistics(steps.statistics),
+        loss=steps.loss,
+        samples=steps.samples,
+        pull=True,
+    )

@@ -13,10 +13,9 @@ from edgeflock.client.backends import Backend
 from edgeflock.client.data import Batches, EvaluatedBatches, PolicyBatches
 from edgeflock.client.training.adafactor import Adafactor
 from edgeflock.client.training.calibration import Calibration
-from edgeflock.client.training.encoding import LocalSteps, encode_update
 from edgeflock.client.training.local import LocalOptimizer
 from edgeflock.client.training.personal import PersonalBackend
-from edgeflock.client.training.selector import SelectionMemory, select, take_back
+from edgeflock.client.training.selector import LocalSteps, SelectionMemory, encode_update, select, take_back
 from edgeflock.shared.codecs import values
 from edgeflock.shared.errors import ConfigError, Diverged, EdgeflockError, TrainingFailed
 from edgeflock.shared.model.fields import Inputs

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from edgeflock.client.data import Batches, NoUsableSamples, StreamEnded
+from edgeflock.client.data.batcher import require_first_shard
 from edgeflock.client.training.attempts import RetryingCompute
 from edgeflock.client.training.averaging import Averaging
 from edgeflock.client.training.elastic import Elastic
@@ -24,7 +25,6 @@ from edgeflock.client.training.interfaces import (
     permit_always,
 )
 from edgeflock.client.training.replica import Replica
-from edgeflock.client.training.shards import require_first_shard
 from edgeflock.client.training.tasks import TaskParticipant
 from edgeflock.shared.errors import (
     BaseExpired,

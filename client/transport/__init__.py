@@ -6,12 +6,13 @@
     home                 selects a device's own server among several
     liveness             checks whether a silent server is alive
     credentials          a device's credential, certificate and proof of its key
+    joining              how a device joins
     downloads            downloads of graphs and the first model, over plain HTTP
+    first_model          the first model: its file and its checks
     retrying             retries requests until there is an answer
-    http, rate_limit          the HTTP client; sockets with a rate limit
+    http, rate_limit     the HTTP client; sockets with a rate limit
 
-Each imports only modules below it in this list. Imports first_model, joining, identity, training's terms,
-protocol.
+Imports neighbour, identity, training's terms and protocol.
 """
 
 from edgeflock.client.transport.link import Link

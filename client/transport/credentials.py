@@ -13,7 +13,7 @@ import aiohttp
 from yarl import URL
 
 from edgeflock.client.identity import ClientIdentity
-from edgeflock.client.joining import renew
+from edgeflock.client.transport.joining import renew
 from edgeflock.shared.errors import EdgeflockError
 from edgeflock.shared.identity import (
     CHALLENGE,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import aiohttp
 from yarl import URL
 
-from edgeflock.client.first_model import CachedFirstModel
+from edgeflock.client.transport.first_model import CachedFirstModel
 from edgeflock.client.transport.liveness import Liveness
 from edgeflock.client.transport.retrying import ANSWER_SECONDS, Retries
 from edgeflock.shared.errors import ConfigError, ServerAtFault, Unauthorized

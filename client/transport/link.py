@@ -15,12 +15,11 @@ from typing import TypeVar
 
 import aiohttp
 
-from edgeflock.client.first_model import CachedFirstModel
-from edgeflock.client.identity import ClientIdentity
-from edgeflock.client.servers import urls_of
+from edgeflock.client.identity import ClientIdentity, urls_of
 from edgeflock.client.transport.credentials import Credentials
 from edgeflock.client.transport.dialing import HEARTBEAT, Dialer
 from edgeflock.client.transport.downloads import DownloadedModel, Downloads
+from edgeflock.client.transport.first_model import CachedFirstModel
 from edgeflock.client.transport.home import HOME_SECONDS
 from edgeflock.client.transport.http import open_http
 from edgeflock.client.transport.liveness import HANG_SECONDS

@@ -16,7 +16,7 @@ import aiohappyeyeballs
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
-from edgeflock.client.allowance import Allowance
+from edgeflock.client.neighbour.allowance import Allowance
 
 _PIECE_SECONDS = 0.05
 """A piece transferred at once takes this many seconds at the rate."""

@@ -13,7 +13,7 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from edgeflock.server.choices import CHOICES
+from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.shared.data.curves import curve
 from edgeflock.shared.data.rates import HIGH, LOW
 from edgeflock.shared.errors import ConfigError

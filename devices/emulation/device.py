@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from edgeflock.client.backends import Backend
 from edgeflock.client.data import Batches, Shuffled
 from edgeflock.client.data.acting import Actor
+from edgeflock.client.data.batcher import Shards, require_first_shard
 from edgeflock.client.data.injection import Injection
 from edgeflock.client.data.own_test import OwnTest
 from edgeflock.client.training import LocalSteps, Trainer, Worker
 from edgeflock.client.training.personal import PersonalBackend
-from edgeflock.client.training.shards import Shards, require_first_shard
 from edgeflock.devices.emulation.config import DeviceClass
 from edgeflock.devices.emulation.link import ClassTotals, Crashed, EmulatedLink
 from edgeflock.devices.emulation.server import EmulatedServer

@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
+from edgeflock.server.connections import Meter, Traffic
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, Answer, Engine
-from edgeflock.server.roster import Device, Meter, Relay, Traffic
+from edgeflock.server.roster import Device, Relay
 from edgeflock.server.roster.registry import DeviceIdentity
 from edgeflock.server.sessions import settle
 from edgeflock.shared.errors import Refused, SessionRefused

@@ -61,10 +61,9 @@ REMEDIES = {
 
 def page() -> str:
     """Markdown: a row a code."""
-    meanings = _meanings()
     rows = [
         f"| `{kind.code}` | {kind.status} | {'yes' if issubclass(kind, SessionRefused) else ''} "
-        f"| {escaped(meanings.get(kind.__name__, ''))} | {REMEDIES[kind.code]} |"
+        f"| {escaped(kind.__doc__ or '')} | {REMEDIES[kind.code]} |"
         for kind in refusals(Refused)
         if kind not in (Refused, SessionRefused)
     ]
@@ -77,12 +76,3 @@ def refusals(kind: type[Refused]) -> Iterator[type[Refused]]:
     for below in kind.__subclasses__():
         if below.__module__ == errors.__name__:
             yield from refusals(below)
-
-
-def _meanings() -> dict[str, str]:
-    """Name -> what the tree at the top of errors.py says of it."""
-    told = {}
-    for line in (errors.__doc__ or "").splitlines():
-        name, _, meaning = line.lstrip(" │├└─").partition("  ")
-        told[name] = meaning.strip()
-    return told

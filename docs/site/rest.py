@@ -6,7 +6,7 @@ from inspect import getdoc
 from aiohttp import web
 
 from docs.site.settings import escaped
-from edgeflock.server.http import actions, api, first_model, joining, metrics, models
+from edgeflock.server.http import actions, joining, metrics, models, status
 from edgeflock.server.http import page as browser
 
 _INTRODUCTION = """\
@@ -14,8 +14,8 @@ _INTRODUCTION = """\
 
 What a server answers beside the devices' WebSocket, `/v1/session`, which [the protocol](../protocol.md)
 describes. Tokens go into `Authorization: Bearer TOKEN`; who may do what:
-[roles](../operations.md#who-may-do-what). Errors are `application/problem+json` (RFC 9457), with the
-[code](errors.md) as `type`.
+[roles](../operations.md#who-may-do-what). Errors are JSON with a [code](errors.md) and a
+text: `{"code": "forbidden", "detail": "..."}`.
 
 | method | path | |
 |---|---|---|
@@ -26,11 +26,10 @@ def page() -> str:
     """Markdown: a row a route, with the first lines of what its handler says of itself."""
     rows = []
     for table in (
-        api.routes,
+        status.routes,
         actions.routes,
         models.routes,
         metrics.routes,
-        first_model.routes,
         joining.routes,
         browser.routes,
     ):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from edgeflock.server.choices import CHOICES
+from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.shared.codecs.sparse import CODINGS as INDEX_CODINGS
 from edgeflock.shared.codecs.values import CODINGS as VALUE_CODINGS
 from edgeflock.shared.plugins import Table

@@ -15,12 +15,13 @@ from edgeflock.api.named import name_objects
 from edgeflock.api.opening import enter_in_thread
 from edgeflock.api.result import Result
 from edgeflock.server.app import RunningServer, serve
-from edgeflock.server.choices import CHOICES
-from edgeflock.server.hosting import HostedRun, ServerObjects, open_run
+from edgeflock.server.hosting.choices import CHOICES
+from edgeflock.server.hosting.program_objects import ServerObjects
+from edgeflock.server.hosting.run import HostedRun, open_run
+from edgeflock.server.hosting.standby import Standby, serve_standby
 from edgeflock.server.http.keys import EVALUATOR, HOST, LISTENERS, WRITER
 from edgeflock.server.identity import ADMIN_TOKEN
 from edgeflock.server.monitoring.listeners import Applied, Callbacks
-from edgeflock.server.standby import Standby, serve_standby
 from edgeflock.shared.errors import ConfigError, Diverged, EdgeflockError
 from edgeflock.shared.protocol.frames import Evaluation, Event, Finding
 from edgeflock.shared.settings import config as settings_of
@@ -235,7 +236,7 @@ class Server:
         """
         run, evaluator = self.config.run, self._active.app[EVALUATOR]
         target = run.updates
-        if stop is not None and self._run.evaluate is None:
+        if stop is not None and self._run.model.evaluate is None:
             raise ConfigError("until(stop=...): nothing is evaluated; give the Server evaluate=(x, y)")
         ends = target or run.accuracy or run.patience or run.seconds or run.bytes or self._run.callbacks.stop
         if updates is None and stop is None and not ends:
@@ -261,7 +262,7 @@ class Server:
             run=self.run,
             version=version,
             theta=theta,
-            extras=self._run.extras,
+            extras=self._run.model.extras,
             data=self._run.description,
             evaluations=tuple(evaluator.history),
         )

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from edgeflock.cli.options import Json, require
+from edgeflock.cli.options import Json, print_json, require
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
 
@@ -25,9 +25,7 @@ def backup(
 
     done = back_up(run, file)
     if json:
-        import json as encoder
-
-        print(encoder.dumps({"file": str(file), **asdict(done)}))
+        print_json({"file": str(file), **asdict(done)})
         return
     print(
         f"{file}: run {done.run}, version 0 to {done.version}, {file.stat().st_size:,} bytes; keep it secret"
@@ -58,8 +56,6 @@ def restore(
 
     done = unpack(file, run, same_run=same_run)
     if json:
-        import json as encoder
-
-        print(encoder.dumps({"directory": str(run), **asdict(done)}))
+        print_json({"directory": str(run), **asdict(done)})
         return
     print(f"{run}: version {done.version}, as run {done.run}; start its server: --set run.directory={run}")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from edgeflock.cli.options import Json
+from edgeflock.cli.options import Json, print_json
 from edgeflock.shared.errors import ConfigError
 
 
@@ -94,9 +94,7 @@ def capacity(
     storm = simulate_storm(lost, outage, seconds, gateways=count, gateway_s=gateway_s, seed=seed)
     prices = Prices(core_price, egress_price, disk_price)
     if json:
-        import json as encoder
-
-        print(encoder.dumps(as_json(plan, storm, limit, single_limit, prices)))
+        print_json(as_json(plan, storm, limit, single_limit, prices))
         return
     for name, value in lines(plan, storm, limit, single_limit, prices):
         print(f"{name:<11} {value}")

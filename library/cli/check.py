@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import redirect_stdout
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from edgeflock.cli.options import (
     Verbose,
     client_flags,
     load_settings,
+    print_json,
     read_text,
     require,
 )
@@ -43,7 +45,7 @@ def check(
     with require("server", "a check needs"):
         from edgeflock.projects.acting import PolicyCheck, check_policy
         from edgeflock.projects.checking import ProjectCheck, check_project
-        from edgeflock.server.choices import CHOICES
+        from edgeflock.server.hosting.choices import CHOICES
         from edgeflock.shared.environments import is_environment
 
         if config is None and PROJECT.is_file():
@@ -56,10 +58,7 @@ def check(
             else:
                 found = check_project(settings, tests_rate=True)
     if json:
-        import json as encoder
-        from dataclasses import asdict
-
-        print(encoder.dumps({**asdict(found), "advice": list(found.advice())}))
+        print_json({**asdict(found), "advice": list(found.advice())})
     else:
         for line in found.lines():
             print(line)

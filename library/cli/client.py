@@ -106,12 +106,12 @@ def train(
     logging.getLogger("edgeflock").addHandler(LastLine(os.environ))
     flags = client_flags(
         server=server,
-        identity=None if identity is None else str(identity),
+        identity=identity,
         name=name,
         data=data,
         backend=backend,
         model=model,
-        flower_app=None if flower_app is None else str(flower_app),
+        flower_app=flower_app,
         node_config=node_config,
         graph_digest=graph_digest,
         cpu=cpu,
@@ -160,8 +160,8 @@ def join(
     import asyncio
 
     from edgeflock.client.identity import default_path, load_identity, save_identity
-    from edgeflock.client.joining import join as joined
     from edgeflock.client.machine import default_name
+    from edgeflock.client.transport.joining import join as joined
 
     if (token is None) == (token_file is None):
         raise ConfigError("give either TOKEN or --token-file PATH (-: standard input)")

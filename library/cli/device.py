@@ -1,13 +1,21 @@
 """`edgeflock device`: the devices that have joined a run."""
 
-import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from edgeflock.cli.groups import Group
-from edgeflock.cli.options import Directory, Json, labels_of, open_register
+from edgeflock.cli.options import (
+    RUN,
+    Directory,
+    Json,
+    date_of,
+    labels_of,
+    labels_text,
+    open_register,
+    print_json,
+)
 from edgeflock.shared.identity import names
 
 device = typer.Typer(
@@ -20,36 +28,31 @@ Name = Annotated[str, typer.Argument(help="As `edgeflock device list` shows it."
 
 
 @device.command("list")
-def list_(directory: Directory = Path("edgeflock-run"), json: Json = False) -> None:
+def list_(directory: Directory = RUN, json: Json = False) -> None:
     """Show the devices that have joined. `edgeflock status` shows which are connected."""
     with open_register(directory) as (register, _):
         rows = sorted(register.devices.values(), key=lambda one: one.name)
         quarantines = {one.name: register.find_quarantine(one.name) for one in rows}
     if json:
-        import json as encoder
-
         for one in rows:
             quarantine = quarantines[one.name]
-            print(encoder.dumps({
+            print_json({
                 "name": one.name, "key": one.key.hex(), "joined": one.joined, "token": one.token.hex()[:12],
                 "revoked": one.revoked, "rotates": one.rotate, "labels": dict(one.labels),
                 "quarantined": None if quarantine is None else quarantine.until,
                 "because": None if quarantine is None else quarantine.reason,
-            }))  # fmt: skip
+            })  # fmt: skip
         return
     for one in rows:
         state = "revoked" if one.revoked is not None else "to be rotated" if one.rotate else "joined"
         if one.revoked is None and (quarantine := quarantines[one.name]) is not None:
-            until = time.strftime("%Y-%m-%d %H:%M", time.localtime(quarantine.until))
-            state = f"in quarantine until {until}"
-        joined = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.joined))
-        labels = " ".join(f"{key}={value}" for key, value in sorted(one.labels.items()))
-        name = names.name_with_scripts(one.name)
-        print(f"{name}  {state}  {joined}  key {one.key.hex()[:12]}  {labels}".rstrip())
+            state = f"in quarantine until {date_of(quarantine.until)}"
+        name, key, labels = names.name_with_scripts(one.name), one.key.hex()[:12], labels_text(one.labels)
+        print(f"{name}  {state}  {date_of(one.joined)}  key {key}  {labels}".rstrip())
 
 
 @device.command()
-def revoke(name: Name, directory: Directory = Path("edgeflock-run")) -> None:
+def revoke(name: Name, directory: Directory = RUN) -> None:
     """Revoke a device's credential: its session ends within a second.
 
     With another token it may join again, with another key.
@@ -61,7 +64,7 @@ def revoke(name: Name, directory: Directory = Path("edgeflock-run")) -> None:
 
 
 @device.command()
-def release(name: Name, directory: Directory = Path("edgeflock-run")) -> None:
+def release(name: Name, directory: Directory = RUN) -> None:
     """End a device's quarantine: it is admitted when it next connects, within five minutes."""
     with open_register(directory) as (register, audit):
         register.release(name)
@@ -70,7 +73,7 @@ def release(name: Name, directory: Directory = Path("edgeflock-run")) -> None:
 
 
 @device.command()
-def rotate(name: Name, directory: Directory = Path("edgeflock-run")) -> None:
+def rotate(name: Name, directory: Directory = RUN) -> None:
     """Let a device make another key and get another credential when it next connects."""
     with open_register(directory) as (register, audit):
         register.rotate(name)
@@ -82,9 +85,7 @@ def rotate(name: Name, directory: Directory = Path("edgeflock-run")) -> None:
 def label(
     name: Name,
     labels: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="KEY= removes a label.")],
-    directory: Annotated[Path, typer.Option("--directory", help="The run's [run.directory].")] = Path(
-        "edgeflock-run"
-    ),
+    directory: Annotated[Path, typer.Option("--directory", help="The run's [run.directory].")] = RUN,
 ) -> None:
     """Set labels of a device."""
     with open_register(directory) as (register, audit):

@@ -3,12 +3,13 @@
 import os
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgeflock.cli.options import ConfigFile, Json, Set, load_settings, require
+from edgeflock.cli.options import ConfigFile, Json, Set, load_settings, print_json, require
 from edgeflock.shared.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,10 +35,7 @@ def doctor(config: ConfigFile = None, server: OfServer = False, set_: Set = None
             print("\n".join(finding.lines()), flush=True)
     is_ok = all(finding.state != "bad" for finding in results)
     if json:
-        import json as encoder
-        from dataclasses import asdict
-
-        print(encoder.dumps({"ok": is_ok, "findings": [asdict(finding) for finding in results]}))
+        print_json({"ok": is_ok, "findings": [asdict(finding) for finding in results]})
     if not is_ok:
         raise typer.Exit(1)
 
@@ -84,7 +82,7 @@ def _settings(config: Path | None, set_: list[str] | None, server: bool) -> "Con
     if not server:
         return load_settings(config, set_)
     with require("server", "the server needs"):
-        from edgeflock.server.choices import CHOICES
+        from edgeflock.server.hosting.choices import CHOICES
     return load_settings(config, set_, tables=CHOICES)
 
 

@@ -2,7 +2,6 @@
 
 import gc
 import logging
-import signal
 import socket
 import sys
 from pathlib import Path
@@ -18,8 +17,10 @@ from edgeflock.cli.options import (
     LogLevel,
     TokenFile,
     log_to_stderr,
+    on_end_signals,
+    print_json,
     require,
-    token_of,
+    token_in,
 )
 from edgeflock.cli.supervisor import supervised
 
@@ -69,7 +70,7 @@ def gateway(
     from edgeflock.client.identity import load_identity
 
     log_to_stderr(log_level, log_format)
-    secret = token if token_file is None else token_of(None, token_file)
+    secret = token if token_file is None else token_in(token_file)
     shown = name or f"{socket.gethostname()}:{port}"
     with require("server", "a gateway needs"):
         from edgeflock.server.gateway import ClientCertificate, Gateway, GatewayAddress
@@ -77,17 +78,14 @@ def gateway(
 
     async def until_stopped() -> None:
         stop = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        on_end_signals(stop.set)
         address = GatewayAddress(host, port, certificate, key, insecure)
         certified = None if own is None else ClientCertificate(own.key, own.certificate)
         one = Gateway(upstream, secret or "", shown, address, certified, insecure=insecure)
         async with one.serving() as bound:
             url = f"{'https' if key else 'http'}://{host}:{bound}"
             if json:
-                import json as encoder
-
-                print(encoder.dumps({"url": url, "name": shown}), flush=True)
+                print_json({"url": url, "name": shown})
             else:
                 print(f"Gateway {shown} on {url}, for {upstream}", file=sys.stderr)
             async with supervised(lambda: one.status):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from edgeflock.cli.groups import Group
-from edgeflock.cli.options import Json, require
+from edgeflock.cli.options import Json, print_json, require
 from edgeflock.shared.errors import ConfigError
 
 journal = typer.Typer(
@@ -35,9 +35,7 @@ def verify(path: Journal, json: Json = False) -> None:
     place = _place(path)
     found = read_all(place)
     if json:
-        import json as encoder
-
-        print(encoder.dumps({"path": str(place), **asdict(found)}))
+        print_json({"path": str(place), **asdict(found)})
     elif not found.damage:
         print(f"{place}: run {found.run} is whole, version 0 to {found.version}")
         for version, given_up, run in found.repairs:
@@ -78,9 +76,7 @@ def repair(
         )
     done = keep(place, to, time.time())
     if json:
-        import json as encoder
-
-        print(encoder.dumps({"path": str(place), **asdict(done), "backup": str(done.backup)}))
+        print_json({"path": str(place), **asdict(done), "backup": str(done.backup)})
         return
     print(f"{place}: kept to version {done.version}, as run {done.run}; before it was {done.before}")
     if done.given_up > done.version:
@@ -110,9 +106,7 @@ def copy(
         from_ if isinstance(from_, str) else f"sqlite:{from_}", to if isinstance(to, str) else f"sqlite:{to}"
     )
     if json:
-        import json as encoder
-
-        print(encoder.dumps({"from": str(from_), "to": str(to), **asdict(done)}))
+        print_json({"from": str(from_), "to": str(to), **asdict(done)})
         return
     print(f"{to}: run {done.run}, version {done.version}, {done.rows} rows, as they are in {from_}")
     print(f"Both replay to the model {done.theta} (SHA-256)")

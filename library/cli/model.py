@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from edgeflock.cli.groups import Group
-from edgeflock.cli.options import Json, Set, Token, TokenFile, connection_of
+from edgeflock.cli.options import Json, Set, Token, TokenFile, Url, connection_of, print_json
 
 model = typer.Typer(cls=Group, no_args_is_help=True, help="Fetch a run's model, to use it elsewhere.")
 
@@ -22,7 +22,7 @@ class ModelFormat(StrEnum):
 
 @model.command()
 def pull(
-    url: Annotated[str | None, typer.Argument(help="The server's URL [client.server].")] = None,
+    url: Url = None,
     version: Annotated[
         str, typer.Option(help="last, best (of all evaluations), or a number, with the admin token.")
     ] = "last",
@@ -51,10 +51,10 @@ def pull(
 
     done = asyncio.run(fetch_model(server, secret, version, format.value, out))
     if json:
-        import json as encoder
-
-        found = {"path": str(done.path), "card": str(done.card), "version": done.version}
-        print(encoder.dumps({**found, "bytes": done.octets, "scores": done.scores}))
+        print_json({
+            "path": str(done.path), "card": str(done.card), "version": done.version,
+            "bytes": done.octets, "scores": done.scores,
+        })  # fmt: skip
         return
     print(f"{done.path}: version {done.version:,}, {size(done.octets)}; its card is {done.card}")
     for precision, scores in done.scores.items():

@@ -1,14 +1,17 @@
 """Shared parts of commands: options, their settings, and what to install if a package is missing."""
 
+import json
 import logging
 import os
+import signal
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 from urllib.parse import urlsplit
 
 import typer
@@ -37,7 +40,10 @@ Token = Annotated[
 TokenFile = Annotated[
     Path | None, typer.Option(metavar="PATH", help="A file with the token; -: standard input.")
 ]
+Url = Annotated[str | None, typer.Argument(help="The server's URL [client.server].")]
 Directory = Annotated[Path, typer.Argument(help="The run's [run.directory].")]
+RUN = Path("edgeflock-run")
+"""The default of run.directory."""
 Labels = Annotated[
     list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="Label of its devices.")
 ]
@@ -128,8 +134,6 @@ class _Objects(logging.Formatter):
     """Formats a record as a JSON object: time, level, logger, message, and a traceback if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        import json
-
         entry = {
             "time": _timestamp(record),
             "level": record.levelname.lower(),
@@ -188,9 +192,17 @@ def token_in(file: Path) -> str:
     return token
 
 
-def client_flags(**options: str | None) -> list[str]:
+def client_flags(**options: str | Path | None) -> list[str]:
     """Return overrides of [client] for the given options."""
     return [f"client.{key}={value}" for key, value in options.items() if value is not None]
+
+
+def on_end_signals(stop: Callable[[], None]) -> None:
+    """Call `stop` when a signal asks this process, which runs an event loop, to end."""
+    import asyncio
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
 
 
 @contextmanager
@@ -220,6 +232,21 @@ def open_register(directory: Path) -> Iterator[tuple["Register", Callable[[str],
             yield register, lambda action: Audit(directory).note(actor, action)
     except (OSError, sqlite3.Error) as error:
         raise ConfigError(f"{directory}: its identities cannot be read or written: {error}") from error
+
+
+def print_json(document: object, file: TextIO | None = None) -> None:
+    """Print one JSON object as a line."""
+    print(json.dumps(document), file=file, flush=True)
+
+
+def date_of(seconds: float) -> str:
+    """Return a Unix time in local time, to the minute."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
+def labels_text(labels: Mapping[str, str]) -> str:
+    """Return labels as KEY=VALUE texts, in order."""
+    return " ".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
 def labels_of(options: list[str] | None) -> dict[str, str]:

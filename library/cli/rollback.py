@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
-from edgeflock.cli.options import Json, Set, Token, TokenFile, connection_of
+from edgeflock.cli.options import Json, Set, Token, TokenFile, Url, connection_of, print_json
 
 
 def rollback(
     version: Annotated[int, typer.Argument(min=0, help="The version to go back to.")],
-    url: Annotated[str | None, typer.Argument(help="The server's URL [client.server].")] = None,
+    url: Url = None,
     token: Token = None,
     token_file: TokenFile = None,
     set_: Set = None,
@@ -27,9 +27,7 @@ def rollback(
 
     done = asyncio.run(roll_back(server, secret, version))
     if json:
-        import json as encoder
-
-        print(encoder.dumps(done))
+        print_json(done)
         return
     if done["of"] != version:
         print(f"Version {version} is in the middle of a round, which started from version {done['of']}.")

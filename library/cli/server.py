@@ -3,9 +3,7 @@
 import gc
 import logging
 import os
-import signal
 import sys
-from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +20,8 @@ from edgeflock.cli.options import (
     Set,
     load_settings,
     log_to_stderr,
+    on_end_signals,
+    print_json,
     require,
 )
 from edgeflock.cli.supervisor import is_supervised, supervised
@@ -56,39 +56,23 @@ def server(
 
     log_to_stderr(log_level, log_format)
 
-    results, sys.stdout = sys.stdout, sys.stderr  # a user's module may print; stdout is for results
+    results, sys.stdout = sys.stdout, sys.stderr  # a user's module may print; stdout is for --json
 
     def announce(server: "Server") -> None:
         if json:
-            import json as encoder
-
-            line = encoder.dumps({"url": server.url, "run": server.run, "version": server.version})
-            print(line, file=results, flush=True)
+            print_json({"url": server.url, "run": server.run, "version": server.version}, results)
             return
-        print(f"Run {server.run} at version {server.version} on {server.url}", file=sys.stderr)
+        print(f"Run {server.run} at version {server.version} on {server.url}")
         if is_supervised(os.environ) and not settings.run.open:  # its log is others' to read
-            print(
-                f"To let devices join: edgeflock token create {settings.run.directory}",
-                file=sys.stderr,
-            )
+            print(f"To let devices join: edgeflock token create {settings.run.directory}")
         elif server.token:
-            print(
-                f"On each device, within a day: edgeflock client join {server.url} {server.token}",
-                file=sys.stderr,
-            )
+            print(f"On each device, within a day: edgeflock client join {server.url} {server.token}")
         else:
-            print(f"On each device: edgeflock client --server {server.url} --data URI", file=sys.stderr)
+            print(f"On each device: edgeflock client --server {server.url} --data URI")
         print(
             f"To watch and act: edgeflock top {server.url} --token-file {server.admin_token}, or open "
-            f"{server.url} in a browser",
-            file=sys.stderr,
+            f"{server.url} in a browser"
         )
-
-    async def serve_until(server: "Server", stop: asyncio.Event) -> None:
-        # What is loaded by now lives as long as the server: the collector need not walk it again.
-        gc.freeze()
-        announce(server)
-        await server.serve(stop)
 
     async def until_stopped(settings: "Config") -> None:
         """Lead, or wait to lead. Wait again if another server leads, or if the journal is lost."""
@@ -111,7 +95,7 @@ def server(
                 waiting.place = await opened.enter_async_context(enter_in_thread(open_place(settings.scale)))
 
             async def begin() -> None:
-                _on_signals(on_signal)
+                on_end_signals(on_signal)
                 await opened.enter_async_context(supervised(describe))
 
             if standby:  # who stands by is ready
@@ -125,7 +109,9 @@ def server(
                             await begin()
                         has_begun = True
                         try:
-                            await serve_until(server, stop)
+                            gc.freeze()  # what is loaded by now lives as long as the server
+                            announce(server)
+                            await server.serve(stop)
                         finally:
                             leading.clear()
                 except StandbyStopped:
@@ -143,10 +129,10 @@ def server(
     with require("server", "the server needs"):
         from edgeflock.api.opening import enter_in_thread
         from edgeflock.api.server import Server
-        from edgeflock.server.choices import CHOICES
+        from edgeflock.server.hosting.choices import CHOICES
+        from edgeflock.server.hosting.standby import Standby, StandbyStopped
         from edgeflock.server.ledger import is_shared, is_transient
         from edgeflock.server.shards import open_place
-        from edgeflock.server.standby import Standby, StandbyStopped
 
         overrides = [*(set_ or []), *(["run.insecure=true"] if insecure else [])]
         if config is None and PROJECT.is_file():
@@ -162,11 +148,3 @@ def server(
 
             torch.set_num_threads(1)  # the cores are the writer's, and the evaluation's is one
         asyncio.run(until_stopped(settings))
-
-
-def _on_signals(on_signal: Callable[[], None]) -> None:
-    """Call `on_signal` when a signal asks the process to end."""
-    import asyncio
-
-    for name in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(name, on_signal)

@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from edgeflock.cli.options import Json, Set, Token, TokenFile, connection_of
+from edgeflock.cli.options import Json, Set, Token, TokenFile, Url, connection_of
 
 
 def status(
-    url: Annotated[str | None, typer.Argument(help="The server's URL [client.server].")] = None,
+    url: Url = None,
     token: Token = None,
     token_file: TokenFile = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat it while the run goes on.")] = False,

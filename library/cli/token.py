@@ -1,13 +1,22 @@
 """`edgeflock token`: tokens with which machines join a run, and operators watch it or act on it."""
 
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from edgeflock.cli.groups import Group
-from edgeflock.cli.options import Directory, Json, Labels, labels_of, open_register, seconds_of
+from edgeflock.cli.options import (
+    RUN,
+    Directory,
+    Json,
+    Labels,
+    date_of,
+    labels_of,
+    labels_text,
+    open_register,
+    print_json,
+    seconds_of,
+)
 from edgeflock.shared.errors import ConfigError
 
 if TYPE_CHECKING:  # SQLite, which `edgeflock --help` need not load
@@ -22,7 +31,7 @@ token = typer.Typer(
 
 @token.command()
 def create(
-    directory: Directory = Path("edgeflock-run"),
+    directory: Directory = RUN,
     role: Annotated[str, typer.Option(help="device, viewer, admin or gateway.")] = "device",
     reusable: Annotated[bool, typer.Option("--reusable", help="Valid for any number of devices.")] = False,
     expires: Annotated[
@@ -59,9 +68,7 @@ def create(
         id_, url = register.tokens[created.digest].id, register.url or "URL"
         audit(f"made the token {id_} for the role {role}")
     if json:
-        import json as encoder
-
-        print(encoder.dumps({"token": created.text, "id": id_, "role": role, "url": register.url}))
+        print_json({"token": created.text, "id": id_, "role": role, "url": register.url})
     elif role == "device":
         print(f"edgeflock client join {url} {created.text}")
     else:
@@ -69,47 +76,32 @@ def create(
 
 
 @token.command("list")
-def list_(directory: Directory = Path("edgeflock-run"), json: Json = False) -> None:
+def list_(directory: Directory = RUN, json: Json = False) -> None:
     """Show the tokens, without their secrets."""
     with open_register(directory) as (register, _):
         rows = sorted(register.tokens.values(), key=lambda one: one.created)
     if json:
-        import json as encoder
-
         for one in rows:
-            print(encoder.dumps({
+            print_json({
                 "id": one.id, "role": one.role, "reusable": one.reusable, "made": one.created,
                 "expires": one.expires, "labels": dict(one.labels), "used_by": one.used_by,
-            }))  # fmt: skip
+            })  # fmt: skip
         return
     for one in rows:
-        until = "never expires" if one.expires is None else f"until {_date(one.expires)}"
-        usage = (
-            "reusable"
-            if one.reusable
-            else "for one device"
-            if one.used_by is None
-            else f"used by {one.used_by}"
-        )
-        print(f"{one.id}  {one.role:<6}  {until}  {usage}  {_join_labels(one.labels)}".rstrip())
+        until = "never expires" if one.expires is None else f"until {date_of(one.expires)}"
+        usage = "for one device" if one.used_by is None else f"used by {one.used_by}"
+        if one.reusable:
+            usage = "reusable"
+        print(f"{one.id}  {one.role:<6}  {until}  {usage}  {labels_text(one.labels)}".rstrip())
 
 
 @token.command()
 def revoke(
     id_: Annotated[str, typer.Argument(metavar="ID", help="As `edgeflock token list` shows it.")],
-    directory: Directory = Path("edgeflock-run"),
+    directory: Directory = RUN,
 ) -> None:
     """Revoke a token. Devices that joined with it stay."""
     with open_register(directory) as (register, audit):
         register.delete(id_)
         audit(f"revoked the token {id_}")
     print(f"{id_} is revoked")
-
-
-def _date(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
-
-
-def _join_labels(labels: object) -> str:
-    assert isinstance(labels, dict)
-    return " ".join(f"{key}={value}" for key, value in sorted(labels.items()))

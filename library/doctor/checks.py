@@ -13,11 +13,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from edgeflock.client.data.open import directory, is_stored
-from edgeflock.client.health import ROOT, DeviceHealth, memory_of
 from edgeflock.client.identity import default_path, load_identity
+from edgeflock.client.machine import ROOT, DeviceHealth, memory_of
 from edgeflock.doctor import files, machine
 from edgeflock.doctor.connection import check_answer, query_server
-from edgeflock.doctor.finding import CheckResult
+from edgeflock.doctor.finding import CheckResult, bad, ok, warn
 from edgeflock.doctor.packages import check_package
 from edgeflock.shared.data import datasets
 from edgeflock.shared.environments import is_environment, open_environment
@@ -89,7 +89,7 @@ def _check_identity(settings: ClientSettings) -> Iterator[CheckResult]:
         try:
             identity = load_identity(place)
         except ConfigError as error:
-            yield CheckResult("identity", "bad", str(error), "mend the file, or remove it and join anew")
+            yield bad("identity", str(error), "mend the file, or remove it and join anew")
             return
     # Only one of several servers with standbys answers.
     servers = (identity.server if identity else settings.server).split(",")
@@ -105,23 +105,23 @@ def _check_identity(settings: ClientSettings) -> Iterator[CheckResult]:
 def _check_data(settings: ClientSettings) -> CheckResult:
     """Check the training data. The server's Welcome tells whether they fit the run's model."""
     if settings.flower_app:
-        return CheckResult("data", "ok", "a Flower app reads its own")
+        return ok("data", "a Flower app reads its own")
     uris = [entry.partition("=")[2] for entry in settings.shards] or [settings.data]
     remedy = "name this device's data in client.data, or --set client.data=URI (docs/data.md)"
     if "data" not in settings.model_fields_set and not settings.shards:
-        return CheckResult("data", "warn", "client.data is not set: it would train on digits", remedy)
+        return warn("data", "client.data is not set: it would train on digits", remedy)
     samples = 0
     for uri in uris:
         if is_environment(uri):
             return _check_environment(uri)
         if not is_stored(uri):
-            return CheckResult("data", "ok", f"{uri.partition(':')[0]}: is a stream, which was not opened")
+            return ok("data", f"{uri.partition(':')[0]}: is a stream, which was not opened")
         try:
             with redirect_stdout(sys.stderr):  # the user's module may print
                 samples += len(datasets.read(uri, "train"))
         except ConfigError as error:
-            return CheckResult("data", "bad", str(error), remedy)
-    return CheckResult("data", "ok", f"{samples:,} samples")
+            return bad("data", str(error), remedy)
+    return ok("data", f"{samples:,} samples")
 
 
 def _check_environment(uri: str) -> CheckResult:
@@ -130,9 +130,9 @@ def _check_environment(uri: str) -> CheckResult:
         found = open_environment(uri)
     except ConfigError as error:
         remedy = "name an environment in client.data (docs/reinforcement-learning.md)"
-        return CheckResult("data", "bad", str(error), remedy)
+        return bad("data", str(error), remedy)
     kind = "actions to choose from" if found.discrete else "numbers to give"
-    return CheckResult("data", "ok", f"{uri}: observations {list(found.shape)}, {found.actions} {kind}")
+    return ok("data", f"{uri}: observations {list(found.shape)}, {found.actions} {kind}")
 
 
 def _check_journal(place: Path) -> CheckResult:
@@ -140,35 +140,32 @@ def _check_journal(place: Path) -> CheckResult:
         others = sorted(Path().glob(f"*/{place.name}/journal.sqlite"))
         if others and not place.is_absolute():
             folder = others[0].parent.parent
-            return CheckResult(
+            return warn(
                 "journal",
-                "warn",
                 f"{place} holds no run here, and {others[0].parent} does",
                 f"a server's paths count from where it starts: cd {folder} first, or --set "
                 f"run.directory={others[0].parent}",
             )
-        return CheckResult("journal", "ok", f"{place} holds no run yet")
+        return ok("journal", f"{place} holds no run yet")
     from edgeflock.server.ledger import verify
 
     problem = f"edgeflock journal verify {place} says what is whole, and what to do"
     try:
         found = verify(place / "journal.sqlite")
     except (ConfigError, JournalDamaged) as error:
-        return CheckResult("journal", "bad", str(error), problem)
+        return bad("journal", str(error), problem)
     if found.damage:
-        return CheckResult("journal", "bad", f"run {found.run}: {found.damage[0]}", problem)
-    return CheckResult("journal", "ok", f"run {found.run} is whole, version 0 to {found.version}")
+        return bad("journal", f"run {found.run}: {found.damage[0]}", problem)
+    return ok("journal", f"run {found.run} is whole, version 0 to {found.version}")
 
 
 def _check_project(config: Config) -> Iterator[CheckResult]:
     """Check data against model, a step and the export, like `edgeflock check`."""
     if config.model.arrays:
-        yield CheckResult("model", "ok", "arrays, which the devices' apps train")
+        yield ok("model", "arrays, which the devices' apps train")
         return
     if not config.model.data:
-        yield CheckResult(
-            "model", "warn", "model.data = '': nothing is evaluated", "name held-out data in model.data"
-        )
+        yield warn("model", "model.data = '': nothing is evaluated", "name held-out data in model.data")
         return
     try:
         from edgeflock.projects.checking import check_project
@@ -176,12 +173,12 @@ def _check_project(config: Config) -> Iterator[CheckResult]:
         with redirect_stdout(sys.stderr):  # the user's module may print
             found = check_project(config)
     except ImportError as error:
-        yield CheckResult("model", "bad", f"{error.name} is not installed", install_command("server"))
+        yield bad("model", f"{error.name} is not installed", install_command("server"))
         return
     except ConfigError as error:
-        yield CheckResult("model", "bad", str(error), "edgeflock check CONFIG.toml tries it again")
+        yield bad("model", str(error), "edgeflock check CONFIG.toml tries it again")
         return
-    yield CheckResult("model", "ok", f"{found.model} fits {found.held_out:,} held-out samples; {found.trial}")
+    yield ok("model", f"{found.model} fits {found.held_out:,} held-out samples; {found.trial}")
     for line in found.advice():
         said, _, remedy = line.partition(": ")
-        yield CheckResult("model", "warn", said, remedy)
+        yield warn("model", said, remedy)

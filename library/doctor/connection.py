@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from edgeflock.client.identity import ClientIdentity
-from edgeflock.client.servers import url_of
-from edgeflock.doctor.finding import CheckResult
+from edgeflock.client.identity import ClientIdentity, url_of
+from edgeflock.doctor.finding import CheckResult, bad, ok, warn
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.identity import load_certificate, tls_for
 from edgeflock.shared.protocol.backoff import permanent_error
@@ -73,22 +72,19 @@ def check_answer(answer: Answer) -> CheckResult:
             if answer.is_permanent
             else "start the server; if it runs, check its address and firewalls (devices wait meanwhile)"
         )
-        return CheckResult("server", "bad", f"no answer from {answer.url}: {answer.error}", remedy)
+        return bad("server", f"no answer from {answer.url}: {answer.error}", remedy)
     if answer.status == 200:
-        return CheckResult("server", "ok", f"{answer.url} knows this device")
+        return ok("server", f"{answer.url} knows this device")
     if answer.status == 401:
-        return CheckResult(
+        return bad(
             "server",
-            "bad",
             f"{answer.url} does not know this device: it has not joined, or was revoked",
             "edgeflock client join URL TOKEN, with a token from the server's operator",
         )
     if answer.status >= 500:
-        return CheckResult(
-            "server", "warn", f"{answer.url} answers {answer.status}", "see the server's log; devices wait"
-        )
-    return CheckResult(
-        "server", "bad", f"{answer.url} answers {answer.status}: no Edgeflock server", "correct client.server"
+        return warn("server", f"{answer.url} answers {answer.status}", "see the server's log; devices wait")
+    return bad(
+        "server", f"{answer.url} answers {answer.status}: no Edgeflock server", "correct client.server"
     )
 
 

@@ -4,7 +4,7 @@ import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from edgeflock.doctor.finding import CheckResult
+from edgeflock.doctor.finding import CheckResult, bad, ok, warn
 
 PUBLIC = ("certificate.pem",)
 """Files in a run's directory that everybody may read."""
@@ -17,22 +17,18 @@ def secret(path: Path) -> CheckResult:
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError as error:
-        return CheckResult(
-            "modes", "bad", f"{path}: {error.strerror}", "edgeflock client join URL TOKEN makes it"
-        )
+        return bad("modes", f"{path}: {error.strerror}", "edgeflock client join URL TOKEN makes it")
     if mode & 0o077:
-        return CheckResult(
-            "modes", "bad", f"{path} can be read by others (mode {mode:o})", f"chmod 600 {path}"
-        )
-    return CheckResult("modes", "ok", f"{path} is its owner's alone")
+        return bad("modes", f"{path} can be read by others (mode {mode:o})", f"chmod 600 {path}")
+    return ok("modes", f"{path} is its owner's alone")
 
 
 def directory(path: Path) -> CheckResult:
     """Check a run's directory, with its keys, tokens and journal."""
     if not path.exists():
-        return CheckResult("modes", "ok", f"{path} is not there yet; the server makes it")
+        return ok("modes", f"{path} is not there yet; the server makes it")
     if not stat.S_IMODE(path.stat().st_mode) & 0o077:
-        return CheckResult("modes", "ok", f"{path} is its owner's alone")
+        return ok("modes", f"{path} is its owner's alone")
     exposed = [
         one.name
         for one in sorted(path.iterdir())
@@ -40,8 +36,8 @@ def directory(path: Path) -> CheckResult:
     ]
     if exposed:
         names = ", ".join(exposed[:5])
-        return CheckResult("modes", "bad", f"{path}: others can read {names}", f"chmod -R go= {path}")
-    return CheckResult("modes", "ok", f"{path}: its files are their owner's alone")
+        return bad("modes", f"{path}: others can read {names}", f"chmod -R go= {path}")
+    return ok("modes", f"{path}: its files are their owner's alone")
 
 
 def certificate(path: Path, now: datetime | None = None) -> CheckResult:
@@ -52,11 +48,9 @@ def certificate(path: Path, now: datetime | None = None) -> CheckResult:
     try:
         until = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
     except (OSError, ValueError) as error:
-        return CheckResult(
-            "TLS", "bad", f"{path} is no certificate in PEM: {error}", "run.certificate names one"
-        )
+        return bad("TLS", f"{path} is no certificate in PEM: {error}", "run.certificate names one")
     said = f"{path} holds until {until:%Y-%m-%d}"
     renew = "renew it with the same key, which devices' tokens name"
     if until <= now:
-        return CheckResult("TLS", "bad", f"{path} has held until {until:%Y-%m-%d}", renew)
-    return CheckResult("TLS", "warn", said, renew) if until < now + SOON else CheckResult("TLS", "ok", said)
+        return bad("TLS", f"{path} has held until {until:%Y-%m-%d}", renew)
+    return warn("TLS", said, renew) if until < now + SOON else ok("TLS", said)

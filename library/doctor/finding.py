@@ -21,3 +21,18 @@ class CheckResult:
         """Return the result as readable lines."""
         lines = [f"{self.state:<5} {self.check:<9} {self.said}"]
         return [*lines, f"{'':<15} {self.remedy}"] if self.remedy else lines
+
+
+def ok(check: str, said: str) -> CheckResult:
+    """Return that something works."""
+    return CheckResult(check, "ok", said)
+
+
+def warn(check: str, said: str, remedy: str) -> CheckResult:
+    """Return that something may fail later, or works badly."""
+    return CheckResult(check, "warn", said, remedy)
+
+
+def bad(check: str, said: str, remedy: str) -> CheckResult:
+    """Return that something does not work."""
+    return CheckResult(check, "bad", said, remedy)

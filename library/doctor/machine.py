@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from edgeflock.doctor.finding import CheckResult
+from edgeflock.doctor.finding import CheckResult, bad, ok, warn
 from edgeflock.shared.numbers import size
 
 OLDEST_PYTHON = (3, 11)
@@ -27,34 +27,26 @@ def python(version: tuple[int, int, int], bits: int, libc: tuple[str, str]) -> C
     number, name = ".".join(map(str, version)), " ".join(part for part in libc if part)
     said = f"{number}, {bits}-bit{f', {name}' if name else ''}"
     if version[:2] < OLDEST_PYTHON:
-        return CheckResult("python", "bad", said, "install Python 3.11 or newer")
+        return bad("python", said, "install Python 3.11 or newer")
     if bits != 64:
-        return CheckResult("python", "bad", said, "there are no wheels for it: install the 64-bit system")
+        return bad("python", said, "there are no wheels for it: install the 64-bit system")
     if libc[0] == "musl" or (libc[0] == "glibc" and _numbers(libc[1]) < OLDEST_GLIBC):
-        return CheckResult(
-            "python", "bad", said, "onnxruntime's wheels need glibc 2.28 or newer: a newer system"
-        )
-    return CheckResult("python", "ok", said)
+        return bad("python", said, "onnxruntime's wheels need glibc 2.28 or newer: a newer system")
+    return ok("python", said)
 
 
 def clock(now: float, installed: float, root: Path) -> CheckResult:
     """`installed` is the time of this package's installation. A clock before it is wrong."""
     synchronised = root / "run/systemd/timesync"
     if now < installed:
-        return CheckResult(
-            "clock",
-            "bad",
-            "it is before this package was installed",
-            "set the clock: timedatectl set-ntp true",
+        return bad(
+            "clock", "it is before this package was installed", "set the clock: timedatectl set-ntp true"
         )
     if synchronised.is_dir() and not (synchronised / "synchronized").exists():
-        return CheckResult(
-            "clock",
-            "warn",
-            "no time server has answered since the start",
-            "timedatectl timesync-status says why",
+        return warn(
+            "clock", "no time server has answered since the start", "timedatectl timesync-status says why"
         )
-    return CheckResult("clock", "ok", "plausible")
+    return ok("clock", "plausible")
 
 
 def skew(now: float, server: float | None) -> CheckResult | None:
@@ -63,44 +55,39 @@ def skew(now: float, server: float | None) -> CheckResult | None:
         return None
     difference = abs(now - server)
     if difference > SKEW:
-        return CheckResult(
+        return warn(
             "clock",
-            "warn",
             f"it is {difference:,.0f} s off the server's",
             "set the one that is wrong: timedatectl set-ntp true; certificates hold from a time to a time",
         )
-    return CheckResult("clock", "ok", f"within {max(1, round(difference))} s of the server's")
+    return ok("clock", f"within {max(1, round(difference))} s of the server's")
 
 
 def disk(path: Path, free: int, writable: bool, recommended: int) -> CheckResult:
     """Check the file system of `path`. `recommended` is the recommended number of free bytes."""
     if not writable:
-        return CheckResult("disk", "bad", f"{path} cannot be written", f"chown it, or mend its disk: {path}")
+        return bad("disk", f"{path} cannot be written", f"chown it, or mend its disk: {path}")
     if free < recommended // 10:
-        return CheckResult("disk", "bad", f"{size(free)} left at {path}", "make room, or name another place")
+        return bad("disk", f"{size(free)} left at {path}", "make room, or name another place")
     if free < recommended:
-        return CheckResult("disk", "warn", f"{size(free)} left at {path}", "make room before it is full")
-    return CheckResult("disk", "ok", f"{size(free)} left at {path}")
+        return warn("disk", f"{size(free)} left at {path}", "make room before it is full")
+    return ok("disk", f"{size(free)} left at {path}")
 
 
 def memory(total: int, root: Path) -> CheckResult:
     """Check the machine's memory, and whether a service's can be limited."""
     if total < LITTLE_MEMORY:
-        return CheckResult(
-            "memory",
-            "warn",
-            f"{size(total)}",
-            "a step may not fit: a smaller run.batch, and no desktop beside it",
+        return warn(
+            "memory", size(total), "a step may not fit: a smaller run.batch, and no desktop beside it"
         )
     controllers = root / "sys/fs/cgroup/cgroup.controllers"
     if controllers.exists() and "memory" not in controllers.read_text().split():
-        return CheckResult(
+        return warn(
             "memory",
-            "warn",
             f"{size(total)}; the kernel counts no service's memory, so MemoryMax of the unit bounds nothing",
             "append cgroup_enable=memory to the line in /boot/firmware/cmdline.txt, and restart the machine",
         )
-    return CheckResult("memory", "ok", size(total))
+    return ok("memory", size(total))
 
 
 def power(undervoltage: object) -> CheckResult | None:
@@ -108,13 +95,10 @@ def power(undervoltage: object) -> CheckResult | None:
     if undervoltage is None:
         return None
     if undervoltage:
-        return CheckResult(
-            "power",
-            "bad",
-            "the supply is too weak",
-            "another supply, or a shorter cable: cards are lost to this",
+        return bad(
+            "power", "the supply is too weak", "another supply, or a shorter cable: cards are lost to this"
         )
-    return CheckResult("power", "ok", "enough")
+    return ok("power", "enough")
 
 
 def heat(degrees: object) -> CheckResult | None:
@@ -123,22 +107,19 @@ def heat(degrees: object) -> CheckResult | None:
         return None
     said = f"{degrees:.0f} degrees"
     if degrees >= HOT:
-        return CheckResult(
-            "heat", "bad", said, "the processor slows itself down: a heat sink, a fan, some air"
-        )
+        return bad("heat", said, "the processor slows itself down: a heat sink, a fan, some air")
     if degrees >= WARM:
-        return CheckResult("heat", "warn", said, "close to where the processor slows down: some air")
-    return CheckResult("heat", "ok", said)
+        return warn("heat", said, "close to where the processor slows down: some air")
+    return ok("heat", said)
 
 
 def open_files(limit: int, devices: int) -> CheckResult:
     """`limit` is ulimit -n, -1 if unlimited. Each device's connection is a file (limits.devices)."""
     needed = devices + OTHER_FILES
     if limit == -1 or limit >= needed:
-        return CheckResult("files", "ok", f"{'any number' if limit == -1 else f'{limit:,}'} may be open")
-    return CheckResult(
+        return ok("files", f"{'any number' if limit == -1 else f'{limit:,}'} may be open")
+    return warn(
         "files",
-        "warn",
         f"{limit:,} may be open, and limits.devices = {devices:,} needs {needed:,}",
         f"ulimit -n {needed} before it starts (the unit of install.sh has LimitNOFILE=65536), or fewer "
         "limits.devices",

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from importlib import metadata
 
-from edgeflock.doctor.finding import CheckResult
+from edgeflock.doctor.finding import CheckResult, bad, ok
 
 Load = Callable[[str], tuple[int, str]]
 """Module -> (exit code of a process that imports it, the last line of its output)."""
@@ -21,15 +21,13 @@ def check_package(module: str, install: str, load: Load = try_import) -> CheckRe
     """`install` is the command that installs the package."""
     code, last = load(module)
     if code == 0:
-        return CheckResult("package", "ok", f"{module} {version_of(module)}".rstrip())
+        return ok("package", f"{module} {version_of(module)}".rstrip())
     if code < 0:
         said = f"{module} dies as it loads ({signal.Signals(-code).name})"
-        return CheckResult(
-            "package", "bad", said, "its wheel is not for this processor: another version of it"
-        )
+        return bad("package", said, "its wheel is not for this processor: another version of it")
     if last.startswith("ModuleNotFoundError"):
-        return CheckResult("package", "bad", f"{module} is not installed", install)
-    return CheckResult("package", "bad", f"{module} cannot be loaded: {last}", install)
+        return bad("package", f"{module} is not installed", install)
+    return bad("package", f"{module} cannot be loaded: {last}", install)
 
 
 def version_of(module: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgeflock.shared.data import datasets
-from edgeflock.shared.data.samples import Stored
+from edgeflock.shared.data.samples import Dataset
 from edgeflock.shared.errors import ConfigError
 
 MADE_UP = "data:samples"
@@ -177,7 +177,7 @@ def _project(
     return Project(folder, {**files, **(extra or {})})
 
 
-def _model(sample: Stored) -> str:
+def _model(sample: Dataset) -> str:
     """A model that takes such samples: small, and no more than a beginning."""
     shape, labels = sample.x.shape[1:], sample.description.labels
     if sample.description.numbers:

@@ -9,20 +9,20 @@ from numpy.typing import NDArray
 
 from edgeflock.client.backends.onnx import OnnxBackend
 from edgeflock.client.backends.torch import TorchBackend
+from edgeflock.client.data.batcher import RawBatches
 from edgeflock.client.data.open import is_stored
-from edgeflock.client.data.raw_batches import RawBatches
 from edgeflock.client.training import Trainer
 from edgeflock.projects.range_test import PROBE, RangeTest, constant_loss, range_test
 from edgeflock.server.descent import Regime
 from edgeflock.server.engine import check_limits
 from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.findings import REMEDY, Targets
+from edgeflock.server.hosting.weights import first_model
 from edgeflock.server.monitoring.scoring import Scores
 from edgeflock.server.training_graph.export import export_model
-from edgeflock.server.weights import first_model
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.fitting import read_as
-from edgeflock.shared.data.samples import Stored
+from edgeflock.shared.data.samples import Dataset
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.graphs.step import StepGraph
 from edgeflock.shared.model.fields import Fields, Inputs, arrays_by_name, rows
@@ -189,7 +189,7 @@ def _test_rate(
     flat: FlatModule,
     batches: RawBatches,
     theta: NDArray[np.float32],
-    held_out: Stored,
+    held_out: Dataset,
 ) -> RangeTest:
     """The learning rate for the run's optimizers. In elastic averaging it is that of the devices."""
     elastic = config.coordination.mode == ELASTIC

@@ -69,7 +69,7 @@ def settings_of(plan: QuickstartPlan) -> list[str]:
         *plan.overrides,
     ]
     try:
-        from edgeflock.server.choices import CHOICES
+        from edgeflock.server.hosting.choices import CHOICES
     except ImportError as error:
         raise ConfigError(f"a quickstart needs {error.name}: {install_command('quickstart')}") from error
     parse(environ=os.environ, overrides=overrides, tables=CHOICES)

@@ -15,7 +15,7 @@ import aiohttp
 from rich.console import Console
 
 from edgeflock.client.identity import save_identity
-from edgeflock.client.joining import join
+from edgeflock.client.transport.joining import join
 from edgeflock.operations.requests import fetch
 from edgeflock.quickstart.plan import QuickstartPlan, backend_of, fresh_folder, settings_of
 from edgeflock.quickstart.processes import end, start, tail_of, url_of, wait_for_exit

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from edgeflock.server.connections import framing
+from edgeflock.server.connections.traffic import Meter, MeteredTransport, address_of
 from edgeflock.shared.errors import FrameTooLarge, NoRoom, Refused, SessionRefused, TooSlow
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Refusal
@@ -50,11 +51,14 @@ class GuardedConnection(asyncio.Protocol):
         self,
         inner: asyncio.Protocol,
         connection_limits: ConnectionObserver,
+        total: Meter,
         request_seconds: float,
         message_seconds: float,
     ) -> None:
+        """`total` counts the server's traffic."""
         self._inner = inner
         self._connection_limits = connection_limits
+        self.meter, self._total = Meter(), total
         self._request_seconds = request_seconds
         self._message_seconds = message_seconds
         self._transport: asyncio.Transport | None = None
@@ -82,15 +86,15 @@ class GuardedConnection(asyncio.Protocol):
     # asyncio's protocol callbacks
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        peer = transport.get_extra_info("peername")
-        self.address = str(peer[0]) if isinstance(peer, tuple) else ""
+        metered = MeteredTransport(cast(asyncio.Transport, transport), self.meter, self._total)
+        self._transport = cast(asyncio.Transport, metered)
+        self.address = address_of(transport)
         if (full := self._connection_limits.enter(self)) is not None:
             self.reject(full)
             return
         self._accepted = True
         self._expect(self._request_seconds)
-        self._inner.connection_made(transport)
+        self._inner.connection_made(self._transport)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._closing = True
@@ -109,6 +113,7 @@ class GuardedConnection(asyncio.Protocol):
         return self._inner.eof_received() if self._accepted else None
 
     def data_received(self, data: bytes) -> None:
+        self.meter.count_received(len(data), self._total)
         if self._closing:
             return
         self._set_answer(True)

@@ -9,7 +9,9 @@ import asyncio
 import asyncio.sslproto
 import ssl
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import cast
+
+from edgeflock.server.connections.traffic import address_of
 
 _HANDSHAKE = 22
 """The content type that starts TLS (RFC 8446, section 5.1). No HTTP request starts with it."""
@@ -30,23 +32,19 @@ def shrink_buffers() -> None:
     asyncio.sslproto.SSLProtocol.max_size = _BUFFER
 
 
-class Handshakes(Protocol):
-    """Counts connections; `ConnectionLimits` implements it (limits.py)."""
-
-    def enter_handshake(self, stranger: "Handshake") -> bool:
-        """Register a new connection. Return whether it may continue."""
-
-    def leave_handshake(self, stranger: "Handshake") -> None:
-        """Unregister a connection that is lost or has completed its handshake. Idempotent."""
-
-
 class Handshake(asyncio.Protocol):
     """Performs the handshake, then passes the TLS transport and any received data to another protocol."""
 
     def __init__(
-        self, inner: Callable[[], asyncio.Protocol], limits: Handshakes, tls: ssl.SSLContext, seconds: float
+        self,
+        inner: Callable[[], asyncio.Protocol],
+        enter: Callable[["Handshake"], str | None],
+        leave: Callable[["Handshake"], None],
+        tls: ssl.SSLContext,
+        seconds: float,
     ) -> None:
-        self._inner, self._limits, self._tls, self._seconds = inner, limits, tls, seconds
+        """`enter` and `leave` count this connection. `enter` returns the reason if it is refused."""
+        self._inner, self._enter, self._leave, self._tls, self._seconds = inner, enter, leave, tls, seconds
         self._transport: asyncio.Transport | None = None
         self._handshake: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -56,9 +54,8 @@ class Handshake(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        peer = transport.get_extra_info("peername")
-        self.address = str(peer[0]) if isinstance(peer, tuple) else ""
-        if self._limits.enter_handshake(self):
+        self.address = address_of(transport)
+        if self._enter(self) is None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(self._seconds, self._transport.abort)
         else:
@@ -82,11 +79,11 @@ class Handshake(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._ended = True
         self._stop_timer()
-        self._limits.leave_handshake(self)
+        self._leave(self)
 
     def reject(self, reason: str) -> None:
         """Refuse the connection. The peer gets no reason, because TLS is not established yet."""
-        self._limits.leave_handshake(self)
+        self._leave(self)
         assert self._transport is not None, "counted once it was made"
         self._transport.abort()
 
@@ -106,7 +103,7 @@ class Handshake(asyncio.Protocol):
         except OSError:  # any failure of the peer: TLS, timeout or connection
             secure = None
         self._stop_timer()
-        self._limits.leave_handshake(self)
+        self._leave(self)
         if secure is None or self._ended:
             transport.abort()
             return

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from edgeflock.server.connections.connection import GuardedConnection
 from edgeflock.server.connections.handshake import Handshake, shrink_buffers
+from edgeflock.server.connections.traffic import Meter
 from edgeflock.shared.settings.limits import LimitSettings
 
 _INTERVAL = 0.25
@@ -49,26 +50,30 @@ class ConnectionLimits:
         self.terms = terms
         self.held_bytes = 0
         """Bytes of messages that are unfinished or not taken yet."""
-        self._connections: dict[object, GuardedConnection] = {}
-        """Meter (roster/traffic.py) -> its connection. A request's transport gives the meter."""
+        self._connections: dict[Meter, GuardedConnection] = {}
+        """Meter -> its connection. A request's transport gives the meter."""
         self._strangers: dict[GuardedConnection | Handshake, None] = {}
         """Connections without a token, the oldest first."""
-        self._handshakes: dict[Handshake, str] = {}
-        """Connections in their TLS handshake -> their source address."""
         self._addresses: Counter[str] = Counter()
-        self._counted: dict[GuardedConnection, tuple[str, object]] = {}
+        self._counted: dict[GuardedConnection | Handshake, str] = {}
+        """Each connection, also one in its TLS handshake -> its source address."""
         self._pending: set[GuardedConnection] = set()
         """Connections with a finite `due`."""
         self._holding: set[GuardedConnection] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    def protocol(self, inner: Callable[[], asyncio.BaseProtocol]) -> Callable[[], asyncio.Protocol]:
-        """Return a protocol factory that wraps each of `inner`'s protocols in a `GuardedConnection`."""
+    def protocol(
+        self, inner: Callable[[], asyncio.BaseProtocol], total: Meter
+    ) -> Callable[[], asyncio.Protocol]:
+        """Return a protocol factory that wraps each of `inner`'s protocols in a `GuardedConnection`.
+
+        `total` counts the bytes of all of them.
+        """
 
         def factory() -> asyncio.Protocol:
-            protocol = inner()
+            protocol, terms = inner(), self.terms
             assert isinstance(protocol, asyncio.Protocol)
-            return GuardedConnection(protocol, self, self.terms.request_seconds, self.terms.message_seconds)
+            return GuardedConnection(protocol, self, total, terms.request_seconds, terms.message_seconds)
 
         return factory
 
@@ -77,39 +82,45 @@ class ConnectionLimits:
     ) -> Callable[[], asyncio.Protocol]:
         """Return a protocol factory that creates `inner`'s protocol after a TLS handshake in time."""
         shrink_buffers()
-        return lambda: Handshake(inner, self, tls, self.terms.request_seconds)
+        return lambda: Handshake(inner, self.enter, self.leave, tls, self.terms.request_seconds)
 
     def find(self, transport: asyncio.BaseTransport | None) -> GuardedConnection | None:
         """Return the guarded connection of a request's transport; None once the connection is lost."""
         return None if transport is None else self._connections.get(transport.get_extra_info("meter"))
 
-    # ConnectionObserver
+    def enter(self, stranger: GuardedConnection | Handshake) -> str | None:
+        """Register a new connection. Return the reason if it is refused, else None.
 
-    def enter(self, connection: GuardedConnection) -> str | None:
-        """Register a new connection. Return the reason if it is refused, else None."""
-        source = source_of(connection.address)
-        if self._addresses[source] >= self.terms.address_connections:
-            limit = self.terms.address_connections
-            return f"{connection.address} has {limit} connections (limits.address_connections)"
-        meter = connection.transport.get_extra_info("meter")
+        Over the limit of connections without a token, the oldest of them is closed.
+        """
+        source, limit = source_of(stranger.address), self.terms.address_connections
+        if self._addresses[source] >= limit:
+            return f"{stranger.address} has {limit} connections (limits.address_connections)"
         self._addresses[source] += 1
-        self._connections[meter] = connection
-        self._counted[connection] = source, meter
-        self._count_stranger(connection)
+        self._counted[stranger], self._strangers[stranger] = source, None
+        if isinstance(stranger, GuardedConnection):
+            self._connections[stranger.meter] = stranger
+        if len(self._strangers) > self.terms.strangers:
+            oldest = next(iter(self._strangers))
+            oldest.reject(
+                f"{self.terms.strangers} connections have shown no token yet (limits.unauthenticated)"
+            )
         return None
 
-    def leave(self, connection: GuardedConnection) -> None:
-        """Unregister a lost or closed connection. Idempotent."""
-        counted = self._counted.pop(connection, None)
-        if counted is None:
+    def leave(self, stranger: GuardedConnection | Handshake) -> None:
+        """Unregister a connection that is lost, closed, or has completed its TLS handshake. Idempotent."""
+        source = self._counted.pop(stranger, None)
+        if source is None:
             return
-        source, meter = counted
-        self._leave_address(source)
-        del self._connections[meter]
-        self._strangers.pop(connection, None)
-        self._pending.discard(connection)
-        self._holding.discard(connection)
-        self.held_bytes -= connection.held_bytes
+        self._addresses[source] -= 1
+        if not self._addresses[source]:
+            del self._addresses[source]
+        self._strangers.pop(stranger, None)
+        if isinstance(stranger, GuardedConnection):
+            del self._connections[stranger.meter]
+            self._pending.discard(stranger)
+            self._holding.discard(stranger)
+            self.held_bytes -= stranger.held_bytes
 
     def begin(self, connection: GuardedConnection, *, authenticated: bool) -> None:
         """A request is being answered; `authenticated`: whether its token is valid."""
@@ -135,44 +146,10 @@ class ConnectionLimits:
             while self.held_bytes > self.terms.inflight_bytes and self._holding:
                 max(self._holding, key=lambda one: one.held_bytes * (now - one.since + _INTERVAL)).evict()
 
-    # HandshakeObserver
-
-    def enter_handshake(self, stranger: Handshake) -> bool:
-        """Register a new TLS connection. Return whether it may continue."""
-        source = source_of(stranger.address)
-        if self._addresses[source] >= self.terms.address_connections:
-            return False
-        self._addresses[source] += 1
-        self._handshakes[stranger] = source
-        self._count_stranger(stranger)
-        return True
-
-    def leave_handshake(self, stranger: Handshake) -> None:
-        """Unregister a connection that is lost or has completed its handshake. Idempotent."""
-        if (source := self._handshakes.pop(stranger, None)) is not None:
-            self._leave_address(source)
-            self._strangers.pop(stranger, None)
-
     def close(self) -> None:
         """The server stops: abort all unfinished handshakes."""
-        for stranger in list(self._handshakes):
+        for stranger in [one for one in self._counted if isinstance(one, Handshake)]:
             stranger.reject("the server stops")
-
-    # Counting and looking
-
-    def _count_stranger(self, stranger: GuardedConnection | Handshake) -> None:
-        """Count a connection without a token. Over the limit, close the oldest."""
-        self._strangers[stranger] = None
-        if len(self._strangers) > self.terms.strangers:
-            oldest = next(iter(self._strangers))
-            oldest.reject(
-                f"{self.terms.strangers} connections have shown no token yet (limits.unauthenticated)"
-            )
-
-    def _leave_address(self, source: str) -> None:
-        self._addresses[source] -= 1
-        if not self._addresses[source]:
-            del self._addresses[source]
 
     def _start_timer(self) -> None:
         if self._timer is None:

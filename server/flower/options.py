@@ -10,8 +10,8 @@ from typing import Any, TypedDict
 from flwr.app import MetricRecord, RecordDict
 from pydantic import ValidationError
 
-from edgeflock.server.choices import CHOICES
 from edgeflock.server.defence import DEFENCES
+from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import Config
 

@@ -6,19 +6,19 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 
 import aiohttp
 from aiohttp import web
 
-from edgeflock.server.connections import ConnectionLimits, ConnectionTerms, GuardedConnection
+from edgeflock.server.connections import ConnectionLimits, ConnectionTerms, GuardedConnection, Traffic
+from edgeflock.server.connections.listening import listen_on
 from edgeflock.server.gateway.admission import GatewayAdmission
 from edgeflock.server.gateway.context import GatewayContext
 from edgeflock.server.gateway.leaders import ClientCertificate, Leaders, read_body
 from edgeflock.server.gateway.upstream import Upstream
-from edgeflock.server.http import ranges
-from edgeflock.server.http.problem import problem
+from edgeflock.server.http.bodies import add_etag, octets_response, problem, resolve_range
+from edgeflock.server.http.callers import secret_of
 from edgeflock.server.identity import (
     Certificate,
     demand,
@@ -26,8 +26,6 @@ from edgeflock.server.identity import (
     pin_of_file,
     server_tls,
 )
-from edgeflock.server.listening import listen_on
-from edgeflock.server.roster import Traffic
 from edgeflock.server.sessions import Session
 from edgeflock.shared.errors import ConfigError, Forbidden, Refused, Unavailable
 from edgeflock.shared.identity import is_loopback
@@ -37,8 +35,6 @@ from edgeflock.shared.settings.limits import LimitSettings
 
 _LONGEST_BODY = 1 << 16
 """The most bytes of a device's request to join."""
-
-_BEARER = "bearer "
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +235,7 @@ class Gateway:
         upstream, ticket = self.upstream, self.upstream.ticket()
         certificate = peer_certificate(request.get_extra_info("ssl_object"))
         identity = await upstream.knock(
-            gateway.AccessRequest(ticket, _bearer(request), request.path, request.remote or "", certificate)
+            gateway.AccessRequest(ticket, secret_of(request), request.path, request.remote or "", certificate)
         )
         if (connection := self._connection(request)) is not None:
             connection.begin(authenticated=True)
@@ -276,11 +272,11 @@ class Gateway:
             return problem(404, "no-start", "devices make the first model of this run: the Welcome says how")
         headers: dict[str, str] = {}
         digest = hashlib.sha256(sync.first).hexdigest()
-        start, stop, status = ranges.resolve(request, digest, len(sync.first), headers)
+        start, stop, status = resolve_range(request, digest, len(sync.first), headers)
         device = context.devices.get(request.query.get("device", ""))
         if device is not None:
             device.connection.earlier_traffic.egress += stop - start
-        return _octets(sync.first[start:stop], status, headers)
+        return octets_response(sync.first[start:stop], status, headers)
 
     async def _graph(self, request: web.Request) -> web.StreamResponse:
         """Return a training graph, which is requested from the leader once."""
@@ -289,9 +285,7 @@ class Gateway:
         status, headers, octets = await upstream.run_while_led(self.leaders.graph(upstream.http, kind))
         if status != 200:
             return web.Response(status=status, headers=dict(headers), body=octets)
-        if ranges.has_copy(request, headers["ETag"].strip('"')):
-            return web.Response(status=304, headers={"ETag": headers["ETag"]})
-        response = _octets(octets, 200, {"ETag": headers["ETag"]})
+        response = octets_response(octets, 200, add_etag(request, headers["ETag"].strip('"'), {}))
         response.enable_compression()
         return response
 
@@ -305,9 +299,8 @@ class Gateway:
         status, headers, octets = await upstream.run_while_led(self.leaders.model(upstream.http, path))
         if status != 200:
             return web.Response(status=status, headers=dict(headers), body=octets)
-        if ranges.has_copy(request, headers["ETag"].strip('"')):
-            return web.Response(status=304, headers={"ETag": headers["ETag"]})
-        return _octets(octets, 200, dict(headers))
+        add_etag(request, headers["ETag"].strip('"'), {})
+        return octets_response(octets, 200, dict(headers))
 
     async def _join(self, request: web.Request) -> web.StreamResponse:
         """Forward a request to join to the leader, which decides."""
@@ -329,17 +322,3 @@ class Gateway:
 
 async def _livez(request: web.Request) -> web.Response:
     return web.Response(text="ok\n")
-
-
-def _bearer(request: web.Request) -> str:
-    header = request.headers.get("Authorization", "")
-    return header[len(_BEARER) :].strip(" ") if header[: len(_BEARER)].lower() == _BEARER else ""
-
-
-def _octets(octets: bytes, status: int, headers: dict[str, str]) -> web.Response:
-    return web.Response(
-        body=BytesIO(octets),
-        status=status,
-        headers={"Content-Length": str(len(octets)), **headers},
-        content_type="application/octet-stream",
-    )

@@ -3,9 +3,10 @@
 import logging
 from dataclasses import dataclass, field
 
+from edgeflock.server.connections import Traffic
 from edgeflock.server.gateway.mirror import Mirror
 from edgeflock.server.gateway.relay import GatewayRelay
-from edgeflock.server.roster import Device, RateLimiters, Traffic
+from edgeflock.server.roster import Device, RateLimiters
 from edgeflock.server.sessions import SessionContext
 from edgeflock.shared.protocol.frames import EventKind
 from edgeflock.shared.protocol.messages import Update

@@ -15,7 +15,7 @@ from edgeflock.shared.errors import Malformed
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import generate
 from edgeflock.shared.model.weights import Weights
-from edgeflock.shared.protocol import gateway, wire
+from edgeflock.shared.protocol import gateway, gateway_coding, wire
 from edgeflock.shared.protocol.messages import Model, Welcome
 from edgeflock.shared.settings.config import Config
 
@@ -38,7 +38,7 @@ class Mirror:
         self.config = Config.model_validate(json.loads(sync.config))
         self.layout = Layout.from_shapes(terms.layout)  # type: ignore[arg-type]  # leaders are believed
         self.start = terms.start
-        self.theta = gateway.numbers(sync.theta, "<f4")
+        self.theta = gateway_coding.numbers(sync.theta, "<f4")
         if self.theta.size != self.layout.size:
             raise Malformed(f"theta has {self.theta.size} numbers, the layout {self.layout.size}")
         first = None if terms.start is None else generate(terms.start, self.layout)
@@ -54,16 +54,16 @@ class Mirror:
         if change.version < now:
             raise Malformed(f"the leader goes from version {now} back to {change.version}")
         if change.touched is None:
-            self._overwrite(self.theta, gateway.numbers(change.values, "<f4"))
+            self._overwrite(self.theta, gateway_coding.numbers(change.values, "<f4"))
             touched: list[Index] = [slice(None)] * (change.version - now)
         else:
-            indices = gateway.numbers(change.indices, "<i4").astype(np.int64)
+            indices = gateway_coding.numbers(change.indices, "<i4").astype(np.int64)
             if len(change.touched) != change.version - now or sum(change.touched) != indices.size:
                 raise Malformed(f"the change from version {now} to {change.version} is incomplete")
             touched = []
             if change.touched:
                 touched.extend(np.split(indices, np.cumsum(change.touched)[:-1]))
-                self._put(indices, gateway.numbers(change.values, "<f4"))
+                self._put(indices, gateway_coding.numbers(change.values, "<f4"))
         if change.replaced:
             self.outlet.reset()
             del touched[:1]
@@ -74,7 +74,7 @@ class Mirror:
     def resume(self, resumed: gateway.Resumed) -> None:
         """Apply the changes since the line broke. Raises Malformed if they do not give the leader's model."""
         for octets in resumed.changes:
-            change = gateway.item(octets, (gateway.Change,))
+            change = gateway_coding.item(octets, (gateway.Change,))
             assert isinstance(change, gateway.Change), "nothing else is taken"
             self.follow(change)
         if sha256(self.theta.data).digest() != resumed.digest:

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 
 from edgeflock.server.roster import Relay, SampleRecord
-from edgeflock.shared.protocol import gateway, wire
+from edgeflock.shared.protocol import gateway, gateway_coding, wire
 from edgeflock.shared.protocol.messages import Samples
 
 
 class GatewayRelay:
     """The shared samples that wait for this gateway's devices, as at a server."""
 
-    def __init__(self, relay: Relay, send: Callable[[gateway.Item], None]) -> None:
+    def __init__(self, relay: Relay, send: Callable[[gateway_coding.Item], None]) -> None:
         self._relay, self._send = relay, send
 
     def join(self, device: int) -> None:

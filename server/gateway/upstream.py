@@ -26,7 +26,7 @@ from edgeflock.server.gateway.waiting import LOST, PendingRequests, ignore_failu
 from edgeflock.server.roster import Device, OpenSession, Relay
 from edgeflock.server.sessions import HANG_SECONDS, Outbox, PendingUpdate, ping
 from edgeflock.shared.errors import Malformed, Unavailable
-from edgeflock.shared.protocol import gateway
+from edgeflock.shared.protocol import gateway, gateway_coding
 from edgeflock.shared.protocol.backoff import back_off
 from edgeflock.shared.protocol.messages import Hello, Record
 from edgeflock.shared.protocol.shown import printable
@@ -73,7 +73,7 @@ class Upstream:
         self._tickets = count(1)
         self._pending, self._devices = PendingRequests(), GatewayDevices()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._handlers: dict[type[gateway.Item], Callable[[Any], None]] = {
+        self._handlers: dict[type[gateway_coding.Item], Callable[[Any], None]] = {
             gateway.UpdateTaken: self._pending.settle_push,
             gateway.AccessGranted: self._pending.settle_question,
             gateway.Entered: self._on_entered,
@@ -133,7 +133,7 @@ class Upstream:
             ]
             try:
                 while (message := await socket.receive()).type is aiohttp.WSMsgType.BINARY:
-                    for item in gateway.items(message.data, gateway.OF_LEADERS):
+                    for item in gateway_coding.items(message.data, gateway.OF_LEADERS):
                         await self._handle(item)
                 if message.type is aiohttp.WSMsgType.ERROR and isinstance(message.data, OSError):
                     raise ConnectionError(f"nothing came from it for {HANG_SECONDS:g} s") from message.data
@@ -252,13 +252,13 @@ class Upstream:
                 return function()
             return await asyncio.to_thread(function)
 
-    def send(self, item: gateway.Item) -> None:
+    def send(self, item: gateway_coding.Item) -> None:
         """Send `item` with the next message; drop it if there is no leader."""
         if self._socket is not None:
-            self._outbox.add(gateway.pack(item))
+            self._outbox.add(gateway_coding.pack(item))
             self._outbox.wake()
 
-    async def _ask(self, ticket: int, item: gateway.Item, kind: type[A]) -> A:
+    async def _ask(self, ticket: int, item: gateway_coding.Item, kind: type[A]) -> A:
         if self._socket is None:
             raise Unavailable(LOST)
         with self._pending.question(ticket) as future:
@@ -274,7 +274,7 @@ class Upstream:
 
     # Items of the leader
 
-    async def _handle(self, item: gateway.Item) -> None:
+    async def _handle(self, item: gateway_coding.Item) -> None:
         if isinstance(item, gateway.Sync):
             mirror = await asyncio.to_thread(Mirror, item)
             self._check_fit(item, mirror.config)

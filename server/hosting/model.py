@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server import trusting
 from edgeflock.server.engine import check_limits
 from edgeflock.server.findings import Targets
+from edgeflock.server.hosting import trusting
 from edgeflock.server.hosting.episodes import EpisodeProcess
 from edgeflock.server.hosting.program_objects import ServerObjects
 from edgeflock.server.monitoring import episodes
 from edgeflock.server.monitoring.evaluation import Details, Evaluate
 from edgeflock.server.monitoring.guarding import ComputeTrusted
 from edgeflock.shared.data import datasets
-from edgeflock.shared.data.datasets import Dataset, Stored
+from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.environments import is_environment, open_environment
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.description import Description
@@ -38,28 +38,40 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelSetup:
+    """What a server uses of the model that it hosts, beside its numbers."""
+
+    evaluate: Evaluate | None = None
+    details: Details = lambda: ({}, ())
+    """Further results of the last `evaluate`."""
+    data: Dataset | None = None
+    """The data that it is evaluated on."""
+    targets: Targets | None = None
+    """The regression targets, if they are not scaled."""
+    trusted_gradients: ComputeTrusted | None = None
+    """Computes the gradient that the guard trusts, if it needs one."""
+    input: tuple[int, ...] | None = None
+    """The shape of a sample's x, if it is known."""
+    app: bytes = b""
+    """The settings for devices' own apps (protocol/app.py)."""
+    extras: ExtraState = NO_EXTRA_STATE
+    """The parts of a saved model that are not in theta."""
+    personal: Personal | None = None
+    """The layers that devices train for themselves. The model's layout does not have them."""
+
+
+@dataclass(frozen=True, slots=True)
 class HostedModel:
-    """The model that a run trains, and its evaluation on the server."""
+    """The model with which a run begins."""
 
     layout: Layout
     theta: NDArray[np.float32]
     """The first model: float32 [P + B]."""
-    evaluate: Evaluate | None
+    setup: ModelSetup
     start: Start | None = None
-    input: tuple[int, ...] | None = None
-    app: bytes = b""
-    extras: ExtraState = NO_EXTRA_STATE
     description: Description | None = None
     trial: Trial | None = None
     """The result of a trial step."""
-    details: Details = lambda: ({}, ())
-    trusted_gradients: ComputeTrusted | None = None
-    held_out: Dataset | Stored | None = None
-    """The data that it is evaluated on."""
-    targets: Targets | None = None
-    """The regression targets, if they are not scaled."""
-    personal: Personal | None = None
-    """The layers that devices train for themselves. Neither `layout` nor `theta` has them."""
 
 
 def model_of(config: Config, objects: ServerObjects, data: Description | None = None) -> HostedModel:
@@ -72,7 +84,7 @@ def model_of(config: Config, objects: ServerObjects, data: Description | None = 
 
 def _array_model(config: Config) -> HostedModel:
     """Build a model of arrays, without torch."""
-    from edgeflock.server import arrays as files
+    from edgeflock.server.hosting import arrays as files
 
     arrays, theta = files.read(config.model)
     check_limits(config, arrays.layout)
@@ -83,13 +95,13 @@ def _array_model(config: Config) -> HostedModel:
         )
     evaluate = files.load_evaluate(config.model, arrays)
     _check_needed(config, evaluated=evaluate is not None)
-    return HostedModel(arrays.layout, theta, evaluate, app=_encode_app(config, arrays))
+    return HostedModel(arrays.layout, theta, ModelSetup(evaluate, app=_encode_app(config, arrays)))
 
 
 def _module_model(config: Config, objects: ServerObjects, data: Description | None) -> HostedModel:
     # torch takes seconds to import and only hosting needs it.
+    from edgeflock.server.hosting.weights import first_model
     from edgeflock.server.monitoring.scoring import Scores
-    from edgeflock.server.weights import first_model
     from edgeflock.shared.model.torch_module import FlatModule
 
     if config.model.evaluate:
@@ -107,7 +119,7 @@ def _module_model(config: Config, objects: ServerObjects, data: Description | No
     episodes.check(config, acts=acts)
     if acts:
         return _policy_model(config, objects, flat, theta, start)
-    held_out: Dataset | Stored | None = objects.held_out
+    held_out: Dataset | None = objects.held_out
     if held_out is None and config.model.data:
         scaled = scales_targets(config.model.loss)
         held_out = datasets.open_stored(config.model.data, "test", data, scales_targets=scaled)
@@ -136,11 +148,8 @@ def _module_model(config: Config, objects: ServerObjects, data: Description | No
     targets = None
     if held_out is not None and scales_targets(config.model.loss) and not held_out.description.target:
         targets = Targets.from_y(held_out.y)
-    return HostedModel(
-        *(layout, theta, evaluate, start, shape, app, extras, description, result, scores.details, gradients),
-        held_out=held_out,
-        targets=targets,
-    )
+    setup = ModelSetup(evaluate, scores.details, held_out, targets, gradients, shape, app, extras)
+    return HostedModel(layout, theta, setup, start, description, result)
 
 
 def _personal_model(
@@ -151,8 +160,8 @@ def _personal_model(
     data: Description | None,
 ) -> HostedModel:
     """Build a model whose personal layers are on the devices, which alone can evaluate it."""
+    from edgeflock.server.hosting.weights import personal_layers
     from edgeflock.server.monitoring.scoring import Scores
-    from edgeflock.server.weights import personal_layers
 
     needed = {"model.metrics": config.model.metrics, "metrics": objects.metrics, "evaluate": objects.evaluate}
     for key, value in needed.items():
@@ -162,7 +171,7 @@ def _personal_model(
     layers = personal_layers(flat, config.model.personal, config.run.seed)
     split = layers.split
     own, start = layers.own, None if config.model.weights else layers.start
-    held_out: Dataset | Stored | None = objects.held_out
+    held_out: Dataset | None = objects.held_out
     if held_out is None and config.model.data:
         scaled = scales_targets(config.model.loss)
         held_out = datasets.open_stored(config.model.data, "test", data, scales_targets=scaled)
@@ -173,17 +182,14 @@ def _personal_model(
     first = generate(own.start, split.personal)
     extras = flat.extra_state()
     constants = {t.name: first[t.start : t.stop].reshape(t.shape) for t in split.personal.tensors}
-    return HostedModel(
-        split.shared,
-        shared,
-        None,
-        start,
-        _input_shape(config, flat.example, held_out),
+    setup = ModelSetup(
+        data=held_out,
+        input=_input_shape(config, flat.example, held_out),
         extras=extras._replace(constants={**extras.constants, **constants}),
-        description=None if held_out is None else held_out.description.reported,
-        trial=tried,
         personal=own,
     )
+    description = None if held_out is None else held_out.description.reported
+    return HostedModel(split.shared, shared, setup, start, description, tried)
 
 
 def _policy_model(
@@ -204,14 +210,14 @@ def _policy_model(
     scores = episodes.EpisodeScores(flat, environment)
     judge = scores if in_process else EpisodeProcess(config.model)
     app = _encode_app(config, Arrays.from_layout(flat.layout)) if config.client_config.model_extra else b""
-    return HostedModel(
-        *(flat.layout, theta, judge.evaluate, start, environment.shape, app, flat.extra_state()),
-        details=judge.details,
+    setup = ModelSetup(
+        judge.evaluate, judge.details, input=environment.shape, app=app, extras=flat.extra_state()
     )
+    return HostedModel(flat.layout, theta, setup, start)
 
 
 def _split(
-    config: Config, objects: ServerObjects, held_out: Dataset | Stored | None
+    config: Config, objects: ServerObjects, held_out: Dataset | None
 ) -> tuple[ComputeTrusted, Dataset]:
     """Return (the trusted gradients of the defence, the remaining samples for evaluation)."""
     from edgeflock.shared.model.torch_module import FlatModule
@@ -253,7 +259,7 @@ def _evaluation(
     config: Config,
     flat: "FlatModule",
     theta: NDArray[np.float32],
-    held_out: Dataset | Stored,
+    held_out: Dataset,
     scores: "Scores",
 ) -> tuple[Evaluate, Trial]:
     """Return (the evaluation on the held-out data, the result of a trial step).
@@ -277,7 +283,7 @@ def _evaluation(
 
 
 def _evaluate_scored(
-    flat: "FlatModule", scores: "Scores", held_out: Dataset | Stored, theta: NDArray[np.float32]
+    flat: "FlatModule", scores: "Scores", held_out: Dataset, theta: NDArray[np.float32]
 ) -> tuple[float, float | None]:
     """Return (loss, accuracy) at theta. `scores` then cover exactly this evaluation."""
     scores.reset()
@@ -294,7 +300,7 @@ def _evaluate_with(
 
 
 def _input_shape(
-    config: Config, example: Callable[[tuple[int, ...]], object], held_out: Dataset | Stored | None
+    config: Config, example: Callable[[tuple[int, ...]], object], held_out: Dataset | None
 ) -> tuple[int, ...] | None:
     """Return the shape of a sample's x; None if unknown. `example` raises if the model cannot take it."""
     model = config.model

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from edgeflock.server.descent import Place
 from edgeflock.server.engine import Engine
-from edgeflock.server.findings import REMEDY, Targets
-from edgeflock.server.hosting.model import HostedModel, model_of
+from edgeflock.server.findings import REMEDY
+from edgeflock.server.hosting.model import ModelSetup, model_of
 from edgeflock.server.hosting.program_objects import NO_OBJECTS, ServerObjects
 from edgeflock.server.hosting.tls import authority_of, server_context
 from edgeflock.server.identity import ADMIN_TOKEN, URL_FILE, Audit, Authority, Register
@@ -33,16 +33,12 @@ from edgeflock.server.ledger import (
 from edgeflock.server.monitoring import trackers
 from edgeflock.server.monitoring.best_model import info_of, save_best
 from edgeflock.server.monitoring.divergence import FindSuspect
-from edgeflock.server.monitoring.evaluation import Details, Evaluate, SaveBest
-from edgeflock.server.monitoring.guarding import ComputeTrusted
+from edgeflock.server.monitoring.evaluation import SaveBest
 from edgeflock.server.monitoring.listeners import Callbacks
-from edgeflock.shared.data.samples import Dataset, Stored
 from edgeflock.shared.errors import ConfigError, Unauthorized
 from edgeflock.shared.identity import Token
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch, sketch_of
-from edgeflock.shared.model.layout import NO_EXTRA_STATE, ExtraState
-from edgeflock.shared.model.personal import Personal
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config
 
@@ -60,7 +56,7 @@ class HostedRun:
     register: Register | None
     """None: everybody may take part and look, and nobody may act."""
     engine: Engine
-    evaluate: Evaluate | None
+    model: ModelSetup
     history: list[Evaluation]
     accounts: list[DeviceTotals]
     find_suspect: FindSuspect = lambda after, until: None
@@ -71,18 +67,10 @@ class HostedRun:
     pin: bytes = b""
     """The pin of the public key that devices see; empty: they compare none."""
     audit: Audit | None = None
-    input: tuple[int, ...] | None = None
-    """The shape of a sample's x, if it is known."""
     description: Description | None = None
     """The description of samples, if they have names or units."""
     held_out: Sketch | None = None
     """A sketch of the rows that the model is evaluated on."""
-    personal: Personal | None = None
-    """The layers that devices train for themselves."""
-    evaluated: Dataset | Stored | None = None
-    """The data that the model is evaluated on."""
-    targets: Targets | None = None
-    """The regression targets, if they are not scaled."""
     authority: Authority | None = None
     """Signs devices' certificates, over TLS."""
     make: "Make | None" = None
@@ -90,14 +78,6 @@ class HostedRun:
     save_best: SaveBest = lambda theta, evaluation: None
     """Called with each model that is better than all before it."""
     callbacks: Callbacks = Callbacks()
-    extras: ExtraState = NO_EXTRA_STATE
-    """The parts of a saved model that are not in theta."""
-    app: bytes = b""
-    """The settings for devices' own apps (protocol/app.py)."""
-    details: Details = lambda: ({}, ())
-    """Further results of the last `evaluate`."""
-    trusted_gradients: ComputeTrusted | None = None
-    """Computes the gradient that the guard trusts, if it needs one."""
     loss_reason: Callable[[], str] = str
     """Returns why the run is no longer this server's; empty while it is."""
 
@@ -129,7 +109,7 @@ def open_run(
     trackers.check(config.run.trackers)
     callbacks = objects.callbacks.with_settings(config.run)
     model = model_of(config, objects)
-    if callbacks.stop is not None and model.evaluate is None:
+    if callbacks.stop is not None and model.setup.evaluate is None:
         raise ConfigError("run.stop needs evaluations, and there are no data for them; set model.data")
     theta = model.theta
     directory = Path(config.run.directory)
@@ -150,7 +130,7 @@ def open_run(
                 f"model.weights = {config.model.weights!r}; choose another one, or leave model.weights out"
             )
         first_model = _offer(claim, directory, first) if claim.engine.start is None else None
-        if model.targets is not None and (warning := model.targets.problem):
+        if (targets := model.setup.targets) is not None and (warning := targets.problem):
             log.warning("%s; %s", warning, REMEDY)
         log.info("%s", _describe(config, [turn.regime.learning_rate for turn in claim.journal.regimes()]))
         if model.trial is not None:
@@ -163,12 +143,13 @@ def open_run(
             claim.journal.add_loss_callback(register.db.shut)
             register.store_address(register.url, pin)
             _write_admin_token(register, directory)
-            info = info_of(config.model, claim.run, model.layout, model.input, claim.data)
+            data = model.setup.data
+            info = info_of(config.model, claim.run, model.layout, model.setup.input, claim.data)
             yield HostedRun(
                 run=claim.run,
                 register=register,
                 engine=claim.engine,
-                evaluate=model.evaluate,
+                model=model.setup,
                 history=claim.journal.evaluations(),
                 accounts=claim.journal.accounts(),
                 find_suspect=partial(largest_step, claim.journal, model.layout),
@@ -176,27 +157,14 @@ def open_run(
                 tls=tls,
                 pin=pin,
                 audit=Audit(directory),
-                input=model.input,
                 description=claim.data,
-                held_out=_sketch(model, claim.run),
-                personal=model.personal,
-                targets=model.targets,
+                held_out=None if data is None else sketch_of(claim.run, data.x, data.y),
                 authority=authority,
                 make=objects.make,
-                save_best=partial(save_best, directory, info, model.extras),
-                evaluated=model.held_out,
+                save_best=partial(save_best, directory, info, model.setup.extras),
                 callbacks=callbacks,
-                extras=model.extras,
-                app=model.app,
-                details=model.details,
-                trusted_gradients=model.trusted_gradients,
                 loss_reason=claim.journal.loss_reason,
             )
-
-
-def _sketch(model: HostedModel, run: str) -> Sketch | None:
-    held_out = model.held_out
-    return None if held_out is None else sketch_of(run, held_out.x, held_out.y)
 
 
 def _offer(claim: Claim, directory: Path, first: NDArray[np.float32]) -> Path:

@@ -1,15 +1,13 @@
 """The routes with which an admin changes a run: POST, with a JSON body if the action has arguments."""
 
 import asyncio
-import json
 import time
 from contextlib import suppress
-from typing import Any
 
 from aiohttp import web
 
+from edgeflock.server.http.bodies import bad_request, read_object, refusal
 from edgeflock.server.http.keys import HOST, REGISTER, WRITER
-from edgeflock.server.http.problem import refusal
 from edgeflock.server.http.roles import ADMIN, allows
 from edgeflock.server.identity import StoredOrder
 from edgeflock.server.roster import Device
@@ -77,7 +75,7 @@ async def pardon(request: web.Request) -> web.Response:
 async def set_learning_rate(request: web.Request) -> web.Response:
     """{"value": number}: the learning rate from the next update on."""
     engine = request.app[HOST].engine
-    rate = _rate((await _body(request)).get("value"))
+    rate = _rate((await read_object(request)).get("value"))
     if request.app[HOST].config.coordination.mode == ELASTIC:
         raise refusal(
             409,
@@ -110,9 +108,9 @@ async def checkpoint(request: web.Request) -> web.Response:
 async def roll_back(request: web.Request) -> web.Response:
     """{"version": number}: go on from the model of that version, as the next one."""
     engine, writer = request.app[HOST].engine, request.app[WRITER]
-    wanted = (await _body(request)).get("version")
+    wanted = (await read_object(request)).get("version")
     if not isinstance(wanted, int) or isinstance(wanted, bool):
-        raise _bad_request(f"version must be a whole number, not {wanted!r:.40}")
+        raise bad_request(f"version must be a whole number, not {wanted!r:.40}")
 
     def attempt() -> tuple[int, int] | ConfigError:
         try:
@@ -162,9 +160,9 @@ async def _device_and_reason(request: web.Request) -> tuple[Device, str]:
     device = request.app[HOST].registry.devices.get(name)
     if device is None or not device.id:
         raise refusal(404, "unknown-device", f"this run has no device {name!r:.200}")
-    because = (await _body(request)).get("because", "")
+    because = (await read_object(request)).get("because", "")
     if not isinstance(because, str) or len(because) > _LONGEST:
-        raise _bad_request(f"because must be a text of at most {_LONGEST} characters")
+        raise bad_request(f"because must be a text of at most {_LONGEST} characters")
     return device, "".join(c if c.isprintable() else "?" for c in because)
 
 
@@ -174,19 +172,4 @@ def _rate(value: object) -> float:
             rate = float(value)
             if MIN_RATE <= rate <= MAX_RATE:
                 return rate
-    raise _bad_request(f"value must be a number from {MIN_RATE:g} to {MAX_RATE:g}, not {value!r:.40}")
-
-
-async def _body(request: web.Request) -> dict[str, Any]:
-    """The JSON object of a request. An empty body means {}."""
-    try:
-        body = json.loads(await request.read() or "{}")
-    except (ValueError, RecursionError) as error:  # also of a number of thousands of digits
-        raise _bad_request(f"the body is not JSON: {error}") from error
-    if not isinstance(body, dict):
-        raise _bad_request("the body must be a JSON object")
-    return body
-
-
-def _bad_request(detail: str) -> web.HTTPException:
-    return refusal(400, "bad-request", detail)
+    raise bad_request(f"value must be a number from {MIN_RATE:g} to {MAX_RATE:g}, not {value!r:.40}")

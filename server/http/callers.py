@@ -1,7 +1,5 @@
 """Find who sends a request, and check the certificate that the caller has shown."""
 
-from contextlib import suppress
-
 from aiohttp import web
 
 from edgeflock.server.http.keys import AUDIT, AUTHORITY, HOST, LOGINS, REGISTER
@@ -15,6 +13,7 @@ CERTIFICATES = (
 )
 
 _CALLER = web.RequestKey("caller", Caller)
+_REFUSAL = web.RequestKey("refusal", Unauthorized)
 _SCHEME = "bearer "
 
 
@@ -28,14 +27,18 @@ def find_caller(request: web.Request) -> Caller:
 
 
 def remember_caller(request: web.Request) -> None:
-    """Find the caller and store it for `caller_of`."""
-    with suppress(Unauthorized):
+    """Find the caller and store it, or why there is none, for `caller_of`."""
+    try:
         request[_CALLER] = find_caller(request)
+    except Unauthorized as error:
+        request[_REFUSAL] = error
 
 
 def caller_of(request: web.Request) -> Caller:
-    """Return the stored caller of this request. Raises Unauthorized as `find_caller` does."""
-    return request[_CALLER] if _CALLER in request else find_caller(request)
+    """Return the stored caller of this request. Raises Unauthorized if there is none."""
+    if _REFUSAL in request:
+        raise request[_REFUSAL]
+    return request[_CALLER]
 
 
 def has_caller(request: web.Request) -> bool:

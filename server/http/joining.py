@@ -4,16 +4,14 @@ docs/protocol.md is the reference.
 """
 
 import asyncio
-import json
 from contextlib import suppress
 
 from aiohttp import web
 
+from edgeflock.server.http.bodies import bad_request, read_object
 from edgeflock.server.http.callers import caller_of, note, secret_of
 from edgeflock.server.http.keys import AUTHORITY, HOST, PIN, REGISTER
-from edgeflock.server.http.problem import problem
 from edgeflock.server.http.roles import JOIN, allows
-from edgeflock.shared.errors import Refused
 from edgeflock.shared.identity import from_base64url, names, to_base64url
 
 routes = web.RouteTableDef()
@@ -23,18 +21,16 @@ routes = web.RouteTableDef()
 @allows(JOIN)
 async def join(request: web.Request) -> web.Response:
     """{"name", "key", "proof", "before"}: the last one only of a device that is to have another key."""
-    try:
-        name, key, proof, old_proof = _parse_body(await request.read())
-    except ValueError as error:
-        return problem(400, "bad-request", str(error))
-    caller = caller_of(request)
+    body = await read_object(request)
+    name = body.get("name")
+    if not isinstance(name, str) or (wrong := names.fault(name)):
+        raise bad_request(f"name {wrong if isinstance(name, str) else 'must be a text'}")
+    key, proof = _octets(body, "key", 32), _octets(body, "proof", 64)
+    old_proof, caller = _octets(body, "before", 64, 0), caller_of(request)
     register, limit = request.app[REGISTER], request.app[HOST].config.limits.devices
-    try:  # in a thread, since it waits for the disk
-        joined = await asyncio.to_thread(
-            register.join, secret_of(request), name, key, proof, request.app[PIN], old_proof, limit
-        )
-    except Refused as refusal:
-        return problem(refusal.status, refusal.code, str(refusal))
+    joined = await asyncio.to_thread(  # it waits for the disk
+        register.join, secret_of(request), name, key, proof, request.app[PIN], old_proof, limit
+    )
     action = "has another key" if caller.role == "device" else "joined"
     note(request, caller.name, f"{name!r} {action}", request.remote)
     answer = {"credential": joined.credential, "realm": to_base64url(joined.realm)}
@@ -43,24 +39,10 @@ async def join(request: web.Request) -> web.Response:
     return web.json_response(answer)
 
 
-def _parse_body(octets: bytes) -> tuple[str, bytes, bytes, bytes]:
-    """Name, key and proofs. Raises ValueError with the reason."""
-    try:
-        body = json.loads(octets)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"the body is not JSON: {error}") from error
-    if not isinstance(body, dict):
-        raise ValueError("the body must be a JSON object")
-    name = body.get("name")
-    if not isinstance(name, str) or (wrong := names.fault(name)):
-        raise ValueError(f"name {wrong if isinstance(name, str) else 'must be a text'}")
-    return name, _octets(body, "key", 32), _octets(body, "proof", 64), _octets(body, "before", 64, 0)
-
-
 def _octets(body: dict[str, object], key: str, *sizes: int) -> bytes:
     text = body.get(key, "")
     with suppress(ValueError):
         octets = from_base64url(text) if isinstance(text, str) else None
         if octets is not None and len(octets) in sizes:
             return octets
-    raise ValueError(f"{key} must be {sizes[0]} bytes in base64url")
+    raise bad_request(f"{key} must be {sizes[0]} bytes in base64url")

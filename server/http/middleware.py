@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
+from edgeflock.server.http.bodies import problem
 from edgeflock.server.http.callers import (
     CERTIFICATES,
     caller_of,
@@ -16,11 +17,10 @@ from edgeflock.server.http.callers import (
     remember_caller,
 )
 from edgeflock.server.http.keys import CONNECTION_LIMITS, HOST, ORIGINS
-from edgeflock.server.http.problem import problem
 from edgeflock.server.http.roles import ADMIN, EVERYBODY, JOIN, READ_METHODS, SESSION, access_of
 from edgeflock.server.identity import peer_key
 from edgeflock.server.roster import RateLimiter
-from edgeflock.shared.errors import Unauthorized, Unavailable
+from edgeflock.shared.errors import Refused, Unavailable
 from edgeflock.shared.identity import is_loopback
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -42,8 +42,8 @@ async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
     connection.begin(authenticated=has_caller(request))
     try:
         return await handler(request)
-    except Unavailable as error:
-        return problem(error.status, error.code, str(error))
+    except Refused as error:
+        return _refuse(error.status, error.code, str(error))
     except ConnectionError:
         return _lost_response()
     finally:
@@ -66,10 +66,7 @@ async def check_role(request: web.Request, handler: Handler) -> web.StreamRespon
     access, app = access_of(request), request.app
     if access is EVERYBODY:
         return await handler(request)
-    try:
-        caller = caller_of(request)
-    except Unauthorized as error:
-        return _refuse(error.status, error.code, str(error))
+    caller = caller_of(request)
     reason = access.refusal(caller.role, is_open(app))
     if access is not JOIN and not has_certificate(
         app, caller, peer_key(request.get_extra_info("ssl_object"))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.artifacts import ModelInfo, digest_of, score
-from edgeflock.shared.data.samples import Dataset, Stored
+from edgeflock.shared.data.samples import Dataset
 
 _SCORED = 2000
 """The most held-out samples on which a quantised model is compared with the original."""
@@ -25,7 +25,7 @@ class ModelFile:
 class ModelExports:
     """Converts versions of a run's model into files. The last ONNX file is kept for the next request."""
 
-    def __init__(self, info: ModelInfo, held_out: Dataset | Stored | None) -> None:
+    def __init__(self, info: ModelInfo, held_out: Dataset | None) -> None:
         """`info` describes the run's models, without a version. `held_out` evaluates quantised ones."""
         self.info = info
         self._held_out = held_out

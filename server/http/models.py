@@ -1,24 +1,25 @@
-"""Operators' and devices' HTTP for a trained model as a file: safetensors for torch, ONNX for any runtime."""
+"""The run's model: its numbers, its graphs, the first model, and files for torch and other runtimes."""
 
 import asyncio
-from contextlib import suppress
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 from aiohttp import web
 from numpy.typing import NDArray
 
-from edgeflock.server.http import ranges
+from edgeflock.server.connections import Meter
+from edgeflock.server.http.bodies import add_etag, octets_response, problem, refusal, resolve_range
 from edgeflock.server.http.callers import caller_of
-from edgeflock.server.http.keys import EVALUATOR, GRAPHS, HOST, MODEL_EXPORTS, WRITER
+from edgeflock.server.http.keys import EVALUATOR, GRAPHS, HOST, MODEL_EXPORTS, MODEL_FILE, WRITER
 from edgeflock.server.http.middleware import charge
 from edgeflock.server.http.model_exports import ModelFile
-from edgeflock.server.http.problem import problem, refusal
-from edgeflock.server.http.roles import GRAPH, allows
+from edgeflock.server.http.roles import ADMIN, DEVICE, GRAPH, VIEWER, allows
 from edgeflock.server.monitoring.best_model import BEST, summary
-from edgeflock.shared.artifacts import ModelInfo, digest_of, safetensors_file
+from edgeflock.shared.artifacts import digest_of, safetensors_file
 from edgeflock.shared.errors import BadGraph, ConfigError, NotExportable
 from edgeflock.shared.extras import install_command
 
@@ -26,6 +27,80 @@ routes = web.RouteTableDef()
 
 _EVALUATION_SECONDS = 15.0
 """The longest wait for the evaluation of a complete run's last version."""
+
+_CHUNK_BYTES = 1 << 18
+
+
+@routes.get("/v1/model")
+@allows(DEVICE)
+async def get_model(request: web.Request) -> web.StreamResponse:
+    """The model to use as little-endian float32. ETag, If-None-Match and Range are honoured."""
+    version, theta = await request.app[WRITER].call(request.app[HOST].engine.result)
+    charge(request, theta.nbytes)
+    octets = theta.astype("<f4").tobytes()
+    digest = await asyncio.to_thread(lambda: hashlib.sha256(octets).hexdigest())  # long, of a large model
+    headers = {"X-Edgeflock-Version": str(version)}
+    start, stop, status = resolve_range(request, digest, len(octets), headers)
+    return octets_response(octets[start:stop], status, headers)
+
+
+@routes.get("/v1/graphs/{kind:step|evaluation}")
+@allows(GRAPH)
+async def get_graph(request: web.Request) -> web.StreamResponse:
+    """The model's training step or evaluation as ONNX (training_graph/export.py).
+
+    ETag and If-None-Match are honoured. The first request waits until the graphs are made.
+    """
+    try:
+        graph = await request.app[GRAPHS].get(request.match_info["kind"])
+    except NotExportable as error:
+        return problem(422, "not-exportable", str(error))
+    response = octets_response(graph.octets, 200, add_etag(request, graph.digest, {}))
+    response.enable_compression()
+    return response
+
+
+@routes.get("/v1/start")
+@allows(DEVICE)
+async def get_start(request: web.Request) -> web.StreamResponse:
+    """The first model, packed. It counts as traffic of the device that ?device=NAME says, if there is one.
+
+    docs/protocol.md is the reference.
+    """
+    path, weights = request.app.get(MODEL_FILE), request.app[HOST].engine.outlet.first_model
+    if path is None or weights is None:
+        return problem(404, "no-start", "devices make the first model of this run: the Welcome says how")
+    headers = {"Content-Type": "application/octet-stream"}
+    start, stop, status = resolve_range(request, weights.digest.hex(), weights.size, headers)
+    response = web.StreamResponse(status=status, headers=headers)
+    response.content_length = stop - start
+    with _count_traffic(request), await asyncio.to_thread(open, path, "rb") as file:
+        await response.prepare(request)
+        if request.method == "HEAD":
+            return response
+        await asyncio.to_thread(file.seek, start)
+        with suppress(ConnectionError):  # it will ask for the rest
+            while start < stop:
+                octets = await asyncio.to_thread(file.read, min(_CHUNK_BYTES, stop - start))
+                if not octets:
+                    raise EOFError(f"{path} ends at byte {start}, which it did not when the server began")
+                await response.write(octets)
+                start += len(octets)
+            await response.write_eof()
+    return response
+
+
+@contextmanager
+def _count_traffic(request: web.Request) -> Iterator[None]:
+    """Count the bytes sent inside the block as the device's traffic."""
+    device = request.app[HOST].registry.devices.get(request.query.get("device", ""))
+    meter = Meter() if request.transport is None else request.transport.get_extra_info("meter", Meter())
+    before = meter.egress
+    try:
+        yield
+    finally:
+        if device is not None:
+            device.connection.earlier_traffic.egress += meter.egress - before
 
 
 @routes.get("/v1/model.safetensors")
@@ -36,10 +111,11 @@ async def get_safetensors(request: web.Request) -> web.StreamResponse:
     version=last (the default, averaged if the run says so), best, or a number, which needs an admin's token.
     """
     model = await _model(request)
-    etag = _etag(request, model, "safetensors")
+    headers = _headers(request, model, "safetensors")
     extra = request.app[HOST].extra_tensors
     octets = await asyncio.to_thread(safetensors_file.encode, model.info, model.theta, extra)
-    return _answer(request, octets, model, etag, {})
+    charge(request, len(octets))
+    return octets_response(octets, 200, headers)
 
 
 @routes.get("/v1/model.onnx")
@@ -53,7 +129,7 @@ async def get_onnx(request: web.Request) -> web.StreamResponse:
     precision = request.query.get("precision", "float32")
     if precision not in ("float32", "int8"):
         return problem(400, "bad-precision", f"precision={precision!r:.40} must be float32 or int8")
-    if precision == "int8" and caller_of(request).role not in ("viewer", "admin"):
+    if precision == "int8" and caller_of(request).role not in VIEWER.roles:
         return problem(
             403, "forbidden", "precision=int8 is computed for a viewer's or an admin's token alone"
         )
@@ -63,16 +139,17 @@ async def get_onnx(request: web.Request) -> web.StreamResponse:
         )
         return problem(422, "not-exportable", reason)
     model = await _model(request)
-    etag = _etag(request, model, precision)
+    headers = _headers(request, model, precision)
     try:
         graph = await request.app[GRAPHS].get("evaluation")
         made = request.app[MODEL_EXPORTS].onnx(model, graph.octets, int8=precision == "int8")
-        octets, headers = await made
+        octets, scores = await made
     except ImportError as error:
         return problem(422, "not-exportable", f"an ONNX file needs {error.name}: {install_command('server')}")
     except (NotExportable, BadGraph) as error:
         return problem(422, "not-exportable", str(error))
-    return _answer(request, octets, model, etag, headers)
+    charge(request, len(octets))
+    return octets_response(octets, 200, {**headers, **scores})
 
 
 async def _model(request: web.Request) -> ModelFile:
@@ -89,10 +166,10 @@ async def _model(request: web.Request) -> ModelFile:
         return ModelFile(saved.info, saved.theta)
     engine, writer = host.engine, request.app[WRITER]
     if wanted == "last":
-        return ModelFile(*_described(request, *await writer.call(engine.result)))
+        return _describe(request, *await writer.call(engine.result))
     if not (wanted.isascii() and wanted.isdecimal()) or len(wanted) > 18:
         raise refusal(400, "bad-version", f"version={wanted!r:.40} must be last, best or a number")
-    if caller_of(request).role != "admin":
+    if caller_of(request).role not in ADMIN.roles:
         raise refusal(403, "forbidden", "an earlier version is made again for an admin's token alone")
 
     def attempt() -> tuple[int, NDArray[np.float32]] | ConfigError:
@@ -104,37 +181,19 @@ async def _model(request: web.Request) -> ModelFile:
     made = await writer.call(attempt)
     if isinstance(made, ConfigError):
         raise refusal(404, "no-such-version", str(made))
-    return ModelFile(*_described(request, *made))
+    return _describe(request, *made)
 
 
-def _described(
-    request: web.Request, version: int, theta: NDArray[np.float32]
-) -> tuple[ModelInfo, NDArray[np.float32]]:
-    """Return (the description of that version, theta)."""
+def _describe(request: web.Request, version: int, theta: NDArray[np.float32]) -> ModelFile:
+    """Return the file of that version, with its last evaluation."""
     known = [one for one in request.app[EVALUATOR].history if one.version <= version]
     info = replace(
         request.app[MODEL_EXPORTS].info, version=version, evaluation=summary(known[-1]) if known else None
     )
-    return info, theta
+    return ModelFile(info, theta)
 
 
-def _etag(request: web.Request, model: ModelFile, kind: str) -> str:
-    """Return the digest of a file of this `kind`. Raises HTTPNotModified if the client has it."""
-    digest = f"{digest_of(model.theta)}-{model.info.version}-{kind}"
-    if ranges.has_copy(request, digest):
-        raise web.HTTPNotModified(headers={"ETag": f'"{digest}"'})
-    return digest
-
-
-def _answer(
-    request: web.Request, octets: bytes, model: ModelFile, etag: str, headers: dict[str, str]
-) -> web.Response:
-    charge(request, len(octets))
-    named = {
-        "Content-Length": str(len(octets)),
-        "ETag": f'"{etag}"',
-        "X-Edgeflock-Version": str(model.info.version),
-        **headers,
-    }
-    # In a payload, since aiohttp warns of a large bytes body that it would copy.
-    return web.Response(body=BytesIO(octets), headers=named, content_type="application/octet-stream")
+def _headers(request: web.Request, model: ModelFile, kind: str) -> dict[str, str]:
+    """Return the headers of a file of this `kind`. Raises HTTPNotModified if the client has it."""
+    etag = add_etag(request, f"{digest_of(model.theta)}-{model.info.version}-{kind}", {})
+    return {**etag, "X-Edgeflock-Version": str(model.info.version)}

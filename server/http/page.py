@@ -5,16 +5,14 @@ checks it, and the origin of requests.
 """
 
 import asyncio
-import json
 import math
 
 from aiohttp import web
 
 from edgeflock.server.connections import source_of
-from edgeflock.server.http import ranges
+from edgeflock.server.http.bodies import add_etag, bad_request, problem, read_object
 from edgeflock.server.http.callers import authenticate, caller_of, cookie_of, login_of, note
 from edgeflock.server.http.keys import ASSETS, ATTEMPTS, CONNECTION_LIMITS, LOGINS, REGISTER, TRAIL
-from edgeflock.server.http.problem import problem
 from edgeflock.server.http.roles import EVERYBODY, VIEWER, allows
 from edgeflock.server.identity import LOGIN_SECONDS, NOBODY
 from edgeflock.server.web import HEADERS, edition
@@ -55,10 +53,7 @@ async def log_in(request: web.Request) -> web.Response:
     """{"token": text}: a cookie that stands for it, for SECONDS at most."""
     connection = request.app[CONNECTION_LIMITS].find(request.transport)
     address = "" if connection is None else source_of(connection.address)
-    try:
-        token = _token(await request.read())
-    except ValueError as error:
-        return problem(400, "bad-request", str(error))
+    token = await _token(request)
     try:
         caller = authenticate(request.app, token)
         if caller is NOBODY:
@@ -121,22 +116,16 @@ def _asset(request: web.Request, name: str) -> web.Response:
     asset = request.app[ASSETS].get(name)
     if asset is None:
         return problem(404, "not-found", f"the page has no file {name!r:.100}")
-    headers = {**HEADERS, "ETag": f'"{asset.digest}"'}
-    if ranges.has_copy(request, asset.digest):
-        return web.Response(status=304, headers=headers)
+    headers = add_etag(request, asset.digest, HEADERS)
     charset = None if asset.content_type.startswith("image/") else "utf-8"
     return web.Response(body=asset.octets, headers=headers, content_type=asset.content_type, charset=charset)
 
 
-def _token(octets: bytes) -> str:
-    """The token of a login's body. Raises ValueError with the reason."""
-    if len(octets) > _LONGEST:
-        raise ValueError(f"the body has at most {_LONGEST} bytes")
-    try:
-        body = json.loads(octets)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"the body is not JSON: {error}") from error
-    token = body.get("token") if isinstance(body, dict) else None
+async def _token(request: web.Request) -> str:
+    """The token of a login's body."""
+    if len(await request.read()) > _LONGEST:
+        raise bad_request(f"the body has at most {_LONGEST} bytes")
+    token = (await read_object(request)).get("token")
     if not isinstance(token, str) or not token.strip():
-        raise ValueError("token must be a text")
+        raise bad_request("token must be a text")
     return token.strip()

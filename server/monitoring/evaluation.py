@@ -10,11 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.server.connections import Meter
 from edgeflock.server.engine import Engine
 from edgeflock.server.engine.steering import Recovery
 from edgeflock.server.ledger import Suspect
 from edgeflock.server.monitoring.divergence import FindSuspect, blame, describe_divergence, has_diverged
-from edgeflock.server.roster import Meter, Registry
+from edgeflock.server.roster import Registry
 from edgeflock.server.sessions import Writer
 from edgeflock.shared.protocol.frames import Classes, Evaluation, RunState
 

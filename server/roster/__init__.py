@@ -1,9 +1,8 @@
 """The server's records of its devices: identity, presence, statistics and traffic.
 
 `Registry` holds a `Device` for each: identity, connection (a table of states) and statistics. `Hub` records
-every change, for monitors. `Traffic` counts bytes at the socket, `Relay` forwards samples, `RateLimiters`
-bound the devices' rates, and `Trail` keeps the run's history. It imports the ledger's records only. It sees
-sessions as a `connection.OpenSession`.
+every change, for monitors. `Relay` forwards samples, `RateLimiters` bound the devices' rates, and `Trail`
+keeps the run's history. It sees sessions as a `connection.OpenSession`.
 """
 
 from edgeflock.server.roster.conduct import WINDOW
@@ -12,7 +11,6 @@ from edgeflock.server.roster.hub import Hub
 from edgeflock.server.roster.rate_limiter import RateLimiter, RateLimiters
 from edgeflock.server.roster.registry import Device, Registry
 from edgeflock.server.roster.relay import Relay, SampleRecord
-from edgeflock.server.roster.traffic import Meter, Traffic
 from edgeflock.server.roster.trail import Trail
 
 __all__ = [
@@ -21,13 +19,11 @@ __all__ = [
     "Device",
     "Hub",
     "OpenSession",
-    "Meter",
     "Order",
     "RateLimiter",
     "RateLimiters",
     "SampleRecord",
     "Registry",
     "Relay",
-    "Traffic",
     "Trail",
 ]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Protocol
 
-from edgeflock.server.roster.traffic import Meter
+from edgeflock.server.connections import Meter
 from edgeflock.shared.errors import SessionRefused
 
 SECRET_BYTES = 16

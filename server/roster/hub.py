@@ -13,9 +13,9 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from edgeflock.server.connections import Meter
 from edgeflock.server.roster.events import Events
 from edgeflock.server.roster.registry import Device
-from edgeflock.server.roster.traffic import Meter
 from edgeflock.server.roster.trail import Trail
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.errors import Refused

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from edgeflock.server.connections import Meter
 from edgeflock.server.ledger import DeviceTotals
 from edgeflock.server.roster.conduct import Conduct
 from edgeflock.server.roster.connection import Connection
 from edgeflock.server.roster.history import History
 from edgeflock.server.roster.statistics import Statistics
-from edgeflock.server.roster.traffic import Meter
 from edgeflock.shared.errors import Dropped, NameInUse, TooManyDevices
 from edgeflock.shared.identity import names
 from edgeflock.shared.protocol.messages import Facts

@@ -4,10 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from edgeflock.server.connections import Traffic
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, Engine, Published
 from edgeflock.server.publication import Outlet
-from edgeflock.server.roster import Device, Hub, RateLimiters, Registry, Relay, SampleRecord, Traffic
+from edgeflock.server.roster import Device, Hub, RateLimiters, Registry, Relay, SampleRecord
 from edgeflock.server.sessions.writer import PendingUpdate
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch

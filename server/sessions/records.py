@@ -6,8 +6,8 @@ from contextlib import suppress
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from edgeflock.server.connections import GuardedConnection
-from edgeflock.server.roster import Meter, RateLimiter, Traffic
+from edgeflock.server.connections import GuardedConnection, Meter, Traffic
+from edgeflock.server.roster import RateLimiter
 from edgeflock.shared.errors import Malformed, Refused, UnexpectedRecord
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import (

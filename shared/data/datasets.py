@@ -31,13 +31,13 @@ from numpy.typing import NDArray
 from edgeflock.shared.data import arrays, images, tables
 from edgeflock.shared.data.fitting import describe, read_as
 from edgeflock.shared.data.own import is_own, read_own
-from edgeflock.shared.data.samples import Dataset, Raw, Stored, targets, to_float32
+from edgeflock.shared.data.samples import Dataset, Raw, targets, to_float32
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.fields import concatenate_inputs, rows
 
 __all__ = [
-    "READERS", "Dataset", "Stored", "deal", "deal_by_label", "describe", "is_stored",
+    "READERS", "Dataset", "deal", "deal_by_label", "describe", "is_stored",
     "concatenate", "load", "open_stored", "read", "to_float32", "targets"]  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def load(
 
 def open_stored(
     uri: str, split: str, description: Description | None = None, *, scales_targets: bool = False
-) -> Stored:
+) -> Dataset:
     """Like `load`, but x may be read on demand. The log reports how missing values are handled."""
     stored, message = read_as(read(uri, split), description, targets=scales_targets)
     if message:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.data import columns
-from edgeflock.shared.data.samples import IGNORED, Raw, Stored, Text, join_names, to_float32
+from edgeflock.shared.data.samples import IGNORED, Dataset, Raw, Text, join_names, to_float32
 from edgeflock.shared.model.description import LONGEST, MAX_NAMES, Description, need_scaling
 from edgeflock.shared.model.fields import Fields, Inputs
 
@@ -39,7 +39,9 @@ def describe(raw: Raw, *, targets: bool = False) -> Description:
     return Description(raw.columns, means, spreads, labels, numbers, target, categories)
 
 
-def read_as(raw: Raw, description: Description | None = None, *, targets: bool = False) -> tuple[Stored, str]:
+def read_as(
+    raw: Raw, description: Description | None = None, *, targets: bool = False
+) -> tuple[Dataset, str]:
     """Convert `raw` to `description`, or to its own; `targets` is that of `describe`. Raises ConfigError.
 
     Returns (the data, a text on how gaps are handled; "" if there are none).
@@ -55,14 +57,14 @@ def read_as(raw: Raw, description: Description | None = None, *, targets: bool =
     return fit(raw, description), message
 
 
-def fit(raw: Raw, description: Description | None, shape: tuple[int, ...] | None = None) -> Stored:
+def fit(raw: Raw, description: Description | None, shape: tuple[int, ...] | None = None) -> Dataset:
     """Convert `raw` for training. Raises ConfigError that names the row and the remedy.
 
     `description` and `shape` (of a sample's x) come from the run; with None numbers stay as they are.
     """
     if description is None:
         description = Description(raw.columns, numbers=raw.are_numbers)
-    return Stored(inputs_of(raw, description, shape), targets_of(raw, description), description)
+    return Dataset(inputs_of(raw, description, shape), targets_of(raw, description), description=description)
 
 
 def inputs_of(raw: Raw, description: Description, shape: tuple[int, ...] | None = None) -> Inputs:

@@ -71,7 +71,10 @@ class Unread(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """n samples: x float32 [n, ...] or several fields, y [n]: int64 classes or float32 targets."""
+    """n samples: x float32 [n, ...] or several fields, y [n]: int64 classes or float32 targets.
+
+    x may be read lazily.
+    """
 
     x: Inputs
     y: NDArray[np.int64] | NDArray[np.float32]
@@ -80,19 +83,7 @@ class Dataset:
     def __len__(self) -> int:
         return len(self.y)
 
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A Dataset whose x may be read lazily."""
-
-    x: Inputs
-    y: NDArray[np.int64] | NDArray[np.float32]
-    description: Description = Description()
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-    def load(self) -> Dataset:
+    def load(self) -> "Dataset":
         """Read all of x into memory."""
         return Dataset(rows(self.x, slice(None)), self.y, description=self.description)
 

@@ -30,11 +30,7 @@ def metadata_of(model: bytes) -> dict[str, str]:
     for number, kind, entry in pieces(model, "the model"):
         if number == _METADATA and kind == OCTETS and isinstance(entry, bytes):
             parts = {key: part for key, _, part in pieces(entry, "an entry of the metadata")}
-            texts = (parts.get(key, b"") for key in (1, 2))
-            key, value = (
-                text.decode("utf-8", "replace") if isinstance(text, bytes) else "" for text in texts
-            )
-            found[key] = value
+            found[_text(parts.get(1))] = _text(parts.get(2))
     return found
 
 

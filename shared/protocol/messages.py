@@ -8,6 +8,7 @@
 """
 
 from dataclasses import MISSING, dataclass, fields
+from typing import get_args
 
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch
@@ -310,22 +311,8 @@ Record = (
     | Goodbye
 )
 
-TAGS: dict[type[Record], int] = {
-    Hello: 1,
-    Welcome: 2,
-    Pull: 3,
-    Model: 4,
-    Update: 5,
-    Receipt: 6,
-    Refusal: 7,
-    Stop: 8,
-    Samples: 9,
-    Task: 10,
-    Over: 11,
-    Telemetry: 12,
-    Goodbye: 13,
-}
-"""The first element of a record's msgpack array."""
+TAGS: dict[type[Record], int] = {kind: tag for tag, kind in enumerate(get_args(Record), 1)}
+"""The first element of a record's msgpack array: 1 of a Hello, and on in the order above."""
 
 _GRID, _SCALE = 3, 5  # as the codecs number them
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgeflock.client.first_model import CachedFirstModel, load_first_model
 from edgeflock.client.training.replica import Replica
+from edgeflock.client.transport.first_model import CachedFirstModel, load_first_model
 from edgeflock.shared.codecs import packed, values
 from edgeflock.shared.errors import ConfigError, Malformed, WrongDtype
 from edgeflock.shared.model.layout import Layout

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.client.health import DeviceHealth, device_class, from_psutil
+from edgeflock.client.machine import DeviceHealth, device_class, from_psutil
 
 STAT = "cpu  {user} 0 {system} {idle} {iowait} 0 0 0 0 0\ncpu0 1 2 3 4 5 6 7 8 9 10\nintr 5\n"
 MEMORY = (

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from edgeflock.client.spool import Spool
+from edgeflock.client.training.spool import Spool
 from edgeflock.shared.protocol.messages import Facts, Update
 from tests.integration.test_reconnect import update
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from edgeflock.server.choices import CHOICES
+from edgeflock.server.hosting.choices import CHOICES
 from tests.documents.blocks import ROOT
 
 PAGE = (ROOT / "docs" / "glossary.md").read_text("utf-8")

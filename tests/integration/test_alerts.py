@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.server.standby import Standby
+from edgeflock.server.hosting.standby import Standby
 from tests.hosting import hosting
 from tests.integration.operator import operating
 

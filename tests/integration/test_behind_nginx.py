@@ -10,8 +10,7 @@ from random import Random
 import aiohttp
 import pytest
 
-from edgeflock.client import joining
-from edgeflock.client.transport import Link
+from edgeflock.client.transport import Link, joining
 from edgeflock.server.web.attempts import ATTEMPTS
 from edgeflock.tui.sources import FeedClient
 from tests.certificates import certificate

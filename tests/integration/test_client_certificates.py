@@ -11,15 +11,15 @@ from random import Random
 import aiohttp
 import pytest
 
-from edgeflock.client import joining
 from edgeflock.client.identity import ClientIdentity, load_identity, save_identity
-from edgeflock.client.transport import Link
+from edgeflock.client.transport import Link, joining
 from edgeflock.server.gateway import Gateway
-from edgeflock.server.hosting import open_run
+from edgeflock.server.hosting.run import open_run
 from edgeflock.server.identity import Authority, Register
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Refused, Unauthorized
 from edgeflock.shared.identity import public_of
 from edgeflock.shared.protocol import gateway as protocol
+from edgeflock.shared.protocol import gateway_coding
 from edgeflock.shared.settings.config import parse
 from tests.certificates import certificate
 from tests.hosting import Hosted, gateway, hosting
@@ -97,11 +97,11 @@ async def test_a_gateway_that_makes_certificates_up_is_not_believed(tmp_path: Pa
             http.ws_connect(line, headers=headers, ssl=False, max_msg_size=0) as socket,
         ):
             await socket.receive()
-            answers: list[protocol.Item] = []
+            answers: list[gateway_coding.Item] = []
             for ticket, shown in enumerate((good, forged, b"", b"\x30\x03"), 1):
                 knock = protocol.AccessRequest(ticket, pi.credential, "/v1/session", "", shown)
-                await socket.send_bytes(protocol.message([protocol.pack(knock)]))
-                answers += protocol.items((await socket.receive()).data, protocol.OF_LEADERS)
+                await socket.send_bytes(gateway_coding.message([gateway_coding.pack(knock)]))
+                answers += gateway_coding.items((await socket.receive()).data, protocol.OF_LEADERS)
             assert isinstance(answers[0], protocol.AccessGranted)
             assert [one.code for one in answers[1:] if isinstance(one, protocol.Denied)] == ["forbidden"] * 3
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from edgeflock.operations.rollback import roll_back
 from edgeflock.server.app import create_app, listen
 from edgeflock.server.coordination.coordinator import Push
-from edgeflock.server.hosting import HostedRun, open_run
+from edgeflock.server.hosting.run import HostedRun, open_run
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import EdgeflockError
@@ -82,8 +82,8 @@ async def served(config: Config, hosted: HostedRun) -> AsyncIterator[int]:
 
 
 def accuracy(hosted: HostedRun) -> float:
-    assert hosted.evaluate is not None
-    found = hosted.evaluate(hosted.engine.result()[1])[1]
+    assert hosted.model.evaluate is not None
+    found = hosted.model.evaluate(hosted.engine.result()[1])[1]
     assert found is not None
     return found
 

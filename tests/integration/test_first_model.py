@@ -11,11 +11,11 @@ import aiohttp
 import numpy as np
 import pytest
 
-from edgeflock.client.first_model import CachedFirstModel, load_first_model
 from edgeflock.client.identity import ClientIdentity
 from edgeflock.client.run import run_client
 from edgeflock.client.training.replica import Replica
 from edgeflock.client.transport import Link
+from edgeflock.client.transport.first_model import CachedFirstModel, load_first_model
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import Malformed, Unauthorized
 from edgeflock.shared.model.layout import Layout

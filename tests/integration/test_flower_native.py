@@ -11,7 +11,7 @@ import pytest
 
 from edgeflock.api.server import Server
 from edgeflock.client.run import run_client
-from edgeflock.server.choices import CHOICES
+from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.shared.settings.client import ClientSettings
 from edgeflock.shared.settings.config import parse
 

@@ -15,9 +15,9 @@ import pytest
 from rich.console import Console
 
 from edgeflock.client.identity import ClientIdentity
-from edgeflock.client.joining import join
 from edgeflock.client.training.replica import Replica
 from edgeflock.client.transport import Link
+from edgeflock.client.transport.joining import join
 from edgeflock.operations.status import print_status
 from edgeflock.server.gateway import Gateway, GatewayAddress
 from edgeflock.server.identity import Register
@@ -27,7 +27,7 @@ from edgeflock.shared.codecs import labels, moments
 from edgeflock.shared.errors import ConfigError, Dropped, NameInUse, NonFinite, Superseded, Unauthorized
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import NORMAL, Filling, Start
-from edgeflock.shared.protocol import feed
+from edgeflock.shared.protocol import feed, gateway_coding
 from edgeflock.shared.protocol import gateway as protocol
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello
 from edgeflock.tui.sources.feed_client import FeedClient
@@ -454,7 +454,7 @@ async def test_marks_that_nobody_knows_begin_anew(tmp_path: Path) -> None:
         for mark in ("", "00", "00" * len(protocol.first_mark(bytes(protocol.LIFE)))):
             line = f"{leader.url}/v1/gateway?name=x&mark={mark}"
             async with http.ws_connect(line, max_msg_size=0) as socket:
-                first = next(protocol.items((await socket.receive()).data, protocol.OF_LEADERS))
+                first = next(gateway_coding.items((await socket.receive()).data, protocol.OF_LEADERS))
                 assert isinstance(first, protocol.Sync)
         async with http.get(f"{leader.url}/v1/gateway?name=x&mark=zz") as answer:
             assert answer.status == 400

@@ -12,9 +12,11 @@ import aiohttp
 from yarl import URL
 
 from edgeflock.client.identity import ClientIdentity
-from edgeflock.client.joining import renew
+from edgeflock.client.transport.joining import renew
 from edgeflock.server.app import create_app
-from edgeflock.server.hosting import HostedRun
+from edgeflock.server.hosting.model import ModelSetup
+from edgeflock.server.hosting.run import HostedRun
+from edgeflock.server.http.roles import Access
 from edgeflock.server.identity import Role
 from edgeflock.shared.identity import Token
 from edgeflock.shared.protocol.messages import (
@@ -158,8 +160,10 @@ async def people(hosted: Hosted) -> AsyncIterator[People]:
 
 
 def routes(hosted: Hosted) -> set[str]:
-    """Every one of the application."""
-    app = create_app(hosted.config, HostedRun("x", None, hosted.engine, None, [], []))
+    """Every one of the application. Each says beside it who may use it."""
+    app = create_app(hosted.config, HostedRun("x", None, hosted.engine, ModelSetup(), [], []))
+    for route in app.router.routes():
+        assert isinstance(getattr(route.handler, "access", None), Access), route
     return {
         f"{route.method} {route.resource.canonical.replace('{name}', 'pi').replace('{kind}', 'step')}"
         for route in app.router.routes()

@@ -21,7 +21,7 @@ from edgeflock.server.sessions.records import LONGEST_HELLO
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.identity import NO_PIN, from_base64url, session_message, sign
 from edgeflock.shared.protocol import gateway as protocol
-from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol import gateway_coding, wire
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Pull
 from tests.hosting import LAYOUT, Hosted, gateway, hosting
 from tests.integration.operator import ADMIN, operating
@@ -44,13 +44,13 @@ class Hostile:
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self.socket = socket
 
-    async def say(self, *items: protocol.Item) -> None:
-        await self.socket.send_bytes(protocol.message(map(protocol.pack, items)))
+    async def say(self, *items: gateway_coding.Item) -> None:
+        await self.socket.send_bytes(gateway_coding.message(map(gateway_coding.pack, items)))
 
-    async def until(self, kind: type[protocol.Item]) -> protocol.Item:
+    async def until(self, kind: type[gateway_coding.Item]) -> gateway_coding.Item:
         """The next item of this kind that the leader says."""
         while True:
-            for item in protocol.items((await self.socket.receive()).data, protocol.OF_LEADERS):
+            for item in gateway_coding.items((await self.socket.receive()).data, protocol.OF_LEADERS):
                 if isinstance(item, kind):
                     return item
 
@@ -60,7 +60,7 @@ class Hostile:
             pass
         return message.data, message.extra or ""
 
-    async def let_in(self) -> protocol.Item:
+    async def let_in(self) -> gateway_coding.Item:
         """A device comes."""
         await self.say(KNOCK, ENTER)
         return await self.until(protocol.Entered)
@@ -119,7 +119,9 @@ async def test_an_update_that_does_not_decode_never_reaches_the_journal(tmp_path
     ],
     ids=lambda items: "-".join(type(item).__name__ for item in items),
 )
-async def test_what_no_gateway_says_ends_its_line(tmp_path: Path, items: Sequence[protocol.Item]) -> None:
+async def test_what_no_gateway_says_ends_its_line(
+    tmp_path: Path, items: Sequence[gateway_coding.Item]
+) -> None:
     """With one line at both ends; and everybody else goes on."""
     async with hosting(tmp_path, RATE) as leader, hostile(leader) as line:
         await line.let_in()
@@ -153,7 +155,7 @@ async def test_the_bytes_that_one_gateway_counts_send_no_other_one_away(tmp_path
 async def test_no_message_is_longer_than_one_record_of_a_device(tmp_path: Path) -> None:
     async with hosting(tmp_path, RATE) as leader, hostile(leader) as line:
         await line.let_in()
-        await line.socket.send_bytes(bytes(protocol.LONGEST + 100))
+        await line.socket.send_bytes(bytes(gateway_coding.LONGEST + 100))
         assert (await line.closed())[0] == 1009
 
 
@@ -269,7 +271,7 @@ async def test_a_paused_device_is_not_let_go_on(tmp_path: Path) -> None:
 
 async def test_nonsense_harms_nobody(tmp_path: Path) -> None:
     async with hosting(tmp_path, RATE) as leader, joined(leader.url, "pi") as pi:
-        unknown = protocol.message([b"\x92\xcc\xff\x00"])
+        unknown = gateway_coding.message([b"\x92\xcc\xff\x00"])
         for nonsense in (b"", b"\x91\x01", b"\x91\x92\x03\x05", unknown, b"\xc1"):
             async with hostile(leader) as line:
                 await line.until(protocol.Sync)

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from edgeflock.client import allowance
 from edgeflock.client.identity import ClientIdentity
+from edgeflock.client.neighbour import allowance
 from edgeflock.client.transport import Link
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello

@@ -12,7 +12,7 @@ import pytest
 
 import edgeflock as ef
 from edgeflock.inference.fetching import FORMATS, fetch_model
-from edgeflock.server.weights import first_model
+from edgeflock.server.hosting.weights import first_model
 from edgeflock.shared.artifacts import digest_of, onnx_file, safetensors_file
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.shared.model.torch_module import FlatModule

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from edgeflock.client.backends.torch import TorchBackend
-from edgeflock.client.spool import Spool
+from edgeflock.client.training.spool import Spool
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Update
 from tests.hosting import RUN, hosting

@@ -14,16 +14,15 @@ from random import Random
 import aiohttp
 import pytest
 
-from edgeflock.client import joining
 from edgeflock.client.identity import ClientIdentity, load_identity, save_identity
-from edgeflock.client.transport import Link
-from edgeflock.server.hosting import open_run
-from edgeflock.server.identity import Register, Role, own_certificate, server_tls
+from edgeflock.client.transport import Link, joining
+from edgeflock.server.hosting.run import open_run
+from edgeflock.server.identity import Caller, Logins, Register, Role, own_certificate, server_tls
 from edgeflock.shared.errors import ConfigError, NameInUse, Unauthorized
 from edgeflock.shared.identity import Token, new_key
 from edgeflock.shared.settings.config import parse
 from edgeflock.tui.sources import FeedClient
-from tests.hosting import hosting
+from tests.hosting import RUN, hosting
 from tests.integration.operator import operating
 from tests.integration.test_reconnect import link, update
 
@@ -52,6 +51,30 @@ async def test_a_scheme_is_written_in_any_case(scheme: str, tmp_path: Path) -> N
             headers = {"Authorization": f"{scheme} {secret}"}
             async with http.get(f"{hosted.url}/v1/evaluations", headers=headers) as response:
                 assert response.status == wanted
+
+
+async def test_the_caller_of_a_request_is_looked_up_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one whose secret is unknown, and one with the login of a browser."""
+    lookups: list[bytes] = []
+    identify = Register.identify_digest
+
+    def counted(register: Register, digest: bytes) -> Caller:
+        lookups.append(digest)
+        return identify(register, digest)
+
+    async with hosting(tmp_path, closed=True, viewer_token=VIEWER) as hosted, aiohttp.ClientSession() as http:
+        login = Logins(hosted.register).begin(hosted.register.identify(VIEWER))
+        pi = hosted.enrol("pi").credential
+        monkeypatch.setattr(Register, "identify_digest", counted)
+        cookie = {"Cookie": f"edgeflock-{RUN}={login}"}
+        for headers in ({"Authorization": f"Bearer {text}"} for text in (VIEWER, pi, "unknown")), [cookie]:
+            for shown in headers:
+                for path in ("/v1/status", "/v1/model", "/metrics", "/v1/nothing", "/livez", "/v1/session"):
+                    lookups.clear()
+                    async with http.get(f"{hosted.url}{path}", headers=shown):
+                        assert len(lookups) == 1, (path, shown)
 
 
 @pytest.mark.parametrize("path", ["/v1/session", "/v1/feed"])

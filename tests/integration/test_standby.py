@@ -6,12 +6,12 @@ from random import Random
 import aiohttp
 import pytest
 
-from edgeflock.client.joining import join
-from edgeflock.client.servers import urls_of
+from edgeflock.client.identity import urls_of
 from edgeflock.client.transport import Link
+from edgeflock.client.transport.joining import join
 from edgeflock.operations.rollback import roll_back
 from edgeflock.operations.status import status
-from edgeflock.server.standby import Standby, StandbyStopped, serve_standby
+from edgeflock.server.hosting.standby import Standby, StandbyStopped, serve_standby
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello
 from edgeflock.shared.settings.config import Config, parse

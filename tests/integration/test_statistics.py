@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edgeflock.server.hosting import open_run
+from edgeflock.server.hosting.run import open_run
 from edgeflock.shared.codecs import values
 from edgeflock.shared.data import datasets
 from edgeflock.shared.model.torch_module import FlatModule

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.server.choices import CHOICES
 from edgeflock.server.descent import Step
 from edgeflock.server.descent.weighting import Rule, rule, rule_of
+from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.shared.codecs.others import coding_check
 from edgeflock.shared.codecs.values import CODINGS, ValueCoding
 from edgeflock.shared.errors import ConfigError
@@ -154,7 +154,7 @@ PROGRAM = """
 import asyncio
 import numpy as np
 from edgeflock.client.data.sources import open_source
-from edgeflock.server.choices import CHOICES
+from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.server.coordination import create_coordinator
 from edgeflock.server.descent import Parameters, Regime, Step, StepMethod
 from edgeflock.shared.codecs import values

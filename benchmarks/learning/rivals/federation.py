@@ -13,7 +13,7 @@ from edgeflock.client.data import Shuffled
 from edgeflock.devices.emulation.fleet import PreparedFleet, prepare
 from edgeflock.devices.emulation.speed import DeviceSpeed
 from edgeflock.results.sweep import Job
-from edgeflock.server.weights import first_model
+from edgeflock.server.hosting.weights import first_model
 from edgeflock.shared.data.datasets import concatenate
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.protocol.frames import Evaluation

@@ -1,4 +1,4 @@
-"""Lines of JSON or CSV as a stream (client/data/table.py), from other programs or files.
+"""Lines of JSON or CSV as a stream (client/data/reading.py), from other programs or files.
 
     stdin:                  piped lines: tail -f readings.csv | edgeflock client --data stdin:
     csv:PATH                a file, once
@@ -14,10 +14,9 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import BinaryIO
 
-from edgeflock.client.data.lines import LineReader
+from edgeflock.client.data.reading import TEXT_OPTIONS, LineReader, Text
 from edgeflock.client.data.records import Skipped, StreamChunk
 from edgeflock.client.data.sources.handover import from_thread
-from edgeflock.client.data.table import TEXT_OPTIONS, Text
 from edgeflock.client.data.uri import Uri
 from edgeflock.shared.errors import ConfigError
 

@@ -9,7 +9,7 @@ import numpy as np
 from edgeflock.client.backends import Backend
 from edgeflock.client.data import Shuffled
 from edgeflock.client.data.acting import Actor
-from edgeflock.client.training.shards import Shards
+from edgeflock.client.data.batcher import Shards
 from edgeflock.devices.emulation.config import DeviceClass, FleetFile, headcount
 from edgeflock.devices.emulation.device import EmulatedDevice
 from edgeflock.devices.emulation.fleet.preparing import PreparedFleet

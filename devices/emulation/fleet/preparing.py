@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from edgeflock.devices.emulation.config import FleetFile
-from edgeflock.server import trusting
 from edgeflock.server.engine import check_limits
 from edgeflock.server.findings import REMEDY, Targets
+from edgeflock.server.hosting import trusting
 from edgeflock.server.monitoring import episodes
 from edgeflock.server.monitoring.episodes import EpisodeScores
 from edgeflock.server.monitoring.scoring import Scores, UserMetric

@@ -23,16 +23,16 @@ from edgeflock.devices.emulation.interrupted import JOURNAL, Interrupted
 from edgeflock.devices.emulation.link import ClassTotals
 from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.devices.emulation.streams import EmulatedStream, StreamTally
-from edgeflock.server import trusting
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted
 from edgeflock.server.engine.limits import select_interval
+from edgeflock.server.hosting import trusting
+from edgeflock.server.hosting.weights import first_model, personal_layers
 from edgeflock.server.ledger import Journal, open_engine
 from edgeflock.server.monitoring.episodes import EpisodeScores
 from edgeflock.server.monitoring.federated import combine_evaluations
 from edgeflock.server.monitoring.listeners import Applied, Callbacks
 from edgeflock.server.monitoring.scoring import Scores
-from edgeflock.server.weights import first_model, personal_layers
 from edgeflock.shared.errors import Diverged
 from edgeflock.shared.model.fields import Fields, Inputs
 from edgeflock.shared.model.gradient import Gradient

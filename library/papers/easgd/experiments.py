@@ -20,7 +20,7 @@ from edgeflock.papers.easgd.settings import (
     EasgdTask,
 )
 from edgeflock.papers.reproduce import AS_PUBLISHED, Experiment, Method
-from edgeflock.server.choices import CHOICES
+from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.shared.model.chunks import chunks
 from edgeflock.shared.model.torch_module import FlatModule
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.papers.easgd.settings import NODES
 from edgeflock.papers.reproduce import AS_PUBLISHED, Experiment, Method
-from edgeflock.server.choices import CHOICES
+from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.shared.environments import Constants
 from edgeflock.shared.model.chunks import chunks
 from edgeflock.shared.model.torch_module import FlatModule

@@ -7,9 +7,9 @@ from typing import Any
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from edgeflock.server.connections import GuardedConnection
+from edgeflock.server.connections import GuardedConnection, Meter
 from edgeflock.server.engine import frame_bytes
-from edgeflock.server.roster import Device, Meter, SampleRecord
+from edgeflock.server.roster import Device, SampleRecord
 from edgeflock.server.sessions.context import RunHost
 from edgeflock.server.sessions.device_admission import Authenticator, ServerAdmission
 from edgeflock.server.sessions.gateways.heartbeat import HANG_SECONDS, ping, wait_for_silence
@@ -20,7 +20,7 @@ from edgeflock.server.sessions.records import LONGEST_HELLO
 from edgeflock.server.sessions.writer import Writer
 from edgeflock.shared.errors import REFUSALS, Malformed, Quarantined, Refused, SessionRefused, TooManyDevices
 from edgeflock.shared.identity import CHALLENGE, ROTATE
-from edgeflock.shared.protocol import gateway, wire
+from edgeflock.shared.protocol import gateway, gateway_coding, wire
 from edgeflock.shared.protocol.messages import Hello, Samples, Telemetry
 from edgeflock.shared.protocol.shown import printable
 
@@ -56,8 +56,8 @@ class GatewayConnection:
         self._request, self._connection = request, connection
         limits = host.config.limits
         self._limit = limits.inflight_bytes
-        self._longest = gateway.HEAD + max(
-            gateway.LONGEST, gateway.OVERHEAD + frame_bytes(host.config, host.layout)
+        self._longest = gateway_coding.HEAD + max(
+            gateway_coding.LONGEST, gateway_coding.OVERHEAD + frame_bytes(host.config, host.layout)
         )
         """The most bytes of a message."""
         self._ticket_limit = limits.devices + limits.unauthenticated
@@ -74,7 +74,7 @@ class GatewayConnection:
         self._end_reason = "the connection broke"
         self._judging = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._handlers: dict[type[gateway.Item], Callable[[Any], None]] = {
+        self._handlers: dict[type[gateway_coding.Item], Callable[[Any], None]] = {
             gateway.DeviceUpdate: self._on_device_update,
             gateway.AccessRequest: self._on_access_request,
             gateway.Enter: self._on_enter,
@@ -121,7 +121,7 @@ class GatewayConnection:
             hub.note("joined", None, f"gateway {self.name} from {self.address}")
             while (message := await self._socket.receive()).type is WSMsgType.BINARY:
                 self._connection.release_message()
-                for item in gateway.items(message.data, gateway.OF_GATEWAYS):
+                for item in gateway_coding.items(message.data, gateway.OF_GATEWAYS):
                     self._handlers[type(item)](item)
                 await asyncio.sleep(0)  # let others run, even if it sends much
         except SessionRefused as refusal:
@@ -156,8 +156,8 @@ class GatewayConnection:
         reason = ascii(f"{refusal.code}: {refusal}")[1:-1][:_LONGEST_REASON]
         await self._socket.close(code=4000 + refusal.status, message=reason.encode())
 
-    def send(self, item: gateway.Item) -> None:
-        self.put(gateway.pack(item))
+    def send(self, item: gateway_coding.Item) -> None:
+        self.put(gateway_coding.pack(item))
 
     def put(self, octets: bytes) -> None:
         """Send a packed item without waiting. A gateway that does not read is disconnected."""

@@ -18,7 +18,7 @@ from edgeflock.server.sessions.gateways.changes import ChangeLog
 from edgeflock.server.sessions.gateways.gateway_connection import GatewayConnection
 from edgeflock.server.sessions.writer import Writer
 from edgeflock.shared.errors import Unauthorized
-from edgeflock.shared.protocol import gateway, wire
+from edgeflock.shared.protocol import gateway, gateway_coding, wire
 
 _RETAINED_BYTES = 1 << 20
 """The bytes that the log of changes may hold, if the model is not larger. The whole model is then cheaper."""
@@ -73,7 +73,7 @@ class Gateways:
             now.end_reason,
             now.diverged,
         )
-        octets = gateway.pack(change)
+        octets = gateway_coding.pack(change)
         self._changes.add(octets)
         for connection in list(self.connections):
             connection.put(octets)
@@ -98,7 +98,7 @@ class Gateways:
                 self._changes = ChangeLog(max(_RETAINED_BYTES, 4 * host.layout.size))
             elif (missed := self._changes.list_after(connection.mark)) is not None:
                 digest = sha256(engine.theta()[1].astype("<f4").data).digest()
-                connection.queue(gateway.pack(gateway.Resumed(connection.mark, missed, digest)))
+                connection.queue(gateway_coding.pack(gateway.Resumed(connection.mark, missed, digest)))
                 self.connections.append(connection)
                 return
             self._published = now = engine.published
@@ -125,7 +125,7 @@ class Gateways:
                 now.end_reason,
                 now.diverged,
             )
-            connection.queue(gateway.pack(sync))
+            connection.queue(gateway_coding.pack(sync))
             self.connections.append(connection)
 
         await self.writer.call(begin)

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Protocol
 
-from edgeflock.shared.protocol import gateway
+from edgeflock.shared.protocol import gateway_coding
 
 
 class Socket(Protocol):
@@ -39,8 +39,8 @@ class Outbox:
                 await self._wake.wait()
                 self._wake.clear()
                 while self._items:
-                    batch, size = gateway.batch(self._items)
-                    await socket.send_bytes(gateway.message(batch))
+                    batch, size = gateway_coding.batch(self._items)
+                    await socket.send_bytes(gateway_coding.message(batch))
                     self.waiting -= size
         except ConnectionError:
             pass

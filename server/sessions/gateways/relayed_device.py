@@ -8,11 +8,12 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
-from edgeflock.server.roster import Device, Meter, Order
+from edgeflock.server.connections import Meter
+from edgeflock.server.roster import Device, Order
 from edgeflock.server.sessions.device_admission import ServerAdmission
 from edgeflock.server.sessions.task_feed import TaskFeed
 from edgeflock.shared.errors import Malformed, Refused, SessionRefused, Superseded
-from edgeflock.shared.protocol import gateway, wire
+from edgeflock.shared.protocol import gateway, gateway_coding, wire
 from edgeflock.shared.protocol.messages import Record
 
 _ALIVE_SECONDS = 100.0
@@ -30,7 +31,7 @@ class GatewaySender(Protocol):
 
     name: str
 
-    def send(self, item: gateway.Item) -> None: ...
+    def send(self, item: gateway_coding.Item) -> None: ...
     def deny(self, refusal: Refused, *, ticket: int = 0, device: int = 0) -> None: ...
 
 
@@ -163,7 +164,7 @@ class RelayedDevice:
     def _id(self) -> int:
         return 0 if self.device is None else self.device.id
 
-    def _send(self, item: gateway.Item) -> None:
+    def _send(self, item: gateway_coding.Item) -> None:
         self._gateway.send(item)
 
     async def _send_record(self, record: Record) -> None:

@@ -15,7 +15,7 @@ from benchmarks.learning.rivals.federation import Rival, simulate
 from benchmarks.learning.rivals.ternary import Stc, message_bytes, ternary
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.emulation.fleet import PreparedFleet, prepare
-from edgeflock.server.weights import first_model
+from edgeflock.server.hosting.weights import first_model
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.protocol import wire

@@ -7,11 +7,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgeflock.client.data import quarantine
-from edgeflock.client.data.checks import OUTLIER_FACTOR, Checks, SampleSchema
-from edgeflock.client.data.classes import Classes
-from edgeflock.client.data.quarantine import FILE_BYTES, LINES, QuarantineFile, message_entry
-from edgeflock.client.data.records import Skipped, StreamChunk
+from edgeflock.client.data import records as quarantine
+from edgeflock.client.data.checks import OUTLIER_FACTOR, Checks, Classes, SampleSchema
+from edgeflock.client.data.records import (
+    FILE_BYTES,
+    LINES,
+    QuarantineFile,
+    Skipped,
+    StreamChunk,
+    message_entry,
+)
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeflock.client.data import lines as module
-from edgeflock.client.data.lines import LineReader
+from edgeflock.client.data import reading as module
+from edgeflock.client.data.reading import LineReader, Text
 from edgeflock.client.data.records import RECORD_BYTES, Skipped
-from edgeflock.client.data.table import Text
 from edgeflock.client.data.uri import Uri
 from edgeflock.shared.data.texts import ABSENT, encode_text
 from edgeflock.shared.errors import ConfigError

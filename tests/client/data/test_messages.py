@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from edgeflock.client.data import joining
+from edgeflock.client.data import messages as joining
 from edgeflock.client.data.messages import FieldPaths, Target, decode
 from edgeflock.client.data.reading import MessageReader
 from edgeflock.client.data.records import RECORD_BYTES, Broken, Skipped

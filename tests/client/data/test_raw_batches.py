@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgeflock.client.data.raw_batches import RawBatches
+from edgeflock.client.data.batcher import RawBatches
 from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.description import Description

@@ -78,10 +78,10 @@ def test_adafactor_trains_them_if_the_run_uses_it() -> None:
 def test_a_trial_and_a_broken_gradient_leave_them() -> None:
     slope = Slope()
     backend = PersonalBackend(slope, PERSONAL)
-    backend.gradient(BODY, None, np.zeros(1))  # type: ignore[arg-type]
+    backend.gradient(BODY, None, np.zeros(1))
     assert backend.theta.tolist() == [1, 1]
     slope.broken = True
-    backend.gradient(BODY, None, np.zeros(1))  # type: ignore[arg-type]
+    backend.gradient(BODY, None, np.zeros(1))
     backend.step()
     assert backend.theta.tolist() == [1, 1]
 
@@ -90,7 +90,7 @@ def test_stored_ones_go_on_and_each_step_is_reported() -> None:
     seen: list[list[float]] = []
     stored = np.array([8, 16], np.float32)
     backend = PersonalBackend(Slope(), PERSONAL, stored, lambda theta: seen.append(theta.tolist()))
-    backend.gradient(BODY, None, np.zeros(1))  # type: ignore[arg-type]
+    backend.gradient(BODY, None, np.zeros(1))
     backend.step()
     assert seen == [[4, 8]]
     assert stored.tolist() == [8, 16]

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgeflock.client.data.batcher import Shuffled
-from edgeflock.client.training.shards import Shards, require_first_shard
+from edgeflock.client.data.batcher import Shards, Shuffled, require_first_shard
 from edgeflock.client.training.trainer import Stopped, Trainer
 from edgeflock.client.training.worker import Worker
 from edgeflock.shared.data.datasets import Dataset

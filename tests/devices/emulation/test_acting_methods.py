@@ -6,7 +6,7 @@ import pytest
 
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.emulation.fleet import prepare, run_fleet
-from edgeflock.server.choices import CHOICES
+from edgeflock.server.hosting.choices import CHOICES
 
 pytest.importorskip("gymnasium", reason="needs gymnasium: pip install 'edgeflock[rl]'")
 

@@ -10,7 +10,7 @@ import pytest
 from torch import nn
 
 import edgeflock as ef
-from tests.server.test_described import MODULE
+from tests.server.hosting.test_described import MODULE
 
 MEAN, SLOPE = 5000.0, 300.0
 

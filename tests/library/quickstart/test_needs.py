@@ -28,7 +28,7 @@ def test_server_and_clients_import_nothing_else() -> None:
     """What the two processes of a quickstart import, and the data, without the packages of other extras."""
     program = (
         f"import sys; sys.modules.update(dict.fromkeys({LEFT_OUT!r}))\n"
-        "import edgeflock.server.app, edgeflock.server.hosting, edgeflock.server.choices\n"
+        "import edgeflock.server.app, edgeflock.server.hosting, edgeflock.server.hosting.choices\n"
         "import edgeflock.client.run, edgeflock.client.backends.torch, edgeflock.client.zoo\n"
         "import edgeflock.quickstart\n"
         "from edgeflock.shared.data import datasets\n"

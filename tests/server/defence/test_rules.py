@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeflock.server.choices import CHOICES
 from edgeflock.server.defence import (
     DEFENCES,
     AdmittedUpdate,
@@ -30,6 +29,7 @@ from edgeflock.server.defence.standing import (
     decay_standing,
 )
 from edgeflock.server.descent import Step
+from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import parse
 from tests.server.agreements import USUAL, acquaint, alike

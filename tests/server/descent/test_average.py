@@ -21,7 +21,7 @@ from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.step import Step
 from edgeflock.server.descent.weighting import RULES
 from edgeflock.server.engine.limits import EngineLimits
-from edgeflock.server.hosting import HostedRun, open_run
+from edgeflock.server.hosting.run import HostedRun, open_run
 from edgeflock.server.http.keys import EVALUATOR
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.codecs import sparse, values
@@ -316,7 +316,9 @@ async def test_evaluated_and_served_while_devices_train_on_theta(tmp_path: Path)
         return 0.5, None
 
     with open_run(config) as opened:
-        await the_average_is_what_is_used(config, replace(opened, evaluate=evaluate), evaluated)
+        await the_average_is_what_is_used(
+            config, replace(opened, model=replace(opened.model, evaluate=evaluate)), evaluated
+        )
 
 
 async def the_average_is_what_is_used(config: Config, opened: HostedRun, evaluated: list[bytes]) -> None:

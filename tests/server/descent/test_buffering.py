@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgeflock.client.training.replica import Replica
-from edgeflock.server.choices import CHOICES
 from edgeflock.server.descent import RULES, Parameters, Part, Place, Regime, Step, StepMethod
 from edgeflock.server.descent.memory import OptimizerMemory
 from edgeflock.server.engine import Engine
 from edgeflock.server.engine.limits import EngineLimits
+from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import open_engine as opened
 from edgeflock.server.ledger.recovery import replay

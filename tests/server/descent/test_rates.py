@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeflock.server.choices import CHOICES
 from edgeflock.server.coordination import Push
 from edgeflock.server.descent import Parameters, Regime, Step, StepMethod
 from edgeflock.server.descent.rates import SCHEDULES, power, rate_factor
 from edgeflock.server.engine.limits import EngineLimits
+from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import open_engine, recover, replay
 from edgeflock.shared.errors import ConfigError

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgeflock.server.choices import CHOICES
 from edgeflock.server.coordination import Push
 from edgeflock.server.defence import MIN_NORMS, DefenceDecision, Trusted
 from edgeflock.server.descent import Step
 from edgeflock.server.engine import Accepted, Engine
 from edgeflock.server.engine.admission import admit
+from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.server.ledger import Journal, open_engine
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.model.layout import Layout

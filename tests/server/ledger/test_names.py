@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgeflock.server.choices import CHOICES
 from edgeflock.server.descent import KINDS, SCHEDULES, Parameters, Regime, StepMethod
 from edgeflock.server.descent.optimizer import Optimizer
+from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import recover, replay
 from edgeflock.shared.errors import ConfigError

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.server.hosting import open_run
 from edgeflock.server.hosting.episodes import EpisodeProcess
+from edgeflock.server.hosting.run import open_run
 from edgeflock.server.monitoring.episodes import EpisodeScores
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.torch_module import FlatModule
@@ -62,11 +62,11 @@ def test_a_process_that_cannot_begin_is_no_end_of_the_server() -> None:
 def test_a_run_of_devices_that_act(tmp_path: Path) -> None:
     set_ = [f"run.directory={tmp_path}", f"model.module={POLICY}", "model.loss=a2c"]
     with open_run(parse(overrides=[*set_, f"model.data={HERE}Corridor"])) as hosted:
-        assert hosted.input == (2,)
+        assert hosted.model.input == (2,)
         assert hosted.held_out is None
-        assert hosted.evaluate is not None
-        loss, _ = hosted.evaluate(hosted.engine.theta()[1])
-        assert hosted.details()[0]["return"] == -loss
+        assert hosted.model.evaluate is not None
+        loss, _ = hosted.model.evaluate(hosted.engine.theta()[1])
+        assert hosted.model.details()[0]["return"] == -loss
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from edgeflock.server.connections.traffic import Meter
 from edgeflock.server.engine.steering import Recovery
 from edgeflock.server.monitoring.evaluation import Evaluator
-from edgeflock.server.roster.traffic import Meter
 from edgeflock.shared.errors import BaseExpired
 from edgeflock.shared.protocol.frames import Evaluation
 from tests.hosting import hosting

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.choices import CHOICES
 from edgeflock.server.defence import Trusted
 from edgeflock.server.engine import Accepted
+from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.server.ledger import Journal, open_engine
 from edgeflock.server.monitoring.guarding import GuardRunner
 from edgeflock.server.sessions import Writer

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from edgeflock.server.choices import CHOICES
+from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.server.monitoring.trackers import KINDS, RunInfo, Trackers, check
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.frames import Evaluation

@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
+from edgeflock.server.connections.traffic import Meter
 from edgeflock.server.roster.connection import TRANSITIONS, Connection, ConnectionEvent, ConnectionState
-from edgeflock.server.roster.traffic import Meter
 from edgeflock.shared.errors import SessionRefused
 
 

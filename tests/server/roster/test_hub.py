@@ -7,9 +7,9 @@ from typing import get_args
 import pytest
 
 from edgeflock.devices.emulation.clock import run_virtually
+from edgeflock.server.connections.traffic import Meter
 from edgeflock.server.roster.hub import Hub
 from edgeflock.server.roster.registry import Device, DeviceIdentity
-from edgeflock.server.roster.traffic import Meter
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.protocol.frames import RunState
 from edgeflock.shared.protocol.messages import Update

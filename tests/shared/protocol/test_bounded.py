@@ -7,7 +7,8 @@ import pytest
 
 from edgeflock.shared.errors import Malformed
 from edgeflock.shared.protocol import app, feed, wire
-from edgeflock.shared.protocol.gateway import OF_GATEWAYS, OF_LEADERS, items
+from edgeflock.shared.protocol.gateway import OF_GATEWAYS, OF_LEADERS
+from edgeflock.shared.protocol.gateway_coding import items
 from tests.hosting import LAYOUT
 
 SIZE = 1 << 21

@@ -8,12 +8,12 @@ from urllib.parse import quote
 
 import pytest
 
+from edgeflock.server.hosting.standby import Standby
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.place import open_journal
 from edgeflock.server.ledger.stores.lease import Lease, lease_of
 from edgeflock.server.ledger.stores.links import UNREACHABLE, JournalLost, Unreachable
 from edgeflock.server.ledger.stores.postgres import PostgresStore
-from edgeflock.server.standby import Standby
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import parse
 from tests.ports import lasting

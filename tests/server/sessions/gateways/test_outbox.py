@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from edgeflock.server.sessions import Outbox
-from edgeflock.shared.protocol import gateway
-from edgeflock.shared.protocol.gateway import coding
+from edgeflock.shared.protocol import gateway, gateway_coding
+from edgeflock.shared.protocol import gateway_coding as coding
 
 
 class Sink:
@@ -14,7 +14,7 @@ class Sink:
 
     def __init__(self, outbox: Outbox, room: int) -> None:
         self._outbox, self._room = outbox, room
-        self.taken: list[list[gateway.Item]] = []
+        self.taken: list[list[gateway_coding.Item]] = []
         self.behind: list[int] = []
         """Bytes that waited as each came."""
 
@@ -22,12 +22,12 @@ class Sink:
         if len(self.taken) == self._room:
             raise ConnectionError("gone")
         self.behind.append(self._outbox.waiting)
-        self.taken.append(list(gateway.items(data, (gateway.UpdateHeld,))))
+        self.taken.append(list(gateway_coding.items(data, (gateway.UpdateHeld,))))
 
 
 async def test_what_waits_goes_in_few_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sink is gone before the last one: nobody hears of that here."""
-    packed = [gateway.pack(gateway.UpdateHeld(device)) for device in range(5)]
+    packed = [gateway_coding.pack(gateway.UpdateHeld(device)) for device in range(5)]
     monkeypatch.setattr(coding, "LONGEST", 2 * len(packed[0]))
     outbox = Outbox()
     for octets in packed:
@@ -45,8 +45,8 @@ async def test_what_waits_goes_in_few_messages(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_what_is_cleared_does_not_leave() -> None:
-    outbox, last = Outbox(), gateway.pack(gateway.UpdateHeld(9))
-    outbox.add(gateway.pack(gateway.UpdateHeld(1)))
+    outbox, last = Outbox(), gateway_coding.pack(gateway.UpdateHeld(9))
+    outbox.add(gateway_coding.pack(gateway.UpdateHeld(1)))
     outbox.clear()
     assert outbox.waiting == 0
     outbox.add(last)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from edgeflock.server.choices import CHOICES
 from edgeflock.server.descent.weighting import RULES, Rule, full, rule
+from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.combinations import BUILTIN
 from edgeflock.shared.settings.config import parse

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.server.hosting import open_run
+from edgeflock.server.hosting.run import open_run
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.start import generate
 from edgeflock.shared.model.torch_module import FlatModule
@@ -42,9 +42,9 @@ def test_the_input_is_that_of_the_data_or_of_the_settings(tmp_path: Path) -> Non
     settings = [f"run.directory={tmp_path}", f"model.module={DIGITS}"]
     for more in (["model.data=digits:"], ["model.data=", "model.input=1,8,8"], ["model.input=1, 8, 8"]):
         with open_run(parse(overrides=[*settings, *more])) as hosted:
-            assert hosted.input == (1, 8, 8)
+            assert hosted.model.input == (1, 8, 8)
     with open_run(parse(overrides=[*settings, "model.data="])) as hosted:
-        assert hosted.input is None
+        assert hosted.model.input is None
 
 
 @pytest.mark.parametrize(

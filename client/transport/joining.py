@@ -14,8 +14,7 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from edgeflock.client.identity import ClientIdentity
-from edgeflock.client.servers import urls_of
+from edgeflock.client.identity import ClientIdentity, urls_of
 from edgeflock.shared.errors import REFUSALS, ConfigError, EdgeflockError, Refused, ServerAtFault, Unavailable
 from edgeflock.shared.identity import (
     NO_PIN,

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from edgeflock.server import arrays
-from edgeflock.server.choices import CHOICES
-from edgeflock.server.hosting import open_run
+from edgeflock.server.hosting import arrays
+from edgeflock.server.hosting.choices import CHOICES
+from edgeflock.server.hosting.run import open_run
 from edgeflock.shared.errors import ConfigError, Malformed
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.app import decode
@@ -121,8 +121,8 @@ def test_a_function_says_the_loss_or_both(
     monkeypatch.setattr(sys.modules[__name__], "evaluate", evaluate, raising=False)
     monkeypatch.setitem(sys.modules, "judging", sys.modules[__name__])
     with open_run(config(initial, "model.evaluate=judging:evaluate")) as hosted:
-        assert hosted.evaluate is not None
-        assert hosted.evaluate(hosted.engine.theta()[1]) == expected
+        assert hosted.model.evaluate is not None
+        assert hosted.model.evaluate(hosted.engine.theta()[1]) == expected
     assert list(seen[0]) == list(CONTENTS)
 
 
@@ -130,7 +130,7 @@ def test_what_apps_are_told_comes_with_the_run(initial: Path) -> None:
     with open_run(
         config(initial, "client_config.lr=0.1", "client_config.name=x y", "run.evaluate_on_devices=3")
     ) as run:
-        known = decode(run.app, run.engine.layout)
+        known = decode(run.model.app, run.engine.layout)
     assert (known.config, known.evaluate) == ({"lr": 0.1, "name": "x y"}, 3)
     assert list(known.arrays.kinds) == list(CONTENTS)
 
@@ -140,7 +140,7 @@ def test_a_server_of_arrays_needs_no_torch(initial: Path) -> None:
     loaded = modules_after(
         "import asyncio\n"
         "from edgeflock.api.server import Server\n"
-        "from edgeflock.server.choices import CHOICES\n"
+        "from edgeflock.server.hosting.choices import CHOICES\n"
         "from edgeflock.shared.settings.config import parse\n"
         f"asked = ['run.port=0', 'model.module=' + {path}, 'run.directory=' + {directory}]\n"
         "async def serve():\n"

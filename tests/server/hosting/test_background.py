@@ -9,7 +9,8 @@ import aiohttp
 import pytest
 
 from edgeflock.server import app as server_app
-from edgeflock.server.hosting import HostedRun
+from edgeflock.server.hosting.model import ModelSetup
+from edgeflock.server.hosting.run import HostedRun
 from edgeflock.server.ledger import Journal
 from edgeflock.server.ledger.claim import claim_run
 from edgeflock.server.monitoring.evaluation import Evaluator
@@ -27,7 +28,7 @@ async def serve_until(directory: Path, act: Callable[[int], None]) -> None:
     """Serve, and `act` on the port once it listens."""
     config = settings(directory)
     with claim_run(directory, "run.directory", LAYOUT, initial_theta(LAYOUT.size), config) as claim:
-        hosted = HostedRun(claim.run, None, claim.engine, None, [], [])
+        hosted = HostedRun(claim.run, None, claim.engine, ModelSetup(), [], [])
         async with server_app.serve(config, hosted) as served:
             act(served.port)
             await served.ended.wait()

@@ -1,4 +1,4 @@
-"""Coding of items: a message is a msgpack array of arrays [tag, field, ...].
+"""Coding of the items between a gateway and its leader: a message is a msgpack array of [tag, field, ...].
 
 No announced size allocates more than the message's own length. Items are counted before they are unpacked,
 each is unpacked in its turn, and the content of each is bounded.
@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from edgeflock.shared.errors import Malformed
 from edgeflock.shared.protocol.bounded import AllocationLimits, malformed_error, options, unpack
-from edgeflock.shared.protocol.gateway.of_gateways import OF_GATEWAYS, OfGateway
-from edgeflock.shared.protocol.gateway.of_leaders import OF_LEADERS, OfLeader
+from edgeflock.shared.protocol.gateway import OF_GATEWAYS, OF_LEADERS, OfGateway, OfLeader
 
 LONGEST = 1 << 20
 """The most bytes of items that share a message. A longer item has its own message."""

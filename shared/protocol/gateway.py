@@ -1,9 +1,127 @@
-"""Items that a leader sends to its gateways."""
+"""Messages between a gateway and its leader, over one WebSocket (docs/gateways.md): their items, and marks.
+
+OF_GATEWAYS are the items of gateways, OF_LEADERS those of leaders. A message holds any number of items, in
+order (gateway_coding.py). Records of devices travel in them unchanged. Both ends have one version. A leader
+checks the items of its gateways, and closes the connection on any other input. They trust each other as far
+as a credential of the role gateway allows.
+
+A mark is how far a gateway has received the model: a leader's life and the number of its Changes.
+"""
 
 from typing import NamedTuple, get_args
 
 GATEWAY = 2
 """The version of the gateway protocol; any other version is refused."""
+
+LIFE = 16
+"""The random bytes that identify a leader's life. A mark is these and the number of Changes, in eight
+bytes."""
+
+
+class AccessRequest(NamedTuple):
+    """A client requests `path` from a gateway, with this secret. Answered by Known or Denied."""
+
+    ticket: int
+    """The gateway's number of the request; for /v1/session the number of the session, until it is Gone."""
+    bearer: str
+    path: str
+    address: str
+    certificate: bytes
+    """The client's certificate, proved in TLS, in DER; empty: none."""
+
+
+class Enter(NamedTuple):
+    """The Hello of the session of this ticket. Answered by Entered or Denied."""
+
+    ticket: int
+    hello: bytes
+
+
+class DeviceUpdate(NamedTuple):
+    """An Update. Answered by UpdateTaken or Denied, and first by UpdateHeld if it waits for others."""
+
+    device: int
+    ingress: int
+    """Bytes received from the device in this session so far, and"""
+    egress: int
+    """bytes sent to it."""
+    update: bytes
+
+
+class DeviceTelemetry(NamedTuple):
+    """A Telemetry."""
+
+    device: int
+    telemetry: bytes
+
+
+class DeviceRefused(NamedTuple):
+    """The gateway refused a record of a device that is not an update."""
+
+    device: int
+    """0: the device had not entered."""
+    code: str
+    detail: str
+
+
+class SessionEnded(NamedTuple):
+    """The session of this ticket has ended, and none of its requests is open."""
+
+    ticket: int
+    reason: str
+    ingress: int
+    egress: int
+
+
+class AliveReply(NamedTuple):
+    """Whether data arrives from a device: the answer to AliveQuery."""
+
+    device: int
+    alive: bool
+
+
+class Ready(NamedTuple):
+    """A device is ready. Answered by Done or Denied, possibly later.
+
+    In a run of tasks the device of this ticket has a model, or has computed a shard, and needs its next task.
+    In a run of cohorts it waits for a model.
+    """
+
+    ticket: int
+    version: int | None
+    """The version of the model; None: it has computed a shard."""
+    counted: bool
+    """Whether the result is the first of its shard."""
+
+
+class Shared(NamedTuple):
+    """A Samples record of a device, for other devices."""
+
+    device: int
+    samples: bytes
+
+
+class Spilled(NamedTuple):
+    """This number of samples for a device waited too long at its gateway, or until the device left."""
+
+    device: int
+    samples: int
+
+
+OfGateway = (
+    AccessRequest
+    | Enter
+    | DeviceUpdate
+    | DeviceTelemetry
+    | DeviceRefused
+    | SessionEnded
+    | AliveReply
+    | Ready
+    | Shared
+    | Spilled
+)
+
+OF_GATEWAYS: tuple[type[OfGateway], ...] = get_args(OfGateway)
 
 
 class Sync(NamedTuple):
@@ -178,3 +296,21 @@ OfLeader = (
 )
 
 OF_LEADERS: tuple[type[OfLeader], ...] = get_args(OfLeader)
+
+
+def first_mark(life: bytes) -> bytes:
+    """The mark before the first Change of a leader's life."""
+    return life + bytes(8)
+
+
+def advance(mark: bytes, changes: int) -> bytes:
+    """The mark after `changes` more Changes."""
+    return mark[:LIFE] + (int.from_bytes(mark[LIFE:], "big") + changes).to_bytes(8, "big")
+
+
+def changes_between(mark: bytes, newer: bytes) -> int | None:
+    """The number of Changes from one mark to the other; None if they do not lead there."""
+    if len(mark) != len(newer) or mark[:LIFE] != newer[:LIFE]:
+        return None
+    changes = int.from_bytes(newer[LIFE:], "big") - int.from_bytes(mark[LIFE:], "big")
+    return changes if changes >= 0 else None

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from torch import nn
 
-from edgeflock.server.hosting import open_run
+from edgeflock.server.hosting.run import open_run
 from edgeflock.server.ledger import claim_run
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.settings.config import Config, parse
 
 TABLE = "warm,watts\n1,10.5\n3,20\n5,60\n"
-MODULE = "tests.server.test_described:Line"
+MODULE = "tests.server.hosting.test_described:Line"
 
 
 def Line() -> nn.Module:
@@ -38,13 +38,13 @@ def test_targets_are_scaled_and_metrics_are_not(tmp_path: Path) -> None:
         assert hosted.description is not None
         mean, deviation = hosted.description.target
         assert mean == pytest.approx(90.5 / 3)
-        assert hosted.evaluate is not None
+        assert hosted.model.evaluate is not None
         theta = hosted.engine.theta()[1] * 0
-        loss, accuracy = hosted.evaluate(theta)
+        loss, accuracy = hosted.model.evaluate(theta)
         # A model that always says the mean: the loss is the variance of what was scaled, 1.
         assert loss == pytest.approx(1, rel=1e-5)
         assert accuracy is None
-        found, _ = hosted.details()
+        found, _ = hosted.model.details()
         assert found["rmse"] == pytest.approx(deviation, rel=1e-5)
         apart = [abs(10.5 - mean), abs(20 - mean), abs(60 - mean)]
         assert found["mae"] == pytest.approx(sum(apart) / 3, rel=1e-5)
@@ -77,8 +77,8 @@ def test_a_run_of_an_older_journal_goes_on_with_targets_as_they_were(tmp_path: P
         pass  # as a version did that knew nothing of it
     with open_run(config) as hosted:
         assert hosted.description == began._replace(target=())
-        assert hosted.targets is not None
-        assert hosted.targets.problem
+        assert hosted.model.targets is not None
+        assert hosted.model.targets.problem
 
 
 @pytest.mark.parametrize("loss", ["huber(delta=0.5)", "l1"])
@@ -96,7 +96,7 @@ def test_truths_are_no_numbers_to_scale(tmp_path: Path) -> None:
     with open_run(settings(tmp_path, *more)) as hosted:
         assert hosted.description is not None
         assert hosted.description.target == ()
-        assert hosted.targets is None
+        assert hosted.model.targets is None
 
 
 def arrays(tmp_path: Path, times: float) -> str:
@@ -110,19 +110,19 @@ def test_targets_of_arrays_that_are_far_are_scaled_and_metrics_are_not(tmp_path:
         assert hosted.description is not None
         assert hosted.description.target == pytest.approx((300, np.sqrt(80000 / 3)))
         assert hosted.description.means == ()
-        assert hosted.targets is None
-        assert hosted.evaluate is not None
-        loss, _ = hosted.evaluate(hosted.engine.theta()[1] * 0)
+        assert hosted.model.targets is None
+        assert hosted.model.evaluate is not None
+        loss, _ = hosted.model.evaluate(hosted.engine.theta()[1] * 0)
         assert loss == pytest.approx(1, rel=1e-5)
-        found, _ = hosted.details()
+        found, _ = hosted.model.details()
         assert found["mae"] == pytest.approx(400 / 3, rel=1e-5)
 
 
 def test_targets_of_arrays_that_are_near_stay(tmp_path: Path) -> None:
     with open_run(settings(tmp_path, arrays(tmp_path, 0.2))) as hosted:
         assert hosted.description is None
-        assert hosted.targets is not None
-        assert not hosted.targets.problem
+        assert hosted.model.targets is not None
+        assert not hosted.model.targets.problem
 
 
 def test_an_older_run_on_arrays_goes_on_with_targets_as_they_were(tmp_path: Path) -> None:
@@ -134,5 +134,5 @@ def test_an_older_run_on_arrays_goes_on_with_targets_as_they_were(tmp_path: Path
     for _ in range(2):
         with open_run(config) as hosted:
             assert hosted.description is None or hosted.description.target == ()
-            assert hosted.targets is not None
-            assert hosted.targets.problem
+            assert hosted.model.targets is not None
+            assert hosted.model.targets.problem

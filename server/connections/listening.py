@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from edgeflock.server.connections import ConnectionLimits
-from edgeflock.server.roster import Traffic
+from edgeflock.server.connections.traffic import Traffic
 from edgeflock.shared.errors import EdgeflockError
 
 
@@ -28,7 +28,7 @@ async def listen_on(
     await runner.setup()
     try:
         assert runner.server is not None, "set up just now"
-        protocol = traffic().protocol(connection_limits.protocol(runner.server))
+        protocol = connection_limits.protocol(runner.server, traffic().total)
         if tls is not None:
             protocol = connection_limits.tls_protocol(protocol, tls)
         try:

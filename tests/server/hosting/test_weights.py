@@ -7,11 +7,11 @@ import pytest
 import safetensors.torch
 import torch
 
-from edgeflock.server.hosting import open_run
+from edgeflock.server.hosting.run import open_run
+from edgeflock.server.hosting.weights import first_model
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.offered import FIRST_MODEL
 from edgeflock.server.ledger.recovery import replay
-from edgeflock.server.weights import first_model
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.settings.config import Config, parse

@@ -1,31 +1,24 @@
-"""Operators' HTTP for reading the run's state and its model. actions.py has the routes that act."""
+"""The routes with which people and monitors read the run's state. actions.py has those that act."""
 
-import asyncio
-import hashlib
 import math
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from io import BytesIO
 from typing import Any
 
-import numpy as np
 from aiohttp import web
-from numpy.typing import NDArray
 
 from edgeflock.server.defence import DefenceGuard
-from edgeflock.server.http import ranges
+from edgeflock.server.http.bodies import problem
 from edgeflock.server.http.callers import caller_of, find_caller
-from edgeflock.server.http.keys import EVALUATOR, GATEWAYS, GRAPHS, HEALTH, HOST, WATCHERS, WRITER
-from edgeflock.server.http.middleware import charge
-from edgeflock.server.http.problem import problem
-from edgeflock.server.http.roles import DEVICE, EVERYBODY, GRAPH, VIEWER, allows
+from edgeflock.server.http.keys import EVALUATOR, GATEWAYS, HEALTH, HOST, WATCHERS, WRITER
+from edgeflock.server.http.roles import DEVICE, EVERYBODY, VIEWER, allows
 from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.monitoring.federated import combine_evaluations
 from edgeflock.server.monitoring.feed import dense_bytes, document, pause_reason, settings, state
 from edgeflock.server.roster import Device, RateLimiters
 from edgeflock.server.sessions import GatewayConnection, RelayedDevice, RunHost
-from edgeflock.shared.errors import NotExportable, Unauthorized
+from edgeflock.shared.errors import Unauthorized
 from edgeflock.shared.protocol.frames import Finding, Role
 from edgeflock.shared.protocol.messages import TAGS, Samples
 
@@ -107,43 +100,6 @@ async def get_device(request: web.Request) -> web.Response:
 async def get_evaluations(request: web.Request) -> web.Response:
     """Every evaluation so far as a JSON array, in order."""
     return web.json_response([evaluation._asdict() for evaluation in request.app[EVALUATOR].history])
-
-
-@routes.get("/v1/model")
-@allows(DEVICE)
-async def get_model(request: web.Request) -> web.StreamResponse:
-    """The model to use as little-endian float32. ETag, If-None-Match and Range are honoured."""
-    version, theta = await _result(request)
-    octets = theta.astype("<f4").tobytes()
-    digest = await asyncio.to_thread(lambda: hashlib.sha256(octets).hexdigest())  # long, of a large model
-    headers = {"X-Edgeflock-Version": str(version)}
-    start, stop, status = ranges.resolve(request, digest, len(octets), headers)
-    return _octets(octets[start:stop], status, headers)
-
-
-@routes.get("/v1/graphs/{kind:step|evaluation}")
-@allows(GRAPH)
-async def get_graph(request: web.Request) -> web.StreamResponse:
-    """The model's training step or evaluation as ONNX (training_graph/export.py).
-
-    ETag and If-None-Match are honoured. The first request waits until the graphs are made.
-    """
-    try:
-        graph = await request.app[GRAPHS].get(request.match_info["kind"])
-    except NotExportable as error:
-        return problem(422, "not-exportable", str(error))
-    if ranges.has_copy(request, graph.digest):
-        return web.Response(status=304, headers={"ETag": f'"{graph.digest}"'})
-    response = _octets(graph.octets, 200, {"ETag": f'"{graph.digest}"'})
-    response.enable_compression()
-    return response
-
-
-async def _result(request: web.Request) -> tuple[int, NDArray[np.float32]]:
-    """(version, the model that is served)."""
-    version, theta = await request.app[WRITER].call(request.app[HOST].engine.result)
-    charge(request, theta.nbytes)
-    return version, theta
 
 
 def run_status(host: RunHost, evaluator: Evaluator) -> dict[str, Any]:
@@ -279,13 +235,3 @@ def _cnc(compressed: int, uncompressed: int) -> float | None:
     """A run's compression-to-no-compression ratio (ScaDLES, section V G); None without updates."""
     total = compressed + uncompressed
     return compressed / total if total else None
-
-
-def _octets(octets: bytes, code: int, headers: dict[str, str]) -> web.Response:
-    """Wrap the bytes in a payload, since aiohttp warns of a large bytes body that it would copy."""
-    return web.Response(
-        body=BytesIO(octets),
-        status=code,
-        headers={"Content-Length": str(len(octets)), **headers},
-        content_type="application/octet-stream",
-    )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.defence import DEFENCES, Trusted
 from edgeflock.server.descent.steps import norm
-from edgeflock.shared.data.datasets import Dataset, Stored
+from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.fields import rows
 
@@ -36,7 +36,7 @@ def is_wanted(mode: str) -> bool:
     return mode != "none" and DEFENCES.resolve(mode).trusts
 
 
-def split_trusted(held_out: Dataset | Stored) -> tuple[Dataset, Dataset]:
+def split_trusted(held_out: Dataset) -> tuple[Dataset, Dataset]:
     """Return (trusted samples, samples to evaluate on). Raises ConfigError if there are too few."""
     is_trusted = np.arange(len(held_out)) % max(_INTERVAL, len(held_out) // _SAMPLES) == 0
     if is_trusted.sum() < _MINIMUM:

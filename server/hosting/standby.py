@@ -16,11 +16,11 @@ from pathlib import Path
 
 from aiohttp import web
 
+from edgeflock.server.connections.listening import bind
 from edgeflock.server.descent import Place
 from edgeflock.server.hosting.tls import server_context
-from edgeflock.server.http.problem import problem
+from edgeflock.server.http.bodies import problem
 from edgeflock.server.ledger import UNREACHABLE, JournalLost, Outage, Unreachable
-from edgeflock.server.listening import bind
 from edgeflock.shared.errors import EdgeflockError, Unavailable
 from edgeflock.shared.settings.config import Config
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edgeflock.server.trusting import TrustedGradients, split_trusted
+from edgeflock.server.hosting.trusting import TrustedGradients, split_trusted
 from edgeflock.shared.data.datasets import Dataset, load
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.torch_module import FlatModule

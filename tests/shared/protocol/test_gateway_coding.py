@@ -7,6 +7,7 @@ import msgpack
 import pytest
 
 from edgeflock.shared.errors import Malformed
+from edgeflock.shared.protocol import gateway_coding as coding
 from edgeflock.shared.protocol.gateway import (
     OF_GATEWAYS,
     OF_LEADERS,
@@ -15,16 +16,11 @@ from edgeflock.shared.protocol.gateway import (
     Change,
     Denied,
     DeviceUpdate,
-    Item,
     SessionEnded,
     Sync,
     UpdateTaken,
-    batch,
-    coding,
-    items,
-    message,
-    pack,
 )
+from edgeflock.shared.protocol.gateway_coding import Item, batch, items, message, pack
 
 SYNC = Sync(2, b"", "", b"", b"", b"", b"", "", False, 0.1, None, None)
 CHANGE = Change(3, [1, 0], b"\1\0\0\0", b"\0\0\0\0", False, 0.1, None, "it diverged")
