@@ -84,7 +84,7 @@ class Scale:
         assert isinstance(steps, int), "a number of steps"
         fewer = max(1, steps // 2)  # so that none computes more gradients than the record
         updates, every = self.updates // fewer, self.every // fewer
-        scale = experiments.AdacompScale(updates, updates, (0,), every, averaged=False)
+        scale = experiments.AdacompScale(updates, updates, every, averaged=False, seeds=(0,))
         (experiment,) = experiments.figure_3(self.data, scale, (method,))
         return experiment.file
 

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from benchmarks.replay import Score
-from edgeflock.results.curves import COLOURS
+from edgeflock.results.figures import COLOURS
 from edgeflock.shared.data.datasets import Dataset
 
 

@@ -67,7 +67,7 @@ def measured(
         "run.port": 0,
         "run.open": "true",
         "run.local_steps": options.local_steps,
-        "coordination.mode": "rounds",
+        "coordination.mode": "tasks",
         "coordination.deadline": 600,
         "coordination.tasks": tasks,
         "coordination.order": options.order,

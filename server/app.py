@@ -64,7 +64,6 @@ from edgeflock.server.web import LoginAttempts, Origins, assets
 from edgeflock.shared.errors import EdgeflockError
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config
-from edgeflock.shared.settings.coordination import ELASTIC
 
 BACKGROUND = web.AppKey("background", Background)
 
@@ -167,7 +166,7 @@ def create_app(
             lambda recovery: hub.note("warning", None, str(recovery)),
         )
         agreement = AgreementTracker(host.layout.parameters.size)
-        if config.coordination.mode != ELASTIC:  # an elastic update is a device's distance from the model
+        if not config.coordination.traits.elastic:  # an elastic update is a device's distance from the model
             engine.observe = lambda push, step: agreement.observe(push.device, push.update.loss, step)
         graphs = GraphStore(config.model, hosted.make)
         sources = agreement, listeners.on_finding, graphs.wait_end

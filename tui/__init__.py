@@ -9,5 +9,5 @@ It has four packages. Each imports only from those below it:
 
 Other packages import from the __init__ of these four. This file imports nothing, so that it costs nothing. A
 new page is a file in `pages`, a name in `pages/header.py`, a widget in `screen/widgets.py` and a key in
-`screen/run_view.py`. A new way to watch a run is a `Source` in `sources`.
+`screen/run_view.py`. A new way to watch a run is another class of `Source` in `sources`.
 """

@@ -30,7 +30,7 @@ from benchmarks.learning import cells, runner
 from benchmarks.learning.cells import Cell, Results
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.emulation.fleet import prepare, run_fleet
-from edgeflock.results.curves import COLOURS
+from edgeflock.results.figures import COLOURS
 from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.server.monitoring.listeners import Callbacks
 from edgeflock.shared.environments import Constants

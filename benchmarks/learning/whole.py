@@ -74,7 +74,7 @@ WHOLE = {
     "stc": Whole(
         *(_STC, (100,), "two-labels", "STC's accuracy"),
         (
-            "product coordination.mode=rounds coordination.cohort=10 coordination.cohort_rounds=1",
+            "product coordination.mode=cohort coordination.cohort=10 coordination.cohort_rounds=1",
             *(f"Stc rate={rate} cohort=10" for rate in (0.05, 0.1, 0.2)),
             "FedAvg rate=0.05 steps=5 cohort=10",
         ),

@@ -72,7 +72,7 @@ class Building:
             backend = PersonalBackend(backend, welcome, stored, self.personal.keep)
         if self.settings.shards and not welcome.tasks:
             raise ConfigError(
-                f"client.shards = {self.settings.shards}: the run has no tasks (coordination.tasks of the "
+                f"client.shards = {self.settings.shards}: the run has no tasks (coordination.mode of the "
                 "server); name all data in client.data instead"
             )
         with advise_on_default(self.settings, self.objects):

@@ -40,7 +40,7 @@ class FleetSettings(Section):
     labels: Annotated[int, Field(ge=0)] = Field(0, description="a device gets so many of the classes; 0: all")
     holds: Annotated[int, Field(ge=0)] = Field(
         0,
-        description="shards a device holds, of as many as there are devices, in a run of tasks; "
+        description="for tasks: shards a device holds, of as many as there are devices; "
         "0: coordination.tasks",
     )
     seeds: Annotated[
@@ -141,8 +141,6 @@ def parse(
         if not kind.profile and kind.step_ms is None:
             raise ConfigError(f"{source}: devices.{name} needs step_ms, or a profile: {', '.join(PROFILES)}")
     tasks, holds, devices = file.coordination.tasks, file.fleet.holds, file.fleet.devices
-    if holds and not tasks:
-        raise ConfigError(f"{source}: fleet.holds = {holds} is of a run of tasks: set coordination.tasks")
     if max(holds, tasks) > devices:
         entry = f"fleet.holds = {holds}" if holds else f"coordination.tasks = {tasks}"
         raise ConfigError(f"{source}: {entry}: there are only {devices} shards, one a device (fleet.devices)")

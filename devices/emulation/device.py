@@ -22,8 +22,9 @@ from edgeflock.client.data.own_test import OwnTest
 from edgeflock.client.training import LocalSteps, Trainer, Worker
 from edgeflock.client.training.personal import PersonalBackend
 from edgeflock.devices.emulation.config import DeviceClass
-from edgeflock.devices.emulation.link import ClassTotals, Crashed, EmulatedLink
+from edgeflock.devices.emulation.link import EmulatedLink
 from edgeflock.devices.emulation.server import EmulatedServer
+from edgeflock.devices.emulation.session import ClassTotals, Crashed
 from edgeflock.devices.emulation.speed import DeviceSpeed
 from edgeflock.devices.emulation.streams import EmulatedStream
 from edgeflock.shared.model.layout import Layout

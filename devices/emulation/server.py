@@ -2,17 +2,20 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from edgeflock.server.connections import Meter, Traffic
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, Answer, Engine
-from edgeflock.server.roster import Device, Relay
+from edgeflock.server.roster import Device, RateLimiters, Relay
 from edgeflock.server.roster.registry import DeviceIdentity
-from edgeflock.server.sessions import settle
-from edgeflock.shared.errors import Refused, SessionRefused
+from edgeflock.server.sessions import PendingUpdate, SessionContext, SessionEvents, settle
+from edgeflock.shared.errors import Refused, RunComplete, SessionRefused
 from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.model.personal import Personal
 from edgeflock.shared.settings.config import Config
+
+T = TypeVar("T")
 
 
 class _IdleConnection:
@@ -38,7 +41,8 @@ class _IdleConnection:
 class EmulatedServer:
     """The engine behind emulated links.
 
-    Links call `on_commit` after every receipt. The server calls `on_applied` with each update in the model.
+    Sessions use it as their Writer, and call `on_commit` after every receipt. The server calls `on_applied`
+    with each update in the model.
     """
 
     def __init__(
@@ -54,9 +58,7 @@ class EmulatedServer:
         on_applied: Callable[[Push, Accepted], None],
     ) -> None:
         self.config = config
-        self.input = shape
-        self.held_out = held_out
-        self.personal = personal
+        self._input, self._held_out, self._personal = shape, held_out, personal
         self.keep_frames = keep_frames
         self.engine = engine
         self.traffic = Traffic()
@@ -66,17 +68,29 @@ class EmulatedServer:
         """The server's records of devices by number, in virtual time."""
         self._on_applied = on_applied
         self.relay = Relay(config.injection, config.limits.samples)
-        self.round_changed = asyncio.Event()
+        self._round_changed = asyncio.Event()
         """Set and replaced when a round ends, or when a device joins or leaves."""
         self._pending: dict[Push, asyncio.Future[Accepted]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    async def push(self, push: Push) -> Accepted:
-        """Return the result of one update. Raises the refusal of the update."""
-        return await self.submit(push)
+    def context(self, events: SessionEvents) -> SessionContext:
+        """Return the context of a session that counts its updates in `events`."""
+        return SessionContext(
+            run="fleet",
+            config=self.config,
+            engine=self.engine,
+            hub=events,
+            traffic=self.traffic,
+            relay=self.relay,
+            rate_limiters=RateLimiters(self.config.limits),
+            input=self._input,
+            description=None,
+            held_out=self._held_out,
+            personal=self._personal,
+        )
 
-    def submit(self, push: Push) -> asyncio.Future[Accepted]:
-        """Return a future of the update's result, which may be held. Raises an immediate refusal."""
+    async def push(self, push: Push) -> PendingUpdate:
+        """Push one update, which may be held. Raises an immediate refusal."""
         result: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
         answer = self._commit([push]).get(push)
         if isinstance(answer, Refused):
@@ -85,17 +99,33 @@ class EmulatedServer:
             self._pending[push] = result
         else:
             result.set_result(answer)
-        return result
+        return PendingUpdate(result)
 
-    def hand_out(self, device: int, base: int) -> int | None:
-        """Return the device's next data shard in a run of tasks, or None if there is none now."""
+    async def call(self, function: Callable[[], T]) -> T:
+        return function()
+
+    async def assign(self, device: int, base: int) -> int | None:
+        """Return the device's next data shard in the round from version `base`. None: it has none now."""
         tasks = self.engine.tasks
-        assert tasks is not None, "the Welcome says that there are tasks"
+        assert tasks is not None, "only a run of tasks assigns shards"
         if self.engine.published.version != base:
             return None
         shard = tasks.assign(device, asyncio.get_running_loop().time())
         self._set_timer()
         return shard
+
+    async def wait_for_change(self) -> None:
+        """Wait until a round ends, or a device joins or leaves."""
+        await self._round_changed.wait()
+
+    async def wait_for_turn(self, device: int) -> None:
+        """Wait while the device is outside the cohort. Raises RunComplete."""
+        while (turns := self.engine.turns) is not None:
+            if self.engine.published.complete:
+                raise RunComplete(self.engine.published.farewell)
+            if device in turns.members:
+                return
+            await self.wait_for_change()
 
     def record_message(self, device: int) -> None:
         """Record that the device has sent a message."""
@@ -103,7 +133,8 @@ class EmulatedServer:
             now = asyncio.get_running_loop().time()
             record.connection.last_seen = record.connection.last_heard = now
 
-    def connect(self, device: int, name: str, *, shares: bool, shards: Sequence[str] = ()) -> None:
+    def connect(self, device: int, name: str, *, shares: bool, shards: Sequence[str] = ()) -> Device:
+        """Begin a session of the device. Return the server's record of it."""
         record = self.devices.setdefault(device, Device(DeviceIdentity(name, device)))
         record.connection.join(_IdleConnection())
         self.record_message(device)
@@ -113,6 +144,7 @@ class EmulatedServer:
         self._wake_waiting()
         if shares:
             self.relay.join(device)
+        return record
 
     def leave(self, device: int, reason: str) -> None:
         if (record := self.devices.get(device)) is not None and record.connection.is_connected:
@@ -153,5 +185,5 @@ class EmulatedServer:
         self._wake_waiting()
 
     def _wake_waiting(self) -> None:
-        round_changed, self.round_changed = self.round_changed, asyncio.Event()
+        round_changed, self._round_changed = self._round_changed, asyncio.Event()
         round_changed.set()

@@ -34,7 +34,7 @@ REMEDIES = {
     "bad-samples": "limits.samples, if a device really takes that many",
     "bad-sequence": _CLIENT,
     "sequence-ahead": _CLIENT,
-    "no-such-task": "client.shards of the device, and coordination.tasks of the server",
+    "no-such-task": "client.shards of the device, and coordination.mode of the server",
     "already-computed": "nothing",
     "run-complete": "nothing; run.updates of the server, if it is to go on",
     "malformed": _CLIENT,

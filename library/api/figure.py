@@ -7,7 +7,7 @@ from typing import Literal
 from matplotlib.figure import Figure
 
 from edgeflock.api.result import Evaluated
-from edgeflock.results.curves import COLOURS
+from edgeflock.results.figures import COLOURS
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.frames import Evaluation
 

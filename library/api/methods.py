@@ -24,9 +24,14 @@ def ASGD(**settings: object) -> dict[str, object]:
 def Rounds(**settings: object) -> dict[str, object]:
     """Apply the updates of all devices together, weighted by samples (H. B. McMahan et al., 2017).
 
-    `quorum` and `deadline` end a round without late devices. With `tasks`, several devices hold a data shard.
+    `quorum` and `deadline` end a round without late devices. With `cohort`, so many devices take part in a
+    round. With `tasks`, several devices hold a data shard.
+
+    >>> Rounds(cohort=20)
+    {'mode': 'cohort', 'rule': 'none', 'cohort': 20}
     """
-    return {"mode": "rounds", "rule": "none", **settings}
+    mode = next((name for name in ("cohort", "tasks") if name in settings), "rounds")
+    return {"mode": mode, "rule": "none", **settings}
 
 
 def Buffered(updates: int = 10, **settings: object) -> dict[str, object]:

@@ -37,52 +37,27 @@ def reproduce(
     with require("server,demo", "fleets need"):
         from edgeflock.papers.adacomp import reproduce_adacomp
         from edgeflock.papers.easgd import reproduce_easgd, reproduce_easgd_rl
+        from edgeflock.papers.reproduce import Reproduction
         from edgeflock.papers.scadles import reproduce_scadles
         from edgeflock.papers.scheduling import reproduce_scheduling
-
     folder = os.environ.get("EDGEFLOCK_DATA", ".")
+    papers = {
+        "adacomp": (reproduce_adacomp, f"npz:{folder}/mnist.npz", ""),
+        "easgd": (reproduce_easgd, folder, "updates grid"),
+        "easgd-rl": (reproduce_easgd_rl, "", "updates grid data"),
+        "scadles": (reproduce_scadles, folder, "updates"),
+        "scheduling": (reproduce_scheduling, "", "updates data grid finished"),
+    }  # a paper's function, its usual data, and the options that it has no use for
+    if paper not in papers:
+        *others, last = papers
+        raise ConfigError(f"reproduce {paper!r}: must be {', '.join(others)} or {last}")
+    run, usual_data, unused = papers[paper]
+    given = {"updates": updates, "data": data, "grid": grid, "finished": finished}
+    for name in unused.split():
+        if value := given[name]:
+            option = f"--{name}" if value is True else f"--{name} {value}"
+            raise ConfigError(f"{option} does not apply to {paper}; use --quick or --seeds")
     flags = [f"--{name}" for name, is_set in (("quick", quick), ("grid", grid)) if is_set]
     counts = [f"--{name} {value}" for name, value in (("updates", updates), ("seeds", seeds)) if value]
     command = " ".join([f"edgeflock reproduce {paper}", *flags, *counts])
-    if paper == "adacomp":
-        reproduce_adacomp(
-            data or f"npz:{folder}/mnist.npz",
-            out,
-            quick=quick,
-            updates=updates,
-            seeds=seeds,
-            grid=grid,
-            finished=finished,
-            command=command,
-            as_json=json,
-        )
-    elif paper == "easgd":
-        if updates or grid:
-            raise ConfigError("--updates and --grid do not apply to easgd; use --quick")
-        reproduce_easgd(
-            data or folder, out, quick=quick, seeds=seeds, finished=finished, command=command, as_json=json
-        )
-    elif paper == "easgd-rl":
-        if updates or grid or data:
-            raise ConfigError("--updates, --grid and --data do not apply to easgd-rl; use --quick")
-        reproduce_easgd_rl(out, quick=quick, seeds=seeds, finished=finished, command=command, as_json=json)
-    elif paper == "scadles":
-        if updates:
-            raise ConfigError(f"--updates {updates} does not apply to scadles; use --quick")
-        reproduce_scadles(
-            data or folder,
-            out,
-            quick=quick,
-            seeds=seeds,
-            grid=grid,
-            finished=finished,
-            command=command,
-            as_json=json,
-        )
-    elif paper == "scheduling":
-        unused = {"--updates": updates, "--data": data, "--grid": grid, "--finished": finished}
-        if refused := [flag for flag, value in unused.items() if value]:
-            raise ConfigError(f"{refused[0]}: scheduling trains nothing; use --quick or --seeds")
-        reproduce_scheduling(out, quick=quick, seeds=seeds, command=command, as_json=json)
-    else:
-        raise ConfigError(f"reproduce {paper!r}: must be adacomp, easgd, easgd-rl, scadles or scheduling")
+    run(Reproduction(command, out, data or usual_data, quick, updates, seeds, grid, finished, json))

@@ -5,13 +5,12 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import matplotlib
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from edgeflock.operations.top import open_recording
-from edgeflock.results.curves import COLOURS
+from edgeflock.results.figures import COLOURS, GRID, label_axes, new_figure
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.shared.protocol import feed
 from edgeflock.tui.pages import PlotCurve, XAxis, curves
@@ -71,10 +70,7 @@ async def watch_run(client: FeedClient, seconds: float) -> MonitorState:
 
 def draw(state: MonitorState, x_axis: XAxis, out: Path) -> None:
     """Draw six panels: learning curves above, costs below."""
-    matplotlib.use("agg")
-    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "edgeflock", "font.size": 9})
-    figure, grid = pyplot.subplots(2, 3, figsize=(13.0, 7.0))
-    (accuracy, loss, reduction), (traffic, speed, staleness) = grid
+    figure, (accuracy, loss, reduction, traffic, speed, staleness) = new_figure(2, 3, 13.0, 7.0)
     window = max(10.0, state.time - state.trend[0].time)
 
     learned, name, axis, unit = curves.returns(state, x_axis), "Return", "mean return", ""
@@ -99,7 +95,7 @@ def draw(state: MonitorState, x_axis: XAxis, out: Path) -> None:
     counts = state.overview.staleness
     staleness.bar(range(len(counts)), counts, color=COLOURS[2], width=0.8)
     staleness.set_xticks(range(len(counts)), curves.bin_labels(), fontsize=8)
-    _label_axes(staleness, "Staleness", "updates", "versions behind, at least")
+    _frame(staleness, "Staleness", "updates", "versions behind, at least")
 
     run = state.run
     title = f"{run.model}, run {run.run}, version {state.overview.version:,}"
@@ -133,16 +129,14 @@ def _panel(
         axes.set_xticks(round_times(min(0.0, low), high))
     else:
         axes.xaxis.set_major_locator(MaxNLocator(6))
-    _label_axes(axes, title, label, _LABELS[x_axis] if x_axis else "before the last frame")
+    _frame(axes, title, label, _LABELS[x_axis] if x_axis else "before the last frame")
 
 
-def _label_axes(axes: Axes, title: str, label: str, below: str) -> None:
-    axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
-    axes.set_ylabel(label)
-    axes.set_xlabel(below)
+def _frame(axes: Axes, title: str, label: str, below: str) -> None:
+    """Label a panel whose y begins at 0."""
+    label_axes(axes, title, label, below)
     axes.set_ylim(0, 1.05 * max(axes.dataLim.y1, 1e-9) if axes.has_data() else 1)
-    axes.grid(color="#DDDDDD", linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(color=GRID, linewidth=0.6)
 
 
 def _formatter(form: Callable[[float], str]) -> Callable[[float, object], str]:

@@ -15,6 +15,7 @@ from edgeflock.operations.requests import fetch
 from edgeflock.operations.text import first_state
 from edgeflock.shared.numbers import loss, size
 from edgeflock.shared.protocol.frames import worst_class
+from edgeflock.shared.settings.modes import traits_of
 from edgeflock.tui.pages import summary
 from edgeflock.tui.sources import FeedClient
 
@@ -166,8 +167,9 @@ def _table(columns: Mapping[str, Column], devices: Iterable[dict[str, Any]]) -> 
 
 def _describe_rule(coordination: dict[str, Any]) -> str:
     """Return how updates apply, together or each by a rule, and which devices wait."""
-    rule = "rounds" if coordination["mode"] == "rounds" else str(coordination["rule"])
-    if coordination["mode"] == "elastic":
+    traits = traits_of(coordination["mode"])
+    rule = str(coordination["mode" if traits.rounds else "rule"])
+    if traits.elastic:
         chunk = coordination["chunk"]
         rule = f"elastic, moving rate {coordination['moving_rate']}, " + (
             f"chunks of {chunk:,}" if chunk else "all at once"

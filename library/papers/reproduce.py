@@ -1,17 +1,20 @@
 """The common parts of papers: methods, experiments as fleets, measurements, and where results are kept."""
 
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 
 from edgeflock.devices.emulation.config import FleetFile
+from edgeflock.papers.machine import machine
 from edgeflock.results.outcomes import Setting
 from edgeflock.results.sweep import Job, outcome, sweep
+from edgeflock.server.hosting.choices import CHOICES
 
 AS_PUBLISHED: dict[str, object] = {
     "coordination.average": 0.0,
@@ -26,6 +29,62 @@ float32, and forgets the rest; devices get all of the model, and it is the one t
 
 
 @dataclass(frozen=True, slots=True)
+class Scale:
+    """The extent of a paper's experiments. Each paper has more to say of it."""
+
+    seeds: tuple[int, ...] = field(kw_only=True)
+
+
+AnyScale = TypeVar("AnyScale", bound=Scale)
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduction:
+    """The options of `edgeflock reproduce`."""
+
+    command: str
+    out: Path
+    """The folder of results: NAME.json, NAME.md, figures, and runs, which are not run again."""
+    data: str = ""
+    quick: bool = False
+    updates: int = 0
+    """Updates of each run. 0: as the scale has it."""
+    seeds: int = 0
+    """Seeds of each setting. 0: as the scale has it."""
+    grid: bool = False
+    """Whether each method's learning rate is chosen anew."""
+    finished: bool = False
+    """Whether nothing is run, but what has been is reported."""
+    as_json: bool = False
+
+    def scale(self, full: AnyScale, quick: AnyScale) -> AnyScale:
+        """Return the extent of the experiments."""
+        chosen = quick if self.quick else full
+        return replace(chosen, seeds=tuple(range(self.seeds))) if self.seeds else chosen
+
+    @property
+    def about(self) -> dict[str, str]:
+        """The beginning of NAME.json."""
+        date = datetime.now(UTC).date().isoformat()
+        return {"command": self.command, "date": date, "machine": machine()}
+
+    def publish(self, name: str, summary: dict[str, Any], markdown: str) -> None:
+        """Write NAME.json and NAME.md next to the figures, and print one of them."""
+        (self.out / f"{name}.json").write_text(json.dumps(summary, indent=1) + "\n")
+        (self.out / f"{name}.md").write_text(markdown)
+        if self.as_json:
+            print(json.dumps(summary))
+        else:
+            print(markdown)
+            narrate(f"In {self.out}: {name}.md, {name}.json, and figures as PNG and SVG")
+
+
+def narrate(text: str) -> None:
+    """Say on stderr what is done."""
+    Console(stderr=True).print(text)
+
+
+@dataclass(frozen=True, slots=True)
 class Method:
     """A rule and its compression. Settings are [section.key] of a fleet file."""
 
@@ -33,6 +92,22 @@ class Method:
     settings: dict[str, object]
     rate: float
     """The best learning rate of a grid that we found (docs/benchmarks.md)."""
+
+
+def fleet_file(sections: Mapping[str, Mapping[str, Any]], settings: Mapping[str, object]) -> FleetFile:
+    """Return a fleet file of `sections`, with `settings`, [section.key], instead of theirs.
+
+    Settings of `devices` are those of each of their classes. Updates are not kept, to save disk.
+    """
+    tables: dict[str, dict[str, Any]] = {name: dict(section) for name, section in sections.items()}
+    tables["run"] = {**tables["run"], "keep_updates": False, "recover": False}
+    for path, value in settings.items():
+        section, _, key = path.partition(".")
+        if section == "devices":
+            tables[section] = {name: {**kind, key: value} for name, kind in tables[section].items()}
+        else:
+            tables.setdefault(section, {})[key] = value
+    return FleetFile.model_validate(tables, context=CHOICES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +139,9 @@ Results = dict[str, list[Measured]]
 
 
 def measure(
+    asked: Reproduction,
     experiments: Iterable[Experiment],
-    out: Path,
     seeds: tuple[int, ...],
-    finished: bool,
     first: Callable[[Experiment], bool] = lambda one: False,
 ) -> list[Measured]:
     """Run what has not been run yet; or, with `finished`, leave it at what has.
@@ -78,31 +152,20 @@ def measure(
     order = [(one, seed) for seed in seeds for one in listed if first(one)] + [
         (one, seed) for seed in seeds for one in listed
     ]
-    jobs = {job.path: job for one, seed in order for job in one.jobs(out, (seed,))}
-    if not finished:
+    if not asked.finished:
+        jobs = {job.path: job for one, seed in order for job in one.jobs(asked.out, (seed,))}
         sweep(list(jobs.values()))
     results = []
     for one in listed:
-        outcomes = [done for job in one.jobs(out, seeds) if (done := outcome(job))]
+        outcomes = [done for job in one.jobs(asked.out, seeds) if (done := outcome(job))]
         if outcomes:
             results.append(Measured(one, Setting(one.name, outcomes)))
     return results
 
 
 def by_part(measured: Iterable[Measured]) -> Results:
-    """`measured` under the parts that it belongs to, in order."""
+    """Return `measured` under the parts that it belongs to, in order."""
     results: Results = {}
     for one in measured:
         results.setdefault(one.experiment.part, []).append(one)
     return results
-
-
-def publish(name: str, summary: dict[str, Any], markdown: str, out: Path, *, as_json: bool) -> None:
-    """Write `name`.json and .md to `out`, next to the figures, and print one of them."""
-    (out / f"{name}.json").write_text(json.dumps(summary, indent=1) + "\n")
-    (out / f"{name}.md").write_text(markdown)
-    if as_json:
-        print(json.dumps(summary))
-    else:
-        print(markdown)
-        Console(stderr=True).print(f"In {out}: {name}.md, {name}.json, and figures as PNG and SVG")

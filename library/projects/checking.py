@@ -34,7 +34,6 @@ from edgeflock.shared.numbers import size
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Welcome
 from edgeflock.shared.settings.config import Config
-from edgeflock.shared.settings.coordination import ELASTIC
 
 _PLENTY = 1 << 40
 
@@ -192,7 +191,7 @@ def _test_rate(
     held_out: Dataset,
 ) -> RangeTest:
     """The learning rate for the run's optimizers. In elastic averaging it is that of the devices."""
-    elastic = config.coordination.mode == ELASTIC
+    elastic = config.coordination.traits.elastic
     regime, key = Regime.from_config(config), "coordination.learning_rate"
     if elastic:
         regime, key = replace(regime, learning_rate=config.run.local_rate), "run.local_rate"

@@ -1,21 +1,16 @@
 """Figures of learning curves: means as lines, minimum to maximum over the seeds as bands."""
 
-import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
-from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
+from edgeflock.results.figures import COLOURS, GRID, label_axes, panels
 from edgeflock.results.outcomes import Setting
-
-COLOURS = ("#0072B2", "#B84A00", "#009E73", "#CC79A7", "#555555", "#E69F00")
-"""Colours after Okabe and Ito, distinct for every kind of colour vision."""
 
 _LABELS = {"accuracy": "test accuracy (%)", "loss": "test loss", "return": "mean return of episodes"}
 _STYLES = ("-", "--", ":", "-.", (0, (5, 1)), (0, (1, 1)))
@@ -34,20 +29,11 @@ class Panel:
     log: bool = False
 
 
-def draw(panels: Sequence[Panel], path: Path, caption: str) -> None:
+def draw(shown: Sequence[Panel], path: Path, caption: str) -> None:
     """Draw the panels side by side, as `path`.png and .svg: means as lines, minimum to maximum as bands."""
-    # Keep the text of an SVG as text. Two runs of equal figures give equal files.
-    matplotlib.use("agg")
-    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "edgeflock", "font.size": 9})
-    figure, grid = pyplot.subplots(1, len(panels), figsize=(5.0 * len(panels), 4.3), squeeze=False)
-    for axes, panel in zip(grid[0], panels, strict=True):
-        _draw_panel(axes, panel)
-    lines = textwrap.wrap(caption, 95 * len(panels))
-    figure.text(0.01, 0.012, "\n".join(lines), color="#555555", fontsize=7)
-    figure.tight_layout(rect=(0, 0.02 + 0.03 * len(lines), 1, 1), w_pad=2)
-    figure.savefig(path.with_suffix(".png"), dpi=150)
-    figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
-    pyplot.close(figure)
+    with panels(len(shown), path, caption, 5.0, 4.3) as grid:
+        for axes, panel in zip(grid, shown, strict=True):
+            _draw_panel(axes, panel)
 
 
 def _draw_panel(axes: Axes, panel: Panel) -> None:
@@ -68,15 +54,12 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
         axes.set_ylim(panel.floor * 100, 100)
     if panel.log:
         axes.set_xscale("log")
-    axes.set_title(panel.title, loc="left", fontsize=10, fontweight="bold")
-    axes.set_xlabel(panel.label)
-    axes.set_ylabel(_LABELS[panel.settings[0].measure])
+    label_axes(axes, panel.title, _LABELS[panel.settings[0].measure], panel.label)
     formatter: Callable[[Any, Any], str] = {"ingress": _bytes, "traffic": _bytes, "updates": _count}.get(
         panel.key, _seconds
     )
     axes.xaxis.set_major_formatter(FuncFormatter(formatter))
-    axes.grid(color="#DDDDDD", linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(color=GRID, linewidth=0.6)
     widest = max((len(setting.label) for setting in panel.settings), default=0)
     columns = 2 if widest > 20 else 3
     axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=columns)

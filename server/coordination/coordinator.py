@@ -11,11 +11,12 @@ journal, receipts and sockets are the same for all coordinators. They do not dep
 
 Held updates are in memory only. A device whose update is held has no receipt, and sends it again if needed.
 
-    asynchronous   each update applies at once and makes its own version (asynchronous.py)
-    rounds         all updates that were computed from the same version apply together (rounds.py)
-    elastic        as asynchronous; updates are differences to the model, not gradients
-    buffer         as asynchronous; each is journaled and answered at once, and several make a step (descent)
-    tasks          as rounds, with the first update of each data shard (tasks.py)
+    async      each update applies at once and makes its own version (asynchronous.py)
+    buffer     as async; each is journaled and answered at once, and several make a step (descent)
+    elastic    as async; updates are differences to the model, not gradients
+    rounds     all updates that were computed from the same version apply together (rounds.py)
+    cohort     as rounds, of a few devices at a time (cohort.py)
+    tasks      as rounds, with the first update of each data shard (tasks.py)
 """
 
 from collections.abc import Mapping, Sequence, Set

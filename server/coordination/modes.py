@@ -1,4 +1,4 @@
-"""Coordinators by their name in `coordination.mode`."""
+"""Coordinators by their name in `coordination.mode`. shared/settings/modes.py has the traits of the modes."""
 
 from collections.abc import Callable
 
@@ -16,8 +16,10 @@ MODES: Table[CoordinatorFactory] = Table(
     "edgeflock.coordinators",
     {
         "async": Asynchronous.from_settings,
-        "rounds": Rounds.from_settings,
         "buffer": Asynchronous.from_settings,  # the regime has the number of updates a step
+        "rounds": Rounds.from_settings,
+        "cohort": Rounds.from_settings,
+        "tasks": TaskRounds.from_settings,
         "elastic": Asynchronous.from_settings,  # the devices and the rule define what an update contains
     },
     lambda found: found if callable(found) else None,
@@ -25,6 +27,4 @@ MODES: Table[CoordinatorFactory] = Table(
 
 
 def create_coordinator(settings: CoordinationSettings, layout: Layout) -> Coordinator:
-    if settings.tasks:
-        return TaskRounds.from_settings(settings, layout)
     return MODES.resolve(settings.mode)(settings, layout)

@@ -69,7 +69,7 @@ class Rounds:
 
     @classmethod
     def from_settings(cls, settings: CoordinationSettings, layout: Layout) -> "Rounds":
-        cohort = Cohort(settings.cohort, settings.cohort_rounds) if settings.cohort else None
+        cohort = Cohort(settings.cohort, settings.cohort_rounds) if settings.traits.cohort else None
         return cls(RoundEnd(settings.quorum, settings.deadline), layout, settings.aggregate, cohort)
 
     @property

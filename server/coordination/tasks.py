@@ -31,7 +31,7 @@ class _Open:
 
 
 class TaskRounds:
-    """The coordinator of rounds with tasks."""
+    """The coordinator of tasks mode."""
 
     turns = None
 

@@ -42,7 +42,7 @@ class StepMethod:
     @classmethod
     def from_config(cls, config: Config) -> "StepMethod":
         coordination, settings = config.coordination, dict(config.optimizer)
-        together = coordination.buffer if coordination.mode == "buffer" else 1
+        together = coordination.buffer if coordination.traits.buffers else 1
         shared = {field.name: settings[field.name] for field in fields(cls) if field.name in settings}
         shared["by"], shared["least"] = config.optimizer.schedule_unit, config.optimizer.min_factor
         shared["period"] = config.optimizer.end(config.run.updates)

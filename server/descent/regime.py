@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from edgeflock.server.descent.method import StepMethod
 from edgeflock.server.descent.statistics import FREE, LIMITED
 from edgeflock.shared.settings.config import Config
-from edgeflock.shared.settings.coordination import ELASTIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +31,10 @@ class Regime:
         settings = config.coordination
         return cls(
             settings.rule,
-            settings.moving_rate if settings.mode == ELASTIC else settings.learning_rate,
+            settings.moving_rate if settings.traits.elastic else settings.learning_rate,
             settings.window,
             settings.average,
             settings.base_batch,
-            settings.mode == "rounds",
+            settings.traits.rounds,
             replace(StepMethod.from_config(config), statistics=LIMITED if norms else FREE),
         )

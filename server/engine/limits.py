@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import KINDS, Regime
+from edgeflock.server.descent import KINDS
 from edgeflock.server.engine.admission import EXPANSION_PER_ENTRY
 from edgeflock.shared.environments import is_environment
 from edgeflock.shared.errors import ConfigError, Malformed
@@ -15,7 +15,6 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Pull
 from edgeflock.shared.selection.largest import USUAL_BATCH, fraction_of, grow_fraction, quotas
 from edgeflock.shared.settings.config import Config
-from edgeflock.shared.settings.coordination import ELASTIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ class EngineLimits:
             keep_updates=run.keep_updates,
             samples=limits.samples,
             learning_rate=settings.coordination.learning_rate,
-            min_samples=0 if settings.coordination.mode == ELASTIC else 1,
+            min_samples=0 if settings.coordination.traits.elastic else 1,
             parameter=limits.parameter,
         )
 
@@ -99,17 +98,15 @@ def requested_slice(pull: Pull, layout: Layout) -> slice | None:
 
 def snapshot_bytes(config: Config, layout: Layout) -> int:
     """Return the bytes of a snapshot: theta, the averaged model, and the optimizer's state."""
-    numbers = KINDS.resolve(config.optimizer.kind).columns + (config.coordination.mode == "buffer")
+    numbers = KINDS.resolve(config.optimizer.kind).columns + config.coordination.traits.buffers
     vectors = 1 + (config.coordination.average > 0)
     return 4 * (vectors * layout.size + numbers * layout.parameters.size)
 
 
 def select_interval(config: Config) -> int:
     """Return the versions between updates above which a device sends more than usual; 0: it never does."""
-    is_fixed = (
-        config.compression.select or Regime.from_config(config).rounds or config.coordination.mode == ELASTIC
-    )
-    return 0 if is_fixed else _SELECT_INTERVAL
+    traits = config.coordination.traits
+    return 0 if config.compression.select or traits.rounds or traits.elastic else _SELECT_INTERVAL
 
 
 def usual_fraction(config: Config, layout: Layout) -> float:
@@ -159,7 +156,7 @@ def check_limits(config: Config, layout: Layout) -> None:
             f"compression.select = {select}, threshold = {threshold} may take {worst}; raise it"
         )
     coordination = config.coordination
-    if coordination.mode == ELASTIC and len(chunks(layout, coordination.chunk)) > MAX_CHUNKS:
+    if coordination.traits.elastic and len(chunks(layout, coordination.chunk)) > MAX_CHUNKS:
         raise ConfigError(
             f"coordination.chunk = {coordination.chunk}: {size} parameters make more than "
             f"{MAX_CHUNKS} chunks of this size, and each is an exchange; raise it"

@@ -51,3 +51,8 @@ class Published:
     def complete(self) -> bool:
         """Whether the run takes no more updates."""
         return self.end_reason is not None
+
+    @property
+    def farewell(self) -> str:
+        """What devices are told of a run that is complete."""
+        return f"the run is over: {self.end_reason}"

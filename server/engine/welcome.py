@@ -11,7 +11,6 @@ from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import PROTOCOL, Welcome
 from edgeflock.shared.settings.config import ADAFACTOR, Config
-from edgeflock.shared.settings.coordination import ELASTIC
 
 _SQUARES_DECAY = 0.99
 """Adafactor's decay per step of its mean of squared gradients."""
@@ -45,7 +44,7 @@ def welcome(
         compression.selection == "significance"
     ):  # the setting bounds |rate * gradient / parameter|, devices compare gradients
         significance = compression.significance / Regime.from_config(config).learning_rate
-    elastic = coordination.mode == ELASTIC
+    elastic = coordination.traits.elastic
     return Welcome(
         protocol=PROTOCOL,
         run=run,
@@ -74,7 +73,7 @@ def welcome(
         elastic=coordination.moving_rate if elastic else 0.0,
         chunk=coordination.chunk if elastic else 0,
         momentum=config.run.local_momentum,
-        tasks=config.coordination.tasks > 0,
+        tasks=coordination.traits.tasks,
         input=shape,
         adam=config.run.local_optimizer == "adam",
         proximal=config.run.proximal,

@@ -90,7 +90,7 @@ class FlowerRun:
         self._keys = keys
         self._durable = durable
         how = config.coordination
-        self._counts_nodes = how.mode == "async" and not how.base_batch  # base_batch weighs them
+        self._counts_nodes = not how.traits.gathers and not how.base_batch  # base_batch weighs them
         template.statistics = journal.snapshot(first=True).theta[template.layout.parameters.size :]
         self._past = {account.name: account for account in journal.accounts()}
         self._current: tuple[int, ArrayRecord, NDArray[np.float32]] | None = None
@@ -244,7 +244,7 @@ def open_run(
     """
     how = config.coordination
     # A mean stays within the nodes' values, as a variance must. Larger steps may leave them.
-    average = how.mode == "rounds" and not how.base_batch and how.learning_rate <= 1
+    average = how.traits.rounds and not how.base_batch and how.learning_rate <= 1
     template = Template(initial, statistics, follow=not average)
     directory = Path(checkpoint) if checkpoint else None
     largest = config.limits.model_copy(update={"expansion_bytes": EXPANSION_PER_ENTRY * template.layout.size})

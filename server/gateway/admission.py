@@ -55,7 +55,7 @@ class GatewayAdmission:
         await self._upstream.report_ready(gateway.Ready(self._identity.ticket, None, True))
 
     def task_feed(self, device: Device, send: Send) -> TaskFeed | None:
-        if not self._context.config.coordination.tasks:
+        if not self._context.config.coordination.traits.tasks:
             return None
         return GatewayTaskFeed(self._upstream, self._identity.ticket, send)
 

@@ -222,7 +222,7 @@ class Upstream:
         self.send(gateway.DeviceUpdate(push.device, *self._devices.traffic(push.device), push.frame))
         outcome = await future
         mirror = self.mirror
-        if mirror is not None and mirror.config.coordination.tasks:
+        if mirror is not None and mirror.config.coordination.traits.tasks:
             return outcome  # the device goes on to its next task, and the leader counts
         if isinstance(outcome, PendingUpdate):
             pending = asyncio.ensure_future(self._await_accepted(push, outcome.answer))
@@ -238,7 +238,7 @@ class Upstream:
             return accepted
         if mirror is None:
             raise Unavailable(LOST)
-        if mirror.config.coordination.cohort:
+        if mirror.config.coordination.traits.cohort:
             return accepted  # the leader knows the cohort: the device asks for the model
         model = await self.call(lambda: mirror.outlet.model(update.base, update.held, push.device))
         return accepted._replace(receipt=replace(accepted.receipt, model=model))

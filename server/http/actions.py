@@ -13,7 +13,7 @@ from edgeflock.server.identity import StoredOrder
 from edgeflock.server.roster import Device
 from edgeflock.shared.errors import ConfigError, Dropped
 from edgeflock.shared.protocol.frames import EventKind
-from edgeflock.shared.settings.coordination import ELASTIC, MAX_RATE, MIN_RATE
+from edgeflock.shared.settings.coordination import MAX_RATE, MIN_RATE
 
 routes = web.RouteTableDef()
 
@@ -76,7 +76,7 @@ async def set_learning_rate(request: web.Request) -> web.Response:
     """{"value": number}: the learning rate from the next update on."""
     engine = request.app[HOST].engine
     rate = _rate((await read_object(request)).get("value"))
-    if request.app[HOST].config.coordination.mode == ELASTIC:
+    if request.app[HOST].config.coordination.traits.elastic:
         raise refusal(
             409,
             "no-learning-rate",

@@ -35,7 +35,6 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Update
 from edgeflock.shared.settings.config import Config
-from edgeflock.shared.settings.coordination import ELASTIC
 
 log = logging.getLogger(__name__)
 
@@ -237,7 +236,7 @@ def _adjust_regime(regime: Regime, journal: Journal) -> Regime:
     if regimes := journal.regimes():
         regime = replace(regime, method=replace(regime.method, nodes=regimes[-1].regime.method.nodes))
     adjustment = journal.adjustment()
-    if adjustment is None or regime.rule == ELASTIC:  # elastic averaging has no learning rate
+    if adjustment is None or regime.rule == "elastic":  # elastic averaging has no learning rate
         return regime
     if adjustment.configured == regime.learning_rate:
         return replace(regime, learning_rate=adjustment.chosen)

@@ -75,7 +75,7 @@ def check(config: Config, *, acts: bool) -> None:
             f"{config.model.data!r} is an environment, which has the metrics return and length: leave them "
             "out"
         )
-    if config.coordination.tasks:
+    if config.coordination.traits.tasks:
         raise ConfigError(
             f"coordination.tasks = {config.coordination.tasks} are of shards of data, and devices act in an "
             "environment: leave it out"

@@ -28,7 +28,6 @@ from edgeflock.shared.protocol.frames import (
     Snapshot,
     finite_or_none,
 )
-from edgeflock.shared.settings.coordination import ELASTIC
 
 MAX_EVALUATIONS = 2000
 """The most evaluations in a frame: more than a curve on a terminal has columns."""
@@ -163,7 +162,7 @@ def evaluations(history: Sequence[Evaluation]) -> tuple[Evaluation, ...]:
 def dense_bytes(host: RunHost, updates: int) -> int:
     """Return the bytes of so many updates as dense float32. In elastic averaging an update is one chunk."""
     coordination = host.config.coordination
-    each = len(chunks(host.layout, coordination.chunk)) if coordination.mode == ELASTIC else 1
+    each = len(chunks(host.layout, coordination.chunk)) if coordination.traits.elastic else 1
     return 4 * host.layout.size * updates // each
 
 
@@ -172,7 +171,7 @@ def settings(host: RunHost) -> dict[str, Any]:
     sections = host.config.model_dump(
         exclude={"client": True, "run": {"certificate", "key"}, "journal": {"url"}}
     )
-    if host.config.coordination.mode != ELASTIC:
+    if not host.config.coordination.traits.elastic:
         sections["coordination"]["learning_rate"] = host.published.learning_rate
     return sections
 

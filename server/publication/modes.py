@@ -44,7 +44,7 @@ def lag_of(config: Config) -> int:
 
     0: there is no bound, because devices of a round begin at one version.
     """
-    if config.coordination.mode == "rounds":
+    if config.coordination.traits.rounds:
         return 0
     part: float = min(1.0, _BATCH / config.run.batch) ** _EXPONENT
     return max(_MIN_LAG, round(_LAG * part))
@@ -55,7 +55,7 @@ def _patience(config: Config, size: int) -> int:
 
     The device's first update must be admitted.
     """
-    window = 1 if config.coordination.mode == "rounds" else config.coordination.window
+    window = 1 if config.coordination.traits.rounds else config.coordination.window
     return min(size // _PARAMETERS_PER_VERSION, window // 2)
 
 

@@ -1,13 +1,14 @@
 """Sessions of devices (session.py), and the group commit of their updates to the engine (writer.py).
 
-conversation.py answers records. records.py reads them and charges them to rate limits. device_admission.py
-decides which device joins under which name. task_feed.py sends tasks. The package gateways handles what
-gateways send; no other module here imports it. A gateway serves the same sessions, with its own admission and
-copy of the model (server/gateway). Imports roster and engine. Nothing here depends on the mode of
-coordination.
+conversation.py answers records, also those of emulated devices. records.py reads them and charges them to
+rate limits. device_admission.py decides which device joins under which name. task_feed.py sends tasks. The
+package gateways handles what gateways send; no other module here imports it. A gateway serves the same
+sessions, with its own admission and copy of the model (server/gateway). Imports roster and engine. Nothing
+here depends on the mode of coordination.
 """
 
-from edgeflock.server.sessions.context import RunHost, ServedModel, SessionContext, UpdateQueue
+from edgeflock.server.sessions.context import RunHost, ServedModel, SessionContext, SessionEvents, UpdateQueue
+from edgeflock.server.sessions.conversation import Conversation, DevicePort
 from edgeflock.server.sessions.device_admission import AdmittedDevice, DeviceAdmission, ServerAdmission
 from edgeflock.server.sessions.gateways import (
     HANG_SECONDS,
@@ -18,13 +19,15 @@ from edgeflock.server.sessions.gateways import (
     ping,
 )
 from edgeflock.server.sessions.session import Session
-from edgeflock.server.sessions.task_feed import Send, TaskFeed
+from edgeflock.server.sessions.task_feed import Send, ServerTaskFeed, TaskFeed
 from edgeflock.server.sessions.writer import PendingUpdate, Writer, settle
 
 __all__ = [
     "HANG_SECONDS",
     "RelayedDevice",
+    "Conversation",
     "DeviceAdmission",
+    "DevicePort",
     "SessionContext",
     "GatewayConnection",
     "Gateways",
@@ -35,7 +38,9 @@ __all__ = [
     "AdmittedDevice",
     "UpdateQueue",
     "Send",
+    "ServerTaskFeed",
     "Session",
+    "SessionEvents",
     "TaskFeed",
     "ServedModel",
     "Writer",

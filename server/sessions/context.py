@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 from edgeflock.server.connections import Traffic
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, Engine, Published
+from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.publication import Outlet
 from edgeflock.server.roster import Device, Hub, RateLimiters, Registry, Relay, SampleRecord
 from edgeflock.server.sessions.writer import PendingUpdate
@@ -15,8 +16,9 @@ from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.model.layout import ExtraState, Layout
 from edgeflock.shared.model.personal import Personal
 from edgeflock.shared.model.start import Start
+from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.frames import EventKind
-from edgeflock.shared.protocol.messages import Samples, Update
+from edgeflock.shared.protocol.messages import Samples, Update, Welcome
 from edgeflock.shared.settings.config import Config
 
 T = TypeVar("T")
@@ -85,6 +87,13 @@ class SessionContext:
     @property
     def layout(self) -> Layout:
         return self.engine.layout
+
+    def welcome(self, version: int, weights: Weights | None, sequence: int, secret: bytes) -> Welcome:
+        """Return the Welcome for a device: the first model's file, its last update and its secret."""
+        return welcome(
+            *(self.run, self.config, self.layout, version, sequence, self.engine.start, weights, secret),
+            *(self.input, self.description, self.app, self.held_out, self.personal),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

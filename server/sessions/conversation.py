@@ -1,18 +1,18 @@
-"""Answers the records of an admitted device. docs/protocol.md is the reference."""
+"""What each record of an admitted device gets: the server's half of docs/protocol.md.
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+It has no socket, no clock and no tasks of its own: it awaits only its queue, its admission and its port. A
+session (session.py), at a server or a gateway, and the link of an emulated device hold one.
+"""
+
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, requested_slice
-from edgeflock.server.roster import Device, RateLimiter
+from edgeflock.server.roster import Device
 from edgeflock.server.sessions.context import SessionContext, UpdateQueue
-from edgeflock.server.sessions.device_admission import DeviceAdmission
-from edgeflock.server.sessions.records import RecordSocket
 from edgeflock.server.sessions.task_feed import TaskFeed
 from edgeflock.server.sessions.writer import PendingUpdate
 from edgeflock.shared.errors import (
@@ -32,6 +32,7 @@ from edgeflock.shared.protocol.messages import (
     Model,
     Pull,
     Record,
+    Refusal,
     Samples,
     Stop,
     Telemetry,
@@ -39,147 +40,150 @@ from edgeflock.shared.protocol.messages import (
 )
 
 T = TypeVar("T")
+R = TypeVar("R", bound=Refused)
 
-TOO_LARGE_LIMIT = 3
-"""How many updates in a row, refused as too large a step, end a session."""
+UNANSWERED = (Samples, Telemetry, Goodbye)
+"""Records that a device may send at any time, as they need no answer."""
 
-_UNANSWERED = (Samples, Telemetry, Goodbye)
+
+class DevicePort(Protocol):
+    """The way to the device: its WebSocket, or an emulated link."""
+
+    async def send(self, record: Record) -> None: ...
+
+    async def send_octets(self, kind: type[Record], octets: bytes) -> None:
+        """Send an encoded record of this kind."""
+
+    async def wait(self, awaited: Awaitable[T], take: Callable[[Record, bytes], None]) -> T:
+        """Return the result of `awaited`, which may take long. `take` gets what comes meanwhile."""
+
+    def charge_numbers(self, numbers: int) -> None:
+        """Charge the device's rate limit for so many numbers of the model."""
+
+
+class DeviceEvents(Protocol):
+    """What becomes of a device between its Welcome and its end: the part of an admission for this."""
+
+    async def wait_for_turn(self, device: Device) -> None:
+        """Wait while the device is outside the cohort (coordination/cohort.py).
+
+        Raises Refused if its turn will not come.
+        """
+
+    def take_telemetry(self, device: Device, telemetry: Telemetry, frame: bytes) -> None:
+        """Take the device's telemetry."""
+
+    def note_refusal(self, device: Device | None, refusal: Refused, *, update: bool = False) -> None:
+        """Note a refusal. `update`: it is of an update, not of another record."""
+
+    async def judge(self, device: Device, refusal: R) -> R | Quarantined:
+        """Return the refusal to send: a quarantine if the device was refused too often, else `refusal`."""
 
 
 class Conversation:
-    """The conversation of one session."""
+    """The conversation of one session. `answer` raises SessionRefused to end it."""
 
     def __init__(
         self,
         host: SessionContext,
-        writer: UpdateQueue,
-        admission: DeviceAdmission,
-        socket: RecordSocket,
+        queue: UpdateQueue,
+        events: DeviceEvents,
+        port: DevicePort,
         device: Device,
-        limiter: RateLimiter,
-        on_goodbye: Callable[[str], None],
+        tasks: TaskFeed | None,
+        on_goodbye: Callable[[str], None] = lambda reason: None,
+        too_large_limit: float = 3,
     ) -> None:
-        """`on_goodbye` is called with the reason (frames.LEFT) of a device that says Goodbye."""
-        self._host, self._writer, self._admission = host, writer, admission
-        self._socket, self._device, self._limiter = socket, device, limiter
-        self._on_goodbye = on_goodbye
+        """`tasks` is the device's feed, in a run of tasks.
+
+        `on_goodbye` is called with the reason (frames.LEFT) of a device that says Goodbye. `too_large_limit`
+        is how many updates in a row, refused as too large a step, end the session.
+        """
+        self._host, self._queue, self._events, self._port = host, queue, events, port
+        self._device, self._tasks = device, tasks
+        self._on_goodbye, self._too_large_limit = on_goodbye, too_large_limit
         self._too_large = 0
         """Updates that were refused as too large a step since the last accepted one."""
-        self._tasks: TaskFeed | None = admission.task_feed(device, socket.send)
-        """The device's task feed, in a run of tasks."""
 
-    async def serve(self) -> None:
-        """Answer records until the session ends. Raises ConnectionError, or SessionRefused to end it."""
-        async with self._run_task_feed():
-            while True:
-                record, frame = await self._socket.receive()
-                await self._answer(record, frame)
-
-    @asynccontextmanager
-    async def _run_task_feed(self) -> AsyncIterator[None]:
-        """Inside the block, run the device's task feed, if it has one."""
-        if self._tasks is None:
-            yield
-            return
-        feeding = asyncio.create_task(self._tasks.follow())
-        try:
-            yield
-        finally:
-            feeding.cancel()
-            await asyncio.wait((feeding,))
-            if not feeding.cancelled() and (error := feeding.exception()):
-                raise error
-
-    async def _answer(self, record: Record, frame: bytes) -> None:
-        if isinstance(record, _UNANSWERED):
-            return self._handle_unanswered(record, frame)
-        self._device.connection.mark_active()
-        if isinstance(record, Pull):
+    async def answer(self, record: Record, frame: bytes) -> None:
+        """Take a record, whose bytes are `frame`, and send its answer if it needs one."""
+        if isinstance(record, UNANSWERED):
+            self._take_unanswered(record, frame)
+        elif isinstance(record, Pull):
             await self._answer_pull(record)
         else:
             assert isinstance(record, Update), "nothing else is taken"
             await self._answer_update(record, frame)
 
     async def _answer_pull(self, pull: Pull) -> None:
-        if self._host.config.coordination.cohort:
+        if self._host.config.coordination.traits.cohort:
             try:
-                await self._listen_until(self._admission.wait_for_turn(self._device))
+                await self._wait(self._events.wait_for_turn(self._device))
             except RunComplete as complete:
-                return await self._socket.send(Stop(str(complete)))
+                return await self._port.send(Stop(str(complete)))
         await self._wait_while_paused()
         model = await self._make_model(pull)
         await self._send_samples()
-        await self._socket.send(model)
+        await self._port.send(model)
         if self._tasks is not None:
             await self._tasks.begin(model.version)
 
     async def _answer_update(self, update: Update, frame: bytes) -> None:
-        device = self._device
+        device, is_counted = self._device, True
         push = Push(device.id, device.connection.last_seen, update, frame)
         try:
-            if self._tasks is not None:
-                await self._answer_task_update(push, self._tasks)
-                return
-            accepted = await self._push(push)
+            outcome = await self._push(push)
         except RunComplete as complete:
-            await self._socket.send(Stop(str(complete)))
+            return await self._port.send(Stop(str(complete)))
         except SessionRefused:
             raise
-        except Refused as refusal:
-            self._admission.note_refusal(device, refusal, update=True)
-            if isinstance(verdict := await self._admission.judge(device, refusal), Quarantined):
-                raise verdict from refusal
-            self._too_large += isinstance(refusal, StepTooLarge)
-            if self._too_large == TOO_LARGE_LIMIT:
-                raise TooManyRefused(
-                    f"{TOO_LARGE_LIMIT} updates in a row would have broken the model: {refusal}"
-                ) from refusal
-            await self._socket.refuse(refusal, update.sequence)
-        else:
-            device.connection.has_updated = True
-            self._too_large = 0
-            self._host.hub.count_update(device, update, accepted.staleness)
-            receipt = accepted.receipt
-            if await self._wait_while_paused() and receipt.model is not None:
-                receipt = replace(receipt, model=await self._make_model(update))
-            await self._send_samples()
-            await self._socket.send(receipt)
-
-    async def _answer_task_update(self, push: Push, tasks: TaskFeed) -> None:
-        """Push an update in a run of tasks, and send the next task, even if the update waits for others."""
-        device, counted = self._device, True
-        try:
-            answer = await self._writer.push(push)
         except AlreadyComputed:
-            counted = False
+            is_counted = False
             self._host.hub.count_duplicate(device)
+        except Refused as refusal:
+            return await self._refuse_update(update, refusal)
         else:
             device.connection.has_updated = True
             self._too_large = 0
-            if isinstance(answer, PendingUpdate):
-                answer.answer.add_done_callback(partial(self._count_applied, push.update))
+            if isinstance(outcome, PendingUpdate):
+                outcome.on_settled(partial(self._count, update))
             else:
-                self._host.hub.count_update(device, push.update, answer.staleness)
-        await self._wait_while_paused()
+                self._count(update, outcome)
+        was_paused = await self._wait_while_paused()
+        if self._tasks is not None:
+            await self._send_samples()
+            return await self._tasks.advance(counted=is_counted)
+        assert isinstance(outcome, Accepted), "only an update of a task is answered before it applies"
+        receipt = outcome.receipt
+        if was_paused and receipt.model is not None:
+            receipt = replace(receipt, model=await self._make_model(update))
         await self._send_samples()
-        await tasks.advance(counted=counted)
+        await self._port.send(receipt)
 
-    def _count_applied(self, update: Update, answer: asyncio.Future[Accepted]) -> None:
-        """Count the answer to an update that waited for the end of its round."""
-        if answer.cancelled():
-            return
-        error = answer.exception()
-        if error is None:
-            self._host.hub.count_update(self._device, update, answer.result().staleness)
-        elif isinstance(error, Refused) and not isinstance(error, SessionRefused):
-            self._admission.note_refusal(self._device, error, update=True)
+    async def _push(self, push: Push) -> Accepted | PendingUpdate:
+        """Push the update. In a run without tasks this may wait long for others."""
+        outcome = await self._queue.push(push)
+        if isinstance(outcome, PendingUpdate) and self._tasks is None:
+            return await self._wait(outcome.answer)
+        return outcome
 
-    async def _push(self, push: Push) -> Accepted:
-        """Push the update; return its result. This may wait long for others."""
-        answer = await self._writer.push(push)
-        if isinstance(answer, PendingUpdate):
-            return await self._listen_until(answer.answer)
-        return answer
+    def _count(self, update: Update, outcome: Accepted | Refused) -> None:
+        if isinstance(outcome, Accepted):
+            self._host.hub.count_update(self._device, update, outcome.staleness)
+        elif not isinstance(outcome, SessionRefused):
+            self._events.note_refusal(self._device, outcome, update=True)
+
+    async def _refuse_update(self, update: Update, refusal: Refused) -> None:
+        """Send the refusal, or raise the one that ends the session because of it."""
+        self._events.note_refusal(self._device, refusal, update=True)
+        if isinstance(verdict := await self._events.judge(self._device, refusal), Quarantined):
+            raise verdict from refusal
+        self._too_large += isinstance(refusal, StepTooLarge)
+        if self._too_large == self._too_large_limit:
+            raise TooManyRefused(
+                f"{self._too_large} updates in a row would have broken the model: {refusal}"
+            ) from refusal
+        await self._port.send(Refusal(refusal.code, str(refusal), update.sequence, refusal.seconds))
 
     async def _wait_while_paused(self) -> bool:
         """Wait while an operator pauses the device. Return whether there was a pause.
@@ -189,7 +193,7 @@ class Conversation:
         connection = self._device.connection
         waits = connection.order is not None
         while (order := connection.order) is not None:
-            await self._listen_until(order.ended.wait())
+            await self._wait(order.ended.wait())
         return waits
 
     async def _make_model(self, query: Pull | Update) -> Model:
@@ -204,55 +208,33 @@ class Conversation:
         part = requested_slice(query, engine.layout) if isinstance(query, Pull) else None
         if isinstance(query, Pull):
             if not device.connection.has_updated:  # one pull is free after each accepted update
-                numbers = engine.layout.size if part is None else part.stop - part.start
-                self._limiter.charge_numbers(numbers, asyncio.get_running_loop().time())
+                self._port.charge_numbers(engine.layout.size if part is None else part.stop - part.start)
             device.connection.has_updated = False
-        return await self._writer.call(lambda: engine.outlet.model(query.base, query.held, device.id, part))
+        return await self._queue.call(lambda: engine.outlet.model(query.base, query.held, device.id, part))
 
-    async def _listen_until(self, awaited: Awaitable[T]) -> T:
-        """Return the result of `awaited`, which may take long.
+    async def _wait(self, awaited: Awaitable[T]) -> T:
+        return await self._port.wait(awaited, self._take_early)
 
-        Meanwhile read what the device sends: pings, records without an answer, and its disconnection.
-        """
-        waiting = asyncio.ensure_future(awaited)
-        try:
-            while not waiting.done():
-                await self._receive_until(waiting)
-            return waiting.result()
-        finally:
-            waiting.cancel()
-            await asyncio.wait((waiting,))
+    def _take_early(self, record: Record, frame: bytes) -> None:
+        """Take a record that comes before the answer to the last one, so that it must need none."""
+        if not isinstance(record, UNANSWERED):
+            raise UnexpectedRecord("a Pull or an Update is not answered yet: wait for the answer")
+        self._take_unanswered(record, frame)
 
-    async def _receive_until(self, waiting: asyncio.Future[T]) -> None:
-        """Handle the next record, which must need no answer, unless `waiting` is done before it comes."""
-        listening = asyncio.create_task(self._socket.receive())
-        try:
-            await asyncio.wait((waiting, listening), return_when=asyncio.FIRST_COMPLETED)
-            if listening.done():
-                record, frame = listening.result()
-                if not isinstance(record, _UNANSWERED):
-                    raise UnexpectedRecord("a Pull or an Update is not answered yet: wait for the answer")
-                self._handle_unanswered(record, frame)
-        finally:
-            listening.cancel()
-            await asyncio.wait((listening,))  # a socket has one listener at a time
-
-    def _handle_unanswered(self, record: Samples | Telemetry | Goodbye, frame: bytes) -> None:
-        """Handle a record that has no answer."""
+    def _take_unanswered(self, record: Samples | Telemetry | Goodbye, frame: bytes) -> None:
         device = self._device
         if isinstance(record, Samples):
-            device.connection.mark_active()
             self._host.relay.share(device.id, record, frame)
             device.statistics.shared += record.count
         elif isinstance(record, Goodbye):
             self._on_goodbye(_goodbye_reason(record.reason))
         else:
-            self._admission.take_telemetry(device, record, frame)
+            self._events.take_telemetry(device, record, frame)
 
     async def _send_samples(self) -> None:
         """Send the samples that others have shared. An answer follows at once, for which the device reads."""
         for count, frame in self._host.relay.take(self._device.id):
-            await self._socket.send_octets(Samples, frame)
+            await self._port.send_octets(Samples, frame)
             self._device.statistics.received += count
 
 

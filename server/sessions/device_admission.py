@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
 from edgeflock.server.roster import WINDOW, Connection, Device, OpenSession, SampleRecord
 from edgeflock.server.sessions.context import RunHost
+from edgeflock.server.sessions.conversation import DeviceEvents, R
 from edgeflock.server.sessions.task_feed import Send, ServerTaskFeed, TaskFeed
 from edgeflock.server.sessions.writer import Writer
 from edgeflock.shared.data.account import SampleAccount
@@ -25,8 +26,6 @@ from edgeflock.shared.errors import (
 )
 from edgeflock.shared.identity import names
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Telemetry
-
-R = TypeVar("R", bound=Refused)
 
 
 class Authenticator(Protocol):
@@ -57,8 +56,8 @@ class AdmittedDevice(NamedTuple):
     """The secret with which it may replace this session when it connects again."""
 
 
-class DeviceAdmission(Protocol):
-    """Admits a session's device."""
+class DeviceAdmission(DeviceEvents, Protocol):
+    """Admits a session's device, and lets it leave."""
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -70,26 +69,11 @@ class DeviceAdmission(Protocol):
     def note_welcome(self, device: Device, version: int) -> None:
         """Note that the device has its Welcome."""
 
-    async def wait_for_turn(self, device: Device) -> None:
-        """Wait while the device is outside the cohort (coordination/cohort.py).
-
-        Raises Refused if its turn will not come.
-        """
-
     def task_feed(self, device: Device, send: Send) -> TaskFeed | None:
         """The device's task feed; None in a run without tasks. `send` sends the device a record."""
 
-    def take_telemetry(self, device: Device, telemetry: Telemetry, frame: bytes) -> None:
-        """Take the device's telemetry."""
-
     def leave(self, device: Device, reason: str) -> None:
         """Note that its session has ended."""
-
-    def note_refusal(self, device: Device | None, refusal: Refused, *, update: bool = False) -> None:
-        """Note a refusal. `update`: it is of an update, not of another record."""
-
-    async def judge(self, device: Device, refusal: R) -> R | Quarantined:
-        """Return the refusal to send: a quarantine if the device was refused too often, else `refusal`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +140,8 @@ class ServerAdmission:
             self.host.hub.mark_changed(device)
 
     def task_feed(self, device: Device, send: Send) -> TaskFeed | None:
-        tasks = self.host.engine.tasks
-        return None if tasks is None else ServerTaskFeed(self.host, self.writer, tasks, device.id, send)
+        in_tasks = self.host.engine.tasks is not None
+        return ServerTaskFeed(self.host, self.writer, device.id, send) if in_tasks else None
 
     def take_telemetry(self, device: Device, telemetry: Telemetry, frame: bytes) -> None:
         """Store the telemetry. The device is present, but still as idle as before."""

@@ -1,8 +1,9 @@
 """A device's WebSocket as records. Each record is checked, counted, and charged to the rate limit."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
+from typing import TypeVar
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
@@ -20,6 +21,8 @@ from edgeflock.shared.protocol.messages import (
     Telemetry,
     Update,
 )
+
+T = TypeVar("T")
 
 HEARTBEAT = 60.0
 """Seconds of silence before the server pings. If half as long passes without an answer, it disconnects.
@@ -68,6 +71,7 @@ class RecordSocket:
         self._closing = asyncio.Event()
         self._limiter: RateLimiter | None = None
         """The device's rate limit, once it is admitted."""
+        self._on_active: Callable[[], None] = lambda: None
 
     async def open(self, on_refused: Callable[[Refused], None]) -> web.StreamResponse | None:
         """Answer the request. Returns a refusal if it is not valid.
@@ -98,10 +102,13 @@ class RecordSocket:
         assert isinstance(hello, Hello), "nothing else is taken"
         return hello, frame
 
-    def admit(self, limiter: RateLimiter) -> None:
-        """Allow records of the run's size, and charge them to the rate limit from now on."""
+    def admit(self, limiter: RateLimiter, on_active: Callable[[], None]) -> None:
+        """Allow records of the run's size, and charge them to the rate limit from now on.
+
+        `on_active` is called for each record that shows that the device works.
+        """
         self._connection.admit(self._longest)
-        self._limiter = limiter
+        self._limiter, self._on_active = limiter, on_active
 
     async def receive(self) -> tuple[Record, bytes]:
         """Return the next record and its frame. First wait, and read nothing, as the rate limit demands."""
@@ -114,7 +121,31 @@ class RecordSocket:
             finally:
                 limiter.delay_seconds += clock() - began
         message = await self._socket.receive()
-        return self._decode(message.type, message.data, _LATER_RECORDS)
+        record, frame = self._decode(message.type, message.data, _LATER_RECORDS)
+        if not isinstance(record, Telemetry | Goodbye):
+            self._on_active()
+        return record, frame
+
+    async def wait(self, awaited: Awaitable[T], take: Callable[[Record, bytes], None]) -> T:
+        """Return the result of `awaited`, which may take long.
+
+        Meanwhile read what the device sends: pings, its disconnection, and records, which `take` gets.
+        """
+        waiting = asyncio.ensure_future(awaited)
+        try:
+            while not waiting.done():
+                listening = asyncio.create_task(self.receive())
+                try:
+                    await asyncio.wait((waiting, listening), return_when=asyncio.FIRST_COMPLETED)
+                    if listening.done():
+                        take(*listening.result())
+                finally:
+                    listening.cancel()
+                    await asyncio.wait((listening,))  # a socket has one listener at a time
+            return waiting.result()
+        finally:
+            waiting.cancel()
+            await asyncio.wait((waiting,))
 
     async def send(self, record: Record) -> None:
         await self.send_octets(type(record), wire.encode(record))
@@ -127,8 +158,10 @@ class RecordSocket:
         self._charge(len(octets))
         await self._socket.send_bytes(octets)
 
-    async def refuse(self, refusal: Refused, sequence: int | None) -> None:
-        await self.send(Refusal(refusal.code, str(refusal), sequence, refusal.seconds))
+    def charge_numbers(self, numbers: int) -> None:
+        """Charge the device's rate limit for so many numbers of the model."""
+        if self._limiter is not None:
+            self._limiter.charge_numbers(numbers, asyncio.get_running_loop().time())
 
     async def is_alive(self) -> bool:
         """Whether the device sends anything in ANSWER_SECONDS.
@@ -144,7 +177,7 @@ class RecordSocket:
             async with asyncio.timeout(CLOSE_SECONDS):
                 if refusal is not None:
                     reason = refusal.code
-                    await self.refuse(refusal, None)
+                    await self.send(Refusal(refusal.code, str(refusal), None, refusal.seconds))
                 await self._socket.close(code=code, message=reason.encode())
         except ConnectionError:
             pass

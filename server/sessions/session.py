@@ -1,17 +1,19 @@
 """A device's WebSocket, from its request to its end: who the device is, and why the session ends."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from aiohttp import WSCloseCode, web
 
 from edgeflock.server.connections import GuardedConnection
 from edgeflock.server.engine import frame_bytes
-from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.roster import Device
 from edgeflock.server.sessions.context import SessionContext, UpdateQueue
 from edgeflock.server.sessions.conversation import Conversation
 from edgeflock.server.sessions.device_admission import AdmittedDevice, DeviceAdmission
 from edgeflock.server.sessions.records import RecordSocket
+from edgeflock.server.sessions.task_feed import TaskFeed
 from edgeflock.shared.errors import Refused, SessionRefused, Superseded
 
 
@@ -46,13 +48,16 @@ class Session:
         try:
             admitted = await self._admit()
             device = self._device = admitted.device
-            limiter = self._host.rate_limiters.get(device.name)
-            self._socket.admit(limiter)
+            self._socket.admit(self._host.rate_limiters.get(device.name), device.connection.mark_active)
+            tasks = self._admission.task_feed(device, self._socket.send)
             conversation = Conversation(
-                self._host, self._writer, self._admission, self._socket, device, limiter, self._set_end_reason
+                *(self._host, self._writer, self._admission, self._socket, device, tasks),
+                self._set_end_reason,
             )
             await self._send_welcome(admitted)
-            await conversation.serve()
+            async with _following(tasks):
+                while True:
+                    await conversation.answer(*await self._socket.receive())
         except SessionRefused as refusal:
             self._set_end_reason(f"refused: {refusal.code}")
             await self._refuse(device, refusal)
@@ -97,16 +102,7 @@ class Session:
         version, weights = await self._writer.call(
             lambda: (engine.published.version, engine.outlet.weights())
         )
-        terms = welcome(
-            *(host.run, host.config, engine.layout, version, admitted.sequence, engine.start, weights),
-            admitted.secret,
-            host.input,
-            host.description,
-            host.app,
-            host.held_out,
-            host.personal,
-        )
-        await self._socket.send(terms)
+        await self._socket.send(host.welcome(version, weights, admitted.sequence, admitted.secret))
         self._admission.note_welcome(admitted.device, version)
 
     async def _refuse(self, device: Device | None, refusal: SessionRefused) -> None:
@@ -125,3 +121,19 @@ class Session:
 
     def _set_end_reason(self, reason: str) -> None:
         self._end_reason = self._end_reason or reason
+
+
+@asynccontextmanager
+async def _following(tasks: TaskFeed | None) -> AsyncIterator[None]:
+    """Inside the block, let the device's task feed send what it was not asked for."""
+    if tasks is None:
+        yield
+        return
+    following = asyncio.create_task(tasks.follow())
+    try:
+        yield
+    finally:
+        following.cancel()
+        await asyncio.wait((following,))
+        if not following.cancelled() and (error := following.exception()):
+            raise error

@@ -4,14 +4,10 @@ A Task follows each Model and answers each Update. It names the data shard to co
 shard, another Task follows as soon as there is a shard, or the Over of the round.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from edgeflock.server.coordination import Tasks
-from edgeflock.server.sessions.context import RunHost
-from edgeflock.server.sessions.writer import Writer
-from edgeflock.shared.errors import RunComplete
+from edgeflock.server.sessions.context import SessionContext
 from edgeflock.shared.protocol.messages import Over, Record, Stop, Task
 
 Send = Callable[[Record], Awaitable[None]]
@@ -30,70 +26,67 @@ class TaskFeed(Protocol):
         """Until cancelled, send a task once an idle device can have one, and the end of the round."""
 
 
+class TaskQueue(Protocol):
+    """The part of a Writer that task feeds use."""
+
+    async def assign(self, device: int, base: int) -> int | None:
+        """Return the device's next data shard in the round from version `base`. None: it has none now."""
+
+    async def wait_for_change(self) -> None:
+        """Wait until a round ends, a device's presence changes, or the engine's `due` passes."""
+
+
 class ServerTaskFeed:
     """The `TaskFeed` of one session at the server."""
 
-    def __init__(self, host: RunHost, writer: Writer, tasks: Tasks, device: int, send: Send) -> None:
-        self._host, self._writer, self._tasks = host, writer, tasks
+    def __init__(self, host: SessionContext, queue: TaskQueue, device: int, send: Send) -> None:
+        self._host, self._queue = host, queue
         self._device, self._send = device, send
-        self._base: int | None = None
+        self.base: int | None = None
         """The version that the device's round starts from; None: the device is in no round."""
         self._idle = False
         """Whether its last Task had no shard."""
 
     async def begin(self, version: int) -> None:
-        self._base = version
-        if self._host.published.complete:
-            await self._end()
-            return
-        task = await self._next_shard()
-        if self._base is not None:
-            self._idle = task is None
-            await self._send(Task(task))
+        self.base = version
+        shard = await self.next_shard()
+        if self.base is not None:
+            self._idle = shard is None
+            await self._send(Task(shard))
 
     async def advance(self, *, counted: bool) -> None:
-        task = await self._next_shard()
-        if self._base is None:  # this session may not have sent Over yet
+        if self.base is None:  # a new session has not sent Over
             await self._send(Over(self._host.published.version))
-        self._idle = task is None and self._base is not None
-        await self._send(Task(task, counted))
+        shard = await self.next_shard()
+        self._idle = shard is None and self.base is not None
+        await self._send(Task(shard, counted))
 
     async def follow(self) -> None:
         while True:
-            await self._writer.wait_for_change()
-            if self._base is None:
+            await self._queue.wait_for_change()
+            if self.base is None:
                 continue
-            if self._host.published.version != self._base:
-                await self._end()
-            elif self._idle and (task := await self._next_shard()) is not None:
+            if self._host.published.version != self.base:
+                await self.end_round()
+            elif self._idle and (shard := await self.next_shard()) is not None:
                 self._idle = False
-                await self._send(Task(task))
+                await self._send(Task(shard))
 
-    async def _next_shard(self) -> int | None:
-        """Return the device's next shard, if any. If its round is over, send Over or Stop; return None."""
-        base, engine, tasks = self._base, self._host.engine, self._tasks
-        if base is None:
+    async def next_shard(self) -> int | None:
+        """Return the device's next shard, if any. If its round is over, end it, and return None."""
+        if self.base is None:
             return None
-        now = asyncio.get_running_loop().time()
-        version, task = await self._writer.call(
-            lambda: (
-                engine.published.version,
-                tasks.assign(self._device, now) if engine.published.version == base else None,
-            )
-        )
-        if version != base:
-            await self._end()
-        elif task is None:
-            self._writer.wake()  # the assignment may have changed the engine's `due`
-        return task
-
-    async def _end(self) -> None:
-        """Send Over, or Stop if the run is complete, unless the device has it already."""
-        if self._base is None:
-            return
-        self._base, self._idle = None, False
+        shard = await self._queue.assign(self._device, self.base)
         published = self._host.published
-        if published.complete:
-            await self._send(Stop(str(RunComplete(f"the run is over: {published.end_reason}"))))
-        else:
-            await self._send(Over(published.version))
+        if published.version == self.base and not published.complete:
+            return shard
+        await self.end_round()
+        return None
+
+    async def end_round(self) -> None:
+        """Send Over, or Stop if the run is complete, unless the device has it already."""
+        if self.base is None:
+            return
+        self.base, self._idle = None, False
+        published = self._host.published
+        await self._send(Stop(published.farewell) if published.complete else Over(published.version))

@@ -51,6 +51,17 @@ class PendingUpdate:
 
     answer: asyncio.Future[Accepted]
 
+    def on_settled(self, settle: Callable[[Accepted | Refused], None]) -> None:
+        """Call `settle` with the result, once there is one."""
+
+        def call(answer: asyncio.Future[Accepted]) -> None:
+            if not answer.cancelled():
+                error = answer.exception()
+                assert error is None or isinstance(error, Refused), "the writer sets nothing else"
+                settle(answer.result() if error is None else error)
+
+        self.answer.add_done_callback(call)
+
 
 class Writer:
     """Gives one caller at a time access to the engine. Answers come only while `run` runs."""
@@ -121,13 +132,25 @@ class Writer:
         """Wait until a round ends, a device's presence changes, or the engine's `due` passes."""
         await self._change_event.wait()
 
+    async def assign(self, device: int, base: int) -> int | None:
+        """Return the device's next data shard in the round from version `base`. None: it has none now."""
+        engine, now = self._engine, asyncio.get_running_loop().time()
+        tasks = engine.tasks
+        assert tasks is not None, "only a run of tasks assigns shards"
+        shard = await self.call(
+            lambda: tasks.assign(device, now) if engine.published.version == base else None
+        )
+        if shard is None:
+            self.wake()  # the assignment may have changed the engine's `due`
+        return shard
+
     async def wait_for_turn(self, device: int) -> None:
         """Wait while the device is outside the cohort. Raises RunComplete, Unavailable."""
         engine = self._engine
         while (turns := engine.turns) is not None:
             complete, member = await self.read(lambda: (engine.published.complete, device in turns.members))
             if complete:
-                raise RunComplete(f"the run is over: {engine.published.end_reason}")
+                raise RunComplete(engine.published.farewell)
             if member:
                 return
             self._turn_events[device] = event = asyncio.Event()

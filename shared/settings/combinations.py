@@ -6,14 +6,16 @@ reads: unless run.proximal is its default, it needs run.local_steps. "key=a|b" i
 several needs is enough. Rows are silent where another package's choice is set.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pydantic import BaseModel
 
+from edgeflock.shared.settings.modes import MODES, Mode
 from edgeflock.shared.settings.optimizer import OptimizerSettings
 
 BUILTIN = {
-    "coordination.mode": "async|rounds|buffer|elastic",
+    "coordination.mode": "|".join(MODES),
     "coordination.gate": "|ssp|asp",
     "defence.mode": "none|clip|score",
     "downlink.mode": "lossy|exact",
@@ -50,34 +52,39 @@ class Row:
         return " or ".join(map(_shown, self.needs))
 
 
-_ELASTIC, _ROUNDS = ("coordination.mode=elastic",), ("coordination.mode=rounds",)
-_NOT_ELASTIC, _NOT_ROUNDS = (
-    ("coordination.mode=async|rounds|buffer",),
-    ("coordination.mode=async|buffer|elastic",),
-)
+def _modes(has_trait: Callable[[Mode], bool]) -> tuple[str]:
+    """Return the need of one of the modes that have a trait."""
+    return (f"coordination.mode={'|'.join(name for name, mode in MODES.items() if has_trait(mode))}",)
+
+
+_ELASTIC, _NOT_ELASTIC = _modes(lambda mode: mode.elastic), _modes(lambda mode: not mode.elastic)
+_BUFFERS = _modes(lambda mode: mode.buffers)
+_COHORT, _TASKS = _modes(lambda mode: mode.cohort), _modes(lambda mode: mode.tasks)
+_BY_DEVICE = _modes(lambda mode: mode.rounds and not mode.tasks)
+_ROUNDS, _NOT_ROUNDS = _modes(lambda mode: mode.rounds), _modes(lambda mode: not mode.rounds)
 _ADAFACTOR = "run.local_optimizer=adafactor"
 _LARGEST, _SIGNIFICANT = ("compression.selection=largest",), ("compression.selection=significance",)
 _LOSSY = ("downlink.mode=lossy",)
 _STEP = "applies to the server's step, and elastic averaging moves the model instead"
 
 ROWS: tuple[Row, ...] = (
-    Row("coordination.buffer", ("coordination.mode=buffer",), "is how many updates of a buffer make a step"),
+    Row("coordination.buffer", _BUFFERS, "is how many updates of a buffer make a step"),
     Row("coordination.moving_rate", _ELASTIC, "is how far devices and the centre of elastic averaging move"),
     Row("coordination.chunk", _ELASTIC, "is the size of an exchange in elastic averaging"),
     Row("coordination.rule=elastic", _ELASTIC, "is the rule of elastic averaging"),
     Row("coordination.mode=elastic", ("coordination.rule=elastic",), "has its own rule"),
     Row("coordination.learning_rate", _NOT_ELASTIC, "scales gradients; here devices use run.local_rate"),
     Row("coordination.base_batch", _NOT_ELASTIC, "weighs updates; here coordination.moving_rate does"),
-    Row("coordination.quorum", _ROUNDS, "is the number of updates that end a round"),
-    Row("coordination.quorum", ("coordination.tasks=0",), "counts devices; tasks have coordination.distinct"),
+    Row("coordination.quorum", _BY_DEVICE, "is the number of devices whose updates end a round"),
     Row("coordination.deadline", _ROUNDS, "is the time limit of a round"),
     Row("coordination.aggregate", _ROUNDS, "compares the updates of a round"),
-    Row("coordination.cohort", _ROUNDS, "is the number of devices that take part in a round"),
-    Row("coordination.cohort", ("coordination.tasks=0",), "selects devices; for tasks all take part"),
-    Row("coordination.cohort_rounds", ("coordination.cohort",), "is how long a device stays in a cohort"),
-    Row("coordination.tasks", _ROUNDS, "is the number of shards that a device computes in a round"),
-    Row("coordination.order", ("coordination.tasks",), "is the order of tasks"),
-    Row("coordination.distinct", ("coordination.tasks",), "is the number of tasks that end a round"),
+    Row("coordination.cohort", _COHORT, "is the number of devices that take part in a round"),
+    Row("coordination.mode=cohort", ("coordination.cohort",), "has so many devices in a round"),
+    Row("coordination.cohort_rounds", _COHORT, "is how long a device stays in a cohort"),
+    Row("coordination.tasks", _TASKS, "is the number of shards that a device computes in a round"),
+    Row("coordination.mode=tasks", ("coordination.tasks",), "has a device compute so many shards in a round"),
+    Row("coordination.order", _TASKS, "is the order of tasks"),
+    Row("coordination.distinct", _TASKS, "is the number of tasks that end a round"),
     Row("coordination.gate", _NOT_ROUNDS, "limits how far devices are ahead, and in rounds no device is"),
     Row("coordination.bound", ("coordination.gate",), "is the limit of a gate"),
     *(Row(f"optimizer.{key}", _NOT_ELASTIC, _STEP) for key in OptimizerSettings.model_fields),
@@ -120,6 +127,7 @@ ROWS: tuple[Row, ...] = (
     Row("downlink.mode=lossy", _NOT_ELASTIC, "sends no parts of a model, which elastic averaging needs"),
     Row("downlink.mode=lossy", ("scale.shards=0",), "compares the whole model, and each shard has a part"),
     *(Row(f"downlink.{key}", _LOSSY, "applies to the lossy downlink") for key in ("select", "balance")),
+    Row("fleet.holds", _TASKS, "is the number of shards that each device of an emulated fleet holds"),
     Row("injection.alpha", ("injection.beta",), "is how many devices share, and beta how much"),
     Row("injection.beta", ("injection.alpha",), "is how much devices share, and alpha how many"),
     Row("defence.refresh", ("defence.mode=score",), "is the interval of the server's own gradient"),
@@ -148,7 +156,9 @@ def _holds(config: BaseModel, text: str) -> bool:
     """Whether a setting has one of these values; without any, whether it is not its default."""
     path, equals, values = text.partition("=")
     name, _, key = path.partition(".")
-    section = getattr(config, name)
+    section = getattr(config, name, None)
+    if section is None:  # only emulated fleets have [fleet]
+        return False
     found = getattr(section, key)
     default = type(section).model_fields[key].default
     return bool(str(found) in values.split("|") if equals else found != default)

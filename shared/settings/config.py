@@ -1,7 +1,7 @@
 """All settings of a run. Each section is declared in a file of its own here, with its defaults."""
 
 from collections.abc import Iterable, Mapping
-from typing import Self
+from typing import Any, Self
 
 from pydantic import ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
@@ -9,9 +9,10 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from edgeflock.shared.settings.choices import Tables
 from edgeflock.shared.settings.client import ClientConfigSettings, ClientSettings
 from edgeflock.shared.settings.combinations import Row, broken_rows
-from edgeflock.shared.settings.coordination import ELASTIC, CoordinationSettings, DefenceSettings
+from edgeflock.shared.settings.coordination import CoordinationSettings, DefenceSettings
 from edgeflock.shared.settings.limits import LimitSettings
 from edgeflock.shared.settings.model import ARRAYS, ModelSettings
+from edgeflock.shared.settings.modes import DEFAULT, Mode, traits_of
 from edgeflock.shared.settings.optimizer import OptimizerSettings
 from edgeflock.shared.settings.run import JournalSettings, RunSettings, ScaleSettings
 from edgeflock.shared.settings.settings import Section, descriptions, parse_as
@@ -49,26 +50,24 @@ class Config(Section):
         """
         if not isinstance(settings, dict):
             return settings
-        if _is_of_arrays(settings.get("model")):
-            if isinstance(run := settings.get("run"), dict) and run.get("local_optimizer") == ADAFACTOR:
+        traits = traits_of(_section_of(settings, "coordination").get("mode", DEFAULT))
+        if str(_section_of(settings, "model").get("module")).startswith(ARRAYS):
+            if _section_of(settings, "run").get("local_optimizer") == ADAFACTOR:
                 raise ValueError(
                     f'run.local_optimizer = "{ADAFACTOR}" scales gradients, and updates of a model of arrays '
                     "are differences; leave it out"
                 )
-            settings = {**settings, "model": {"data": "", **settings["model"]}}
-            coordination = settings.get("coordination", {})
-            if isinstance(coordination, dict) and coordination.get("mode") != ELASTIC:
-                settings["coordination"] = {"learning_rate": 1.0, **coordination}
-        settings = _with_optimizer(settings)
-        downlink = settings.get("downlink", {})
-        if not isinstance(downlink, dict):
-            return settings
-        coordination, scale = settings.get("coordination"), settings.get("scale")
-        elastic = isinstance(coordination, dict) and coordination.get("mode") == ELASTIC
-        sharded = isinstance(scale, dict) and scale.get("shards", 0) not in (0, "0")
-        if not elastic and not sharded:
-            return settings
-        return {**settings, "downlink": {"mode": "exact", **downlink}}
+            settings = _with_defaults(settings, "model", {"data": ""})
+            if not traits.elastic:
+                settings = _with_defaults(settings, "coordination", {"learning_rate": 1.0})
+        if _uses_adafactor(settings, traits):
+            if not traits.elastic:
+                settings = _with_defaults(settings, "coordination", {"learning_rate": ADAFACTOR_RATE})
+            rate = _section_of(settings, "coordination").get("learning_rate", ADAFACTOR_RATE)
+            settings = _with_defaults(settings, "run", {"local_optimizer": ADAFACTOR, "local_rate": rate})
+        sharded = _section_of(settings, "scale").get("shards", 0) not in (0, "0")
+        downlink = "exact" if sharded else traits.downlink
+        return settings if downlink == "lossy" else _with_defaults(settings, "downlink", {"mode": downlink})
 
     @model_validator(mode="after")
     def _check_combinations(self) -> Self:
@@ -85,34 +84,30 @@ def _error_of(row: Row, config: Config) -> InitErrorDetails:
     return InitErrorDetails(type=reason, loc=(section, key), input=getattr(getattr(config, section), key))
 
 
-def _with_optimizer(settings: dict[str, object]) -> dict[str, object]:
-    """Set the devices' optimizer to Adafactor, at its own rate, unless `settings` need another one."""
-    names = ("run", "coordination", "optimizer", "compression")
-    run, coordination, optimizer, compression = (settings.get(name, {}) for name in names)
-    if not isinstance(run, dict) or not isinstance(coordination, dict):
-        return settings
-    chosen = run.get("local_optimizer")
-    if chosen is None:
-        other = (
-            {"learning_rate"} & coordination.keys()
-            or {"local_rate", "local_momentum"} & run.keys()
-            or coordination.get("mode", "async") != "async"
-            or (isinstance(optimizer, dict) and optimizer.get("kind", "sgd") != "sgd")
-            or (isinstance(compression, dict) and compression.get("selection", "largest") != "largest")
-        )
-        if other:
-            return settings
-    elif chosen != ADAFACTOR:
-        return settings
-    if coordination.get("mode") != ELASTIC:
-        coordination = {"learning_rate": ADAFACTOR_RATE, **coordination}
-    rate = coordination.get("learning_rate", ADAFACTOR_RATE)
-    run = {"local_optimizer": ADAFACTOR, "local_rate": rate, **run}
-    return {**settings, "run": run, "coordination": coordination}
+def _section_of(settings: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the section `name` as it was given, before any check; empty if there is none."""
+    section = settings.get(name)
+    return section if isinstance(section, dict) else {}
 
 
-def _is_of_arrays(model: object) -> bool:
-    return isinstance(model, dict) and str(model.get("module")).startswith(ARRAYS)
+def _with_defaults(settings: dict[str, Any], name: str, defaults: Mapping[str, object]) -> dict[str, Any]:
+    """Return `settings` with `defaults` of the section `name`."""
+    section = settings.get(name, {})
+    return {**settings, name: {**defaults, **section}} if isinstance(section, dict) else settings
+
+
+def _uses_adafactor(settings: dict[str, Any], traits: Mode) -> bool:
+    """Whether devices use Adafactor: the settings say so, or need no other optimizer."""
+    run, coordination = _section_of(settings, "run"), _section_of(settings, "coordination")
+    if "local_optimizer" in run:
+        return bool(run["local_optimizer"] == ADAFACTOR)
+    return (
+        traits.adafactor
+        and "learning_rate" not in coordination
+        and not {"local_rate", "local_momentum"} & run.keys()
+        and _section_of(settings, "optimizer").get("kind", "sgd") == "sgd"
+        and _section_of(settings, "compression").get("selection", "largest") == "largest"
+    )
 
 
 def parse(

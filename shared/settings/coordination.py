@@ -5,13 +5,11 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from edgeflock.shared.settings.choices import one_of_tables
+from edgeflock.shared.settings.modes import DEFAULT, Mode, traits_of
 from edgeflock.shared.settings.settings import Section
 
 MIN_RATE, MAX_RATE = 1e-12, 1e6
 """Learning rates beyond these change nothing in float32, or make the model infinite within a few updates."""
-
-ELASTIC = "elastic"
-"""The mode, and the rule of its updates."""
 
 
 class CoordinationSettings(Section):
@@ -26,10 +24,11 @@ class CoordinationSettings(Section):
     0.05"""
     window: Annotated[int, Field(ge=2, le=65536)] = 256
     """number of the latest versions from which an update may start; an older one is refused"""
-    mode: Annotated[str, one_of_tables("coordination.mode")] = "async"
-    """async: each update makes a step; rounds: the updates of all devices make one step, weighted by samples;
-    buffer: several updates make a step; elastic: devices keep their own parameters and exchange with the
-    model, their centre"""
+    mode: Annotated[str, one_of_tables("coordination.mode")] = DEFAULT
+    """async: each update makes a step; buffer: several updates make a step; rounds: the updates of all
+    devices make one step, weighted by samples; cohort: as rounds, of a few devices at a time; tasks: as
+    rounds, with an update of each data shard; elastic: devices keep their own parameters and exchange with
+    the model, their centre"""
     buffer: Annotated[int, Field(ge=1, le=65536)] = 10
     """for buffer: number of updates that make a step; no device waits for it"""
     moving_rate: Annotated[float, Field(gt=0, lt=1)] = 0.1
@@ -39,22 +38,23 @@ class CoordinationSettings(Section):
     """for elastic: number of parameters that are exchanged at a time while training goes on; 0: all, and
     training waits"""
     quorum: Annotated[int, Field(ge=0)] = 0
-    """for rounds: number of updates that end a round; 0: one of each device that takes part"""
+    """for rounds and cohort: number of updates that end a round; 0: one of each device that takes part"""
     cohort: Annotated[int, Field(ge=0, le=65536)] = 0
-    """for rounds: number of devices that take part in a round while the others wait for their turn; 0: all"""
+    """for cohort: number of devices of a round, while the others wait for their turn; not set: 20"""
     cohort_rounds: Annotated[int, Field(ge=1)] = 5
-    """for a cohort: rounds in a row that a device takes part in before it waits again"""
+    """for cohort: rounds in a row that a device takes part in before it waits again"""
     deadline: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 30.0
-    """for rounds: seconds after its first update when a round ends in any case"""
+    """for rounds, cohort and tasks: seconds after its first update when a round ends in any case"""
     aggregate: Annotated[str, one_of_tables("coordination.aggregate")] = "mean"
-    """for rounds: how the updates become one: mean; median, trimmed and krum tolerate some bad updates"""
+    """for rounds, cohort and tasks: how updates become one: mean; median, trimmed and krum tolerate some bad
+    ones"""
     gate: Annotated[str, one_of_tables("coordination.gate")] = ""
     """ssp: a device waits while it is more than coordination.bound updates ahead of the slowest; asp: while
     another's copy of the model lacks more than so many of its updates; empty: no device waits"""
     bound: Annotated[int, Field(ge=0, le=65536)] = 4
     """for a gate: number of updates of one device"""
     tasks: Annotated[int, Field(ge=0)] = 0
-    """for rounds: shards of the data that a device computes in a round, at most; 0: no shards"""
+    """for tasks: shards of the data that a device computes in a round, at most; not set: 1"""
     order: Annotated[str, one_of_tables("coordination.order")] = "adaptive"
     """for tasks: choice of a device's next shard: cyclic, staircase, random; adaptive: by their speeds"""
     distinct: Annotated[int, Field(ge=0)] = 0
@@ -65,13 +65,20 @@ class CoordinationSettings(Section):
     base_batch: Annotated[int, Field(ge=0)] = 0
     """B: an update of b samples counts b / B times; 0: all updates count alike, in rounds by their samples"""
 
+    @property
+    def traits(self) -> Mode:
+        """The traits of the mode."""
+        return traits_of(self.mode)
+
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, settings: object) -> object:
-        """Set the rule of a mode: elastic averaging weighs by alpha alone, buffers as in FedBuff."""
-        usual = {ELASTIC: ELASTIC, "buffer": "sqrt"}
-        rule = usual.get(str(settings.get("mode"))) if isinstance(settings, dict) else None
-        return {"rule": rule, **settings} if isinstance(settings, dict) and rule is not None else settings
+        """Add the mode's own defaults."""
+        return (
+            {**traits_of(settings.get("mode")).defaults, **settings}
+            if isinstance(settings, dict)
+            else settings
+        )
 
     @model_validator(mode="after")
     def _check_cohort(self) -> Self:

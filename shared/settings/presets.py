@@ -15,7 +15,7 @@ PRESETS: dict[str, dict[str, object]] = {
     },
     "cohort": {
         "run.local_steps": 30,
-        "coordination.mode": "rounds",
+        "coordination.mode": "cohort",
         "coordination.cohort": 20,
         "coordination.cohort_rounds": 5,
         "coordination.deadline": 600.0,

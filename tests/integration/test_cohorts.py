@@ -24,7 +24,7 @@ from tests.integration.test_gateway_tasks import behind
 from tests.integration.test_tasks import link
 from tests.integration.test_tasks import update as of_shard
 
-COHORTS = ("coordination.mode=rounds", "coordination.deadline=3600", "coordination.cohort=1")
+COHORTS = ("coordination.mode=cohort", "coordination.deadline=3600", "coordination.cohort=1")
 """The first device stays for a round, each other one for its turns."""
 
 Hosts = Callable[..., AbstractAsyncContextManager[Hosted]]

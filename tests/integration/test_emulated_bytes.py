@@ -267,7 +267,7 @@ def test_a_real_device_does_what_the_emulated_one_does(model: str, down: str, tm
 
 def test_real_devices_take_turns_as_the_emulated_ones_do(tmp_path: Path) -> None:
     """One device at a time, of three: whole clients and a whole server, the same records and bytes."""
-    settings = ["coordination.mode=rounds", "coordination.cohort=1", "coordination.cohort_rounds=2"]
+    settings = ["coordination.mode=cohort", "coordination.cohort=1", "coordination.cohort_rounds=2"]
     settings += ["compression.select=0.01", "run.local_steps=3", LOSSY, "downlink.share=0.3"]
     file = fleet_of(ONE, DIGITS, "run.updates=10", "fleet.devices=3", *settings)
     ran = run(file, tmp_path / "emulated")

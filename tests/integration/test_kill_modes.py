@@ -35,9 +35,9 @@ KILLS = 2
 BETWEEN = 20
 """Versions that a server lives to make."""
 
-TASKS = ("coordination.mode=rounds", "coordination.deadline=3600", "coordination.tasks=2")
+TASKS = ("coordination.mode=tasks", "coordination.deadline=3600", "coordination.tasks=2")
 COHORT = (
-    "coordination.mode=rounds",
+    "coordination.mode=cohort",
     "coordination.deadline=3600",
     "coordination.cohort=1",
     "coordination.cohort_rounds=2",

@@ -20,7 +20,7 @@ RUN = (
     "compression.values=f32",
     "model.module=theirs:Net",
 )
-TASKS = ("coordination.mode=rounds", "coordination.deadline=3600", "coordination.tasks=2")
+TASKS = ("coordination.mode=tasks", "coordination.deadline=3600", "coordination.tasks=2")
 SHARDS = ("north", "east", "south")
 
 

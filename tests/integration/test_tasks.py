@@ -25,7 +25,7 @@ from tests.integration.operator import operating
 from tests.integration.scene import update as packed
 
 TASKS = (
-    "coordination.mode=rounds",
+    "coordination.mode=tasks",
     "coordination.deadline=3600",
     "coordination.tasks=3",
     "coordination.order=cyclic",

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
-from edgeflock.shared.protocol.frames import BINS, RETURN
-from edgeflock.tui.sources.state import MonitorState
+from edgeflock.shared.protocol.frames import BINS, RETURN, Evaluation
+from edgeflock.tui.sources.state import Moment, MonitorState
 from edgeflock.tui.text import numbers
 
 XAxis = Literal["time", "updates", "bytes"]
@@ -32,52 +32,45 @@ FORMS: dict[XAxis, Callable[[float], str]] = {
 
 def accuracy(state: MonitorState, x_axis: XAxis) -> PlotCurve:
     """Return the accuracy of the evaluations, in percent."""
-    known = [(e, e.accuracy) for e in state.evaluations if e.accuracy is not None]
-    start = start_time(state)
-    return PlotCurve(
-        [_x_value(x_axis, e.time - start, e.version, e.ingress + e.egress) for e, _ in known],
-        [value * 100 for _, value in known],
-    )
+    curve = _curve(state, x_axis, state.evaluations, [one.accuracy for one in state.evaluations])
+    return PlotCurve(curve.x, [value * 100 for value in curve.y])
 
 
 def returns(state: MonitorState, x_axis: XAxis) -> PlotCurve:
     """Return the returns of a policy's evaluations. The curve is empty for other models."""
-    known = [(e, value) for e in state.evaluations if (value := e.metrics.get(RETURN)) is not None]
-    start = start_time(state)
-    return PlotCurve(
-        [_x_value(x_axis, e.time - start, e.version, e.ingress + e.egress) for e, _ in known],
-        [value for _, value in known],
-    )
+    return _curve(state, x_axis, state.evaluations, [one.metrics.get(RETURN) for one in state.evaluations])
 
 
 def test_loss(state: MonitorState, x_axis: XAxis) -> PlotCurve:
     """Return the loss of the evaluations."""
-    known = [(e, e.loss) for e in state.evaluations if e.loss is not None]
-    start = start_time(state)
-    return PlotCurve(
-        [_x_value(x_axis, e.time - start, e.version, e.ingress + e.egress) for e, _ in known],
-        [loss for _, loss in known],
-    )
+    return _curve(state, x_axis, state.evaluations, [one.loss for one in state.evaluations])
 
 
 def training_loss(state: MonitorState, x_axis: XAxis) -> PlotCurve:
     """Return the devices' training loss, averaged over recent updates, for the observed time."""
-    known = [(m, m.loss) for m in state.trend if m.loss is not None]
-    start = start_time(state)
-    return PlotCurve(
-        [_x_value(x_axis, m.time - start, m.version, m.ingress + m.egress) for m, _ in known],
-        [loss for _, loss in known],
-    )
+    return _curve(state, x_axis, state.trend, [moment.loss for moment in state.trend])
 
 
 def reduction(state: MonitorState, x_axis: XAxis, field: Reduction = "reduction") -> PlotCurve:
     """Return the uplink reduction against dense float32, or that of both ways, for the observed time."""
-    known = [(m, value) for m in state.trend if (value := getattr(m, field)) is not None]
-    start = start_time(state)
-    return PlotCurve(
-        [_x_value(x_axis, m.time - start, m.version, m.ingress + m.egress) for m, _ in known],
-        [value for _, value in known],
-    )
+    return _curve(state, x_axis, state.trend, [getattr(moment, field) for moment in state.trend])
+
+
+def _curve(
+    state: MonitorState,
+    x_axis: XAxis,
+    points: Sequence[Evaluation | Moment],
+    values: Sequence[float | None],
+) -> PlotCurve:
+    """Return the known values, at their places on the axis. Bytes count both ways."""
+    start, x, y = start_time(state), [], []
+    for point, value in zip(points, values, strict=True):
+        if value is not None:
+            traffic = point.ingress + point.egress
+            place = {"time": point.time - start, "updates": point.version, "bytes": traffic}[x_axis]
+            x.append(float(place))
+            y.append(value)
+    return PlotCurve(x, y)
 
 
 def final_mean(accuracy: PlotCurve) -> float:
@@ -113,8 +106,3 @@ def start_time(state: MonitorState) -> float:
 def bin_labels() -> Sequence[str]:
     """Return the lowest staleness of each bin."""
     return ["0", *(f"{2**power}" if power < 10 else f"{2 ** (power - 10)}k" for power in range(BINS - 1))]
-
-
-def _x_value(x_axis: XAxis, seconds: float, version: int, traffic: int) -> float:
-    """Return the place on the axis. `traffic` is the sum of ingress and egress."""
-    return float({"time": seconds, "updates": version, "bytes": traffic}[x_axis])

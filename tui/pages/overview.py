@@ -68,12 +68,7 @@ def overview_numbers(state: MonitorState, width: int) -> list[Line]:
         ("updates/s", numbers.rate(overview.updates_per_s), "strong", 10),
         ("up, vs dense", _dense_text(traffic.ingress, overview.reduction), "strong", 17),
         ("down, vs dense", _dense_text(traffic.egress, traffic.reduction_down), "strong", 17),
-        (
-            "both, vs dense",
-            _dense_text(traffic.ingress + traffic.egress, traffic.reduction_both_ways),
-            "second",
-            16,
-        ),
+        ("both, vs dense", _dense_text(traffic.both, traffic.reduction_both_ways), "second", 16),
     ]
     if newest and (worst := worst_class(newest.classes)) is not None:
         tiles.insert(1, ("worst class", f"{worst[0]}: {numbers.percent(worst[1], 1)}", "first", 13))
@@ -124,38 +119,21 @@ def _score(newest: Evaluation | None) -> Tile:
     return "accuracy", numbers.percent(newest.accuracy, 2) if newest else numbers.NOTHING, "first", 9
 
 
-def _return_panel(
-    curve: PlotCurve, state: MonitorState, x_axis: XAxis, width: int, height: int
-) -> list[Line]:
-    values: Line = [
-        (f"last 5 {curves.final_mean(curve):.4g}", "first"),
-        (f"  best {max(curve.y):.4g}", "dim"),
-    ]
-    y = fit_axis(curve.y, lambda value: f"{value:.4g}", zero=False)
-    return [
-        heading("Return", values, width),
-        *_plot(state, x_axis, [(curve, "first")], y, width, height - 1),
-    ]
-
-
 def _accuracy(state: MonitorState, x_axis: XAxis, width: int, height: int) -> list[Line]:
-    if (reached := curves.returns(state, x_axis)).y:
-        return _return_panel(reached, state, x_axis, width, height)
-    curve = curves.accuracy(state, x_axis)
+    """Draw the returns of a policy, or the accuracy of any other model."""
+    name, unit, top, curve = "Return", "", None, curves.returns(state, x_axis)
     if not curve.y:
-        reason = (
-            "evaluation failed" if state.overview.evaluation_failed else "no evaluation with accuracy yet"
-        )
-        return _empty("Accuracy", reason, width, height)
+        name, unit, top, curve = "Accuracy", "%", 100.0, curves.accuracy(state, x_axis)
+    if not curve.y:
+        failed = state.overview.evaluation_failed
+        reason = "evaluation failed" if failed else "no evaluation with accuracy yet"
+        return _empty(name, reason, width, height)
     values: Line = [
-        (f"last 5 {curves.final_mean(curve):.4g}%", "first"),
-        (f"  best {max(curve.y):.4g}%", "dim"),
+        (f"last 5 {curves.final_mean(curve):.4g}{unit}", "first"),
+        (f"  best {max(curve.y):.4g}{unit}", "dim"),
     ]
-    y = fit_axis(curve.y, lambda value: f"{value:.4g}%", zero=False, top=100.0)
-    return [
-        heading("Accuracy", values, width),
-        *_plot(state, x_axis, [(curve, "first")], y, width, height - 1),
-    ]
+    y = fit_axis(curve.y, lambda value: f"{value:.4g}{unit}", zero=False, top=top)
+    return [heading(name, values, width), *_plot(state, x_axis, [(curve, "first")], y, width, height - 1)]
 
 
 def _loss(state: MonitorState, x_axis: XAxis, width: int, height: int) -> list[Line]:
@@ -217,12 +195,7 @@ def _staleness(state: MonitorState, x_axis: XAxis, width: int, height: int) -> l
 
 
 def _plot(
-    state: MonitorState,
-    x_axis: XAxis,
-    series: list[tuple[PlotCurve, Ink]],
-    y: Axis,
-    width: int,
-    height: int,
+    state: MonitorState, x_axis: XAxis, series: list[tuple[PlotCurve, Ink]], y: Axis, width: int, height: int
 ) -> list[Line]:
     last = max((curve.x[-1] for curve, _ in series if curve.x), default=0.0)
     end = duration_ceiling(last) if x_axis == "time" else ceiling(max(last, 1.0))

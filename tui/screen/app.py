@@ -24,7 +24,7 @@ from edgeflock.tui.screen.palette import THEMES, Palette
 from edgeflock.tui.screen.run_view import RunView
 from edgeflock.tui.screen.table import FleetPage
 from edgeflock.tui.screen.widgets import ConfigPage, DevicePage, EventsPage, FindingsPage, OverviewPage
-from edgeflock.tui.sources.source import Source
+from edgeflock.tui.sources import Source
 from edgeflock.tui.text.lines import Line
 
 _OWNERS = (

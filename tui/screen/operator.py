@@ -9,7 +9,7 @@ from edgeflock.shared.errors import EdgeflockError
 from edgeflock.shared.protocol.frames import DeviceRow
 from edgeflock.tui.pages.commands import Command
 from edgeflock.tui.screen.dialogs import Confirm, TextPrompt
-from edgeflock.tui.sources.source import Actions
+from edgeflock.tui.sources import FeedClient
 from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text.numbers import plain
 
@@ -18,7 +18,7 @@ _NAMED = 8
 
 
 async def run_command(
-    app: App[Any], actions: Actions, state: MonitorState, command: Command, rows: Sequence[DeviceRow]
+    app: App[Any], actions: FeedClient, state: MonitorState, command: Command, rows: Sequence[DeviceRow]
 ) -> None:
     """Carry out a command, for `rows` if it is for devices."""
     match command.verb:
@@ -46,7 +46,7 @@ async def run_command(
             await roll_back(app, actions, state, command.text)
 
 
-async def pause(app: App[Any], actions: Actions, rows: Sequence[DeviceRow], initial: str) -> None:
+async def pause(app: App[Any], actions: FeedClient, rows: Sequence[DeviceRow], initial: str) -> None:
     """Ask for a reason, which all watchers see, and pause the devices."""
     message = (
         "It trains no more until somebody resumes it."
@@ -65,7 +65,7 @@ async def pause(app: App[Any], actions: Actions, rows: Sequence[DeviceRow], init
         await _run_each(app, lambda name: actions.pause(name, reason.strip()), rows)
 
 
-async def learning_rate(app: App[Any], actions: Actions, state: MonitorState, text: str) -> None:
+async def learning_rate(app: App[Any], actions: FeedClient, state: MonitorState, text: str) -> None:
     """Change the learning rate. Ask for it if `text` is empty."""
     present = state.run.config.get("coordination", {}).get("learning_rate", "")
     message = "It applies from the next update on, and is journaled."
@@ -84,13 +84,13 @@ async def learning_rate(app: App[Any], actions: Actions, state: MonitorState, te
         await _run(app, actions.set_learning_rate(value))
 
 
-async def checkpoint(app: App[Any], actions: Actions) -> None:
+async def checkpoint(app: App[Any], actions: FeedClient) -> None:
     message = "The server writes a snapshot of the model to its journal."
     if await _confirm(app, "Checkpoint now?", message):
         await _run(app, actions.checkpoint())
 
 
-async def roll_back(app: App[Any], actions: Actions, state: MonitorState, text: str) -> None:
+async def roll_back(app: App[Any], actions: FeedClient, state: MonitorState, text: str) -> None:
     """Go back to a version. Ask for it if `text` is empty, and propose the best evaluation's."""
     answer: str | None = text or await app.push_screen_wait(
         TextPrompt(

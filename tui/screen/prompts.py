@@ -7,7 +7,7 @@ from textual.app import App
 from edgeflock.shared.errors import ConfigError
 from edgeflock.tui.screen.dialogs import TextPrompt
 from edgeflock.tui.screen.preferences import LabelBook
-from edgeflock.tui.sources.source import Source
+from edgeflock.tui.sources import Source
 
 
 async def ask_position(app: App[Any], source: Source) -> None:

@@ -29,7 +29,7 @@ from edgeflock.tui.screen.widgets import (
     OverviewPage,
     PageWidget,
 )
-from edgeflock.tui.sources.source import Source
+from edgeflock.tui.sources import Source
 from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text.lines import Line
 

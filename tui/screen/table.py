@@ -13,7 +13,7 @@ from edgeflock.tui.pages.table import Window, column_positions, fleet_page, name
 from edgeflock.tui.screen.palette import Palette
 from edgeflock.tui.screen.preferences import LabelBook
 from edgeflock.tui.screen.widgets import PageWidget
-from edgeflock.tui.sources.source import Source
+from edgeflock.tui.sources import Source
 from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text.lines import Line
 

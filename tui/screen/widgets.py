@@ -18,8 +18,7 @@ from edgeflock.tui.pages.overview import overview
 from edgeflock.tui.screen.line_widget import LineWidget
 from edgeflock.tui.screen.palette import Palette
 from edgeflock.tui.screen.preferences import LabelBook
-from edgeflock.tui.sources import trace
-from edgeflock.tui.sources.source import Source
+from edgeflock.tui.sources import Source, trace
 from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text.lines import Line, notice, page
 

@@ -10,8 +10,10 @@ from edgeflock.tui.sources.feed_client import FeedClient, read_body
 from edgeflock.tui.sources.live import Live
 from edgeflock.tui.sources.recording import Recorder, Recording
 from edgeflock.tui.sources.replay import Replay
-from edgeflock.tui.sources.source import Source
 from edgeflock.tui.sources.state import MonitorState, reduce, with_history
+
+Source = Live | Replay
+"""A run to watch. Screens know nothing else of it."""
 
 __all__ = [
     "FeedClient",

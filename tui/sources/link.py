@@ -1,7 +1,11 @@
 """The state of a source as values: its connection, and the age of its data."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
+
+Notify = Callable[[], None]
+"""Called when there is a new state to show."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,8 @@ from edgeflock.shared.protocol.backoff import back_off
 from edgeflock.shared.protocol.frames import DeviceRow, Point, Snapshot
 from edgeflock.tui.sources import trace
 from edgeflock.tui.sources.feed_client import FeedClient
-from edgeflock.tui.sources.link import Freshness, LinkState
+from edgeflock.tui.sources.link import Freshness, LinkState, Notify
 from edgeflock.tui.sources.recording import Recorder
-from edgeflock.tui.sources.source import Actions, Notify
 from edgeflock.tui.sources.state import MonitorState, reduce, with_history
 from edgeflock.tui.sources.state_history import StateHistory
 
@@ -32,7 +31,8 @@ class Live:
         """`delays()` yields the seconds before each next attempt. A successful attempt starts it again."""
         self.name = client.name
         self.link = LinkState("connecting")
-        self.actions: Actions | None = client
+        self.actions = client
+        """The actions of an admin. A recording has none."""
         self.states = StateHistory()
         self._client, self._recorder, self._clock = client, recorder, clock
         self._delays = delays
@@ -84,12 +84,15 @@ class Live:
                 changed()
 
     def toggle(self) -> None:
+        """Freeze the display, or continue."""
         self.states.toggle()
 
     def step(self, frames: int) -> None:
+        """Freeze the display, and move by `frames`, back if negative."""
         self.states.step(frames)
 
     def leap(self, direction: int) -> None:
+        """Move by a tenth of all frames."""
         self.states.step(direction * max(1, len(self.states) // 10))
 
     def scale_speed(self, factor: float) -> None:

@@ -9,6 +9,7 @@ frame, that frame is ignored.
 import bisect
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
@@ -18,7 +19,7 @@ import msgpack
 from edgeflock.shared.errors import ConfigError, Malformed
 from edgeflock.shared.protocol import feed
 from edgeflock.shared.protocol.frames import Frame, Snapshot
-from edgeflock.tui.sources.state import MAX_POINTS, Moment, MonitorState, reduce, snapshot, with_trend
+from edgeflock.tui.sources.state import MAX_POINTS, Moment, MonitorState, reduce, snapshot
 
 KEY_EVERY = 60
 _MAGIC = {"edgeflock": "recording", "version": 1}
@@ -136,4 +137,4 @@ class Recording:
         for between in range(start + 1, number + 1):
             state = reduce(state, self.frame(between))
         every = max(1, -(-(number + 1) // MAX_POINTS))
-        return with_trend(state, (*self._moments[:number:every], self._moments[number]))
+        return replace(state, trend=(*self._moments[:number:every], self._moments[number]))

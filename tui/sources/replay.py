@@ -9,9 +9,8 @@ from collections.abc import Callable
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.frames import DeviceRow, Point
 from edgeflock.tui.sources import trace
-from edgeflock.tui.sources.link import Freshness, LinkState
+from edgeflock.tui.sources.link import Freshness, LinkState, Notify
 from edgeflock.tui.sources.recording import Recording
-from edgeflock.tui.sources.source import Notify
 from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text import numbers
 
@@ -106,6 +105,7 @@ class Replay:
         self._speed = max(SLOWEST, min(self._speed * factor, FASTEST))
 
     def seek(self, position: str) -> None:
+        """Go to a place: 40% or a time such as 12:30. Raises ConfigError."""
         if match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", position.strip()):
             self._play_to(float(match[1]) / 100 * self.length)
         elif match := re.fullmatch(r"(?:(\d+):)?(?:(\d+):)?(\d+(?:\.\d+)?)", position.strip()):

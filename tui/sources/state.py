@@ -57,6 +57,11 @@ class TrafficCounts(NamedTuple):
     """Bytes of the same updates as float32, in one direction. Dense models down take as many."""
 
     @property
+    def both(self) -> int:
+        """Bytes in both directions."""
+        return self.ingress + self.egress
+
+    @property
     def reduction_down(self) -> float | None:
         """The reduction against dense models down. None if the egress is unknown."""
         return self.dense / self.egress if self.egress else None
@@ -64,7 +69,7 @@ class TrafficCounts(NamedTuple):
     @property
     def reduction_both_ways(self) -> float | None:
         """The reduction against dense in both directions. None if one of them is unknown."""
-        return 2 * self.dense / (self.ingress + self.egress) if self.egress else None
+        return 2 * self.dense / self.both if self.egress else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +138,6 @@ def snapshot(state: MonitorState) -> Snapshot:
         state.evaluations,
         state.events,
     )
-
-
-def with_trend(state: MonitorState, trend: tuple[Moment, ...]) -> MonitorState:
-    """Return `state` with other curves."""
-    return replace(state, trend=trend)
 
 
 def with_history(state: MonitorState, marks: Sequence[Mark]) -> MonitorState:

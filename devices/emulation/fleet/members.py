@@ -14,8 +14,8 @@ from edgeflock.devices.emulation.config import DeviceClass, FleetFile, headcount
 from edgeflock.devices.emulation.device import EmulatedDevice
 from edgeflock.devices.emulation.fleet.preparing import PreparedFleet
 from edgeflock.devices.emulation.interrupted import Interrupted
-from edgeflock.devices.emulation.link import ClassTotals
 from edgeflock.devices.emulation.server import EmulatedServer
+from edgeflock.devices.emulation.session import ClassTotals
 from edgeflock.devices.emulation.speed import DeviceSpeed
 from edgeflock.devices.emulation.streams import EmulatedStream
 from edgeflock.shared.data.curves import ShiftedCurve, constant_rate, curve
@@ -80,9 +80,10 @@ def make_devices(
 
 def _device_shards(index: int, file: FleetFile) -> list[int]:
     """Return a device's data shards in a run of tasks, its own first: a column of the cyclic matrix."""
-    tasks, devices = file.coordination.tasks, file.fleet.devices
-    holds = (file.fleet.holds or tasks) if tasks else 0
-    return [(index + step) % devices for step in range(holds)]
+    if not file.coordination.traits.tasks:
+        return []
+    shards = range(file.fleet.holds or file.coordination.tasks)
+    return [(index + step) % file.fleet.devices for step in shards]
 
 
 def _shard_batches(data: Sequence[Dataset], shards: Sequence[int], seed: int, index: int) -> Shards:

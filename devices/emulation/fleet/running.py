@@ -20,8 +20,8 @@ from edgeflock.devices.emulation.fleet.members import create_totals, make_device
 from edgeflock.devices.emulation.fleet.preparing import PreparedFleet
 from edgeflock.devices.emulation.fleet.watching import Watch
 from edgeflock.devices.emulation.interrupted import JOURNAL, Interrupted
-from edgeflock.devices.emulation.link import ClassTotals
 from edgeflock.devices.emulation.server import EmulatedServer
+from edgeflock.devices.emulation.session import ClassTotals
 from edgeflock.devices.emulation.streams import EmulatedStream, StreamTally
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted
@@ -42,7 +42,6 @@ from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.protocol.messages import Facts
 from edgeflock.shared.settings.config import ADAFACTOR
-from edgeflock.shared.settings.coordination import ELASTIC
 
 log = logging.getLogger(__name__)
 
@@ -97,14 +96,14 @@ def run_fleet(
     file = prepared.file
     backend = TorchBackend(file.model.module, file.model.loss, seed=seed, make=prepared.make)
     flat = FlatModule(file.model.module, file.model.loss, seed, prepared.make)
-    compression = file.compression
+    compression, traits = file.compression, file.coordination.traits
     has_state = compression.feedback or compression.threshold or file.injection.alpha
-    has_state = has_state or file.coordination.mode == ELASTIC or file.run.local_optimizer == ADAFACTOR
+    has_state = has_state or traits.elastic or file.run.local_optimizer == ADAFACTOR
     has_state = has_state or select_interval(file)  # depends on how often a device pushes
-    has_state = has_state or file.coordination.tasks  # a device's task depends on all earlier rounds
+    has_state = has_state or traits.tasks  # a device's task depends on all earlier rounds
     has_state = has_state or prepared.environment is not None  # a device's actions depend on its model
     has_state = has_state or bool(file.model.personal)
-    if file.coordination.mode == "rounds":  # no journal has an update that is sent again while it is held
+    if traits.rounds:  # no journal has an update that is sent again while it is held
         has_state = has_state or any(kind.session_s for kind in file.classes.values())
     if file.run.keep_updates and not has_state:
         resumed: Interrupted | None = Interrupted(directory)
@@ -205,7 +204,7 @@ class _FleetRun:
             on_applied=self._on_applied,
         )
         self._watch = Watch(layout.parameters.size, prepared.targets, prepared.test.description.labels)
-        if listening.on_finding is not None and file.coordination.mode != ELASTIC:
+        if listening.on_finding is not None and not file.coordination.traits.elastic:
             self._engine.observe = self._watch.observe
         self._tallies = create_totals(file)
         number_of = self._engine.device_id

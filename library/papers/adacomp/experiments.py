@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from edgeflock.devices.emulation.config import FleetFile
-from edgeflock.papers.reproduce import AS_PUBLISHED, Experiment, Method
+from edgeflock.papers.reproduce import AS_PUBLISHED, Experiment, Method, Scale, fleet_file
 from edgeflock.shared.settings.presets import PRESETS
 
 CNN, MLP = "edgeflock.client.zoo:PaperCNN", "edgeflock.client.zoo:PaperMLP"
@@ -38,20 +38,19 @@ AVERAGED = Method("ASGD, averaged model", {**ASGD.settings, "coordination.averag
 
 
 @dataclass(frozen=True, slots=True)
-class AdacompScale:
+class AdacompScale(Scale):
     """The extent of the experiments."""
 
     updates: int
     classes_updates: int
     """Updates of Figure 4."""
-    seeds: tuple[int, ...]
     evaluate_every: int
     averaged: bool
     """Whether to run dense ASGD with the record's averaging too."""
 
 
-FULL = AdacompScale(250_000, 250_000, (0, 1, 2), 1000, averaged=True)
-QUICK = AdacompScale(20_000, 5_000, (0,), 2500, averaged=False)
+FULL = AdacompScale(250_000, 250_000, 1000, averaged=True, seeds=(0, 1, 2))
+QUICK = AdacompScale(20_000, 5_000, 2500, averaged=False, seeds=(0,))
 
 
 def grid(data: str, scale: AdacompScale) -> Iterator[Experiment]:
@@ -131,18 +130,14 @@ def _fleet(
     kinds: Kinds | None = None,
     window: int = 4096,
 ) -> FleetFile:
-    settings: dict[str, dict[str, Any]] = {
-        "run": {"updates": updates, "batch": 10, "keep_updates": False, "recover": False},
+    sections: dict[str, dict[str, Any]] = {
+        "run": {"updates": updates, "batch": 10},
         "model": {"module": module, "data": data},
         "coordination": {"learning_rate": method.rate, "window": window},
-        "compression": {},
         "fleet": {"devices": devices, "data": data, "samples": samples, "evaluate_every": evaluate_every},
         "devices": {
             name: {"step_ms": 1000, "timing": "exponential", **kind}
             for name, kind in (kinds or {"all": {}}).items()
         },
     }
-    for path, value in method.settings.items():
-        section, _, key = path.partition(".")
-        settings.setdefault(section, {})[key] = value
-    return FleetFile.model_validate(settings)
+    return fleet_file(sections, method.settings)

@@ -4,6 +4,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from edgeflock.papers.adacomp.results import ACCURACIES
 from edgeflock.papers.reproduce import Measured, Results
 from edgeflock.results.curves import Panel, draw
 from edgeflock.results.traffic import CELLS
@@ -32,9 +33,6 @@ PAPER: dict[str, dict[str, str]] = {
     },
 }
 """The paper's final accuracies: the mean over its runs of the highest accuracy of each."""
-
-_TO = (0.95, 0.97, 0.98)
-"""Accuracies up to which updates and bytes are counted."""
 
 
 def report(results: Results, summary: dict[str, Any], out: Path) -> str:
@@ -98,7 +96,7 @@ def _figure_3(measured: list[Measured], summary: dict[str, Any]) -> list[str]:
         "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for one in measured:
-        updates = [one.setting.costs_to_reach(accuracy, "updates") for accuracy in _TO]
+        updates = [one.setting.costs_to_reach(accuracy, "updates") for accuracy in ACCURACIES]
         lines.append(
             f"| {one.experiment.name} | {len(one.setting.outcomes)} | {one.experiment.method.rate:g} "
             f"| {_learnt(one)} | {PAPER['figure 3'].get(one.experiment.name, '-')} "
@@ -113,7 +111,7 @@ def _figure_3(measured: list[Measured], summary: dict[str, Any]) -> list[str]:
         "| to | method | received | sent | both ways |",
         "|--:|---|--:|--:|--:|",
     ]
-    for accuracy in _TO:
+    for accuracy in ACCURACIES:
         for one in measured:
             if traffic := one.setting.traffic_to_reach(accuracy):
                 lines.append(f"| {accuracy:.0%} | {one.experiment.name} | {' | '.join(traffic.cells())} |")

@@ -3,10 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 from statistics import fmean
-
-from rich.console import Console
 
 from edgeflock.papers.adacomp import experiments
 from edgeflock.papers.adacomp.experiments import ASGD, RECORD
@@ -16,58 +13,44 @@ from edgeflock.papers.reproduce import (
     Experiment,
     Measured,
     Method,
+    Reproduction,
     Results,
     by_part,
     measure,
-    publish,
+    narrate,
 )
 from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError
 
 
-def reproduce_adacomp(
-    data: str,
-    out: Path,
-    *,
-    quick: bool,
-    updates: int,
-    seeds: int,
-    grid: bool,
-    finished: bool,
-    command: str,
-    as_json: bool,
-) -> None:
-    """Run every experiment, and leave adacomp.json, .md and figures in `out`. Raises ConfigError.
-
-    With `grid` each method's learning rate is chosen anew. With `finished` nothing is run: what has been is
-    reported.
-    """
-    scale = experiments.QUICK if quick else experiments.FULL
-    if updates:
-        scale = replace(scale, updates=updates, classes_updates=updates)
-    if seeds:
-        scale = replace(scale, seeds=tuple(range(seeds)))
+def reproduce_adacomp(asked: Reproduction) -> None:
+    """Run every experiment, and leave adacomp.json, .md and figures in `asked.out`. Raises ConfigError."""
+    scale = asked.scale(experiments.FULL, experiments.QUICK)
+    if asked.updates:
+        scale = replace(scale, updates=asked.updates, classes_updates=asked.updates)
     if scale.updates <= experiments.DEVICES:
         raise ConfigError(f"--updates {scale.updates} must be more than the {experiments.DEVICES} devices")
+    data = asked.data
     samples = len(datasets.load(data, "train"))
-    narration = Console(stderr=True)
     methods: tuple[Method, ...] = experiments.FIGURE_3
-    if grid:
-        narration.print("Learning rates")
-        methods = best_rates(measure(experiments.grid(data, scale), out, scale.seeds[:1], finished))
+    if asked.grid:
+        narrate("Learning rates")
+        methods = best_rates(measure(asked, experiments.grid(data, scale), scale.seeds[:1]))
     ours = next(method for method in methods if method.name == experiments.ADACOMP.name)
-    narration.print("The record, Figure 3, Table II, Figure 4")
+    narrate("The record, Figure 3, Table II, Figure 4")
     parts = [
         *experiments.record(data, scale),
         *experiments.figure_3(data, scale, methods),
         *experiments.table_2(data, samples, scale, ours),
         *experiments.figure_4(data, samples, scale, ours),
     ]
-    results = by_part(measure(parts, out, scale.seeds, finished, _is_headline))
+    results = by_part(measure(asked, parts, scale.seeds, _is_headline))
     if not finished_enough(results):
-        raise ConfigError(f"--finished: in {out} no run has ended yet of {RECORD.name}, or of {ASGD.name}")
-    summary = summarise(results, data, command)
-    publish("adacomp", summary, report(results, summary, out), out, as_json=as_json)
+        raise ConfigError(
+            f"--finished: in {asked.out} no run has ended yet of {RECORD.name}, or of {ASGD.name}"
+        )
+    summary = summarise(results, asked)
+    asked.publish("adacomp", summary, report(results, summary, asked.out))
 
 
 def finished_enough(results: Results) -> bool:

@@ -1,15 +1,14 @@
 """The results of AdaComp's experiments: adacomp.json."""
 
-from datetime import UTC, datetime
 from statistics import fmean
 from typing import Any
 
 from edgeflock.papers.adacomp.experiments import ASGD
-from edgeflock.papers.machine import machine
-from edgeflock.papers.reproduce import Measured, Results
+from edgeflock.papers.reproduce import Measured, Reproduction, Results
 from edgeflock.results.outcomes import Setting
 
 ACCURACIES = (0.95, 0.97, 0.98)
+"""Accuracies up to which updates and bytes are counted."""
 
 
 def figures_of(one: Measured) -> dict[str, Any]:
@@ -46,7 +45,7 @@ def _reached(setting: Setting, accuracy: float) -> dict[str, Any] | None:
     }
 
 
-def summarise(results: Results, data: str, command: str) -> dict[str, Any]:
+def summarise(results: Results, asked: Reproduction) -> dict[str, Any]:
     """Return the contents of adacomp.json."""
     parts = {
         part.replace(" ", ""): {one.experiment.name: figures_of(one) for one in measured}
@@ -58,10 +57,8 @@ def summarise(results: Results, data: str, command: str) -> dict[str, Any]:
     winner = min(reaching, key=lambda name: float(reaching[name]["ingress"]), default=None)
     best = reaching[winner] if winner else None
     return {
-        "command": command,
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": machine(),
-        "data": data.rpartition("/")[2],
+        **asked.about,
+        "data": asked.data.rpartition("/")[2],
         "final_accuracy": "the highest of a run's evaluations, as in the paper",
         "last_five_accuracy": "the mean of a run's last five evaluations",
         "reduction": "of as many updates as dense float32; both ways: and as many dense models",

@@ -19,8 +19,7 @@ from edgeflock.papers.easgd.settings import (
     EasgdScale,
     EasgdTask,
 )
-from edgeflock.papers.reproduce import AS_PUBLISHED, Experiment, Method
-from edgeflock.server.hosting.choices import CHOICES
+from edgeflock.papers.reproduce import AS_PUBLISHED, Experiment, Method, fleet_file
 from edgeflock.shared.model.chunks import chunks
 from edgeflock.shared.model.torch_module import FlatModule
 
@@ -60,31 +59,13 @@ def _chunks(module: str) -> int:
 
 def _fleet(task: EasgdTask, method: Method, link: str, steps: int, evaluations: int, data: Data) -> FleetFile:
     updates = updates_of(task, method, steps)
+    link_rates = {"uplink_mbps": LINKS[link], "downlink_mbps": LINKS[link], "latency_ms": 0.1}
+    uri = data[task.name]
     sections: dict[str, dict[str, object]] = {
-        "run": {
-            "updates": updates,
-            "batch": BATCH,
-            "keep_updates": False,
-            "recover": False,
-        },
-        "model": {"module": task.module, "data": data[task.name]},
-        "fleet": {
-            "devices": NODES,
-            "data": data[task.name],
-            "evaluate_every": max(1, updates // evaluations),
-        },
-        "devices": {
-            "node": {
-                "step_ms": task.step_ms,
-                "spread": 0.1,
-                "uplink_mbps": LINKS[link],
-                "downlink_mbps": LINKS[link],
-                "latency_ms": 0.1,
-            }
-        },
+        "run": {"updates": updates, "batch": BATCH},
+        "model": {"module": task.module, "data": uri},
+        "fleet": {"devices": NODES, "data": uri, "evaluate_every": max(1, updates // evaluations)},
+        "devices": {"node": {"step_ms": task.step_ms, "spread": 0.1, **link_rates}},
     }
     rate = "run.local_rate" if method in (EASGD, STAGGERED) else "coordination.learning_rate"
-    for path, value in (AS_PUBLISHED | method.settings | {rate: task.rate}).items():
-        section, _, key = path.partition(".")
-        sections.setdefault(section, {})[key] = value
-    return FleetFile.model_validate(sections, context=CHOICES)
+    return fleet_file(sections, AS_PUBLISHED | method.settings | {rate: task.rate})

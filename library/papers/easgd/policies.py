@@ -11,8 +11,7 @@ from functools import lru_cache
 
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.papers.easgd.settings import NODES
-from edgeflock.papers.reproduce import AS_PUBLISHED, Experiment, Method
-from edgeflock.server.hosting.choices import CHOICES
+from edgeflock.papers.reproduce import AS_PUBLISHED, Experiment, Method, Scale, fleet_file
 from edgeflock.shared.environments import Constants
 from edgeflock.shared.model.chunks import chunks
 from edgeflock.shared.model.torch_module import FlatModule
@@ -115,17 +114,16 @@ AGENTS = (A3C, EASGD, STAGGERED, ASP, PPO, DEFAULT)
 
 
 @dataclass(frozen=True, slots=True)
-class Horizon:
+class Horizon(Scale):
     """How much is run: virtual seconds for the returns of figure 4, and for the throughput of QBert."""
 
     learning: float
     throughput: float
     workers: tuple[int, ...]
-    seeds: tuple[int, ...]
 
 
-FULL = Horizon(12.0, 3.0, WORKERS, (0, 1, 2))
-QUICK = Horizon(3.0, 2.0, WORKERS[:1], (0,))
+FULL = Horizon(12.0, 3.0, WORKERS, seeds=(0, 1, 2))
+QUICK = Horizon(3.0, 2.0, WORKERS[:1], seeds=(0,))
 
 
 def learning(horizon: Horizon) -> Iterator[Experiment]:
@@ -156,20 +154,14 @@ def _chunks(policy: str, chunk: int) -> int:
 
 
 def _fleet(game: Game, agent: Agent, workers: int, seconds: float, evaluations: int) -> FleetFile:
-    devices = NODES * workers
+    devices, share = NODES * workers, _NODE_MBPS / workers
     sections: dict[str, dict[str, object]] = {
-        "run": {
-            "batch": agent.batch,
-            "local_steps": agent.local_steps,
-            "keep_updates": False,
-            "recover": False,
-        },
+        "run": {"batch": agent.batch, "local_steps": agent.local_steps},
         "model": {
             "module": game.policy,
             "loss": agent.loss,
             "data": f"gym:{game.environment}?episodes={game.episodes}",
         },
-        "coordination": {},
         "fleet": {
             "devices": devices,
             "data": f"gym:{game.environment}?envs={min(agent.envs, game.envs)}",
@@ -181,24 +173,18 @@ def _fleet(game: Game, agent: Agent, workers: int, seconds: float, evaluations: 
                 "step_ms": game.step_ms,
                 "sample_ms": game.sample_ms / agent.epochs,
                 "spread": 0.1,
-                "uplink_mbps": _NODE_MBPS / workers,
-                "downlink_mbps": _NODE_MBPS / workers,
+                "uplink_mbps": share,
+                "downlink_mbps": share,
                 "latency_ms": 0.1,
             }
         },
     }
-    settings = agent.method.settings
-    elastic = settings.get("coordination.mode") == "elastic"
-    if not elastic:
+    settings = dict(agent.method.settings)
+    if settings.get("coordination.mode") == "elastic":
+        settings["coordination.moving_rate"] = 0.9 / devices
+        settings["coordination.chunk"] = game.chunk if agent.staggered else 0
+    else:
         sections["optimizer"] = {"schedule": "cosine", "schedule_unit": "seconds", "period": seconds}
-    if agent is not DEFAULT:
-        settings = AS_PUBLISHED | settings
-    if elastic:
-        sections["coordination"]["moving_rate"] = 0.9 / devices
-        sections["coordination"]["chunk"] = game.chunk if agent.staggered else 0
-    elif agent is not DEFAULT:
-        sections["coordination"]["learning_rate"] = agent.method.rate
-    for path, value in settings.items():
-        section, _, key = path.partition(".")
-        sections.setdefault(section, {})[key] = value
-    return FleetFile.model_validate(sections, context=CHOICES)
+        if agent is not DEFAULT:
+            settings["coordination.learning_rate"] = agent.method.rate
+    return fleet_file(sections, settings if agent is DEFAULT else AS_PUBLISHED | settings)

@@ -1,7 +1,6 @@
 """The report on section 4.1: figures 4 and 5, and what the paper says of its own."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -20,8 +19,7 @@ from edgeflock.papers.easgd.policies import (
     part_of,
 )
 from edgeflock.papers.easgd.results import samples_per_second
-from edgeflock.papers.machine import machine
-from edgeflock.papers.reproduce import Measured, Results
+from edgeflock.papers.reproduce import Measured, Reproduction, Results
 from edgeflock.results.bars import Bars, draw_bars
 from edgeflock.results.curves import Panel, draw
 from edgeflock.results.outcomes import LAST, Outcome
@@ -33,13 +31,11 @@ _PAPER = {
 }
 
 
-def summarise(results: Results, command: str) -> dict[str, Any]:
+def summarise(results: Results, asked: Reproduction) -> dict[str, Any]:
     """easgd-rl.json: of each panel and method returns, where it was solved, and steps per second."""
     epochs = {agent.method.name: agent.epochs for agent in AGENTS}
     return {
-        "command": command,
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": machine(),
+        **asked.about,
         "panels": {
             part_of(game, workers): {
                 one.experiment.name: _summary_of(one, game, epochs[one.experiment.name])

@@ -21,7 +21,7 @@ from edgeflock.papers.easgd.settings import (
 from edgeflock.papers.reproduce import Results
 from edgeflock.results.bars import Bars, draw_bars
 from edgeflock.results.curves import Panel, draw
-from edgeflock.shared.numbers import percent, size
+from edgeflock.shared.numbers import integer, percent, size
 
 
 def report(results: Results, summary: dict[str, Any], scale: EasgdScale, out: Path) -> str:
@@ -82,7 +82,7 @@ def _throughput(summary: dict[str, Any]) -> list[str]:
         measured = summary["tasks"][task.name]
         for link in LINKS:
             rates = measured["throughput"][link]
-            cells = [f"{rates[method.name]:,.0f}" if method.name in rates else "-" for method in METHODS]
+            cells = [integer(rates.get(method.name)) for method in METHODS]
             paper = f"{task.gain:+.1%}" if link == "1 Gbps" else ""
             gain = _signed(measured["gain"][link])
             lines.append(f"| {task.name} | {link} | {' | '.join(cells)} | {gain} | {paper} |")

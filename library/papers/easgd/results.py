@@ -1,13 +1,11 @@
 """The results of the experiments: easgd.json."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from statistics import fmean
 from typing import Any
 
 from edgeflock.papers.easgd.settings import EASGD, LINKS, METHODS, STAGGERED, SYNC, TASKS
-from edgeflock.papers.machine import machine
-from edgeflock.papers.reproduce import Measured, Results
+from edgeflock.papers.reproduce import Measured, Reproduction, Results
 from edgeflock.results.outcomes import Outcome
 
 
@@ -18,7 +16,7 @@ def samples_per_second(outcome: Outcome) -> float:
     )
 
 
-def summarise(results: Results, command: str) -> dict[str, Any]:
+def summarise(results: Results, asked: Reproduction) -> dict[str, Any]:
     """Throughput in samples per virtual second, accuracy of the last evaluation, bytes both ways."""
     tasks: dict[str, Any] = {}
     for task in TASKS:
@@ -50,12 +48,7 @@ def summarise(results: Results, command: str) -> dict[str, Any]:
             },
             "staggered_over_easgd": _gains_by_seed(results.get(f"accuracy, {task.name}", [])),
         }
-    return {
-        "command": command,
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": machine(),
-        "tasks": tasks,
-    }
+    return {**asked.about, "tasks": tasks}
 
 
 def _gains_by_seed(measured: Sequence[Measured]) -> dict[str, list[float]]:

@@ -8,7 +8,7 @@ of 0.01 takes 100,000 iterations; ours are larger, for runs that are shorter.
 
 from dataclasses import dataclass
 
-from edgeflock.papers.reproduce import Method
+from edgeflock.papers.reproduce import Method, Scale
 
 NODES, BATCH, PERIOD = 3, 16, 20
 ALPHA = 0.9 / NODES
@@ -71,8 +71,11 @@ METHODS = (SYNC, EASGD, STAGGERED, SIGCOMP)
 
 
 @dataclass(frozen=True, slots=True)
-class EasgdScale:
-    """The extent of the experiments. Steps count for each node."""
+class EasgdScale(Scale):
+    """The extent of the experiments. Steps count for each node.
+
+    All but the accuracy of EASGD, staggered and not, uses the first seed.
+    """
 
     steps: dict[str, int]
     """Steps for accuracy, by task."""
@@ -85,9 +88,7 @@ class EasgdScale:
     """Samples to evaluate on; 0: all."""
     digits: bool
     """The MLP's data are MNIST's."""
-    seeds: tuple[int, ...]
-    """Seeds for the accuracy of EASGD, staggered and not. All else uses the first seed."""
 
 
-FULL = EasgdScale({"MLP": 10_000, "CNN": 20_000, "LSTM": 5_000}, 50, 10, 20, 0, False, (0, 1, 2))
-QUICK = EasgdScale({"MLP": 400, "CNN": 1200, "LSTM": 160}, 5, 2, 10, 5000, True, (0,))
+FULL = EasgdScale({"MLP": 10_000, "CNN": 20_000, "LSTM": 5_000}, 50, 10, 20, 0, False, seeds=(0, 1, 2))
+QUICK = EasgdScale({"MLP": 400, "CNN": 1200, "LSTM": 160}, 5, 2, 10, 5000, True, seeds=(0,))

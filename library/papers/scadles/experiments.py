@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from edgeflock.devices.emulation.config import FleetFile
-from edgeflock.papers.reproduce import AS_PUBLISHED, Experiment, Method
+from edgeflock.papers.reproduce import AS_PUBLISHED, Experiment, Method, fleet_file
 from edgeflock.papers.scadles.settings import (
     ADAPTIVE,
     ASYNC,
@@ -244,20 +244,13 @@ def _fleet(
     seconds: float = 0.0,
 ) -> FleetFile:
     """`rounds` and `every`, of evaluations, in updates of each device."""
-    settings: dict[str, dict[str, Any]] = {
-        "run": {"updates": rounds * devices, "batch": BATCH, "keep_updates": False, "recover": False},
+    sections: dict[str, dict[str, Any]] = {
+        "run": {"updates": rounds * devices, "batch": BATCH},
         "model": {"module": module, "data": data},
         "coordination": {"learning_rate": method.rate},
-        "compression": {},
-        "downlink": {},
-        "injection": {},
         "fleet": {"devices": devices, "data": data, "evaluate_every": every * devices, "seconds": seconds},
-        "devices": {name: dict(kind) for name, kind in kinds.items()},
+        "devices": kinds,
     }
     if method.name == LOCAL.name:
-        settings["run"]["local_rate"] = method.rate
-    for path, value in (AS_PUBLISHED | method.settings).items():
-        section, _, key = path.partition(".")
-        for table in settings["devices"].values() if section == "devices" else [settings[section]]:
-            table[key] = value
-    return FleetFile.model_validate(settings)
+        sections["run"]["local_rate"] = method.rate
+    return fleet_file(sections, AS_PUBLISHED | method.settings)

@@ -1,13 +1,9 @@
 """`edgeflock reproduce scadles`: the paper's tables and figures, and the same streams without rounds."""
 
 from collections.abc import Iterable
-from dataclasses import replace
-from pathlib import Path
 from statistics import fmean
 
-from rich.console import Console
-
-from edgeflock.papers.reproduce import Experiment, Measured, by_part, measure, publish
+from edgeflock.papers.reproduce import Experiment, Measured, Reproduction, by_part, measure, narrate
 from edgeflock.papers.scadles import experiments
 from edgeflock.papers.scadles.report import report
 from edgeflock.papers.scadles.results import summarise
@@ -16,33 +12,16 @@ from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError
 
 
-def reproduce_scadles(
-    folder: str,
-    out: Path,
-    *,
-    quick: bool,
-    seeds: int,
-    grid: bool,
-    finished: bool,
-    command: str,
-    as_json: bool,
-) -> None:
-    """Run every experiment, and leave scadles.json, .md and figures in `out`. Raises ConfigError.
-
-    `folder` holds the data sets. With `grid` each method's learning rate is chosen anew. With `finished`
-    nothing is run: what has been is reported.
-    """
-    scale = QUICK if quick else FULL
-    if seeds:
-        scale = replace(scale, seeds=tuple(range(seeds)))
+def reproduce_scadles(asked: Reproduction) -> None:
+    """Run every experiment, and leave scadles.json, .md and figures in `asked.out`. Raises ConfigError."""
+    scale, folder = asked.scale(FULL, QUICK), asked.data
     for task in TASKS:
         datasets.load(f"npz:{folder}/{task.data}", "test")
-    narration = Console(stderr=True)
     rates = BEST
-    if grid:
-        narration.print("Learning rates")
-        rates = best_rates(measure(experiments.grid(folder, scale), out, scale.seeds[:1], finished))
-    narration.print(
+    if asked.grid:
+        narrate("Learning rates")
+        rates = best_rates(measure(asked, experiments.grid(folder, scale), scale.seeds[:1]))
+    narrate(
         "Speed-up, iterations that grow, changing rates, buffers, compression, one label each, asynchronous"
     )
     parts = [
@@ -55,11 +34,11 @@ def reproduce_scadles(
         *experiments.injection_traffic(scale),
         *experiments.asynchronous(folder, scale, rates),
     ]
-    results = by_part(measure(parts, out, scale.seeds, finished, _is_headline))
+    results = by_part(measure(asked, parts, scale.seeds, _is_headline))
     if not any(part.startswith("speed-up") for part in results):
-        raise ConfigError(f"--finished: in {out} no run of the speed-up has ended yet")
-    summary = summarise(results, command)
-    publish("scadles", summary, report(results, summary, out), out, as_json=as_json)
+        raise ConfigError(f"--finished: in {asked.out} no run of the speed-up has ended yet")
+    summary = summarise(results, asked)
+    asked.publish("scadles", summary, report(results, summary, asked.out))
 
 
 def _is_headline(one: Experiment) -> bool:

@@ -1,11 +1,9 @@
 """The results of ScaDLES' experiments: scadles.json."""
 
-from datetime import UTC, datetime
 from statistics import fmean
 from typing import Any
 
-from edgeflock.papers.machine import machine
-from edgeflock.papers.reproduce import Measured, Results
+from edgeflock.papers.reproduce import Measured, Reproduction, Results
 from edgeflock.papers.scadles.settings import (
     ADAPTIVE,
     ASYNC,
@@ -46,13 +44,11 @@ def common_target(found: Found, task: ScadlesTask) -> float | None:
     return reached[-1] if runs and reached else None
 
 
-def summarise(results: Results, command: str) -> dict[str, Any]:
+def summarise(results: Results, asked: Reproduction) -> dict[str, Any]:
     """Return the contents of scadles.json, without experiments that have not been run."""
     found = {part: {one.experiment.name: one for one in measured} for part, measured in results.items()}
     return {
-        "command": command,
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": machine(),
+        **asked.about,
         "speed_up": {
             task.name: _speed_up(found, task) for task in TASKS if f"speed-up, {task.name}" in found
         },

@@ -7,7 +7,7 @@ MNIST in that of VGG19 on CIFAR-100. 10 devices where each has one label.
 
 from dataclasses import dataclass
 
-from edgeflock.papers.reproduce import Method
+from edgeflock.papers.reproduce import Method, Scale
 
 DISTRIBUTIONS = {
     "S1": "uniform(38,24)",
@@ -140,7 +140,7 @@ BUFFERED = {
 
 
 @dataclass(frozen=True, slots=True)
-class ScadlesScale:
+class ScadlesScale(Scale):
     """The extent of the experiments."""
 
     rounds: dict[str, int]
@@ -153,8 +153,7 @@ class ScadlesScale:
     """Part of the iterations that Table IV implies for which buffers are filled."""
     evaluations: dict[str, int]
     """Evaluations of a run, by task."""
-    seeds: tuple[int, ...]
 
 
-FULL = ScadlesScale({"CIFAR-10": 100, "MNIST": 250}, 100, 240, 1.0, {"CIFAR-10": 10, "MNIST": 40}, (0,))
-QUICK = ScadlesScale({"CIFAR-10": 20, "MNIST": 50}, 15, 60, 0.02, {"CIFAR-10": 4, "MNIST": 15}, (0,))
+FULL = ScadlesScale({"CIFAR-10": 100, "MNIST": 250}, 100, 240, 1.0, {"CIFAR-10": 10, "MNIST": 40}, seeds=(0,))
+QUICK = ScadlesScale({"CIFAR-10": 20, "MNIST": 50}, 15, 60, 0.02, {"CIFAR-10": 4, "MNIST": 15}, seeds=(0,))

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from edgeflock.server.engine.steering.loss_monitor import LossMonitor
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config
-from edgeflock.shared.settings.coordination import ELASTIC
 
 _MIN_RECOVERY_RATE = 1 / 64
 """No recovery lowers the rate below this part of the configured one: then the rate is not the cause."""
@@ -40,7 +39,7 @@ class Criteria:
     @classmethod
     def from_config(cls, config: Config) -> "Criteria":
         run, optimizer, rate = config.run, config.optimizer, config.coordination.learning_rate
-        recovers = run.recover and config.coordination.mode != ELASTIC
+        recovers = run.recover and not config.coordination.traits.elastic
         return cls(
             run.accuracy,
             run.patience,

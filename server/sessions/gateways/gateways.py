@@ -11,7 +11,6 @@ import numpy as np
 from aiohttp import web
 
 from edgeflock.server.engine import Published
-from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.publication import Changes
 from edgeflock.server.sessions.context import RunHost
 from edgeflock.server.sessions.gateways.changes import ChangeLog
@@ -102,15 +101,7 @@ class Gateways:
                 self.connections.append(connection)
                 return
             self._published = now = engine.published
-            weights = engine.outlet.weights()
-            terms = welcome(
-                *(host.run, host.config, host.layout, now.version, 0, engine.start, weights, b""),
-                host.input,
-                host.description,
-                host.app,
-                host.held_out,
-                host.personal,
-            )
+            terms = host.welcome(now.version, engine.outlet.weights(), 0, b"")
             sync = gateway.Sync(
                 gateway.GATEWAY,
                 wire.encode(terms),

@@ -21,6 +21,7 @@ from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.server.coordination.coordinator import Push
 from edgeflock.server.engine.outcomes import Accepted
 from edgeflock.server.monitoring.listeners import Callbacks
+from edgeflock.server.sessions import PendingUpdate
 from edgeflock.shared.errors import Refused
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.torch_module import FlatModule
@@ -174,15 +175,20 @@ class Watched(EmulatedServer):
         super().__init__(*arguments, **settings)
         self.arrivals: list[Arrival] = []
 
-    async def push(self, push: Push) -> Accepted:
+    async def push(self, push: Push) -> PendingUpdate:
         now = asyncio.get_running_loop().time()
+
+        def note(outcome: Accepted | Refused) -> None:
+            answer = outcome if isinstance(outcome, Refused) else outcome.receipt
+            self.arrivals.append(Arrival(push, now, answer))
+
         try:
-            accepted = await super().push(push)
+            pending = await super().push(push)
         except Refused as refusal:
-            self.arrivals.append(Arrival(push, now, refusal))
+            note(refusal)
             raise
-        self.arrivals.append(Arrival(push, now, accepted.receipt))
-        return accepted
+        pending.on_settled(note)
+        return pending
 
     @property
     def accepted(self) -> list[tuple[Push, Receipt]]:

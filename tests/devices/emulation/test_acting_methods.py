@@ -26,7 +26,7 @@ METHODS: dict[str, dict[str, object]] = {
     "SSP": {"coordination.gate": "ssp", "coordination.bound": 2},
     "significance": {"compression.selection": "significance", "compression.significance": 0.01},
     "buffer": {"coordination.mode": "buffer", "coordination.buffer": 3},
-    "cohort": {"coordination.mode": "rounds", "coordination.cohort": 2},
+    "cohort": {"coordination.mode": "cohort", "coordination.cohort": 2},
 }
 
 

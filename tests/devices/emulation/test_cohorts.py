@@ -9,11 +9,13 @@ from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.messages import Welcome
 from tests.devices.emulation.fleets import MIXED, fleet_of, run
 
-ALL, OF_TWO = "coordination.mode=rounds", "coordination.cohort=2"
+COHORT, OF_TWO = "coordination.mode=cohort", "coordination.cohort=2"
 
 
 def fleet(*settings: str) -> FleetFile:
-    return fleet_of(MIXED, ALL, "run.updates=60", "fleet.evaluate_every=2", "downlink.mode=lossy", *settings)
+    return fleet_of(
+        MIXED, COHORT, "run.updates=60", "fleet.evaluate_every=2", "downlink.mode=lossy", *settings
+    )
 
 
 def test_a_round_has_an_update_of_each_member_and_all_have_their_turn(tmp_path: Path) -> None:
@@ -37,10 +39,11 @@ def test_who_waits_is_sent_nothing(tmp_path: Path) -> None:
     ("settings", "named"),
     [
         (
-            ["coordination.mode=async"],
-            "it is the number of devices that take part in a round; set coordination.mode = 'rounds'",
+            ["coordination.mode=rounds"],
+            "it is the number of devices that take part in a round; set coordination.mode = 'cohort'",
         ),
-        (["coordination.tasks=3"], "it selects devices; for tasks all take part; set coordination.tasks = 0"),
+        (["coordination.tasks=3"], "a device computes in a round; set coordination.mode = 'tasks'"),
+        (["coordination.cohort=0"], "it has so many devices in a round; set coordination.cohort"),
         (["coordination.quorum=3"], "quorum = 3 is more than cohort = 2"),
         (["coordination.cohort_rounds=0"], "coordination.cohort_rounds = '0'"),
         (["coordination.cohort=-1"], "coordination.cohort = '-1'"),

@@ -25,8 +25,8 @@ CHOSEN: dict[str, dict[str, tuple[str, ...]]] = {
     "coordination": {
         "rounds": ROUNDS,
         "median": (*ROUNDS, "coordination.aggregate=median"),
-        "cohort": (*ROUNDS, "coordination.cohort=2"),
-        "tasks": (*ROUNDS, "coordination.tasks=2"),
+        "cohort": ("coordination.mode=cohort", "coordination.cohort=2"),
+        "tasks": ("coordination.mode=tasks", "coordination.tasks=2"),
         "buffer": ("coordination.mode=buffer",),
         "elastic": ("coordination.mode=elastic", "coordination.chunk=0"),
         "tau": ("coordination.rule=tau",),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edgeflock.devices.emulation.config import PROFILES, DeviceClass, load_profile, parse
-from edgeflock.devices.emulation.link import ClassTotals
+from edgeflock.devices.emulation.session import ClassTotals
 from edgeflock.devices.emulation.speed import DeviceSpeed
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.errors import BaseExpired, RunComplete

@@ -16,7 +16,7 @@ updates = 160
 module = "tests.devices.emulation.fleets:Linear"
 
 [coordination]
-mode = "rounds"
+mode = "tasks"
 tasks = 3
 average = 0
 
@@ -122,17 +122,24 @@ def test_local_steps_stop_where_the_round_ends(tmp_path: Path) -> None:
     [
         (["coordination.tasks=9"], "coordination.tasks = 9: there are only 8 shards"),
         (["fleet.holds=9"], "fleet.holds = 9: there are only 8 shards"),
-        (["coordination.tasks=0", "fleet.holds=2"], "fleet.holds = 2 is of a run of tasks"),
+        (
+            ["coordination.mode=async", "fleet.holds=2"],
+            "device of an emulated fleet holds; set coordination.mode = 'tasks'",
+        ),
         (["devices.fast.rate=5"], "a stream is one device's alone"),
         (
             ["coordination.mode=async"],
             "it is the number of shards that a device computes in a round; set coordination.mode",
         ),
-        (["coordination.quorum=2"], "it counts devices; tasks have coordination.distinct"),
         (
-            ["coordination.tasks=0", "coordination.distinct=2"],
-            "it is the number of tasks that end a round; set coordination.tasks",
+            ["coordination.quorum=2"],
+            "it is the number of devices whose updates end a round; set coordination.mode = 'rounds' or",
         ),
+        (
+            ["coordination.mode=rounds", "coordination.distinct=2"],
+            "it is the number of tasks that end a round; set coordination.mode = 'tasks'",
+        ),
+        (["coordination.tasks=0"], "compute so many shards in a round; set coordination.tasks"),
         (["coordination.order=spiral"], "'cyclic', 'staircase', 'random' or 'adaptive'"),
         (["coordination.tasks=-1"], "coordination.tasks = '-1'"),
     ],

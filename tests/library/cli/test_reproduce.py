@@ -18,7 +18,7 @@ from tests.library.command_line import edgeflock
         (["adacomp", "--updates", "7"], ["--updates 7"]),
         (["scadles", "--updates", "7"], ["--updates 7", "--quick"]),
         (["scheduling", "--updates", "7"], ["--updates", "--quick"]),
-        (["scheduling", "--data", "mnist"], ["--data", "trains nothing"]),
+        (["scheduling", "--data", "mnist"], ["--data mnist", "does not apply to scheduling"]),
         (["easgd-rl", "--updates", "7"], ["--updates", "--quick"]),
         (["scadles"], ["cifar10_jpgblob.npz", "there is no such file"]),
         (["adacomp", "--seeds", "-1"], ["--seeds"]),

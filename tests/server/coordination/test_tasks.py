@@ -66,7 +66,7 @@ def of(task: int | None, update: Update) -> Update:
 
 
 def test_the_mode_is_rounds_with_tasks() -> None:
-    settings = CoordinationSettings(mode="rounds", tasks=2, distinct=3, order="staircase", deadline=2)
+    settings = CoordinationSettings(mode="tasks", tasks=2, distinct=3, order="staircase", deadline=2)
     assert isinstance(create_coordinator(settings, LAYOUT), TaskRounds)
 
 

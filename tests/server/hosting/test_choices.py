@@ -25,9 +25,9 @@ def test_every_rule_can_be_set(name: str) -> None:
             "did you mean 'adacomp'?",
         ),
         (
-            "coordination.mode=asink",
-            "--set: coordination.mode = 'asink': must be 'async', 'rounds', 'buffer' or 'elastic'; "
-            "did you mean 'async'?",
+            "coordination.mode=asynch",
+            "--set: coordination.mode = 'asynch': must be 'async', 'buffer', 'rounds', 'cohort', 'tasks' or "
+            "'elastic'; did you mean 'async'?",
         ),
         (
             "run.trackers=jsonl,excel",

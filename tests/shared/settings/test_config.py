@@ -453,6 +453,8 @@ def test_devices_go_by_adafactor_at_its_own_rate_unless_a_rate_is_given() -> Non
     "override",
     [
         "coordination.mode=rounds",
+        "coordination.mode=cohort",
+        "coordination.mode=tasks",
         "coordination.mode=elastic",
         "coordination.mode=buffer",
         "optimizer.kind=adam",

@@ -213,7 +213,7 @@ SEVERAL = {
     "a lossy downlink": ("downlink.mode=lossy",),
     "a lossy downlink of a fleet that leaves": ("downlink.mode=lossy", *CHURN),
     "whole gradients": ("compression.select=1",),
-    "a cohort in turn": ("coordination.mode=rounds", "coordination.cohort=2", "coordination.cohort_rounds=2"),
+    "a cohort in turn": ("coordination.mode=cohort", "coordination.cohort=2", "coordination.cohort_rounds=2"),
     "an end by the clock": ("run.updates=0", "fleet.seconds=0.1"),
     "local steps": ("run.local_steps=3",),
     "a stream": ("devices.quick.rate=300",),
@@ -240,7 +240,7 @@ def test_whatever_the_fleet_interrupted_is_the_same(changes: tuple[str, ...], di
         ("compression.feedback=0.9",),
         ("compression.threshold=0.4",),
         ("coordination.mode=rounds", *CHURN),
-        ("coordination.mode=rounds", "coordination.cohort=2", *CHURN),
+        ("coordination.mode=cohort", "coordination.cohort=2", *CHURN),
     ],
 )
 def test_where_devices_remember_it_begins_again(changes: tuple[str, ...], directory: Path) -> None:

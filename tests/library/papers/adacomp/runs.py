@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from edgeflock.papers.adacomp import experiments
 from edgeflock.papers.adacomp.experiments import QUICK, AdacompScale
 from edgeflock.papers.adacomp.results import summarise
-from edgeflock.papers.reproduce import Experiment, Measured, Results
+from edgeflock.papers.reproduce import Experiment, Measured, Reproduction, Results
 from edgeflock.results.outcomes import Outcome, Setting
 
 DATA = "npz:mnist.npz"
@@ -82,7 +83,7 @@ def results_of(dense: Sequence[Outcome], record: Sequence[Outcome]) -> Results:
 
 
 def summary_of(results: Results) -> dict[str, Any]:
-    return summarise(results, DATA, "edgeflock reproduce adacomp --quick")
+    return summarise(results, Reproduction("edgeflock reproduce adacomp --quick", Path("out"), DATA))
 
 
 def row_of(markdown: str, name: str) -> list[str]:

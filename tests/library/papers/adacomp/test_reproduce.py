@@ -12,6 +12,7 @@ from edgeflock.papers import reproduce
 from edgeflock.papers.adacomp import experiments
 from edgeflock.papers.adacomp.experiments import QUICK
 from edgeflock.papers.adacomp.reproduce import reproduce_adacomp
+from edgeflock.papers.reproduce import Reproduction
 from edgeflock.results.sweep import Job
 from edgeflock.shared.errors import ConfigError
 from tests.library.papers.adacomp.runs import row_of, run_of
@@ -52,9 +53,7 @@ def test_the_whole_reproduction(
     tmp_path: Path, mnist: str, swept: list[list[Job]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "deep" / "results"
-    reproduce_adacomp(
-        mnist, out, quick=False, updates=0, seeds=2, grid=True, finished=False, command="this", as_json=True
-    )
+    reproduce_adacomp(Reproduction("this", out, mnist, seeds=2, grid=True, as_json=True))
     printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads((out / "adacomp.json").read_text())
     assert printed["reduction_at_97"] == 1000
@@ -79,17 +78,7 @@ def test_the_whole_reproduction(
 def test_quick_has_no_grid_and_one_seed(
     tmp_path: Path, mnist: str, swept: list[list[Job]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    reproduce_adacomp(
-        mnist,
-        tmp_path,
-        quick=True,
-        updates=300,
-        seeds=0,
-        grid=False,
-        finished=False,
-        command="",
-        as_json=False,
-    )
+    reproduce_adacomp(Reproduction("", tmp_path, mnist, quick=True, updates=300))
     assert capsys.readouterr().out.startswith("# AdaComp, reproduced\n")
     (parts,) = swept
     assert {(job.seed, job.file.run.updates) for job in parts} == {(0, 300)}
@@ -100,26 +89,14 @@ def test_quick_has_no_grid_and_one_seed(
 def test_too_few_updates_are_refused(tmp_path: Path, mnist: str, swept: list[list[Job]]) -> None:
     for updates in (1, 200):
         with pytest.raises(ConfigError, match=f"--updates {updates} must be more than the 200 devices"):
-            reproduce_adacomp(
-                mnist,
-                tmp_path / "out",
-                quick=True,
-                updates=updates,
-                seeds=0,
-                grid=False,
-                finished=False,
-                command="",
-                as_json=True,
-            )
+            reproduce_adacomp(Reproduction("", tmp_path / "out", mnist, quick=True, updates=updates))
     assert swept == []
     assert not (tmp_path / "out").exists()
 
 
 def report_finished(mnist: str, out: Path, *, quick: bool = True) -> None:
     """With three seeds."""
-    reproduce_adacomp(
-        mnist, out, quick=quick, updates=0, seeds=3, grid=False, finished=True, command="this", as_json=False
-    )
+    reproduce_adacomp(Reproduction("this", out, mnist, quick=quick, seeds=3, finished=True))
 
 
 def leave_runs(mnist: str, out: Path, left: dict[tuple[str, str], int]) -> None:

@@ -24,6 +24,7 @@ from edgeflock.papers.easgd.policies import (
     learning,
     qbert,
 )
+from edgeflock.papers.reproduce import Reproduction
 from edgeflock.results.sweep import Job
 from edgeflock.shared.errors import ConfigError
 
@@ -55,7 +56,7 @@ def swept(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
 
 
 def run(out: Path, *, quick: bool = False, finished: bool = False) -> None:
-    reproduce_easgd_rl(out, quick=quick, seeds=0, finished=finished, command="this", as_json=True)
+    reproduce_easgd_rl(Reproduction("this", out, quick=quick, finished=finished))
 
 
 def test_the_whole_reproduction(tmp_path: Path, swept: list[Job]) -> None:

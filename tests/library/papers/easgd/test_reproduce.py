@@ -12,6 +12,7 @@ from edgeflock.papers.easgd import experiments
 from edgeflock.papers.easgd.data import make_digits, make_images, make_words
 from edgeflock.papers.easgd.reproduce import reproduce_easgd
 from edgeflock.papers.easgd.settings import EASGD, METHODS, QUICK, STAGGERED, SYNC, TASKS
+from edgeflock.papers.reproduce import Reproduction
 from edgeflock.results.sweep import Job
 from edgeflock.shared.errors import ConfigError
 
@@ -54,7 +55,7 @@ def swept(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
 
 
 def run(folder: str, out: Path, *, finished: bool = False, seeds: int = 0) -> None:
-    reproduce_easgd(folder, out, quick=True, seeds=seeds, finished=finished, command="this", as_json=True)
+    reproduce_easgd(Reproduction("this", out, folder, quick=True, seeds=seeds, finished=finished))
 
 
 def test_the_whole_reproduction(folder: str, tmp_path: Path, swept: list[Job]) -> None:

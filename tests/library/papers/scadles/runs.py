@@ -1,14 +1,16 @@
 """ScaDLES' experiments, and runs of them made by hand."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
-from edgeflock.papers.reproduce import Experiment, Measured
+from edgeflock.papers.reproduce import Experiment, Measured, Reproduction
 from edgeflock.papers.scadles import experiments
 from edgeflock.papers.scadles.settings import ScadlesScale
 from edgeflock.results.outcomes import Outcome, Setting
 
 FOLDER = "data"
+ASKED = Reproduction("this", Path("out"), FOLDER)
 
 
 def everything(scale: ScadlesScale, folder: str = FOLDER) -> list[Experiment]:

@@ -12,6 +12,7 @@ from edgeflock.papers.scadles.settings import QUICK
 from edgeflock.results.outcomes import Setting
 from edgeflock.results.sweep import outcome
 from edgeflock.results.sweep import run as run_job
+from tests.library.papers.scadles.runs import ASKED
 
 TINY = replace(QUICK, buffered=0.005, injected=15)
 
@@ -40,7 +41,7 @@ def test_buffers_grow_by_equation_2_or_not_at_all(tmp_path: Path) -> None:
         # A tenth beyond a second, and what came before training first asked.
         assert stream["deepest"] <= 1.3 * stream["rate"] + 1
         assert stream["drops"] > 0
-    summary = summarise(by_part([kept, short]), "this")["buffers"]["S1' ResNet152"]
+    summary = summarise(by_part([kept, short]), ASKED)["buffers"]["S1' ResNet152"]
     sums = sum(stream["depth"] for stream in streams)
     assert summary["persisted"]["sum"] == sums
     truncated = summary["truncated"]
@@ -52,5 +53,5 @@ def test_buffers_grow_by_equation_2_or_not_at_all(tmp_path: Path) -> None:
 def test_samples_shared_a_round_are_alpha_beta_of_what_streams_in(tmp_path: Path) -> None:
     (one,) = (one for one in experiments.injection_traffic(TINY) if one.name == "S2' (0.5, 0.5)")
     found = done(one, tmp_path)
-    kilobytes = summarise(by_part([found]), "this")["injected"]["S2' (0.5, 0.5)"]
+    kilobytes = summarise(by_part([found]), ASKED)["injected"]["S2' (0.5, 0.5)"]
     assert kilobytes == pytest.approx(0.5 * 0.5 * 10 * 256 * 3, rel=0.3)

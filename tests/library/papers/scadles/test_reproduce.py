@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edgeflock.papers import reproduce
-from edgeflock.papers.reproduce import by_part
+from edgeflock.papers.reproduce import Reproduction, by_part
 from edgeflock.papers.scadles import experiments
 from edgeflock.papers.scadles.report import report
 from edgeflock.papers.scadles.reproduce import reproduce_scadles
@@ -16,7 +16,7 @@ from edgeflock.papers.scadles.results import summarise
 from edgeflock.papers.scadles.settings import BUFFERED, DISTRIBUTIONS, FULL, QUICK, TASKS
 from edgeflock.results.sweep import Job
 from edgeflock.shared.errors import ConfigError
-from tests.library.papers.scadles.runs import FOLDER, everything, made, measured, of_mnist
+from tests.library.papers.scadles.runs import ASKED, FOLDER, everything, made, measured, of_mnist
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def swept(monkeypatch: pytest.MonkeyPatch) -> list[list[Job]]:
 
 def reproduced(folder: str, out: Path, *, grid: bool = False, finished: bool = False) -> None:
     reproduce_scadles(
-        folder, out, quick=True, seeds=0, grid=grid, finished=finished, command="this", as_json=True
+        Reproduction("this", out, folder, quick=True, grid=grid, finished=finished, as_json=True)
     )
 
 
@@ -100,7 +100,7 @@ def test_missing_data_are_named_before_anything_runs(tmp_path: Path, swept: list
 def test_the_report_has_a_dash_for_what_was_not_reached(tmp_path: Path) -> None:
     runs = {"S1 DDL": made((10, 0.2)), "S1 ScaDLES": made((10, 0.2))}
     results = by_part(measured(of_mnist(experiments.speed_up(FOLDER, FULL, {})), runs))
-    markdown = report(results, summarise(results, "this"), tmp_path)
+    markdown = report(results, summarise(results, ASKED), tmp_path)
     assert "| S1 | 20/s |" in markdown
     assert "to no level" in markdown
     assert "| **-** |" in markdown
@@ -117,7 +117,7 @@ def test_the_report_says_where_runs_stayed_and_what_went_both_ways(tmp_path: Pat
         *measured(of_mnist(experiments.non_iid(FOLDER, FULL, {})), {"(0.5, 0.5)": collapsed}),
         *measured(experiments.asynchronous(FOLDER, FULL, {}), {"S1 async": steady}),
     ]
-    markdown = report(by_part(results), summarise(by_part(results), "this"), tmp_path)
+    markdown = report(by_part(results), summarise(by_part(results), ASKED), tmp_path)
     # 100 bytes up and 50 down by second 10, and 160 updates of 10 parameters.
     assert "| S1 | ScaDLES | 100 B (64x) | 50 B (128x) | 150 B (85x) |" in markdown
     assert "96.00% / 95.00% / 95.50% | 96.00% / 10.00% / 53.00% | - | - |" in markdown

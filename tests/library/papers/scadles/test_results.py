@@ -8,7 +8,7 @@ from edgeflock.papers.scadles.reproduce import best_rates
 from edgeflock.papers.scadles.results import summarise
 from edgeflock.papers.scadles.settings import CIFAR, DDL, DISTRIBUTIONS, FULL, MNIST, SCADLES
 from edgeflock.results.outcomes import Setting
-from tests.library.papers.scadles.runs import FOLDER, made, measured, of_mnist
+from tests.library.papers.scadles.runs import ASKED, FOLDER, made, measured, of_mnist
 
 
 def test_the_speed_up_is_of_the_time_to_the_target() -> None:
@@ -22,7 +22,7 @@ def test_the_speed_up_is_of_the_time_to_the_target() -> None:
     }
     speed_up = measured(of_mnist(experiments.speed_up(FOLDER, FULL, {})), runs)
     growing = measured(experiments.growing(FOLDER, FULL, {}), {"S1 0.5": made((99, 0), (100, 1))})
-    summary = summarise(by_part([*speed_up, *growing]), "this")
+    summary = summarise(by_part([*speed_up, *growing]), ASKED)
     assert summary["speed_up"].keys() == {"MNIST"}
     entry = summary["speed_up"]["MNIST"]["S1"]
     assert entry["seconds"] == {
@@ -59,7 +59,7 @@ def test_what_streams_that_change_cost() -> None:
     }
     run = made((10, 0.5), (20, 0.7), streams=streams, updates=42)
     results = measured(experiments.changing(FOLDER, FULL, {}), {"sine:12..108/60s async": run})
-    (entry,) = summarise(by_part(results), "this")["changing"].values()
+    (entry,) = summarise(by_part(results), ASKED)["changing"].values()
     assert (entry["updates"], entry["samples"], entry["dropped"], entry["gap"]) == (42, 2000, 0.05, 3.0)
     assert entry["seconds"] == FULL.changing
     assert {key: entry[key] for key in learnt(0, 0, 0)} == learnt(0.7, 0.7, 0.6)
@@ -75,7 +75,7 @@ def test_accuracy_without_rounds_is_compared_at_one_moment_and_at_one_size() -> 
         *measured(of_mnist(experiments.speed_up(FOLDER, FULL, {})), {"S1 ScaDLES": rounds}),
         *measured(experiments.asynchronous(FOLDER, FULL, {}), {"S1 async": free}),
     ]
-    (entry,) = summarise(by_part(results), "this")["asynchronous"].values()
+    (entry,) = summarise(by_part(results), ASKED)["asynchronous"].values()
     assert entry["seconds"]["at"] == 80
     assert entry["seconds"]["rounds"] == learnt(0.6, 0.5, 0.55)
     assert entry["seconds"]["async"] == learnt(0.9, 0.9, 0.7)
@@ -99,7 +99,7 @@ def test_compression_and_injection_are_as_counted() -> None:
         *measured(table, {"CR 0.1, delta 0.2": made((1, 0.7), (2, 0.6))}),
         *measured(labelled, {"(0.5, 0.5)": made((1, 0.7), (2, 0.6))}),
     ]
-    summary = summarise(by_part(results), "this")
+    summary = summarise(by_part(results), ASKED)
     assert summary["compression"]["MNIST"]["CR 0.1, delta 0.2"] == {
         "cnc": 0.25,
         "floats": 5000,

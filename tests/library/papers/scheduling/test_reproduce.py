@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from edgeflock.papers.reproduce import Reproduction
 from edgeflock.papers.scheduling import experiments, reproduce
 from edgeflock.papers.scheduling.experiments import SCHEMES, SchedulingScale
 
@@ -13,7 +14,7 @@ from edgeflock.papers.scheduling.experiments import SCHEMES, SchedulingScale
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(reproduce, "QUICK", SchedulingScale(draws=2, samples=300, rounds=5))
     monkeypatch.setattr(experiments, "LOADS", (3, 10))
-    reproduce.reproduce_scheduling(tmp_path, quick=True, seeds=0, command="the command", as_json=False)
+    reproduce.reproduce_scheduling(Reproduction("the command", tmp_path, quick=True))
     return tmp_path
 
 
