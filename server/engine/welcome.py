@@ -90,4 +90,4 @@ def welcome(
 
 def _balances(config: Config) -> bool:
     run = config.run
-    return run.balance_labels and run.local_optimizer == ADAFACTOR and config.coordination.mode != ELASTIC
+    return run.balance_labels and run.local_optimizer == ADAFACTOR and not config.coordination.traits.elastic
