@@ -27,7 +27,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import aiomqtt
 import numpy as np
 
@@ -38,6 +37,7 @@ from edgeflock.shared.data.account import SampleAccount
 from edgeflock.shared.data.curves import Steps
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import EdgeflockError
+from edgeflock.tui.sources import FeedClient
 
 NAMES = ("pi-1", "pi-2", "pi-3")
 
@@ -140,9 +140,9 @@ class Side:
             except aiomqtt.MqttError:
                 await asyncio.sleep(0.2)
 
-    async def look(self, http: aiohttp.ClientSession) -> None:
+    async def look(self) -> None:
         """What the clients tell by now."""
-        for device, status in enumerate(await status_of(http, self.url, NAMES)):
+        for device, status in enumerate(await status_of(FeedClient(self.url, ""), NAMES)):
             told = status["telemetry"]
             if SampleAccount.from_facts(told) is not None:
                 self.told[device] = told
@@ -284,7 +284,6 @@ async def run(minutes: float, directory: Path) -> dict[str, Any]:
     data = recording.read(Path(os.environ.get("EDGEFLOCK_DATA", ".")) / f"{recording.name}.npz")
     seconds, sides = 60 * minutes, [Side(directory, "disturbed"), Side(directory, "undisturbed")]
     async with AsyncExitStack() as stack:
-        http = await stack.enter_async_context(aiohttp.ClientSession())
         for side in sides:
             stack.push_async_callback(side.broker.stop)
             await side.broker.start()
@@ -293,14 +292,14 @@ async def run(minutes: float, directory: Path) -> dict[str, Any]:
                 stack.push_async_callback(client.stop)
                 await client.start()
         for side in sides:
-            await ready(http, side.url, [side.log(device) for device in range(len(NAMES))])
+            await ready(FeedClient(side.url, ""), [side.log(device) for device in range(len(NAMES))])
         pumps = [asyncio.create_task(side.publish()) for side in sides]
 
         async def looking() -> None:
             while True:
                 await asyncio.sleep(1)
                 for side in sides:
-                    await side.look(http)
+                    await side.look()
 
         async def killing() -> None:
             begin = asyncio.get_running_loop().time()
@@ -317,7 +316,7 @@ async def run(minutes: float, directory: Path) -> dict[str, Any]:
                 break
             await asyncio.sleep(0.1)
         for side in sides:
-            await settled(http, side.url, NAMES)
+            await settled(FeedClient(side.url, ""), NAMES)
         for task in (looks, *pumps):
             task.cancel()
         await asyncio.gather(looks, *pumps, return_exceptions=True)
@@ -325,7 +324,7 @@ async def run(minutes: float, directory: Path) -> dict[str, Any]:
         for side in sides:
             for client in side.clients:
                 await client.stop()
-            await side.look(http)
+            await side.look()
     return {
         "command": f"python -m benchmarks.field --minutes {minutes:g}",
         "machine": machine(),

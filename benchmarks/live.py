@@ -34,10 +34,10 @@ import aiomqtt
 from benchmarks.live_report import DeviceReport, Report, Turn, draw, tables
 from benchmarks.plain import PLAIN
 from benchmarks.replay import Judge, Recording, publish, turns
-from edgeflock.operations.requests import fetch
 from edgeflock.papers.machine import machine
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError, EdgeflockError
+from edgeflock.tui.sources import FeedClient
 
 RECORDINGS = (
     Recording("elec", (("x", "y"),), units=(1,) * 6, block=48, window=16, lags=4),  # a day of half-hours
@@ -94,23 +94,23 @@ async def run(recording: Recording, data: Dataset, seconds: float, seed: int, di
         port = await stack.enter_async_context(broker(directory))
         url = await stack.enter_async_context(server(directory, seed))
         http = await stack.enter_async_context(aiohttp.ClientSession())
-        judge = Judge(http, url, MODULE)
+        judge, client = Judge(http, url, MODULE), FeedClient(url, "")
         async with AsyncExitStack() as clients:
             for name, topic, log in zip(names, topics, logs, strict=True):
                 uri = f"mqtt://127.0.0.1:{port}/{topic}?window={recording.window}&lags={recording.lags}&classes=2"
                 options = ("--server", url, "--name", name, "--data", uri, "--backend", "torch")
                 await clients.enter_async_context(edgeflock("client", *options, log=log, stop=signal.SIGINT))
-            await ready(http, url, logs)
+            await ready(client, logs)
             publisher = await clients.enter_async_context(aiomqtt.Client("127.0.0.1", port))
             begin, each = loop.time(), seconds / len(rounds)
             for number, blocks in enumerate(rounds, 1):
                 await judge.refresh()
                 scores = [judge.score(block) for block in blocks]
-                status = await status_of(http, url, names)
+                status = await status_of(client, names)
                 updates, trained = ([device[key] for device in status] for key in ("updates", "samples"))
                 measured.append(Turn(loop.time() - begin, judge.version, scores, updates, trained))
                 await publish(publisher, topics, blocks, begin + number * each, each)
-            status = await settled(http, url, names)
+            status = await settled(client, names)
     devices = []
     for number, (device, log) in enumerate(zip(status, logs, strict=True)):
         found = ACCOUNT.search(log.read_text(errors="replace"))
@@ -223,33 +223,33 @@ _SHORTEST_MODEL = 6
 """Bytes, framed: of version 0, which a device makes by itself, nothing has changed."""
 
 
-async def ready(http: aiohttp.ClientSession, url: str, logs: Sequence[Path]) -> None:
+async def ready(client: FeedClient, logs: Sequence[Path]) -> None:
     """Return once every client hears its topic and holds a model, for which it has loaded torch."""
     while True:
         texts = [log.read_text(errors="replace") for log in logs]
         for log, text in zip(logs, texts, strict=True):
             if "edgeflock: " in text:  # it has given up
                 raise EdgeflockError(f"{log.stem} ended: {_tail(log)}")
-        run = json.loads(await fetch(http, url, "/v1/status", ""))
+        run = await client.request("GET", "/v1/status")
         models = run["records"]["Model"]["egress"] >= _SHORTEST_MODEL * len(logs)
         if models and all("listening to mqtt" in text for text in texts):
             return
         await asyncio.sleep(0.1)
 
 
-async def status_of(http: aiohttp.ClientSession, url: str, names: Sequence[str]) -> list[dict[str, Any]]:
+async def status_of(client: FeedClient, names: Sequence[str]) -> list[dict[str, Any]]:
     """What the server knows of the devices, in the order of `names`."""
-    devices = json.loads(await fetch(http, url, "/v1/status", ""))["devices"]
+    devices = (await client.request("GET", "/v1/status"))["devices"]
     known = {device["name"]: device for device in devices}
     return [known[name] for name in names]
 
 
-async def settled(http: aiohttp.ClientSession, url: str, names: Sequence[str]) -> list[dict[str, Any]]:
+async def settled(client: FeedClient, names: Sequence[str]) -> list[dict[str, Any]]:
     """The devices once they have trained on what was published last."""
     before: list[int] = []
     while True:
         await asyncio.sleep(2)
-        status = await status_of(http, url, names)
+        status = await status_of(client, names)
         trained = [device["samples"] for device in status]
         if trained == before:
             return status

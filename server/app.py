@@ -15,6 +15,7 @@ from aiohttp import web
 from edgeflock.server.connections import ConnectionLimits, ConnectionTerms, Traffic
 from edgeflock.server.connections.listening import listen_on
 from edgeflock.server.coordination import Push
+from edgeflock.server.database import JournalLost, redact
 from edgeflock.server.engine import Accepted
 from edgeflock.server.findings import AgreementTracker
 from edgeflock.server.hosting.background import Background
@@ -49,7 +50,6 @@ from edgeflock.server.http.model_exports import ModelExports
 from edgeflock.server.http.revocations import enforce
 from edgeflock.server.http.watchers import Watchers
 from edgeflock.server.identity import Logins
-from edgeflock.server.ledger import JournalLost, redact
 from edgeflock.server.monitoring.best_model import info_of
 from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.monitoring.feed import Feed, flat_settings

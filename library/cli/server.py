@@ -129,9 +129,10 @@ def server(
     with require("server", "the server needs"):
         from edgeflock.api.opening import enter_in_thread
         from edgeflock.api.server import Server
+        from edgeflock.server.database import is_transient
         from edgeflock.server.hosting.choices import CHOICES
         from edgeflock.server.hosting.standby import Standby, StandbyStopped
-        from edgeflock.server.ledger import is_shared, is_transient
+        from edgeflock.server.ledger import is_shared
         from edgeflock.server.shards import open_place
 
         overrides = [*(set_ or []), *(["run.insecure=true"] if insecure else [])]

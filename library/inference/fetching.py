@@ -4,12 +4,10 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import aiohttp
-
 from edgeflock.inference.card import Scores, card
-from edgeflock.operations.requests import fetch, send_request
 from edgeflock.shared.artifacts.files import describe, replace_file
 from edgeflock.shared.errors import ConfigError
+from edgeflock.tui.sources import FeedClient
 
 FORMATS = {
     "safetensors": ("/v1/model.safetensors", {}, "model.safetensors"),
@@ -40,13 +38,12 @@ async def fetch_model(server: str, token: str, version: str, format: str, out: P
     """
     route, parameters, usual = FORMATS[format]
     path = out or Path(usual)
-    timeout = aiohttp.ClientTimeout(total=_SECONDS)
-    async with aiohttp.ClientSession(timeout=timeout) as http:
-        wanted = {"version": version, **parameters}
-        async with send_request(http, server, token, "GET", route, params=wanted) as response:
-            octets = await response.read()
-            scores: Scores = json.loads(response.headers.get("X-Edgeflock-Scores", "{}"))
-        status: dict[str, Any] = json.loads(await fetch(http, server, "/v1/status", token))
+    client = FeedClient(server, token)
+    wanted = {"version": version, **parameters}
+    async with client.send("GET", route, params=wanted, seconds=_SECONDS) as response:
+        octets = await response.read()
+        scores: Scores = json.loads(response.headers.get("X-Edgeflock-Scores", "{}"))
+    status: dict[str, Any] = await client.request("GET", "/v1/status")
     info = describe(octets, format.removeprefix("int8-"), path.name)
     described = path.with_suffix(".md")
     try:

@@ -7,6 +7,7 @@ counts as training while its updates arrive, and as away 60 seconds after the la
 import sqlite3
 from collections import deque
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -14,9 +15,9 @@ from typing import Any
 
 import msgpack
 
+from edgeflock.server.database import SqliteDatabase, map_sqlite_errors
 from edgeflock.server.ledger.records import evaluation_from_row
 from edgeflock.server.ledger.stores.chain import COVERED
-from edgeflock.server.ledger.stores.examination import raise_if_damaged
 from edgeflock.server.ledger.stores.migrations import schema_of
 from edgeflock.server.monitoring.divergence import has_diverged
 from edgeflock.shared.codecs import sparse
@@ -151,20 +152,15 @@ def journal_frames(path: Path, limit: int = MAX_FRAMES) -> Iterator[Frame]:
     JournalTooNew.
     """
     try:
-        db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
-        try:
-            yield from _frames(db, path, limit)
-        finally:
-            db.close()
+        with closing(SqliteDatabase(path, read_only=True)) as db, map_sqlite_errors(path):
+            if not (schema := schema_of(db)):
+                raise ConfigError(f"{path} holds no run yet")
+            yield from _frames(db.connection, schema, path, limit)
     except sqlite3.Error as error:
-        raise_if_damaged(path, error)
         raise ConfigError(f"{path} cannot be read as a run's journal: {error}") from error
 
 
-def _frames(db: sqlite3.Connection, path: Path, limit: int) -> Iterator[Frame]:
-    schema = schema_of(db, path)
-    if not schema:
-        raise ConfigError(f"{path} holds no run yet")
+def _frames(db: sqlite3.Connection, schema: int, path: Path, limit: int) -> Iterator[Frame]:
     identity, model, packed = db.execute("SELECT run, model, layout FROM meta").fetchone()
     layout = Layout.from_shapes(msgpack.unpackb(packed))
     first, last, total = db.execute("SELECT min(time), max(time), max(version) FROM updates").fetchone()

@@ -6,12 +6,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-import aiohttp
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from edgeflock.operations.requests import fetch
 from edgeflock.operations.text import first_state
 from edgeflock.shared.numbers import loss, size
 from edgeflock.shared.protocol.frames import worst_class
@@ -35,9 +33,9 @@ async def status(server: str, token: str = "", *, feed: bool = True) -> dict[str
     The feed adds events, rates and curves. A device's token shows only a part of the state.
     Raises EdgeflockError if there is no answer, Unauthorized if the token is not known.
     """
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as http:
-        fields: dict[str, Any] = json.loads(await fetch(http, server, "/v1/status", token))
-    state = await first_state(FeedClient(server, token)) if feed and "devices" in fields else None
+    client = FeedClient(server, token)
+    fields: dict[str, Any] = await client.request("GET", "/v1/status")
+    state = await first_state(client) if feed and "devices" in fields else None
     return fields if state is None else {**fields, "feed": summary(state)}
 
 

@@ -2,7 +2,7 @@
 
 plan.py has the options, processes.py starts and ends processes, shown.py prints, and run.py does all of it.
 Other packages use only QuickstartPlan and run_quickstart. It uses its processes by their command line and the
-server's HTTP interface. It may import operations.requests, results.outcomes, numbers and edgeflock.shared,
+server's HTTP interface. It may import tui.sources, results.outcomes, numbers and edgeflock.shared,
 but neither server nor client.
 """
 

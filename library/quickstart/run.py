@@ -11,12 +11,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import aiohttp
 from rich.console import Console
 
 from edgeflock.client.identity import save_identity
 from edgeflock.client.transport.joining import join
-from edgeflock.operations.requests import fetch
 from edgeflock.quickstart.plan import QuickstartPlan, backend_of, fresh_folder, settings_of
 from edgeflock.quickstart.processes import end, start, tail_of, url_of, wait_for_exit
 from edgeflock.quickstart.shown import QuickstartResult, accuracy_of, progress_bar, show_result
@@ -24,6 +22,7 @@ from edgeflock.results.outcomes import LAST
 from edgeflock.server.identity import Register, Role
 from edgeflock.shared.errors import EdgeflockError
 from edgeflock.shared.settings.config import Config, parse
+from edgeflock.tui.sources import FeedClient
 
 
 def run_quickstart(plan: QuickstartPlan, *, as_json: bool) -> None:
@@ -55,7 +54,7 @@ async def _run(
         server = await start("server", settings, "--json", log=directory / "server.log")
         processes.append(server)
         url = await url_of(server, directory)
-        viewer = _token(directory, "viewer")
+        client = FeedClient(url, _token(directory, "viewer"))
         separator = "&" if "?" in plan.data else "?"
         for number in range(1, plan.clients + 1):
             place = directory / f"device-{number}.json"
@@ -70,12 +69,13 @@ async def _run(
             ]
             log = directory / f"device-{number}.log"
             processes.append(await start("client", client_settings, log=log))
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as http:
-            status = await _watch(http, url, viewer, config, processes, directory, narration)
-            seconds = time.monotonic() - began
-            evaluations = json.loads(await fetch(http, url, "/v1/evaluations", viewer))
-            model = directory / "model.safetensors"
-            model.write_bytes(await fetch(http, url, "/v1/model.safetensors", viewer))
+        status = await _watch(client, config, processes, directory, narration)
+        seconds = time.monotonic() - began
+        evaluations = await client.request("GET", "/v1/evaluations")
+        model = directory / "model.safetensors"
+        async with client.send("GET", "/v1/model.safetensors") as response:
+            octets = await response.read()
+        model.write_bytes(octets)
         await wait_for_exit(processes[1:])
     finally:
         await end(processes)
@@ -103,9 +103,7 @@ def _token(directory: Path, role: Role) -> str:
 
 
 async def _watch(
-    http: aiohttp.ClientSession,
-    url: str,
-    token: str,
+    client: FeedClient,
     config: Config,
     processes: list[asyncio.subprocess.Process],
     directory: Path,
@@ -114,7 +112,7 @@ async def _watch(
     """Show progress until the run is finished. Return its last status."""
     with progress_bar(narration, config.run.updates) as show:
         while True:
-            status = json.loads(await fetch(http, url, "/v1/status", token))
+            status = await client.request("GET", "/v1/status")
             show(status)
             if status["state"] == "finished":
                 if status["evaluation_failed"]:

@@ -1,6 +1,6 @@
 """A standby: a server that does not lead the run yet, or no longer leads it.
 
-Of several servers with one journal, one leads: it holds the journal's lease (ledger/stores/lease.py). The
+Of several servers with one journal, one leads: it holds the journal's lease (database/lease.py). The
 others answer every request with "stands by", so that clients try another server. A leader that can no longer
 write its journal becomes a standby. It leads again once it can write, unless another server leads by then.
 """
@@ -17,10 +17,10 @@ from pathlib import Path
 from aiohttp import web
 
 from edgeflock.server.connections.listening import bind
+from edgeflock.server.database import UNREACHABLE, JournalLost, Outage, Unreachable
 from edgeflock.server.descent import Place
 from edgeflock.server.hosting.tls import server_context
 from edgeflock.server.http.bodies import problem
-from edgeflock.server.ledger import UNREACHABLE, JournalLost, Outage, Unreachable
 from edgeflock.shared.errors import EdgeflockError, Unavailable
 from edgeflock.shared.settings.config import Config
 

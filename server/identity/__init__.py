@@ -1,11 +1,10 @@
-"""Tokens, devices, their keys and roles, in a database of their own (databases.py).
+"""Tokens, devices, their keys and roles, in a database of their own.
 
-`Register` answers the server and takes what commands write. store.py and databases.py keep it. audit.py logs
-who did what. logins.py knows which browsers have shown a token. certificate.py has the server's TLS, and
-authority.py the devices' certificates. The file is separate from the journal for three reasons: commands
-write it while a server holds the journal; copies of a journal must not contain secrets; an old copy of a
-run must not restore a revoked device or end a quarantine. No event loop; no network but that database's.
-It imports ledger, for its connections.
+`Register` answers the server and takes what commands write, and store.py keeps it. audit.py logs who did
+what. logins.py knows which browsers have shown a token. certificate.py has the server's TLS, and authority.py
+the devices' certificates. The file is separate from the journal for three reasons: commands write it while a
+server holds the journal; copies of a journal must not contain secrets; an old copy of a run must not restore
+a revoked device or end a quarantine. No event loop; no network but that database's, by server/database.
 """
 
 from edgeflock.server.identity.audit import Audit
@@ -23,7 +22,6 @@ from edgeflock.server.identity.certificate import (
     server_tls,
     share,
 )
-from edgeflock.server.identity.databases import IDENTITIES, URL_FILE
 from edgeflock.server.identity.entry import SessionAuthenticator
 from edgeflock.server.identity.logins import LOGIN_SECONDS, Logins
 from edgeflock.server.identity.records import (
@@ -35,6 +33,7 @@ from edgeflock.server.identity.records import (
     StoredOrder,
 )
 from edgeflock.server.identity.register import ADMIN_TOKEN, Register
+from edgeflock.server.identity.store import IDENTITIES, URL_FILE
 
 __all__ = [
     "ADMIN_TOKEN",

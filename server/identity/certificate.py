@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from edgeflock.server.identity.databases import shared_file
+from edgeflock.server.identity.store import shared_file
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.identity import pin_of
 

@@ -2,7 +2,7 @@
 
 import secrets
 
-from edgeflock.server.identity.records import Caller
+from edgeflock.server.identity.records import Caller, Login
 from edgeflock.server.identity.register import Register
 from edgeflock.shared.errors import Unauthorized
 from edgeflock.shared.identity import digest_of
@@ -22,17 +22,14 @@ class Logins:
 
     def begin(self, caller: Caller) -> str:
         """Begin a login and return its number, of 256 random bits."""
-        number, until = secrets.token_urlsafe(32), self._register.clock() + LOGIN_SECONDS
-        with self._register.transaction(logins=True):
-            self._register.db.execute("DELETE FROM logins WHERE until <= ?", (until - LOGIN_SECONDS,))
-            self._register.db.execute(
-                "INSERT INTO logins VALUES (?, ?, ?)", (digest_of(number), caller.digest, until)
-            )
-            self._register.db.execute(
-                "DELETE FROM logins WHERE token = ? AND number NOT IN "
-                f"(SELECT number FROM logins WHERE token = ? ORDER BY until DESC LIMIT {LIMIT})",
-                (caller.digest, caller.digest),
-            )
+        number, now = secrets.token_urlsafe(32), self._register.clock()
+        with self._register.transaction():
+            known = self._register.logins.items()
+            over = [one for one, login in known if login.until <= now]
+            own = [(login.until, one) for one, login in known if login.token == caller.digest]
+            for one in {*over, *(one for _, one in sorted(own, reverse=True)[LIMIT - 1 :])}:
+                self._register.remove("logins", one)
+            self._register.put("logins", digest_of(number), Login(caller.digest, now + LOGIN_SECONDS))
         return number
 
     def identify(self, number: str) -> Caller:
@@ -48,5 +45,5 @@ class Logins:
     def end(self, number: str) -> None:
         """End the login of this number."""
         if (digest := digest_of(number)) in self._register.logins:
-            with self._register.transaction(logins=True):
-                self._register.db.execute("DELETE FROM logins WHERE number = ?", (digest,))
+            with self._register.transaction():
+                self._register.remove("logins", digest)

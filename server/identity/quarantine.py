@@ -1,22 +1,12 @@
 """How long a device that is refused repeatedly stays out: twice as long each time, up to an hour."""
 
-from dataclasses import dataclass
+from edgeflock.server.identity.records import QuarantineTerm
 
 FIRST_SECONDS, LONGEST_SECONDS = 60.0, 3600.0
 """Seconds."""
 
 RESET_SECONDS = 86_400.0
 """Seconds after the end of a quarantine until the next one is as short as the first."""
-
-
-@dataclass(frozen=True, slots=True)
-class QuarantineTerm:
-    """A device's latest quarantine, which may be over."""
-
-    until: float
-    """Unix time."""
-    seconds: float
-    reason: str
 
 
 def next_quarantine(previous: QuarantineTerm | None, reason: str, now: float) -> QuarantineTerm:

@@ -1,15 +1,23 @@
 """The register's records of tokens and devices, and the caller that it identifies."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypeVar
 
 Role = Literal["device", "viewer", "admin", "gateway"]
 CallerRole = Literal["joining", "device", "viewer", "admin", "gateway"]
 """A caller's role. A caller with a device's token may join, and nothing else."""
 
 Labels = Mapping[str, str]
+
+Record = TypeVar("Record")
+
+_CODINGS: Mapping[Any, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    bool: (int, bool),
+    Labels: (lambda labels: json.dumps(dict(labels)), json.loads),
+}
+"""The type of a field -> (what makes a column of it, what makes it of a column)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +51,11 @@ class EnrolledDevice:
     joined: float
     token: bytes
     """Digest of the token that it joined with."""
-    revoked: float | None
-    rotate: bool
+    revoked: float | None = None
+    rotate: bool = False
     """Whether the device is to get another key and credential."""
-    next_key: bytes | None
-    next_digest: bytes | None
+    next_key: bytes | None = None
+    next_digest: bytes | None = None
     """The new key and credential's digest, which the device has not used yet."""
 
 
@@ -92,17 +100,35 @@ class JoinResult:
     realm: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class QuarantineTerm:
+    """A device's latest quarantine, which may be over."""
+
+    until: float
+    """Unix time."""
+    seconds: float
+    reason: str
+
+
 def digests(device: EnrolledDevice) -> tuple[bytes, ...]:
     return (device.digest,) if device.next_digest is None else (device.digest, device.next_digest)
 
 
-def token_from_row(row: tuple[Any, ...]) -> StoredToken:
-    digest, role, reusable, created, expires, labels, used_by = row
-    return StoredToken(digest, role, bool(reusable), created, expires, json.loads(labels), used_by)
+def to_row(record: Any) -> tuple[Any, ...]:
+    """The values of a record's fields, as they are stored."""
+    row = []
+    for field in fields(record):
+        encode, _ = _CODINGS.get(field.type, (None, None))
+        value = getattr(record, field.name)
+        row.append(value if encode is None else encode(value))
+    return tuple(row)
 
 
-def device_from_row(row: tuple[Any, ...]) -> EnrolledDevice:
-    name, key, digest, labels, joined, token, revoked, rotate, next_key, next_digest = row
-    return EnrolledDevice(
-        name, key, digest, json.loads(labels), joined, token, revoked, bool(rotate), next_key, next_digest
-    )
+def from_row(kind: type[Record], row: tuple[Any, ...]) -> Record:
+    """The record of a row, which may begin with a key that is no field of it."""
+    own = fields(kind)  # type: ignore[arg-type]  # all kinds are dataclasses
+    values = []
+    for field, value in zip(own, row[len(row) - len(own) :], strict=True):
+        _, decode = _CODINGS.get(field.type, (None, None))
+        values.append(value if decode is None else decode(value))
+    return kind(*values)

@@ -3,18 +3,21 @@
 Secrets are random numbers of 192 bits, which cannot be guessed, so one SHA-256 hides them well enough.
 """
 
-import json
 import math
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 
-from edgeflock.server.identity.quarantine import QuarantineTerm, next_quarantine
+from edgeflock.server.identity.quarantine import next_quarantine
 from edgeflock.server.identity.records import (
     Caller,
     CallerRole,
     EnrolledDevice,
     JoinResult,
     Labels,
+    QuarantineTerm,
     Role,
     StoredOrder,
     StoredToken,
@@ -99,25 +102,19 @@ class Register(IdentityStore):
         if not verify(key, session_message(challenge, self.realm, pin or NO_PIN, name), proof):
             raise Unauthorized(f"the proof of {name!r}'s key does not fit")
         if fresh:
-            with self.transaction(device=name):
-                self.db.execute(
-                    "UPDATE devices SET key = next_key, digest = next_digest, next_key = NULL, "
-                    "next_digest = NULL, rotate = 0 WHERE name = ? AND next_digest = ?",
-                    (name, caller.digest),
-                )
+            with self.transaction():
+                device = self.devices[name]
+                if caller.digest == device.next_digest:
+                    used = replace(device, key=key, digest=caller.digest, rotate=False)
+                    self.put("devices", name, replace(used, next_key=None, next_digest=None))
         if (quarantine := self.find_quarantine(name)) is not None:
             raise self._refusal(name, quarantine)
 
     def quarantine(self, name: str, reason: str) -> Quarantined:
         """Quarantine a device; return the refusal for it."""
-        with self.transaction(device=name):
+        with self.transaction():
             quarantine = next_quarantine(self.quarantines.get(name), reason, self.clock())
-            self.db.execute(
-                "INSERT INTO quarantines VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
-                "until = excluded.until, seconds = excluded.seconds, because = excluded.because",
-                (name, quarantine.until, quarantine.seconds, reason),
-            )
-            self.quarantines[name] = quarantine
+            self.put("quarantines", name, quarantine)
         return self._refusal(name, quarantine)
 
     def _refusal(self, name: str, quarantine: QuarantineTerm) -> Quarantined:
@@ -162,8 +159,7 @@ class Register(IdentityStore):
         if not verify(key, words, proof):
             raise Unauthorized("the proof of the new key does not fit")
         credential = CREDENTIAL + to_base64url(os.urandom(24))
-        with self.transaction(device=name, token=digest_of(bearer)):
-            self.refresh()  # nobody else writes now, so that all revocations are known
+        with self.transaction():  # nobody else writes now, so that all revocations are known
             if (owner := self._revoked_as(key)) is not None:
                 raise Unauthorized(f"this key was revoked, as that of {owner!r}; join with a new key")
             if any(key in (one.key, one.next_key) for one in self.devices.values() if one.name != name):
@@ -185,9 +181,7 @@ class Register(IdentityStore):
             raise Unauthorized(f"this credential is that of {device.name!r}, not of {name!r:.200}")
         if caller.digest != device.digest or not verify(device.key, words, old_proof):
             raise Unauthorized("the proof of the old key does not fit")
-        self.db.execute(
-            "UPDATE devices SET next_key = ?, next_digest = ? WHERE name = ?", (key, digest, name)
-        )
+        self.put("devices", name, replace(device, next_key=key, next_digest=digest))
 
     def _enrol(self, token: StoredToken, name: str, key: bytes, digest: bytes, limit: int) -> None:
         device = self.devices.get(name)
@@ -207,35 +201,26 @@ class Register(IdentityStore):
             raise TooManyDevices(f"the server takes {limit} devices (limits.devices)")
         if device is not None and not is_repeat:  # the key is another, and so may be the device
             for revoked in filter(None, (device.key, device.next_key)):
-                self.db.execute("INSERT INTO revoked VALUES (?, ?) ON CONFLICT DO NOTHING", (revoked, name))
-            self.db.execute("DELETE FROM quarantines WHERE name = ?", (name,))
-            self.quarantines.pop(name, None)
-        labels = json.dumps(dict(token.labels))
-        self.db.execute("DELETE FROM devices WHERE name = ?", (name,))
-        self.db.execute(
-            "INSERT INTO devices (name, key, digest, labels, joined, token) VALUES (?, ?, ?, ?, ?, ?)",
-            (name, key, digest, labels, self.clock(), token.digest),
-        )
-        self.db.execute("UPDATE tokens SET used_by = ? WHERE digest = ?", (name, token.digest))
+                self.put("revoked", revoked, self.revoked.get(revoked, name))
+            self.remove("quarantines", name)
+        joined = EnrolledDevice(name, key, digest, token.labels, self.clock(), token.digest)
+        self.put("devices", name, joined)
+        self.put("tokens", token.digest, replace(token, used_by=name))
 
     def _revoked_as(self, key: bytes) -> str | None:
         """The device whose revoked key this is; None if there is none."""
         for device in self.devices.values():
             if device.revoked is not None and key in (device.key, device.next_key):
                 return device.name
-        found = self.db.execute("SELECT name FROM revoked WHERE key = ?", (key,)).fetchone()
-        return None if found is None else str(found[0])
+        return self.revoked.get(key)
 
     # What operators call
 
     def store_address(self, url: str, pin: bytes) -> None:
         """Store the server's URL and its public key's pin, which tokens contain."""
         with self.transaction():
-            for key, value in (("url", url.encode()), ("pin", pin)):
-                self.db.execute(
-                    "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-                    (key, value),
-                )
+            self.put("meta", "url", url.encode())
+            self.put("meta", "pin", pin)
 
     def create(
         self,
@@ -261,19 +246,13 @@ class Register(IdentityStore):
         labels: Labels | None = None,
     ) -> None:
         """Store the digest of `text` as a token."""
-        now = self.clock()
-        row = (
-            digest_of(text),
-            role,
-            reusable,
-            now,
-            seconds and now + seconds,
-            json.dumps(dict(labels or {})),
-        )
+        now, digest = self.clock(), digest_of(text)
+        expires = None if seconds is None else now + seconds
         with self.transaction():
-            self.db.execute("DELETE FROM tokens WHERE expires <= ?", (now,))
-            self.db.execute("DELETE FROM tokens WHERE digest = ?", row[:1])
-            self.db.execute("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, NULL)", row)
+            for token in self.tokens.values():
+                if token.expires is not None and token.expires <= now:
+                    self.remove("tokens", token.digest)
+            self.put("tokens", digest, StoredToken(digest, role, reusable, now, expires, labels or {}, None))
 
     def delete(self, id_: str) -> StoredToken:
         """Delete a token. Raises ConfigError if there is none of this id."""
@@ -281,44 +260,46 @@ class Register(IdentityStore):
         if not found:
             raise ConfigError(f"this run has no token {id_!r:.80}; edgeflock token list shows them")
         with self.transaction():
-            self.db.execute("DELETE FROM tokens WHERE digest = ?", (found[0].digest,))
+            self.remove("tokens", found[0].digest)
         return found[0]
 
     def revoke(self, name: str) -> None:
         """Revoke a device's credential. Raises ConfigError if there is no such device."""
-        self._change(name, "revoked = COALESCE(revoked, ?)", self.clock())
+        with self._changing(name) as device:
+            if device.revoked is None:
+                self.put("devices", name, replace(device, revoked=self.clock()))
 
     def release(self, name: str) -> None:
         """End and delete a device's quarantine. Raises ConfigError if there is no such device."""
-        self._device(name)
-        with self.transaction():
-            self.db.execute("DELETE FROM quarantines WHERE name = ?", (name,))
+        with self._changing(name):
+            self.remove("quarantines", name)
 
     def order(self, name: str, order: StoredOrder | None) -> None:
         """Store an operator's order to a device, joined or not. None deletes it."""
         with self.transaction():
-            self.db.execute("DELETE FROM orders WHERE name = ?", (name,))
-            if order is not None:
-                self.db.execute(
-                    "INSERT INTO orders VALUES (?, ?, ?)", (name, int(order.dropped), order.reason)
-                )
+            if order is None:
+                self.remove("orders", name)
+            else:
+                self.put("orders", name, order)
 
     def rotate(self, name: str) -> None:
         """Have the device get another key and credential at its next session. Raises ConfigError."""
-        self._change(name, "rotate = ?", 1)
+        with self._changing(name) as device:
+            self.put("devices", name, replace(device, rotate=True))
 
     def label(self, name: str, labels: Labels) -> None:
         """Set labels. An empty value removes one. Raises ConfigError if there is no such device."""
-        merged = {**self._device(name).labels, **labels}
-        self._change(name, "labels = ?", json.dumps({key: value for key, value in merged.items() if value}))
+        with self._changing(name) as device:
+            merged = {**device.labels, **labels}
+            kept = {key: value for key, value in merged.items() if value}
+            self.put("devices", name, replace(device, labels=kept))
 
-    def _change(self, name: str, assignment: str, value: object) -> None:
-        self._device(name)
-        with self.transaction(device=name):
-            self.db.execute(f"UPDATE devices SET {assignment} WHERE name = ?", (value, name))
-
-    def _device(self, name: str) -> EnrolledDevice:
-        self.refresh()
-        if name not in self.devices:
-            raise ConfigError(f"no device {name!r:.200} has joined this run; edgeflock device list shows all")
-        return self.devices[name]
+    @contextmanager
+    def _changing(self, name: str) -> Iterator[EnrolledDevice]:
+        """A transaction that changes a device. Raises ConfigError if there is no such device."""
+        with self.transaction():
+            if name not in self.devices:
+                raise ConfigError(
+                    f"no device {name!r:.200} has joined this run; edgeflock device list shows all"
+                )
+            yield self.devices[name]

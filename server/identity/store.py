@@ -9,69 +9,118 @@
     quarantines  each device's latest quarantine
     logins   digests of the number in a browser's cookie and of its token, and expiry
 
-`refresh` reads what another process wrote.
+They are in a SQLite file, or in the PostgreSQL database that servers share (journal.url). `refresh` reads
+what another process wrote.
 """
 
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
-from edgeflock.server.identity.databases import database
-from edgeflock.server.identity.quarantine import QuarantineTerm
+from edgeflock.server.database import Database, PostgresDatabase, SqliteDatabase, Tables, columns
 from edgeflock.server.identity.records import (
     EnrolledDevice,
     Login,
+    QuarantineTerm,
     StoredOrder,
     StoredToken,
-    device_from_row,
     digests,
-    token_from_row,
+    from_row,
+    to_row,
 )
 
-_TABLES = """
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS tokens (
-    digest BLOB PRIMARY KEY, role TEXT NOT NULL, reusable INTEGER NOT NULL, made REAL NOT NULL,
-    expires REAL, labels TEXT NOT NULL, used_by TEXT) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS devices (
-    name TEXT PRIMARY KEY, key BLOB NOT NULL, digest BLOB NOT NULL, labels TEXT NOT NULL,
-    joined REAL NOT NULL, token BLOB NOT NULL, revoked REAL, rotate INTEGER NOT NULL DEFAULT 0,
-    next_key BLOB, next_digest BLOB) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS revoked (key BLOB PRIMARY KEY, name TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS orders (
-    name TEXT PRIMARY KEY, dropped INTEGER NOT NULL, because TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS quarantines (
-    name TEXT PRIMARY KEY, until REAL NOT NULL, seconds REAL NOT NULL, because TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS logins (
-    number BLOB PRIMARY KEY, token BLOB NOT NULL, until REAL NOT NULL) WITHOUT ROWID;
-"""
+IDENTITIES = "identities.sqlite"
+"""The file's name in the run's directory."""
+
+URL_FILE = "identities.url"
+"""A file in the run's directory with the URL of the database that holds the identities instead."""
+
+_TABLES: Tables = {
+    "meta": "key TEXT PRIMARY KEY, value BLOB NOT NULL",
+    "tokens": "digest BLOB PRIMARY KEY, role TEXT NOT NULL, reusable INTEGER NOT NULL, made REAL NOT NULL, "
+    "expires REAL, labels TEXT NOT NULL, used_by TEXT",
+    "devices": "name TEXT PRIMARY KEY, key BLOB NOT NULL, digest BLOB NOT NULL, labels TEXT NOT NULL, "
+    "joined REAL NOT NULL, token BLOB NOT NULL, revoked REAL, rotate INTEGER NOT NULL DEFAULT 0, "
+    "next_key BLOB, next_digest BLOB",
+    "revoked": "key BLOB PRIMARY KEY, name TEXT NOT NULL",
+    "orders": "name TEXT PRIMARY KEY, dropped INTEGER NOT NULL, because TEXT NOT NULL",
+    "quarantines": "name TEXT PRIMARY KEY, until REAL NOT NULL, seconds REAL NOT NULL, because TEXT NOT NULL",
+    "logins": "number BLOB PRIMARY KEY, token BLOB NOT NULL, until REAL NOT NULL",
+}
+"""The first column of each is its key."""
+
+_PREFIX = "register_"
+"""Comes before the names of the tables in a database, which has the journal's, too."""
+
+_TIMEOUT = 5
+"""Seconds until PostgreSQL ends a process that stops in the middle of a transaction."""
+
+_KINDS = {
+    "tokens": StoredToken,
+    "devices": EnrolledDevice,
+    "orders": StoredOrder,
+    "quarantines": QuarantineTerm,
+    "logins": Login,
+}
+"""The tables whose rows are records. Those of the others are a key and a value."""
 
 
 class IdentityStore:
-    """The tables of one run's register. Methods raise OSError or sqlite3.Error if the database fails."""
+    """The tables of one run's register. Methods raise OSError or sqlite3.Error if the database fails.
+
+    Each table is replaced, not changed, since another thread may be reading it.
+    """
+
+    meta: Mapping[str, bytes]
+    tokens: Mapping[bytes, StoredToken]
+    devices: Mapping[str, EnrolledDevice]
+    revoked: Mapping[bytes, str]
+    orders: Mapping[str, StoredOrder]
+    quarantines: Mapping[str, QuarantineTerm]
+    logins: Mapping[bytes, Login]
+    credentials: Mapping[bytes, str]
+    """Digest -> the name of its device."""
 
     def __init__(self, directory: Path, clock: Callable[[], float] = time.time) -> None:
         """Open the tables of `directory`, or set them up."""
         self.clock = clock
         self._lock = threading.RLock()
-        self.db = database(directory, _TABLES)
-        self.db.execute("INSERT INTO meta VALUES ('realm', ?) ON CONFLICT DO NOTHING", (os.urandom(16),))
-        self._version = -1
+        url_file = directory / URL_FILE
+        self._prefix = ""
+        if url_file.exists():
+            self._prefix = _PREFIX
+            shared = PostgresDatabase(url_file.read_text().strip(), "edgeflock register")
+            shared.set_timeout("idle_in_transaction_session", _TIMEOUT)
+            self.db: Database = shared
+        else:
+            self.db = SqliteDatabase(directory / IDENTITIES)
+        self.db.create({self._prefix + table: declared for table, declared in _TABLES.items()}, 0)
+        for key, value in {"realm": os.urandom(16), "changes": b"0"}.items():
+            self.db.write(f"INSERT INTO {self._prefix}meta VALUES (?, ?) ON CONFLICT DO NOTHING", key, value)
+        self.db.commit()
+        self._pending: dict[tuple[str, Any], Any] = {}
+        """(Table, key) -> the record that the open transaction stores there; None: it deletes that."""
+        self._version: int | None = None
+        self._own_changes = 0
         self.changes = 0
         """How often `refresh` found that others had written."""
-        self.tokens: dict[bytes, StoredToken] = {}
-        self.devices: dict[str, EnrolledDevice] = {}
-        self.orders: dict[str, StoredOrder] = {}
-        self.quarantines: dict[str, QuarantineTerm] = {}
-        self.logins: dict[bytes, Login] = {}
-        self.credentials: dict[bytes, str] = {}
-        """Digest -> the name of its device."""
-        self.realm: bytes = b""
-        self.url, self.pin = "", b""
         self.refresh()
+
+    @property
+    def realm(self) -> bytes:
+        return self.meta["realm"]
+
+    @property
+    def url(self) -> str:
+        return self.meta.get("url", b"").decode()
+
+    @property
+    def pin(self) -> bytes:
+        return self.meta.get("pin", b"")
 
     def close(self) -> None:
         self.db.close()
@@ -79,62 +128,81 @@ class IdentityStore:
     def refresh(self) -> None:
         """Read what another process has written, if anything."""
         with self._lock:
-            version = self.db.count_changes()
+            version = self._count_changes()
             if version != self._version:
                 self._version = version
                 self.changes += 1
-                self._read()
+                for table, declared in _TABLES.items():
+                    query = f"SELECT {', '.join(columns(declared))} FROM {self._prefix}{table}"
+                    self._replace(table, {row[0]: _record(table, row) for row in self.db.rows(query)})
 
     @contextmanager
-    def transaction(
-        self, *, device: str | None = None, token: bytes | None = None, logins: bool = False
-    ) -> Iterator[None]:
-        """One transaction, which is durable at its end. Then memory matches the tables.
+    def transaction(self) -> Iterator[None]:
+        """One transaction, in which nobody else writes, and which is durable at its end.
 
-        If a device and a token, or the `logins`, are named, only those are read again.
+        All that was written before is known in it. What it writes is known after it.
         """
         with self._lock:
-            self.db.begin()
+            self._pending.clear()
+            self._own_changes += 1
             try:
+                self._begin()
+                self.refresh()
                 yield
-                self.db.execute("COMMIT")
+                self.db.commit()
             except BaseException:
-                self.db.execute("ROLLBACK")
+                self._own_changes -= 1
+                self.db.rollback()
                 raise
-            if logins:
-                self.logins = self._logins()
-                return
-            if device is None and token is None:
-                self._read()
-                return
-            for one in self._devices(" WHERE name = ?", device):
-                for digest in digests(self.devices[one.name]) if one.name in self.devices else ():
-                    self.credentials.pop(digest, None)
-                self.devices[one.name] = one
-                self.credentials |= dict.fromkeys(digests(one), one.name)
-            self.tokens |= {stored.digest: stored for stored in self._tokens(" WHERE digest = ?", token)}
+            for changed in {table for table, _ in self._pending}:
+                fresh = {key: value for (table, key), value in self._pending.items() if table == changed}
+                merged = getattr(self, changed) | fresh
+                self._replace(changed, {key: value for key, value in merged.items() if value is not None})
 
-    def _read(self) -> None:
-        meta: dict[str, bytes] = dict(self.db.execute("SELECT key, value FROM meta").fetchall())
-        self.realm, self.url, self.pin = meta["realm"], meta.get("url", b"").decode(), meta.get("pin", b"")
-        orders = self.db.execute("SELECT name, dropped, because FROM orders").fetchall()
-        self.orders = {name: StoredOrder(bool(dropped), reason) for name, dropped, reason in orders}
-        rows = self.db.execute("SELECT * FROM quarantines").fetchall()
-        self.quarantines = {name: QuarantineTerm(*term) for name, *term in rows}
-        self.logins = self._logins()
-        devices = {device.name: device for device in self._devices()}
-        # Another thread may ask in the meantime. It finds the old state or the new one.
-        self.credentials = {digest: one.name for one in devices.values() for digest in digests(one)}
-        self.tokens, self.devices = {token.digest: token for token in self._tokens()}, devices
+    def put(self, table: str, key: bytes | str, value: object) -> None:
+        """Store a record in the open transaction, in the place of the one that has its key."""
+        self.remove(table, key)
+        values = to_row(value) if table in _KINDS else (value,)
+        row = values if values[0] == key else (key, *values)
+        self.db.insert(self._prefix + table, _TABLES[table], [row])
+        self._pending[table, key] = value
 
-    def _logins(self) -> dict[bytes, Login]:
-        rows = self.db.execute("SELECT number, token, until FROM logins").fetchall()
-        return {number: Login(token, until) for number, token, until in rows}
+    def remove(self, table: str, key: bytes | str) -> None:
+        """Delete a record in the open transaction, if there is one of this key."""
+        (name, *_) = columns(_TABLES[table])
+        self.db.write(f"DELETE FROM {self._prefix}{table} WHERE {name} = ?", key)
+        self._pending[table, key] = None
 
-    def _tokens(self, condition: str = "", *values: object) -> list[StoredToken]:
-        return [token_from_row(row) for row in self.db.execute(f"SELECT * FROM tokens{condition}", values)]
+    def _begin(self) -> None:
+        self.db.begin()
+        if self._prefix:  # SQLite counts by itself; here this also keeps others from writing
+            self.db.write(
+                f"UPDATE {self._prefix}meta SET value = "
+                "((convert_from(value, 'UTF8')::bigint + 1)::text)::bytea WHERE key = 'changes'"
+            )
 
-    def _devices(self, condition: str = "", *values: object) -> list[EnrolledDevice]:
-        columns = ", ".join(EnrolledDevice.__match_args__)
-        rows = self.db.execute(f"SELECT {columns} FROM devices{condition}", values)
-        return [device_from_row(row) for row in rows]
+    def _count_changes(self) -> int:
+        """A number that changes once others have written something."""
+        if not self._prefix:
+            return int((self.db.row("PRAGMA data_version") or (0,))[0])
+        (count,) = self.db.row(f"SELECT value FROM {self._prefix}meta WHERE key = 'changes'") or (0,)
+        return int(count) - self._own_changes
+
+    def _replace(self, table: str, records: Mapping[Any, Any]) -> None:
+        setattr(self, table, records)
+        if table == "devices":
+            self.credentials = {digest: one.name for one in self.devices.values() for digest in digests(one)}
+
+
+def _record(table: str, row: tuple[Any, ...]) -> object:
+    return from_row(_KINDS[table], row) if table in _KINDS else row[1]
+
+
+def shared_file(url: str, name: str, octets: bytes) -> bytes:
+    """The content of a file that the servers of a database share: `octets`, unless one is stored already."""
+    with closing(PostgresDatabase(url, "edgeflock keys")) as db:
+        db.create({f"{_PREFIX}files": "name TEXT PRIMARY KEY, octets BLOB NOT NULL"}, 0)
+        db.write(f"INSERT INTO {_PREFIX}files VALUES (?, ?) ON CONFLICT DO NOTHING", name, octets)
+        (stored,) = db.row(f"SELECT octets FROM {_PREFIX}files WHERE name = ?", name) or (octets,)
+        db.commit()
+        return bytes(stored)

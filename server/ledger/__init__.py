@@ -13,56 +13,31 @@ from edgeflock.server.ledger.copying import CopyReport, copy
 from edgeflock.server.ledger.damage import RepairReport, VerifyReport, repair, verify
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.offered import FIRST_MODEL, save_first_model, write_atomically
-from edgeflock.server.ledger.place import is_shared, is_transient
+from edgeflock.server.ledger.place import is_shared
 from edgeflock.server.ledger.records import DeviceTotals
 from edgeflock.server.ledger.recovery import open_engine, rebuild_model
-from edgeflock.server.ledger.stores.chain import normalize
-from edgeflock.server.ledger.stores.dialect import to_postgres
-from edgeflock.server.ledger.stores.links import (
-    TIMEOUT,
-    UNREACHABLE,
-    JournalLost,
-    Outage,
-    Unreachable,
-    connect,
-    interrupt,
-    map_errors,
-    redact,
-)
 from edgeflock.server.ledger.suspects import Suspect, largest_step
 
 __all__ = [
     "FIRST_MODEL",
-    "TIMEOUT",
-    "UNREACHABLE",
     "DeviceTotals",
     "Claim",
     "BackupReport",
     "Journal",
-    "JournalLost",
     "CopyReport",
-    "Outage",
     "RepairReport",
     "Suspect",
-    "Unreachable",
     "VerifyReport",
     "Waiting",
     "back_up",
     "claim_run",
-    "connect",
     "copy",
     "is_shared",
     "save_first_model",
-    "to_postgres",
-    "normalize",
     "largest_step",
-    "map_errors",
-    "redact",
-    "interrupt",
     "write_atomically",
     "rebuild_model",
     "open_engine",
-    "is_transient",
     "repair",
     "restore",
     "verify",

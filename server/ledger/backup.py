@@ -21,10 +21,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgeflock.server.database import SqliteDatabase
 from edgeflock.server.ledger.damage import repair, verify
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.stores import mark
-from edgeflock.server.ledger.stores.examination import open_file
 from edgeflock.server.ledger.stores.migrations import SCHEMA, schema_of
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 
@@ -118,8 +118,8 @@ def restore(file: Path, directory: Path, *, same_run: bool = False) -> BackupRep
 
 def _migrate(path: Path) -> None:
     """Migrate a journal of an earlier version's schema."""
-    with open_file(path) as db:
-        older = 0 < schema_of(db, path) < SCHEMA
+    with closing(SqliteDatabase(path, read_only=True)) as db:
+        older = 0 < schema_of(db) < SCHEMA
     if older:
         Journal(path).close()
 
@@ -134,8 +134,11 @@ def _copy(directory: Path, copies: Path) -> tuple[str, ...]:
             continue
         copy = copies / path.name
         if path.suffix == ".sqlite":
-            with open_file(path) as source, closing(sqlite3.connect(copy)) as target:
-                source.backup(target)
+            with (
+                closing(SqliteDatabase(path, read_only=True)) as source,
+                closing(sqlite3.connect(copy)) as target,
+            ):
+                source.connection.backup(target)
         else:
             shutil.copyfile(path, copy)
         copy.chmod(0o600)

@@ -10,7 +10,7 @@ from edgeflock.server.ledger.claim import lock
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.place import file_of, open_journal
 from edgeflock.server.ledger.recovery import replay
-from edgeflock.server.ledger.stores.store import columns
+from edgeflock.server.ledger.stores.migrations import TABLES
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 
 _LEASE = 60.0
@@ -66,7 +66,7 @@ def copy(source: str, target: str) -> CopyReport:
 def _digest(journal: Journal) -> tuple[int, str]:
     """(rows, SHA-256 of them all)."""
     count, total = 0, hashlib.sha256()
-    for table in columns():
+    for table in TABLES:
         for row in journal.table(table):
             total.update(msgpack.packb(row))
             count += 1

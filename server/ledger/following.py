@@ -8,30 +8,19 @@ import sqlite3
 import time
 from contextlib import closing
 
+from edgeflock.server.database import PostgresReader
 from edgeflock.server.descent import Part, Place
 from edgeflock.server.ledger.contents import Contents
 from edgeflock.server.ledger.recovery import ReplayedJournal, follow
-from edgeflock.server.ledger.stores.examination import scan
-from edgeflock.server.ledger.stores.postgres import PostgresReader
-from edgeflock.shared.errors import EdgeflockError, JournalDamaged
+from edgeflock.server.ledger.stores.examination import examine
+from edgeflock.server.ledger.stores.migrations import schema_of
+from edgeflock.shared.errors import EdgeflockError
 from edgeflock.shared.model.layout import Layout
 
 log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 2.0
 """Seconds between two reads. Each reads all devices and evaluations, and the rows that are new."""
-
-
-class FollowedJournal(Contents):
-    """A journal that another process writes, as of one moment."""
-
-    def __init__(self, database: PostgresReader) -> None:
-        """Raises JournalDamaged."""
-        found = scan(database, database.path)
-        if found.damage:
-            raise JournalDamaged(f"{database.path}: {found.damage[0]}")
-        self.path, self._store, self._updates = database.path, database, []
-        self._heads, self._chains = found.heads, found.chains
 
 
 class Follower:
@@ -62,9 +51,9 @@ class Follower:
         return None if self.followed is None else self.followed.parameters.version
 
     def _catch_up(self, database: PostgresReader) -> None:
-        if not database.schema():
+        if not schema_of(database):
             return
-        journal = FollowedJournal(database)
+        journal = Contents(database, examine(database))
         begun = journal.run()
         if begun is None or begun.layout.digest != self._layout.digest:
             return

@@ -11,8 +11,8 @@
     repairs      the versions that a repair dropped, and the run's name before it
 
 (device, sequence) is unique. Writes gather in one transaction until `commit`, which returns only when they
-are durable. The store defines that (stores/store.py): a SQLite file, or a PostgreSQL database. Calls must not
-overlap: see sessions/writer.py. Rows carry checksums (stores/chain.py).
+are durable: in a SQLite file, or in a PostgreSQL database (stores). Calls must not overlap: see
+sessions/writer.py. Rows carry checksums (stores/chain.py).
 """
 
 import json
@@ -20,7 +20,6 @@ import math
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import msgpack
 import numpy as np
@@ -34,14 +33,14 @@ from edgeflock.server.ledger.stores.chain import (
     Facts,
     frame_sum,
     key_of,
-    normalize,
     row_sum,
     update_sum,
     vector_sum,
 )
-from edgeflock.server.ledger.stores.mark import Head, Heads
+from edgeflock.server.ledger.stores.mark import Head
+from edgeflock.server.ledger.stores.migrations import SCHEMA, TABLES
+from edgeflock.server.ledger.stores.postgres import PostgresStore
 from edgeflock.server.ledger.stores.sqlite import SqliteStore
-from edgeflock.server.ledger.stores.store import JournalStore, all_columns, columns, insert
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
@@ -60,18 +59,14 @@ class Journal(Contents):
     Methods raise OSError or sqlite3.Error if the store fails, JournalDamaged if a checksum does not match.
     """
 
-    def __init__(self, place: Path | JournalStore, *, durable: bool = True) -> None:
+    def __init__(self, place: Path | SqliteStore | PostgresStore, *, durable: bool = True) -> None:
         """Open or set up the file at a path, or use a store that is open.
 
         Without `durable` a commit does not wait for the disk. Raises JournalTooNew if a newer version of
         the software wrote the file.
         """
-        self._store: JournalStore = SqliteStore(place, durable=durable) if isinstance(place, Path) else place
-        self.path = self._store.path
-        self._updates: list[tuple[Any, ...]] = []
-        found = self._store.examination
-        self._heads: Heads = found.heads if found else {}
-        self._chains: dict[int, int] = found.chains if found else {}
+        store = SqliteStore(place, durable=durable) if isinstance(place, Path) else place
+        super().__init__(store, store.examination)
 
     # The run
 
@@ -90,31 +85,26 @@ class Journal(Contents):
         `start` says how devices make theta, if they do. `data` describes the run's samples for good.
         """
         # In one transaction: a journal is set up completely, or not at all.
-        self._store.create_tables()
+        self._db.create(TABLES, SCHEMA)
         begin = None if start is None else msgpack.packb(start)
         shapes = msgpack.packb(layout.shapes())
         samples = "" if data is None else json.dumps(data.fields)
-        columns = COVERED["meta"]
-        self._store.write(
-            f"INSERT INTO meta ({columns}) VALUES (?, ?, ?, ?, ?, ?)", run, model, shapes, now, begin, samples
-        )
-        genesis = row_sum(0, self._row(f"SELECT {columns} FROM meta", "run"))
-        self._store.write("UPDATE meta SET chain = ?", genesis)
-        self._heads = {table: Head(int(table == "meta"), genesis) for table in COVERED}
+        self._insert("meta", COVERED["meta"], run, model, shapes, now, begin, samples)
+        genesis = row_sum(0, self._row(f"SELECT {COVERED['meta']} FROM meta", "run"))
+        self._db.write("UPDATE meta SET chain = ?", genesis)
+        self._heads |= {table: Head(int(table == "meta"), genesis) for table in COVERED}
         self.add_snapshot(0, theta)
         self.commit()
 
     def copy_from(self, other: "Journal") -> None:
         """Copy the rows of another journal, which nobody writes, into this empty one in one transaction."""
-        self._store.create_tables()
-        for table in columns():
+        self._db.create(TABLES, SCHEMA)
+        for table, declared in TABLES.items():
             rows = other.table(table)
-            if table == "updates":
-                while group := list(islice(rows, _BATCH)):
-                    self._store.add_updates(group)
-            for row in rows:
-                self._store.write(insert(table, all_columns(table)), *row)
-        self._heads, self._chains = other.heads, dict(other._chains)
+            while group := list(islice(rows, _BATCH if table == "updates" else 1)):
+                self._db.insert(table, declared, group)
+        self._heads |= other._heads
+        self._chains |= other._chains
         self.commit()
 
     # Writing
@@ -154,13 +144,13 @@ class Journal(Contents):
         more = None if average is None else average.astype("<f4").tobytes()
         chain = self._heads["updates"].chain
         record = vector_sum(version, chain, octets, more, memory)
-        self._store.write(
+        self._db.write(
             "INSERT INTO snapshots (version, theta, average, sum, chain, memory) VALUES (?, ?, ?, ?, ?, ?) "
             "ON CONFLICT (version) DO UPDATE SET theta = excluded.theta, average = excluded.average, "
             "sum = excluded.sum, chain = excluded.chain, memory = excluded.memory",
             version, octets, more, record, chain, memory,
         )  # fmt: skip
-        self._store.write(
+        self._db.write(
             "DELETE FROM snapshots WHERE version > 0 AND version NOT IN "
             "(SELECT version FROM snapshots ORDER BY version DESC LIMIT 2)"
         )
@@ -198,15 +188,15 @@ class Journal(Contents):
 
     def drop_frames(self, version: int) -> None:
         """Drop the records, but not the facts, of updates that made the versions up to `version`."""
-        self._store.write("UPDATE updates SET frame = NULL WHERE version <= ? AND frame IS NOT NULL", version)
+        self._db.write("UPDATE updates SET frame = NULL WHERE version <= ? AND frame IS NOT NULL", version)
 
     def add_account(self, device: int, ingress: int, egress: int) -> None:
         """Record a device's traffic until now, in bytes."""
-        self._store.write("UPDATE devices SET ingress = ?, egress = ? WHERE id = ?", ingress, egress, device)
+        self._db.write("UPDATE devices SET ingress = ?, egress = ? WHERE id = ?", ingress, egress, device)
 
     def device_id(self, name: str) -> int:
         """The device's number. A new device gets one."""
-        row = next(self._store.rows("SELECT id FROM devices WHERE name = ?", name), None)
+        row = next(self._db.rows("SELECT id FROM devices WHERE name = ?", name), None)
         if row is None:
             self._append("devices", None, self._heads["devices"].row + 1, name)
             self.commit()
@@ -216,17 +206,17 @@ class Journal(Contents):
     def commit(self) -> None:
         """Make all writes durable, then return."""
         if self._updates:
-            self._store.add_updates(self._updates)
+            self._db.insert("updates", TABLES["updates"], self._updates)
             self._updates.clear()
-        self._store.commit(self._heads)
+        self._db.commit()
 
     def loss_reason(self) -> str:
         """Why this process may not write any more, without a failed write. Empty: it may."""
-        return self._store.loss_reason()
+        return self._db.loss_reason()
 
     def add_loss_callback(self, callback: Callable[[], None]) -> None:
         """Register a callback for that moment. Another thread calls it."""
-        self._store.add_loss_callback(callback)
+        self._db.add_loss_callback(callback)
 
     def close(self) -> None:
         self.commit()
@@ -234,17 +224,23 @@ class Journal(Contents):
 
     def abandon(self) -> None:
         """Close without writing. Uncommitted writes are rolled back."""
-        self._store.close()
+        self._db.close()
 
     def _append(self, table: str, previous_chain: int | None, *values: object) -> int:
         """Append a row to a table that only grows, linked to the row before it. Returns the chain."""
-        names, head, key = COVERED[table].split(", "), self._heads[table], key_of(table)
+        names, head, key = COVERED[table], self._heads[table], key_of(table)
         number = head.row + 1
-        numbered = {} if key in names else {key: number}
-        self._store.write(insert(table, [*numbered, *names]), *numbered.values(), *map(normalize, values))
+        if key in names:
+            self._insert(table, names, *values)
+        else:
+            self._insert(table, f"{key}, {names}", number, *values)
         # Read the row back as stored: a database turns integers in REAL columns into real numbers.
         row = self._row(f"SELECT {COVERED[table]} FROM {table} WHERE {key} = {number}", table)
         chain = row_sum(head.chain if previous_chain is None else previous_chain, row)
-        self._store.write(f"UPDATE {table} SET chain = ? WHERE {key} = ?", chain, number)
+        self._db.write(f"UPDATE {table} SET chain = ? WHERE {key} = ?", chain, number)
         self._heads[table] = Head(number, chain)
         return chain
+
+    def _insert(self, table: str, names: str, *values: object) -> None:
+        places = ", ".join("?" * len(values))
+        self._db.write(f"INSERT INTO {table} ({names}) VALUES ({places})", *values)

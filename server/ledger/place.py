@@ -1,24 +1,18 @@
 """The place of a journal, as in journal.url: a SQLite file, or a PostgreSQL database."""
 
-import errno
 import os
-import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from edgeflock.server.database import Database, PostgresReader, SqliteDatabase, lease_of
 from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.stores.examination import is_damage
-from edgeflock.server.ledger.stores.lease import lease_of
-from edgeflock.server.ledger.stores.links import JournalLost, Unreachable
 from edgeflock.server.ledger.stores.postgres import PostgresStore
 
 FILE = "journal.sqlite"
 """The file's name in the run's directory."""
 
 _SQLITE = "sqlite:"
-
-_TRANSIENT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 
 _PROBE_BYTES = 1 << 20
 """Bytes that a full disk must accept before the journal is opened again."""
@@ -55,17 +49,10 @@ def open_journal(
     return Journal(PostgresStore(place, lease_of(place, lease, wait, holder)))
 
 
-def is_transient(error: BaseException | None) -> bool:
-    """Whether a journal's error may pass by itself: the database does not answer, or the disk is full."""
-    while error is not None:
-        if isinstance(error, JournalLost | Unreachable):
-            return True
-        if isinstance(error, sqlite3.OperationalError) and not is_damage(error):
-            return True
-        if isinstance(error, OSError) and error.errno in _TRANSIENT:
-            return True
-        error = error.__cause__
-    return False
+def open_reader(place: str | Path) -> Database:
+    """The journal at a place, or in a file, as of one moment. It is not changed."""
+    path = place if isinstance(place, Path) else file_of(place)
+    return PostgresReader(str(place)) if path is None else SqliteDatabase(path, read_only=True)
 
 
 def _wait_for_disk(folder: Path, wait: Callable[[str], None]) -> None:

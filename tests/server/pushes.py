@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from edgeflock.server.coordination.asynchronous import Asynchronous
 from edgeflock.server.coordination.coordinator import Push
 from edgeflock.server.coordination.rounds import RoundEnd, Rounds
+from edgeflock.server.database import SqliteDatabase
 from edgeflock.server.descent.parameters import Parameters
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
@@ -21,7 +22,7 @@ from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.engine.outcomes import Answer
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import recover
-from edgeflock.server.ledger.stores.examination import File, examine, seal
+from edgeflock.server.ledger.stores.examination import examine, seal
 from edgeflock.server.ledger.stores.mark import ProgressFile
 from edgeflock.server.publication import Publication
 from edgeflock.shared.codecs import sparse, values
@@ -130,13 +131,12 @@ def recovered(directory: Path, regime: Regime, layout: Layout = LAYOUT) -> Param
 
 def tampered(path: Path, statement: str, *values: object, sealed: bool = False) -> None:
     """Change a closed journal; with `sealed` its checksums and its mark fit again, as a mistake's would."""
-    with closing(sqlite3.connect(path, isolation_level=None, factory=File)) as db:
-        db.execute("BEGIN")
-        db.execute(statement, values)
+    with closing(SqliteDatabase(path)) as db:
+        db.write(statement, *values)
         if sealed:
-            seal(db)
-            heads = examine(db, path, None).heads
-        db.execute("COMMIT")
+            seal(db.connection)
+            heads = examine(db).heads
+        db.commit()
     if sealed:
         mark = ProgressFile(path, durable=False)
         mark.note(heads)

@@ -4,31 +4,15 @@ import difflib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.frames import DeviceRow
+from edgeflock.tui.pages.fleet import hint
 from edgeflock.tui.sources.state import MonitorState
 
-Verb = Literal[
-    "pause",
-    "resume",
-    "drop",
-    "pardon",
-    "open",
-    "rate",
-    "checkpoint",
-    "rollback",
-    "filter",
-    "columns",
-    "sort",
-    "quit",
-]
-ADMIN_VERBS: frozenset[Verb] = frozenset(
-    ("pause", "resume", "drop", "pardon", "rate", "checkpoint", "rollback")
-)
-DEVICE_VERBS: frozenset[Verb] = frozenset(("pause", "resume", "drop", "pardon", "open"))
-USAGE: dict[Verb, str] = {
+ADMIN_VERBS = frozenset(("pause", "resume", "drop", "pardon", "rate", "checkpoint", "rollback"))
+DEVICE_VERBS = frozenset(("pause", "resume", "drop", "pardon", "open"))
+USAGE = {
     "pause": "pause DEVICE WHY",
     "resume": "resume DEVICE",
     "drop": "drop DEVICE",
@@ -51,7 +35,8 @@ asks for a missing number.
 class Command:
     """A parsed command."""
 
-    verb: Verb
+    verb: str
+    """A key of USAGE."""
     device: str | None = None
     """None means the chosen devices."""
     text: str = ""
@@ -62,11 +47,9 @@ def parse(line: str) -> Command:
     """Return the command of a line. Raises ConfigError with a one-line message if there is none."""
     word, _, rest = line.strip().removeprefix(":").strip().partition(" ")
     rest = rest.strip()
-    verb = next((one for one in get_args(Verb) if one == word.lower()), None)
-    if verb is None:
-        matches = difflib.get_close_matches(word.lower(), USAGE, n=1)
-        hint = f"did you mean {matches[0]}?" if matches else f"known are {', '.join(USAGE)}"
-        raise ConfigError(f"there is no command {word!r}; {hint}")
+    verb = word.lower()
+    if verb not in USAGE:
+        raise ConfigError(f"there is no command {word!r}; {hint(verb, USAGE)}")
     if verb in DEVICE_VERBS:
         device, _, text = rest.partition(" ")
         if text and verb != "pause":
@@ -93,9 +76,8 @@ def find_devices(command: Command, state: MonitorState, chosen: Sequence[DeviceR
     if command.device in rows:
         return [rows[command.device]]
     matches = difflib.get_close_matches(command.device, rows, n=1)
-    raise ConfigError(
-        f"there is no device {command.device!r}" + (f"; did you mean {matches[0]}?" if matches else "")
-    )
+    guess = f"; did you mean {matches[0]}?" if matches else ""
+    raise ConfigError(f"there is no device {command.device!r}{guess}")
 
 
 def _is_rate(text: str) -> bool:

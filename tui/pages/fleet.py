@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -238,10 +238,15 @@ def find_column(name: str) -> Column:
     """Return the column with this title or key. Raises ConfigError."""
     known = {column.title: column for column in COLUMNS} | BY_KEY
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(BY_KEY)}"
-        raise ConfigError(f"there is no column {name!r}; {hint}")
+        raise ConfigError(f"there is no column {name!r}; {hint(name, known, BY_KEY)}")
     return known[name]
+
+
+def hint(name: str, known: Iterable[str], shown: Iterable[str] = ()) -> str:
+    """Return the remedy for an unknown name: a similar one of `known`, or else those of `shown`, or all."""
+    names = list(known)
+    matches = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {matches[0]}?" if matches else f"known are {', '.join(shown or names)}"
 
 
 def fit_columns(

@@ -135,32 +135,21 @@ class Top(App[None]):
     # Help and commands
 
     def action_keys(self) -> None:
-        sections: dict[str, list[tuple[str, str]]] = {title: [] for title, _ in _OWNERS}
+        sections: dict[str, dict[str, list[str]]] = {title: {} for title, _ in _OWNERS}
         for active in self.screen.active_bindings.values():
             title = next(
                 (title for title, owner in _OWNERS if owner and type(active.node) is owner), "Everywhere"
             )
             if active.enabled and active.binding.id is not None:
-                sections[title].append(
-                    (
-                        self.get_key_display(active.binding),
-                        active.binding.tooltip or active.binding.description,
-                    )
-                )
-        merged: list[tuple[str, list[tuple[str, str]]]] = []
-        for title, keys in sections.items():
-            descriptions = dict.fromkeys(description for _, description in keys)
-            if descriptions:
-                merged.append(
-                    (
-                        title,
-                        [
-                            (" ".join(k for k, a in keys if a == description), description)
-                            for description in descriptions
-                        ],
-                    )
-                )
-        self.push_screen(Help(merged))
+                description = active.binding.tooltip or active.binding.description
+                sections[title].setdefault(description, []).append(self.get_key_display(active.binding))
+        self.push_screen(
+            Help([
+                (title, [(" ".join(keys), description) for description, keys in actions.items()])
+                for title, actions in sections.items()
+                if actions
+            ])
+        )  # fmt: skip
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         yield from super().get_system_commands(screen)

@@ -16,6 +16,19 @@ from edgeflock.tui.text.numbers import plain
 _NAMED = 8
 """The most devices that a question names. It gives the number of the others."""
 
+_CONSEQUENCES = {
+    "resume": ("Their updates count again from now on.", "Its updates count again from now on."),
+    "drop": (
+        "Their sessions end, and the server refuses their names until somebody resumes them.",
+        "Its session ends, and the server refuses its name until somebody resumes it.",
+    ),
+    "pardon": (
+        "The defence forgets their standing; they begin at 0, like new devices.",
+        "The defence forgets its standing; it begins at 0, like a new device.",
+    ),
+}
+"""Action -> what it does to several devices, and to one."""
+
 
 async def run_command(
     app: App[Any], actions: FeedClient, state: MonitorState, command: Command, rows: Sequence[DeviceRow]
@@ -24,20 +37,12 @@ async def run_command(
     match command.verb:
         case "pause":
             await pause(app, actions, rows, command.text)
-        case "resume":
-            message = "Their updates count again from now on."
-            if await _confirm_for(app, "Resume", rows, message, "Its updates count again from now on."):
-                await _run_each(app, actions.resume, rows)
-        case "drop":
-            message = "Their sessions end, and the server refuses their names until somebody resumes them."
-            singular = "Its session ends, and the server refuses its name until somebody resumes it."
-            if await _confirm_for(app, "Drop", rows, message, singular):
-                await _run_each(app, actions.drop, rows)
-        case "pardon":
-            message = "The defence forgets their standing; they begin at 0, like new devices."
-            singular = "The defence forgets its standing; it begins at 0, like a new device."
-            if await _confirm_for(app, "Pardon", rows, message, singular):
-                await _run_each(app, actions.pardon, rows)
+        case "resume" | "drop" | "pardon":
+            plural, singular = _CONSEQUENCES[command.verb]
+            consequence = singular if len(rows) == 1 else f"{_names(rows)}. {plural}"
+            if await _confirm(app, f"{command.verb.capitalize()} {_subject(rows)}?", consequence):
+                action = {"resume": actions.resume, "drop": actions.drop, "pardon": actions.pardon}
+                await _run_each(app, action[command.verb], rows)
         case "rate":
             await learning_rate(app, actions, state, command.text)
         case "checkpoint":
@@ -109,7 +114,12 @@ async def roll_back(app: App[Any], actions: FeedClient, state: MonitorState, tex
         f"The run continues from the model of version {version:,}, without later updates. It is journaled."
     )
     if await _confirm(app, f"Roll back to version {version:,}?", message):
-        await _run(app, actions.roll_back(version))
+        await _run(app, _roll_back(actions, version))
+
+
+async def _roll_back(actions: FeedClient, version: int) -> str:
+    done = await actions.roll_back(version)
+    return f"rolled back to the model of version {done['of']:,}, which is now version {done['version']:,}"
 
 
 def _good_version(state: MonitorState) -> int:
@@ -128,15 +138,6 @@ def _names(rows: Sequence[DeviceRow]) -> str:
     names = [plain(row.name) for row in rows[:_NAMED]]
     more = len(rows) - len(names)
     return ", ".join(names) + (f" and {more:,} more" if more else "")
-
-
-async def _confirm_for(
-    app: App[Any], verb: str, rows: Sequence[DeviceRow], message: str, singular: str
-) -> bool:
-    """Ask one question for all devices."""
-    return await _confirm(
-        app, f"{verb} {_subject(rows)}?", singular if len(rows) == 1 else f"{_names(rows)}. {message}"
-    )
 
 
 async def _confirm(app: App[Any], title: str, consequence: str) -> bool:

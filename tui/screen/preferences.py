@@ -1,6 +1,5 @@
 """An operator's preferences: theme, keys and labels, in TOML files."""
 
-import difflib
 import json
 import os
 import tomllib
@@ -51,9 +50,7 @@ def load(path: Path, bindings: Iterable[str], themes: Iterable[str]) -> Preferen
     known = list(bindings)
     for name, value in keys.items():
         if name not in known:
-            matches = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {matches[0]}?" if matches else f"known are {', '.join(known)}"
-            raise ConfigError(f"{path}: keys.{name}: there is no such action; {hint}")
+            raise ConfigError(f"{path}: keys.{name}: there is no such action; {fleet.hint(name, known)}")
         if not isinstance(value, str) or not value:
             raise ConfigError(
                 f'{path}: keys.{name} = {value!r} must be keys as text, such as "f" or "ctrl+f,f3"'

@@ -6,7 +6,7 @@ past, and `Replay` plays a `Recording` of a `Recorder`. None of them knows its w
 `edgeflock.shared` and `edgeflock.tui.text`. Only this package uses asyncio and aiohttp.
 """
 
-from edgeflock.tui.sources.feed_client import FeedClient, read_body
+from edgeflock.tui.sources.feed_client import FeedClient
 from edgeflock.tui.sources.live import Live
 from edgeflock.tui.sources.recording import Recorder, Recording
 from edgeflock.tui.sources.replay import Replay
@@ -25,5 +25,4 @@ __all__ = [
     "MonitorState",
     "reduce",
     "with_history",
-    "read_body",
 ]

@@ -1,8 +1,9 @@
-"""A server's HTTP interface as a monitor uses it: the feed over one WebSocket, and the operators' actions."""
+"""A server's HTTP interface as operators use it: requests, actions, and the feed over one WebSocket."""
 
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -14,13 +15,15 @@ from edgeflock.shared.identity import pin_from_token, tls_for
 from edgeflock.shared.protocol import feed
 from edgeflock.shared.protocol.backoff import permanent_error
 from edgeflock.shared.protocol.frames import DeviceRow, Mark, Point
+from edgeflock.shared.protocol.shown import printable
 
 LARGEST_FRAME = 1 << 26
 """Bytes. A row takes about 150."""
 
-TIMEOUT = aiohttp.ClientTimeout(total=20)
+SECONDS = 20.0
+"""The most seconds of a request."""
 
-_ROLLBACK_TIMEOUT = aiohttp.ClientTimeout(total=600)
+_ROLLBACK_SECONDS = 600.0
 """A rollback takes longer, because the server replays updates since a snapshot."""
 
 _HEARTBEAT = 15.0
@@ -34,12 +37,13 @@ class FeedClient:
         """Raises ConfigError if `url` is not a valid URL."""
         try:
             self._base = URL(url if "://" in url else f"http://{url}")
-        except ValueError as error:
-            raise ConfigError(f"server {url!r} must be a URL such as http://192.0.2.1:8470") from error
-        if self._base.scheme not in ("http", "https") or not self._base.host:
-            raise ConfigError(f"server {url!r} must be a URL such as http://192.0.2.1:8470")
+            is_url = self._base.scheme in ("http", "https") and self._base.host
+        except ValueError:
+            is_url = False
+        if not is_url:
+            raise ConfigError(f"client.server {url!r} must be a URL such as http://192.0.2.1:8470")
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._tls = tls_for(self._base.scheme, self._base.host, pin_from_token(token), insecure=True)
+        self._tls = tls_for(self._base.scheme, self._base.host or "", pin_from_token(token), insecure=True)
         self.interval = interval
 
     @property
@@ -54,7 +58,7 @@ class FeedClient:
         url = self._url("/v1/feed").with_query(interval=f"{self.interval:g}")
         try:
             async with self._session() as http:
-                async with asyncio.timeout(TIMEOUT.total):  # a server may hang
+                async with asyncio.timeout(SECONDS):  # a server may hang
                     socket = await http.ws_connect(
                         url,
                         heartbeat=_HEARTBEAT,
@@ -74,72 +78,91 @@ class FeedClient:
                     )
         except aiohttp.ClientResponseError as error:
             if error.status == Unauthorized.status:
-                raise _refusal(error.status, "/v1/feed", "") from error
+                raise _refusal(error.status, "/v1/feed", b"") from error
             if error.status == Unavailable.status:
                 # Its error has the reason, e.g. how far a standby is.
-                await self._request("GET", "/v1/status")
+                await self.request("GET", "/v1/status")
             cause = permanent_error(str(self._base), error, error.status)
-            raise cause or _refusal(error.status, "/v1/feed", "") from error
+            raise cause or _refusal(error.status, "/v1/feed", b"") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise permanent_error(str(self._base), error) or EdgeflockError(_reason(error)) from error
 
     async def device(self, name: str) -> tuple[DeviceRow, tuple[Point, ...]]:
         """Return a device and its recent updates. Raises EdgeflockError."""
-        return feed.device_history(await self._request("GET", f"/v1/devices/{quote(name, safe='')}"))
+        return feed.device_history(await self.request("GET", f"/v1/devices/{quote(name, safe='')}"))
 
     async def history(self) -> tuple[Mark, ...]:
         """Return the run's history that the server keeps. Raises EdgeflockError."""
-        return feed.history(await self._request("GET", "/v1/history"))
+        return feed.history(await self.request("GET", "/v1/history"))
 
     async def pause(self, name: str, reason: str) -> str:
-        await self._post(f"/v1/devices/{quote(name, safe='')}/pause", {"because": reason})
+        await self._act(name, "pause", {"because": reason})
         return f"{name} is paused"
 
     async def resume(self, name: str) -> str:
-        await self._post(f"/v1/devices/{quote(name, safe='')}/resume")
+        await self._act(name, "resume")
         return f"{name} is resumed"
 
     async def drop(self, name: str) -> str:
-        await self._post(f"/v1/devices/{quote(name, safe='')}/drop")
+        await self._act(name, "drop")
         return f"{name} is dropped"
 
     async def pardon(self, name: str) -> str:
-        pardoned = (await self._request("POST", f"/v1/devices/{quote(name, safe='')}/pardon", {}))["pardoned"]
+        pardoned = (await self._act(name, "pardon"))["pardoned"]
         return f"{name} begins anew" if pardoned else f"the defence knows nothing of {name}"
 
     async def set_learning_rate(self, value: float) -> str:
-        await self._post("/v1/learning_rate", {"value": value})
+        await self.request("POST", "/v1/learning_rate", {"value": value})
         return f"the learning rate is {value:g}"
 
     async def checkpoint(self) -> str:
-        await self._post("/v1/checkpoint")
+        await self.request("POST", "/v1/checkpoint", {})
         return "a checkpoint is written"
 
-    async def roll_back(self, version: int) -> str:
-        done = await self._request("POST", "/v1/rollback", {"version": version}, _ROLLBACK_TIMEOUT)
-        return f"rolled back to the model of version {done['of']:,}, which is now version {done['version']:,}"
+    async def roll_back(self, version: int) -> dict[str, Any]:
+        """Roll back the model. Return {"of", "version"}: its source version and its new one."""
+        answer = await self.request("POST", "/v1/rollback", {"version": version}, seconds=_ROLLBACK_SECONDS)
+        if not isinstance(answer, dict):
+            raise Malformed(f"{self.name} answers a rollback with {answer!r:.80}; is it an Edgeflock server?")
+        return answer
 
-    async def _post(self, path: str, body: dict[str, Any] | None = None) -> None:
-        await self._request("POST", path, body or {})
+    async def _act(self, device: str, action: str, body: dict[str, Any] | None = None) -> Any:
+        return await self.request("POST", f"/v1/devices/{quote(device, safe='')}/{action}", body or {})
 
-    async def _request(
-        self,
-        method: str,
-        path: str,
-        body: dict[str, Any] | None = None,
-        client_timeout: aiohttp.ClientTimeout = TIMEOUT,
+    async def request(
+        self, method: str, path: str, body: dict[str, Any] | None = None, *, seconds: float | None = None
     ) -> Any:
+        """Return the JSON that answers a request. Raises as `send` does, and Malformed if it is none."""
+        async with self.send(method, path, json=body, seconds=seconds) as response:
+            octets = await read_body(response)
         try:
-            async with self._session(timeout=client_timeout) as http:
-                async with http.request(method, self._url(path), json=body) as response:
-                    text = (await read_body(response)).decode()
-                    if not response.ok:
-                        raise _refusal(response.status, path, text)
-                    return json.loads(text) if text else None
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise permanent_error(str(self._base), error) or EdgeflockError(_reason(error)) from error
+            return json.loads(octets) if octets else None
         except (ValueError, RecursionError) as error:
             raise Malformed(f"{path} did not answer with JSON: {error}") from error
+
+    @asynccontextmanager
+    async def send(
+        self, method: str, path: str, *, seconds: float | None = None, **options: Any
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send a request and yield its good answer, whose body is not yet read. `options` are aiohttp's.
+
+        Raises Unauthorized, ConfigError if another attempt cannot help, or EdgeflockError with the reason.
+        """
+        timeout = aiohttp.ClientTimeout(total=seconds or SECONDS)
+        try:
+            async with (
+                self._session(timeout=timeout) as http,
+                http.request(method, self._url(path), **options) as response,
+            ):
+                if not response.ok:
+                    raise _refusal(response.status, path, await read_body(response))
+                yield response
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            url, reason = str(self._base).rstrip("/"), _reason(error)
+            failure = f"{reason} from {url}" if reason == _TOO_LATE else f"no answer from {url}: {reason}"
+            raise permanent_error(url, error) or EdgeflockError(
+                f"{failure}; does it run, and is that its address?"
+            ) from error
 
     def _session(self, **options: Any) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(ssl=self._tls)
@@ -158,21 +181,21 @@ async def read_body(response: aiohttp.ClientResponse) -> bytes:
     raise EdgeflockError(f"the server answers {response.url.path} with more than {LARGEST_FRAME} bytes")
 
 
-def _refusal(status: int, path: str, text: str) -> EdgeflockError:
+def _refusal(status: int, path: str, body: bytes) -> EdgeflockError:
     """Return an error with the server's own reason, if there is one."""
     if status == Unauthorized.status:
-        return Unauthorized("the server does not know this token, or it has expired: --token-file")
+        return Unauthorized(
+            "the server does not know this token, or it has expired (client.token, --token-file)"
+        )
     try:
-        answer = json.loads(text)
-        detail = answer["detail"] if isinstance(answer, dict) and "detail" in answer else ""
-    except (ValueError, RecursionError):
-        detail = ""
-    if not detail:
-        detail = {
-            403: "this token may not",
-            404: f"the server has no {path}; is it of this version?",
-        }.get(status, "no reason given")
+        detail = printable(str(json.loads(body)["detail"]))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        missing = f"the server has no {path}; is it of this version?"
+        detail = {403: "this token may not", 404: missing}.get(status, "no reason given")
     return EdgeflockError(f"{detail} ({status})")
+
+
+_TOO_LATE = "no answer in time"
 
 
 def _reason(error: BaseException) -> str:
@@ -181,5 +204,5 @@ def _reason(error: BaseException) -> str:
     if isinstance(cause, ConnectionRefusedError):
         return "connection refused"
     if isinstance(cause, TimeoutError):
-        return "no answer in time"
+        return _TOO_LATE
     return str(getattr(cause, "strerror", None) or cause) or type(cause).__name__

@@ -6,8 +6,8 @@ dropped.
 """
 
 import secrets
-import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.server.database import SUFFIXES, Database, SqliteDatabase
 from edgeflock.server.ledger.claim import lock
 from edgeflock.server.ledger.contents import decode_run
 from edgeflock.server.ledger.damage.verifying import VerifyReport, check
@@ -23,15 +24,13 @@ from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.records import RegimeStart, evaluation_from_row
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.server.ledger.stores import mark
-from edgeflock.server.ledger.stores.chain import COVERED, Facts
-from edgeflock.server.ledger.stores.examination import Examination, examine, open_file, raise_if_damaged
+from edgeflock.server.ledger.stores.chain import COVERED
+from edgeflock.server.ledger.stores.examination import Examination, compare, examine
 from edgeflock.server.ledger.stores.migrations import SCHEMA, schema_of
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 
 _AT_ONCE = 1000
 """Updates per transaction."""
-
-_FILES = ("", "-wal", "-shm", "-mark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,24 +63,21 @@ def repair(path: Path, version: int, now: float) -> RepairReport:
         fresh, backup = path.with_name(path.name + ".repaired"), _backup(path)
         _remove(fresh)
         marked = mark.read(path)
-        try:
-            with open_file(path) as db:
-                if schema_of(db, path) != SCHEMA:
-                    raise ConfigError(f"{path} holds no run of schema {SCHEMA}, so nothing can be repaired")
-                found = examine(db, path, marked)
-                report = check(db, path, marked, found)
-                _check_version(path, report, version)
-                run = _copy(db, found, report, version, fresh, now)
-                lost = "SELECT count(*), count(DISTINCT device) FROM updates WHERE version > ? AND device > 0"
-                updates, devices = db.execute(lost, (version,)).fetchone()
-        except sqlite3.Error as error:
-            raise_if_damaged(path, error)
-            raise
-        for suffix in _FILES:
+        with closing(SqliteDatabase(path, read_only=True)) as db:
+            if schema_of(db) != SCHEMA:
+                raise ConfigError(f"{path} holds no run of schema {SCHEMA}, so nothing can be repaired")
+            found = examine(db)
+            compare(db, found, marked)
+            report = check(db, marked, found)
+            _check_version(path, report, version)
+            run = _copy(db, found, report, version, fresh, now)
+            lost = "SELECT count(*), count(DISTINCT device) FROM updates WHERE version > ? AND device > 0"
+            updates, devices = db.row(lost, version) or (0, 0)
+        for suffix in SUFFIXES:
             if (old := path.with_name(path.name + suffix)).exists():
                 old.rename(backup.with_name(backup.name + suffix))
         # The mark moves first: a mark without its journal is refused, and so is a journal without its mark.
-        for suffix in reversed(_FILES):
+        for suffix in reversed(SUFFIXES):
             if (new := fresh.with_name(fresh.name + suffix)).exists():
                 new.rename(path.with_name(path.name + suffix))
     last_dropped = max(report.acknowledged, report.version)
@@ -97,7 +93,7 @@ def _backup(path: Path) -> Path:
 
 
 def _remove(path: Path) -> None:
-    for suffix in _FILES:
+    for suffix in SUFFIXES:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
@@ -117,19 +113,17 @@ def _check_version(path: Path, report: VerifyReport, version: int) -> None:
 
 
 def _copy(
-    db: sqlite3.Connection, found: Examination, report: VerifyReport, version: int, fresh: Path, now: float
+    db: Database, found: Examination, report: VerifyReport, version: int, fresh: Path, now: float
 ) -> str:
     """Write the kept rows to the journal `fresh`; return the name of its run."""
-    run, model, packed, start, data, created = db.execute(
-        "SELECT run, model, layout, start, data, created FROM meta"
-    ).fetchone()
+    created, run, *rest = db.row("SELECT created, run, model, layout, start, data FROM meta") or ()
     if found.unsound.get("meta"):
         raise JournalDamaged("the run, model and layout of the journal are damaged: restore a copy of it")
-    old = decode_run(fresh, run, model, packed, start, data)
+    old = decode_run(fresh, run, *rest)
     name = secrets.token_hex(8)
     journal = Journal(fresh)
     try:
-        journal.begin_run(name, model, old.layout, _snapshot(db, 0)[0], created, old.start, old.data)
+        journal.begin_run(name, old.model, old.layout, _snapshot(db, 0)[0], created, old.start, old.data)
         for device in _names(db, found, version):
             journal.device_id(device)
         _copy_versions(db, journal, report, version)
@@ -139,7 +133,7 @@ def _copy(
             journal.add_adjustment(*row)
         for row in _rows(db, found, "repairs", version):
             journal.add_repair(*row)
-        for account in db.execute("SELECT id, ingress, egress FROM devices"):
+        for account in db.rows("SELECT id, ingress, egress FROM devices"):
             journal.add_account(*account)
         journal.add_repair(version, max(report.acknowledged, report.version), run, now)
         journal.commit()
@@ -152,22 +146,22 @@ def _copy(
     return name
 
 
-def _names(db: sqlite3.Connection, found: Examination, version: int) -> Iterator[str]:
+def _names(db: Database, found: Examination, version: int) -> Iterator[str]:
     """The devices' names in the order of their numbers. A lost name is replaced: updates refer to numbers."""
-    names = dict(db.execute("SELECT id, name FROM devices"))
-    (last,) = db.execute("SELECT max(device) FROM updates WHERE version <= ?", (version,)).fetchone()
+    names: dict[int, str] = dict(db.rows("SELECT id, name FROM devices"))
+    (last,) = db.row("SELECT max(device) FROM updates WHERE version <= ?", version) or (0,)
     for number in range(1, max(last or 0, *names, 0) + 1):
         lost = number not in names or number in found.unsound.get("devices", ())
         yield f"unknown device {number}" if lost else names[number]
 
 
-def _copy_versions(db: sqlite3.Connection, journal: Journal, report: VerifyReport, last: int) -> None:
+def _copy_versions(db: Database, journal: Journal, report: VerifyReport, last: int) -> None:
     """Copy updates, regimes and snapshots in order, since each depends on those before it."""
     versions = [version for version in report.snapshots if 0 < version <= last]
-    rows = db.execute(f"SELECT {COVERED['regimes']} FROM regimes WHERE version <= ? ORDER BY rowid", (last,))
+    rows = db.rows(f"SELECT {COVERED['regimes']} FROM regimes WHERE version <= ? ORDER BY rowid", last)
     regimes = {
         version: [RegimeStart.from_row(row) for row in group]
-        for version, group in groupby(rows.fetchall(), key=lambda row: int(row[0]))
+        for version, group in groupby(rows, key=lambda row: int(row[0]))
     }
 
     def arrive(version: int) -> None:
@@ -177,35 +171,28 @@ def _copy_versions(db: sqlite3.Connection, journal: Journal, report: VerifyRepor
             journal.add_regime(version, turn.regime, turn.kind)
 
     arrive(0)
-    for facts, frame in _updates(db, last):
-        journal.add_row(facts, frame)
+    query = f"SELECT {COVERED['updates']}, frame FROM updates WHERE version <= ? ORDER BY version"
+    for *facts, frame in db.rows(query, last):
+        journal.add_row(tuple(facts), frame)
         if facts[0] in versions or facts[0] in regimes or facts[0] % _AT_ONCE == 0:
             arrive(facts[0])
             journal.commit()
 
 
-def _updates(db: sqlite3.Connection, last: int) -> Iterator[tuple[Facts, bytes | None]]:
-    for *facts, frame in db.execute(
-        f"SELECT {COVERED['updates']}, frame FROM updates WHERE version <= ? ORDER BY version", (last,)
-    ):
-        yield tuple(facts), frame
-
-
 def _snapshot(
-    db: sqlite3.Connection, version: int
+    db: Database, version: int
 ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, bytes | None]:
-    theta, average, memory = db.execute(
-        "SELECT theta, average, memory FROM snapshots WHERE version = ?", (version,)
-    ).fetchone()
+    query = "SELECT theta, average, memory FROM snapshots WHERE version = ?"
+    theta, average, memory = db.row(query, version) or ()
     return np.frombuffer(theta, "<f4"), None if average is None else np.frombuffer(average, "<f4"), memory
 
 
-def _rows(db: sqlite3.Connection, found: Examination, table: str, last: int) -> Iterator[tuple[Any, ...]]:
+def _rows(db: Database, found: Examination, table: str, last: int) -> Iterator[tuple[Any, ...]]:
     """The rows of a table up to a version whose checksums match."""
     if table in found.unreadable:
         return
     unsound = found.unsound.get(table, [])
     rows = f"SELECT rowid, {COVERED[table]} FROM {table} WHERE version <= ? ORDER BY rowid"
-    for rowid, *row in db.execute(rows, (last,)):
+    for rowid, *row in db.rows(rows, last):
         if rowid not in unsound:
             yield tuple(row)

@@ -5,17 +5,15 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from edgeflock.server.database import Database, JournalLost, SqliteDatabase
 from edgeflock.server.ledger.contents import decode_run
-from edgeflock.server.ledger.place import file_of
+from edgeflock.server.ledger.place import file_of, open_reader
 from edgeflock.server.ledger.records import JournaledUpdate
 from edgeflock.server.ledger.recovery import decode_update
 from edgeflock.server.ledger.stores import mark
 from edgeflock.server.ledger.stores.chain import COVERED, Facts, vector_sum, walk
-from edgeflock.server.ledger.stores.database import JournalDatabase
-from edgeflock.server.ledger.stores.examination import Examination, File, examine, is_damage, open_file, scan
-from edgeflock.server.ledger.stores.links import JournalLost
+from edgeflock.server.ledger.stores.examination import Examination, compare, examine, sqlite_error
 from edgeflock.server.ledger.stores.migrations import SCHEMA, schema_of
-from edgeflock.server.ledger.stores.postgres import PostgresReader
 from edgeflock.shared.errors import ConfigError, JournalDamaged, Refused
 from edgeflock.shared.model.layout import Layout
 
@@ -46,49 +44,33 @@ def verify(place: Path | str) -> VerifyReport:
     Raises ConfigError without a journal of this schema, JournalDamaged if no part of it can be read.
     """
     path = place if isinstance(place, Path) else file_of(place)
-    return _verify_database(str(place)) if path is None else _verify_file(path)
-
-
-def _verify_database(url: str) -> VerifyReport:
+    marked = None if path is None else mark.read(path)  # before the journal, which may grow meanwhile
     try:
-        with closing(PostgresReader(url)) as db:
-            if not db.schema():
-                raise ConfigError(f"{db.path} holds no run")
-            return check(db, db.path, None, scan(db, db.path))
-    except JournalLost as error:
-        raise ConfigError(f"it cannot be read: {error}") from error
-
-
-def _verify_file(path: Path) -> VerifyReport:
-    noted = mark.read(path)  # read before the journal, which may grow in the meantime
-    try:
-        with open_file(path) as db:
-            if (schema := schema_of(db, path)) != SCHEMA:
+        with closing(open_reader(str(place) if path is None else path)) as db:
+            if (schema := schema_of(db)) != SCHEMA:
                 raise ConfigError(
-                    f"{path} is of schema {schema}, and only {SCHEMA} is verified; its server migrates it"
+                    f"{db.path} is of schema {schema}, and only {SCHEMA} is verified; its server migrates it"
                     if schema
-                    else f"{path} holds no run"
+                    else f"{db.path} holds no run"
                 )
-            db.execute("BEGIN")  # one state of it
-            return check(db, path, noted, examine(db, path, noted))
-    except sqlite3.Error as error:
-        if is_damage(error):
-            raise JournalDamaged(
-                f"{path} is damaged, or no journal: {error}; restore a copy of it"
-            ) from error
-        raise ConfigError(f"{path} cannot be read: {error}") from error
+            found = examine(db)
+            if path is not None:
+                compare(db, found, marked)
+            return check(db, marked, found)
+    except (JournalLost, sqlite3.Error) as error:
+        raise ConfigError(f"{place if path else 'it'} cannot be read: {error}") from error
 
 
-def check(db: JournalDatabase, path: object, marked: mark.Heads | None, found: Examination) -> VerifyReport:
+def check(db: Database, marked: mark.Heads | None, found: Examination) -> VerifyReport:
     """Check an open journal, of which `found` is known already."""
-    run, *model = db.execute("SELECT run, model, layout, start, data FROM meta").fetchone()
-    layout = None if found.unsound.get("meta") else decode_run(path, run, *model).layout
+    run, *model = db.row("SELECT run, model, layout, start, data FROM meta") or ()
+    layout = None if found.unsound.get("meta") else decode_run(db.path, run, *model).layout
     acknowledged = -1 if marked is None else marked["updates"].row
     result = VerifyReport(run, found.version, acknowledged, damage=found.damage)
     last = _unsound_regime(db, found)
     rows = db.stream(f"SELECT {COVERED['updates']}, chain, frame FROM updates ORDER BY version")
     try:
-        for facts, frame, _ in walk(rows, found.heads["meta"].chain, found.chains, 0, path):
+        for facts, frame, _ in walk(rows, found.heads["meta"].chain, found.chains, 0, db.path):
             if last is not None and facts[0] > last:
                 break
             if frame and layout is not None and (fault := _mismatch(facts, frame, layout)):
@@ -98,21 +80,23 @@ def check(db: JournalDatabase, path: object, marked: mark.Heads | None, found: E
             if frame is None:
                 result.dropped = facts[0]
     except JournalDamaged as damage:
-        result.damage.append(str(damage).removeprefix(f"{path}: "))
-    except sqlite3.Error as error:
-        _add_damage(result, f"what follows version {result.whole} cannot be read: {error}", error)
+        if isinstance(damage.__cause__, sqlite3.Error):
+            result.damage.append(f"what follows version {result.whole} cannot be read: {damage.__cause__}")
+        else:
+            result.damage.append(str(damage).removeprefix(f"{db.path}: "))
     _check_snapshots(db, found, result)
-    if isinstance(db, File):  # PostgreSQL checks its pages by itself, and has pg_amcheck
+    if isinstance(db, SqliteDatabase):  # PostgreSQL checks its pages by itself, and has pg_amcheck
         _check_pages(db, result)
     if not found.heads["regimes"].row and result.version:
         result.damage.append("it has no record of how its updates count")
     try:
         query = "SELECT count(*) FROM updates WHERE device > 0 AND device NOT IN (SELECT id FROM devices)"
-        if count := db.execute(query).fetchone()[0]:
-            result.damage.append(f"{count} updates are of devices that it does not know")
-        result.repairs = db.execute("SELECT version, given_up, run FROM repairs ORDER BY rowid").fetchall()
-    except sqlite3.Error as error:
-        _add_damage(result, f"its devices or repairs cannot be read: {error}", error)
+        if (strangers := db.row(query)) and strangers[0]:
+            result.damage.append(f"{strangers[0]} updates are of devices that it does not know")
+        repairs = db.rows("SELECT version, given_up, run FROM repairs ORDER BY rowid")
+        result.repairs = [(version, given_up, name) for version, given_up, name in repairs]
+    except JournalDamaged as damage:
+        result.damage.append(f"its devices or repairs cannot be read: {sqlite_error(damage)}")
     return result
 
 
@@ -131,17 +115,17 @@ def _mismatch(facts: Facts, frame: bytes, layout: Layout) -> str:
     )
 
 
-def _unsound_regime(db: JournalDatabase, found: Examination) -> int | None:
+def _unsound_regime(db: Database, found: Examination) -> int | None:
     """The version at which the first damaged regime begins. Later updates cannot be interpreted."""
     begins = "SELECT version FROM regimes WHERE rowid >= ? ORDER BY rowid LIMIT 1"
-    versions = [db.execute(begins, (number,)).fetchone() for number in found.unsound.get("regimes", ())]
+    versions = [db.row(begins, number) for number in found.unsound.get("regimes", ())]
     return min((int(row[0]) for row in versions if row is not None), default=None)
 
 
-def _check_snapshots(db: JournalDatabase, found: Examination, result: VerifyReport) -> None:
+def _check_snapshots(db: Database, found: Examination, result: VerifyReport) -> None:
     try:
         chains = dict(
-            db.execute("SELECT version, chain FROM updates WHERE version IN (SELECT version FROM snapshots)")
+            db.rows("SELECT version, chain FROM updates WHERE version IN (SELECT version FROM snapshots)")
         )
         chains[0] = found.heads["meta"].chain
         for version, theta, average, memory, record, chain in db.stream(
@@ -153,8 +137,8 @@ def _check_snapshots(db: JournalDatabase, found: Examination, result: VerifyRepo
                 result.damage.append(f"the snapshot of version {version} has a wrong checksum")
             else:
                 result.snapshots.append(version)
-    except sqlite3.Error as error:
-        _add_damage(result, f"its snapshots cannot be read: {error}", error)
+    except JournalDamaged as damage:
+        result.damage.append(f"its snapshots cannot be read: {sqlite_error(damage)}")
     last = max(found.chains, default=0)
     if max(result.snapshots, default=0) < last:
         result.damage.append(f"no snapshot is whole since version {last}, at which the settings changed")
@@ -162,18 +146,12 @@ def _check_snapshots(db: JournalDatabase, found: Examination, result: VerifyRepo
         result.damage.append("it holds no whole snapshot of version 0")
 
 
-def _check_pages(db: sqlite3.Connection, result: VerifyReport) -> None:
+def _check_pages(db: Database, result: VerifyReport) -> None:
     """Check the pages that hold no rows, too, since damage there does harm later."""
     try:
-        (answer,) = db.execute("PRAGMA quick_check(1)").fetchone()
-    except sqlite3.Error as error:
-        _add_damage(result, f"its pages cannot be read: {error}", error)
+        (answer,) = db.row("PRAGMA quick_check(1)") or ("no answer",)
+    except JournalDamaged as damage:
+        result.damage.append(f"its pages cannot be read: {sqlite_error(damage)}")
         return
     if answer != "ok":
         result.damage.append(f"SQLite finds its pages damaged: {answer}")
-
-
-def _add_damage(result: VerifyReport, text: str, error: sqlite3.Error) -> None:
-    if not is_damage(error):
-        raise error
-    result.damage.append(text)

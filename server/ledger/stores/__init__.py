@@ -1,7 +1,6 @@
-"""Stores of a journal: rows in SQLite or PostgreSQL, their schema, their checksums, and the lease.
+"""Stores of a journal: its tables in a database (server/database), their schema and their checksums.
 
-`store.JournalStore` is what a journal needs of either (sqlite.py, postgres.py). chain.py defines a row's
-checksum, mark.py notes how far the journal got, examination.py checks what is read. migrations.py has the
-tables and the steps from earlier schemas. lease.py holds the right to write to PostgreSQL, links.py connects
-to it. The rows' meaning is the ledger's. Imports edgeflock.shared only.
+sqlite.py and postgres.py open a journal that is written. chain.py defines a row's checksum, mark.py notes how
+far the journal got, examination.py checks what is read. migrations.py has the tables and the steps from
+earlier schemas. The rows' meaning is the ledger's. Imports database and edgeflock.shared only.
 """

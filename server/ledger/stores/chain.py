@@ -23,7 +23,7 @@ COVERED = {
     "meta": "run, model, layout, created, start, data",
     "devices": "id, name",
     "updates": "version, device, sequence, time, loss, samples, share, judged, sum",
-    "regimes": "version, rule, learning_rate, window, average, base_batch, rounds, kind, how",
+    "regimes": 'version, rule, learning_rate, "window", average, base_batch, rounds, kind, how',
     "adjustments": "version, configured, chosen",
     "evaluations": "version, time, loss, accuracy, ingress, egress, metrics",
     "repairs": "version, given_up, run, time",
@@ -37,13 +37,6 @@ _KEYS = {"devices": "id", "updates": "version", "snapshots": "version"}
 def key_of(table: str) -> str:
     """The column of the row numbers, from 1 on. SQLite has a `rowid` in every table without one."""
     return _KEYS.get(table, "rowid")
-
-
-def normalize(value: object) -> object:
-    """A value as every database stores it: SQLite has no NaN and no negative zero, and stores true as 1."""
-    if isinstance(value, float):
-        return None if value != value else value + 0.0
-    return int(value) if isinstance(value, bool) else value
 
 
 Facts = tuple[int, int, int, float, float | None, int, float, bytes | None, int]

@@ -7,20 +7,16 @@ what it needs. `edgeflock journal verify` reads everything (damage/verifying.py)
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from edgeflock.server.database import Database
 from edgeflock.server.ledger.stores.chain import COVERED, frame_sum, key_of, row_sum, update_sum, vector_sum
-from edgeflock.server.ledger.stores.database import JournalDatabase
 from edgeflock.server.ledger.stores.mark import Head, Heads, mark_path
 from edgeflock.shared.errors import JournalDamaged
 
 _LISTS = ("devices", "adjustments", "evaluations", "repairs")
-
-_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
-"""SQLITE_ERROR: a valid statement fails, so a table or a column is missing."""
 
 
 @dataclass(slots=True)
@@ -51,41 +47,25 @@ class Examination:
         self.damage.append(f"row {number} of its {table} {reason}")
 
 
-class File(sqlite3.Connection):
-    """Implements JournalDatabase (database.py)."""
-
-    def stream(self, statement: str, *values: object) -> Iterator[Any]:
-        return self.execute(statement, values)
-
-
-@contextmanager
-def open_file(path: Path) -> Iterator[File]:
-    """A connection that changes nothing. It leaves the write-ahead log as it is."""
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, factory=File)) as db:
-        replace_bad_text(db)
-        yield db
-
-
-def replace_bad_text(db: sqlite3.Connection) -> None:
-    """Decode damaged text, too. Its checksum does not match."""
-    db.text_factory = lambda octets: octets.decode("utf-8", "replace")
-
-
-def examine(db: File, path: Path, marked: Heads | None) -> Examination:
-    """Examine a file, except updates and snapshots, and compare it with its mark `marked`.
-
-    Raises JournalDamaged if no part of it can be read.
-    """
-    with _map_errors(path):
-        found = _examine(db, path)
-        _compare(db, path, found, marked)
-        return found
-
-
-def scan(db: JournalDatabase, path: object) -> Examination:
-    """Examine any database in the same way, without a mark."""
-    with _map_errors(path):
-        return _examine(db, path)
+def examine(db: Database) -> Examination:
+    """Examine a journal, except its updates and snapshots. Raises JournalDamaged if no part can be read."""
+    found = Examination()
+    with _map_errors(db.path):
+        rows = list(db.rows(f"SELECT {COVERED['meta']}, chain FROM meta"))
+        if len(rows) != 1:
+            raise JournalDamaged(f"{db.path} is damaged: it holds no run")
+        *row, genesis = rows[0]
+        if row_sum(0, row) != genesis:
+            found.add_damage("meta", 1, "has a wrong checksum")
+        found.heads["meta"] = Head(1, genesis)
+        for table in _LISTS:
+            found.heads[table] = _examine_list(db, table, genesis, found)
+        found.heads["updates"] = Head(0, genesis)
+        with _record_errors(found, "updates"):
+            if last := db.row("SELECT version, chain FROM updates ORDER BY version DESC LIMIT 1"):
+                found.heads["updates"] = Head(*last)
+        found.heads["regimes"] = _examine_regimes(db, genesis, found)
+    return found
 
 
 @contextmanager
@@ -97,33 +77,10 @@ def _map_errors(path: object) -> Iterator[None]:
         raise JournalDamaged(f"{path} is damaged: its tables are not those of a journal: {error}") from error
 
 
-def _examine(db: JournalDatabase, path: object) -> Examination:
-    found = Examination()
-    try:
-        rows = db.execute(f"SELECT {COVERED['meta']}, chain FROM meta").fetchall()
-    except sqlite3.Error as error:
-        raise_if_damaged(path, error)
-        raise
-    if len(rows) != 1:
-        raise JournalDamaged(f"{path} is damaged: it holds no run")
-    *row, genesis = rows[0]
-    if row_sum(0, row) != genesis:
-        found.add_damage("meta", 1, "has a wrong checksum")
-    found.heads["meta"] = Head(1, genesis)
-    for table in _LISTS:
-        found.heads[table] = _examine_list(db, table, genesis, found)
-    with _record_errors(found, "updates"):
-        found.heads["updates"] = Head(0, genesis)
-        for last in db.execute("SELECT version, chain FROM updates ORDER BY version DESC LIMIT 1"):
-            found.heads["updates"] = Head(*last)
-    found.heads["regimes"] = _examine_regimes(db, genesis, found)
-    return found
-
-
-def _examine_list(db: JournalDatabase, table: str, genesis: int, found: Examination) -> Head:
+def _examine_list(db: Database, table: str, genesis: int, found: Examination) -> Head:
     number, chain, key = 0, genesis, key_of(table)
     with _record_errors(found, table):
-        for rowid, *row, stored in db.execute(
+        for rowid, *row, stored in db.rows(
             f"SELECT {key}, {COVERED[table]}, chain FROM {table} ORDER BY {key}"
         ):
             number += 1
@@ -136,11 +93,11 @@ def _examine_list(db: JournalDatabase, table: str, genesis: int, found: Examinat
     return Head(number, chain)
 
 
-def _examine_regimes(db: JournalDatabase, genesis: int, found: Examination) -> Head:
+def _examine_regimes(db: Database, genesis: int, found: Examination) -> Head:
     """Check the regimes. Each is a link in the chain of versions, after the update of its version."""
     number, chain, before = 0, genesis, -1
     with _record_errors(found, "regimes"):
-        rows = db.execute(f"SELECT rowid, {COVERED['regimes']}, chain FROM regimes ORDER BY rowid").fetchall()
+        rows = list(db.rows(f"SELECT rowid, {COVERED['regimes']}, chain FROM regimes ORDER BY rowid"))
         for rowid, *row, stored in rows:
             number += 1
             version = row[0]
@@ -148,8 +105,7 @@ def _examine_regimes(db: JournalDatabase, genesis: int, found: Examination) -> H
                 found.add_damage("regimes", number, "is missing")
                 number = rowid
             if version != before:
-                query = "SELECT chain FROM updates WHERE version = ?"
-                chain = genesis if version == 0 else next((c for (c,) in db.execute(query, (version,))), -1)
+                chain = genesis if version == 0 else _chain_of(db, "updates", version)
             if version < before or chain < 0 or row_sum(chain, row) != stored:
                 found.add_damage("regimes", number, "has a wrong checksum")
             found.chains[version] = chain = stored
@@ -157,10 +113,11 @@ def _examine_regimes(db: JournalDatabase, genesis: int, found: Examination) -> H
     return Head(number, chain)
 
 
-def _compare(db: sqlite3.Connection, path: Path, found: Examination, marked: Heads | None) -> None:
-    """Compare with the mark. The process may have been killed before its last notes."""
+def compare(db: Database, found: Examination, marked: Heads | None) -> None:
+    """Compare a file with its mark. The process may have been killed before its last notes."""
+    name = mark_path(db.path).name
     if marked is None:
-        found.damage.append(f"{mark_path(path).name}, which records its last version, is missing or damaged")
+        found.damage.append(f"{name}, which records its last version, is missing or damaged")
         return
     for table, (count, chain) in sorted(marked.items(), key=lambda part: part[0] == "updates"):
         head = found.heads[table]
@@ -170,38 +127,32 @@ def _compare(db: sqlite3.Connection, path: Path, found: Examination, marked: Hea
                 message = f"of its {table} {head.row} are left, and {count} were written"
             found.damage.insert(0, message)
             continue
-        with _record_errors(found, table):
-            stored = found.heads["meta"].chain
-            if count:
-                rows = db.execute(f"SELECT chain FROM {table} WHERE rowid = ?", (count,))
-                stored = next((c for (c,) in rows), -1)
+        with _map_errors(db.path), _record_errors(found, table):
+            stored = _chain_of(db, table, count) if count else found.heads["meta"].chain
             if stored != chain and (count or table != "regimes"):
-                found.damage.append(f"its {table} differ from those in {mark_path(path).name}")
+                found.damage.append(f"its {table} differ from those in {name}")
+
+
+def _chain_of(db: Database, table: str, number: int) -> Any:
+    """The chain after a row, as it is stored; -1 if the row is missing."""
+    (chain,) = db.row(f"SELECT chain FROM {table} WHERE {key_of(table)} = ?", number) or (-1,)
+    return chain
 
 
 @contextmanager
 def _record_errors(found: Examination, table: str) -> Iterator[None]:
     try:
         yield
-    except sqlite3.Error as error:
-        if not is_damage(error):
-            raise
+    except JournalDamaged as damage:
+        found.damage.append(f"its {table} cannot be read: {sqlite_error(damage)}")
         found.unreadable.add(table)
-        found.damage.append(f"its {table} cannot be read: {error}")
 
 
-def is_damage(error: sqlite3.Error) -> bool:
-    """Whether SQLite reports a damaged file or no database. A full disk, say, is no damage."""
-    # The low byte is the kind of the error; the others are its details.
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE
-
-
-def raise_if_damaged(path: object, error: sqlite3.Error) -> None:
-    """Raise JournalDamaged if `error` means damage of `path`."""
-    if is_damage(error):
-        raise JournalDamaged(
-            f"{path} is damaged, or no journal: {error}; restore a copy of it, or choose another directory"
-        ) from error
+def sqlite_error(damage: JournalDamaged) -> sqlite3.Error:
+    """The error of SQLite that shows the damage. Raises `damage` if it is of another kind."""
+    if isinstance(damage.__cause__, sqlite3.Error):
+        return damage.__cause__
+    raise damage
 
 
 def seal(db: sqlite3.Connection) -> None:

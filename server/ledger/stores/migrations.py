@@ -9,54 +9,39 @@ import logging
 import sqlite3
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
+from edgeflock.server.database import Database, PostgresDatabase, SqliteDatabase, Tables
 from edgeflock.server.ledger.stores.examination import seal
 from edgeflock.server.ledger.stores.frames import reorder
-from edgeflock.shared.errors import JournalDamaged, JournalTooNew
+from edgeflock.shared.errors import ConfigError, JournalDamaged, JournalTooNew
 
 log = logging.getLogger(__name__)
 
 SCHEMA = 13
 
-TABLES = """
-CREATE TABLE meta (
-    run TEXT NOT NULL, model TEXT NOT NULL, layout BLOB NOT NULL, created REAL NOT NULL, start BLOB,
-    chain INTEGER NOT NULL DEFAULT 0, data TEXT NOT NULL DEFAULT ''
-);
-CREATE TABLE devices (
-    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
-    ingress INTEGER NOT NULL DEFAULT 0, egress INTEGER NOT NULL DEFAULT 0, chain INTEGER NOT NULL DEFAULT 0
-);
-CREATE TABLE updates (
-    version INTEGER PRIMARY KEY, device INTEGER NOT NULL REFERENCES devices, sequence INTEGER NOT NULL,
-    time REAL NOT NULL, loss REAL, samples INTEGER NOT NULL, frame BLOB,
-    sum INTEGER NOT NULL DEFAULT 0, chain INTEGER NOT NULL DEFAULT 0, share REAL NOT NULL DEFAULT 1,
-    judged BLOB
-);
-CREATE TABLE regimes (
-    version INTEGER NOT NULL, rule TEXT NOT NULL, learning_rate REAL NOT NULL, window INTEGER NOT NULL,
-    average REAL NOT NULL, base_batch INTEGER NOT NULL, rounds INTEGER NOT NULL,
-    kind TEXT NOT NULL DEFAULT 'settings', chain INTEGER NOT NULL DEFAULT 0, how TEXT NOT NULL DEFAULT ''
-);
-CREATE TABLE snapshots (
-    version INTEGER PRIMARY KEY, theta BLOB NOT NULL, average BLOB,
-    sum INTEGER NOT NULL DEFAULT 0, chain INTEGER NOT NULL DEFAULT 0, memory BLOB
-);
-CREATE TABLE evaluations (
-    version INTEGER NOT NULL, time REAL NOT NULL, loss REAL, accuracy REAL,
-    ingress INTEGER NOT NULL, egress INTEGER NOT NULL, chain INTEGER NOT NULL DEFAULT 0,
-    metrics TEXT NOT NULL DEFAULT ''
-);
-CREATE TABLE adjustments (
-    version INTEGER NOT NULL, configured REAL NOT NULL, chosen REAL NOT NULL,
-    chain INTEGER NOT NULL DEFAULT 0
-);
-CREATE TABLE repairs (
-    version INTEGER NOT NULL, given_up INTEGER NOT NULL, run TEXT NOT NULL, time REAL NOT NULL,
-    chain INTEGER NOT NULL DEFAULT 0
-);
-"""
+TABLES: Tables = {
+    "meta": "run TEXT NOT NULL, model TEXT NOT NULL, layout BLOB NOT NULL, created REAL NOT NULL, "
+    "start BLOB, chain INTEGER NOT NULL DEFAULT 0, data TEXT NOT NULL DEFAULT ''",
+    "devices": "id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, ingress INTEGER NOT NULL DEFAULT 0, "
+    "egress INTEGER NOT NULL DEFAULT 0, chain INTEGER NOT NULL DEFAULT 0",
+    "updates": "version INTEGER PRIMARY KEY, device INTEGER NOT NULL REFERENCES devices, "
+    "sequence INTEGER NOT NULL, time REAL NOT NULL, loss REAL, samples INTEGER NOT NULL, frame BLOB, "
+    "sum INTEGER NOT NULL DEFAULT 0, chain INTEGER NOT NULL DEFAULT 0, share REAL NOT NULL DEFAULT 1, "
+    "judged BLOB",
+    "regimes": "rowid INTEGER PRIMARY KEY, version INTEGER NOT NULL, rule TEXT NOT NULL, "
+    'learning_rate REAL NOT NULL, "window" INTEGER NOT NULL, average REAL NOT NULL, '
+    "base_batch INTEGER NOT NULL, rounds INTEGER NOT NULL, kind TEXT NOT NULL DEFAULT 'settings', "
+    "chain INTEGER NOT NULL DEFAULT 0, how TEXT NOT NULL DEFAULT ''",
+    "snapshots": "version INTEGER PRIMARY KEY, theta BLOB NOT NULL, average BLOB, "
+    "sum INTEGER NOT NULL DEFAULT 0, chain INTEGER NOT NULL DEFAULT 0, memory BLOB",
+    "evaluations": "rowid INTEGER PRIMARY KEY, version INTEGER NOT NULL, time REAL NOT NULL, loss REAL, "
+    "accuracy REAL, ingress INTEGER NOT NULL, egress INTEGER NOT NULL, chain INTEGER NOT NULL DEFAULT 0, "
+    "metrics TEXT NOT NULL DEFAULT ''",
+    "adjustments": "rowid INTEGER PRIMARY KEY, version INTEGER NOT NULL, configured REAL NOT NULL, "
+    "chosen REAL NOT NULL, chain INTEGER NOT NULL DEFAULT 0",
+    "repairs": "rowid INTEGER PRIMARY KEY, version INTEGER NOT NULL, given_up INTEGER NOT NULL, "
+    "run TEXT NOT NULL, time REAL NOT NULL, chain INTEGER NOT NULL DEFAULT 0",
+}
 """The tables of a new journal."""
 
 _CHAINED = ("meta", "devices", "updates", "regimes", "snapshots", "evaluations", "adjustments")
@@ -159,54 +144,59 @@ STEPS: Steps = {
 """The schema that a step starts from -> its statements."""
 
 
-def schema_of(db: sqlite3.Connection, path: Path) -> int:
+def schema_of(db: Database) -> int:
     """The journal's schema, 0 if the database is empty.
 
-    Raises JournalDamaged if it holds something else, JournalTooNew if a later version wrote it.
+    Raises JournalDamaged if it holds something else, JournalTooNew if a later version wrote it, ConfigError
+    if it cannot be migrated.
     """
-    (schema,) = db.execute("PRAGMA user_version").fetchone()
+    schema = db.schema()
     if schema > SCHEMA:
         raise JournalTooNew(
-            f"{path} has journal schema {schema} and this Edgeflock reads up to {SCHEMA}, so a newer one "
-            "wrote it; upgrade this one, or begin a run in another directory"
+            f"{db.path} has journal schema {schema} and this Edgeflock reads up to {SCHEMA}, so a newer one "
+            "wrote it; upgrade this one, or begin a run in another directory or database"
         )
-    if schema < 0 or not schema and db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
-        raise JournalDamaged(f"{path} is a database, but no journal of a run; name another")
-    return int(schema)
+    if schema < 0:
+        raise JournalDamaged(f"{db.path} is a database, but no journal of a run; name another")
+    if 0 < schema < SCHEMA and isinstance(db, PostgresDatabase):
+        raise ConfigError(
+            f"{db.path} has journal schema {schema}, this Edgeflock's is {SCHEMA}; copy it to a file "
+            "with the Edgeflock that wrote it (edgeflock journal copy), open that with this one, and "
+            "copy it back"
+        )
+    return schema
 
 
 def migrate(
-    db: sqlite3.Connection, path: Path, steps: Steps = STEPS, before_commit: Callable[[], None] = lambda: None
+    db: SqliteDatabase, steps: Steps = STEPS, before_commit: Callable[[], None] = lambda: None
 ) -> None:
     """Migrate an older journal to SCHEMA in one transaction. Raises as `schema_of`.
 
     `before_commit` is called before the commit, if there is anything to commit. The migration is logged.
     """
-    older = schema_of(db, path)
+    older = schema_of(db)
     if older in (0, SCHEMA):
         return
     began = time.perf_counter()
-    db.execute("BEGIN IMMEDIATE")
+    db.begin()
     try:
-        rows = _rows(db)
+        rows = _rows(db.connection)
         for schema in range(older, SCHEMA):
             for step in steps[schema]:
                 if callable(step):
-                    step(db)
+                    step(db.connection)
                 else:
-                    db.execute(step)
-        db.execute(f"PRAGMA user_version = {SCHEMA}")
+                    db.connection.execute(step)
+        db.connection.execute(f"PRAGMA user_version = {SCHEMA}")
         before_commit()
-        db.execute("COMMIT")
+        db.commit()
     except BaseException:
-        # On a full disk SQLite has rolled back already.
-        if db.in_transaction:
-            db.execute("ROLLBACK")
+        db.rollback()
         raise
     seconds = time.perf_counter() - began
     log.info(
         "%s: migrated from journal schema %d to %d: %s rows in %.1f s",
-        path,
+        db.path,
         older,
         SCHEMA,
         f"{rows:,}",

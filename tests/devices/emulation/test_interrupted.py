@@ -10,7 +10,6 @@ import pytest
 from edgeflock.devices.emulation.interrupted import JOURNAL, Interrupted
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.records import UpdateReceipt
-from edgeflock.server.ledger.stores.sqlite import SqliteStore
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.protocol.messages import Update
@@ -161,5 +160,4 @@ def test_frames_name_the_updates_whose_records_are_there(tmp_path: Path) -> None
 
 def test_a_journal_need_not_wait_for_the_disk(tmp_path: Path) -> None:
     with closing(Journal(tmp_path / "journal.sqlite", durable=False)) as journal:
-        assert isinstance(journal._store, SqliteStore)
-        assert journal._store.db.execute("PRAGMA synchronous").fetchone() == (0,)
+        assert journal._db.row("PRAGMA synchronous") == (0,)

@@ -8,18 +8,17 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from edgeflock.devices.emulation.clock import run_virtually
 from edgeflock.operations.plot import draw, watch_run
-from edgeflock.operations.requests import fetch
+from edgeflock.operations.status import status
 from edgeflock.operations.text import first_state
 from edgeflock.operations.top import TopOptions, sources
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.shared.protocol.feed import encode
 from edgeflock.shared.protocol.frames import Mark
-from edgeflock.tui.sources import FeedClient
+from edgeflock.tui.sources import FeedClient, feed_client
 from tests.hosting import hosting
 from tests.integration.test_reconnect import link, update
 from tests.library.command_line import edgeflock
@@ -74,12 +73,12 @@ async def test_a_server_without_a_feed_has_no_first_state() -> None:
         assert await first_state(FeedClient(server.url, "wrong")) is None
 
 
-async def test_a_server_that_hangs_is_told_of_as_one_that_says_nothing() -> None:
+async def test_a_server_that_hangs_gives_no_answer_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed_client, "SECONDS", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=0.05)) as http:
-            with pytest.raises(EdgeflockError, match=f"^no answer from {url}: it says nothing; does it run"):
-                await fetch(http, url, "/v1/status", "")
+        with pytest.raises(EdgeflockError, match=f"^no answer in time from {url}; does it run"):
+            await status(url)
 
 
 async def test_a_live_server_is_watched_as_long_as_asked() -> None:

@@ -86,8 +86,8 @@ def test_what_fails_leaves_nothing(both: tuple[Register, Register]) -> None:
 
     def spoil() -> None:
         with one.transaction():
-            one.db.execute("DELETE FROM meta WHERE key = 'realm'")
-            one.db.execute("INSERT INTO nowhere VALUES (1)")
+            one.remove("meta", "realm")
+            one.db.write("INSERT INTO nowhere VALUES (1)")
 
     with pytest.raises(JournalDamaged):
         spoil()

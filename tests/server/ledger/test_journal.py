@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from edgeflock.server.database import SqliteDatabase
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.log import LastReceipt
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.records import Adjustment, DeviceTotals, JournaledUpdate, RegimeStart, RunRecord
-from edgeflock.server.ledger.stores.sqlite import SqliteStore
 from edgeflock.shared.errors import JournalDamaged
 from edgeflock.shared.model.start import NORMAL, Filling, Start
 from edgeflock.shared.protocol.frames import Evaluation
@@ -43,8 +43,8 @@ def journal(path: Path) -> Iterator[Journal]:
 
 
 def database(journal: Journal) -> sqlite3.Connection:
-    assert isinstance(journal._store, SqliteStore)
-    return journal._store.db
+    assert isinstance(journal._db, SqliteDatabase)
+    return journal._db.connection
 
 
 def test_a_new_journal_has_no_run(path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import socket
 
-import aiohttp
 import pytest
 
 from edgeflock.shared.errors import ConfigError, EdgeflockError
@@ -43,7 +42,7 @@ async def test_actions_and_their_refusals() -> None:
 
 async def test_a_server_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The system takes the connection for it, and nobody answers."""
-    monkeypatch.setattr(feed_client, "TIMEOUT", aiohttp.ClientTimeout(total=0.2))
+    monkeypatch.setattr(feed_client, "SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as hung:
         client = FeedClient(f"http://127.0.0.1:{hung.getsockname()[1]}", "")
         with pytest.raises(EdgeflockError, match="no answer in time"):

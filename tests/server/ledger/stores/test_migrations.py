@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.coordination.asynchronous import Asynchronous
 from edgeflock.server.coordination.coordinator import Push
+from edgeflock.server.database import SqliteDatabase
 from edgeflock.server.descent.method import StepMethod
 from edgeflock.server.descent.parameters import Parameters
 from edgeflock.server.descent.regime import Regime
@@ -87,7 +88,7 @@ def content(path: Path) -> tuple[int, list[str], dict[str, list[tuple[object, ..
     with closing(sqlite3.connect(path)) as db:
         (schema,) = db.execute("PRAGMA user_version").fetchone()
         sql = db.execute("SELECT sql FROM sqlite_master WHERE sql NOTNULL ORDER BY name").fetchall()
-        made = ["".join(text.split()) for (text,) in sql]
+        made = ["".join(text.replace('"', "").split()) for (text,) in sql]
         return schema, made, rows(db)
 
 
@@ -256,11 +257,11 @@ def test_a_migration_that_is_interrupted_leaves_the_old_journal(
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.create_function("interrupted", 0, interrupted)
+    with closing(SqliteDatabase(path)) as db:
+        db.connection.create_function("interrupted", 0, interrupted)
         with pytest.raises(sqlite3.OperationalError, match="user-defined function raised"):
-            migrate(db, path, broken)
-        assert not db.in_transaction
+            migrate(db, broken)
+        assert not db.connection.in_transaction
     assert content(path) == before
     Journal(path).close()
     assert content(path)[0] == SCHEMA
@@ -271,8 +272,8 @@ def test_killed_in_the_middle_of_a_migration(tmp_path: Path) -> None:
     path = opened(OLDEST, tmp_path)
     before = content(path)
     killed = tmp_path / "killed.sqlite"
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("PRAGMA cache_size = 1")  # pages go to the disk before the commit
+    with closing(SqliteDatabase(path)) as db:
+        db.connection.execute("PRAGMA cache_size = 1")  # pages go to the disk before the commit
 
         def kill() -> None:
             for suffix in ("", "-wal"):
@@ -280,8 +281,8 @@ def test_killed_in_the_middle_of_a_migration(tmp_path: Path) -> None:
                     path.with_name(path.name + suffix).read_bytes()
                 )
 
-        db.create_function("kill", 0, kill)
-        migrate(db, path, {**STEPS, SCHEMA - 1: (*STEPS[SCHEMA - 1], "SELECT kill()")})
+        db.connection.create_function("kill", 0, kill)
+        migrate(db, {**STEPS, SCHEMA - 1: (*STEPS[SCHEMA - 1], "SELECT kill()")})
     assert killed.with_name("killed.sqlite-wal").stat().st_size > 0
     assert content(killed) == before
     assert content(path)[0] == SCHEMA

@@ -15,22 +15,10 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
 
-from edgeflock.server.ledger.stores.links import (
-    UNREACHABLE,
-    JournalLost,
-    Outage,
-    Unreachable,
-    connect,
-    map_errors,
-    psycopg,
-    redact,
-)
+from edgeflock.server.database.errors import UNREACHABLE, JournalLost, Outage, Unreachable, redact
+from edgeflock.server.database.postgres import PostgresDatabase, psycopg
 from edgeflock.shared.errors import ConfigError
-
-if TYPE_CHECKING:
-    from psycopg import Connection
 
 _LOCK = "hashtextextended('edgeflock ' || current_schema(), 0)"
 """A lock for each schema: locks belong to the database, and a run to a schema."""
@@ -46,46 +34,39 @@ class Lease:
         """`holder` is shown to other processes. Raises ConfigError if the database cannot be reached."""
         self.seconds = seconds
         self.epoch = 0
-        self._path = redact(url)
         self._holder = holder or socket.gethostname()
         self._loss_reason = ""
         self._callbacks: list[Callable[[], None]] = []
         self._closing = threading.Event()
         self._heartbeat: threading.Thread | None = None
-        self._connection: Connection[Any] = connect(url, "edgeflock lease")
+        self._db = PostgresDatabase(url, "edgeflock lease")
 
     def acquire(self) -> bool:
         """Try to get the lease. Returns whether this process has it from now on. Raises JournalLost."""
-        with map_errors(self._path):
+        with self._db.map_errors():
             self._ping()  # it waits no longer than the lease lasts
-            (is_free,) = self._connection.execute(f"SELECT pg_try_advisory_lock({_LOCK})").fetchone() or (
-                False,
-            )
-            if not is_free:
-                return False
-            # Before anything else: if this takes long, another process may take the lock.
-            self._connection.execute(f"SET idle_session_timeout = {round(1000 * self.seconds)}")
-            self._connection.execute("SET statement_timeout = 0")
-            self._connection.execute(
-                "CREATE TABLE IF NOT EXISTS lease (schema BIGINT NOT NULL, epoch BIGINT NOT NULL, "
-                "holder TEXT NOT NULL)"
-            )
-            self._connection.execute("INSERT INTO lease SELECT 0, 0, '' WHERE NOT EXISTS (SELECT FROM lease)")
-            # This waits for an open transaction of the former holder.
-            raised = self._connection.execute(
-                "UPDATE lease SET epoch = epoch + 1, holder = %s RETURNING epoch", (self._holder,)
-            )
-            (self.epoch,) = raised.fetchone() or (0,)
+        if self._db.row(f"SELECT pg_try_advisory_lock({_LOCK})") != (True,):
+            return False
+        # Before anything else: if this takes long, another process may take the lock.
+        self._db.set_timeout("idle_session", self.seconds)
+        self._db.set_timeout("statement", 0)
+        self._db.execute(
+            "CREATE TABLE IF NOT EXISTS lease (schema BIGINT NOT NULL, epoch BIGINT NOT NULL, "
+            "holder TEXT NOT NULL)"
+        )
+        self._db.execute("INSERT INTO lease SELECT 0, 0, '' WHERE NOT EXISTS (SELECT FROM lease)")
+        # This waits for an open transaction of the former holder.
+        raised = self._db.row("UPDATE lease SET epoch = epoch + 1, holder = ? RETURNING epoch", self._holder)
+        (self.epoch,) = raised or (0,)
         self._heartbeat = threading.Thread(target=self._run_heartbeat, name="edgeflock-lease", daemon=True)
         self._heartbeat.start()
         return True
 
     def holder(self) -> str:
         """The present or last holder; empty if there was none. Raises JournalLost."""
-        with map_errors(self._path):
-            if self._connection.execute("SELECT to_regclass('lease')").fetchone() == (None,):
-                return ""
-            (holder,) = self._connection.execute("SELECT holder FROM lease").fetchone() or ("",)
+        if self._db.row("SELECT to_regclass('lease')") == (None,):
+            return ""
+        (holder,) = self._db.row("SELECT holder FROM lease") or ("",)
         return str(holder)
 
     def add_loss_callback(self, callback: Callable[[], None]) -> None:
@@ -109,7 +90,7 @@ class Lease:
             self._heartbeat.join()
             with suppress(OSError, psycopg().Error):  # without an answer, it ends by itself
                 self._query(f"SELECT pg_advisory_unlock({_LOCK})", min(_RELEASE_SECONDS, self.seconds))
-        self._connection.close()
+        self._db.close()
 
     def _run_heartbeat(self) -> None:
         while not self._closing.wait(self.seconds / 3):
@@ -127,7 +108,7 @@ class Lease:
         self._query("SELECT 1", self.seconds)
 
     def _query(self, query: str, seconds: float) -> None:
-        connection = self._connection.pgconn
+        connection = self._db.connection.pgconn
         connection.send_query(query.encode())
         connection.flush()
         until = time.monotonic() + seconds
@@ -152,28 +133,24 @@ def lease_of(url: str, seconds: float, wait: Callable[[str], None] | None = None
     outage = Outage()
     while True:
         try:
-            lease = lease or Lease(url, seconds, holder)
-            if lease.acquire():
-                return lease
-            reason = f"{lease.holder()} hosts the run"
-            if wait is None:
-                raise ConfigError(
-                    f"journal.url = {redact(url)!r}: another server hosts it, on {lease.holder()}; stop that "
-                    "one, choose another database, or start this one with --standby"
-                )
-        except (Unreachable, JournalLost) as error:
-            if lease is not None:
-                lease.close()
-                lease = None
-            if wait is None:
-                raise
-            outage.report(error)
-            reason = UNREACHABLE
-        except BaseException:
-            if lease is not None:
-                lease.close()
-            raise
-        try:
+            try:
+                lease = lease or Lease(url, seconds, holder)
+                if lease.acquire():
+                    return lease
+                reason = f"{lease.holder()} hosts the run"
+                if wait is None:
+                    raise ConfigError(
+                        f"journal.url = {redact(url)!r}: another server hosts it, on {lease.holder()}; stop "
+                        "that one, choose another database, or start this one with --standby"
+                    )
+            except (Unreachable, JournalLost) as error:
+                if lease is not None:
+                    lease.close()
+                    lease = None
+                if wait is None:
+                    raise
+                outage.report(error)
+                reason = UNREACHABLE
             wait(reason)
         except BaseException:
             if lease is not None:

@@ -8,11 +8,11 @@ from urllib.parse import quote
 
 import pytest
 
+from edgeflock.server.database import UNREACHABLE, JournalLost, Lease, Unreachable, lease_of
 from edgeflock.server.hosting.standby import Standby
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.place import open_journal
-from edgeflock.server.ledger.stores.lease import Lease, lease_of
-from edgeflock.server.ledger.stores.links import UNREACHABLE, JournalLost, Unreachable
+from edgeflock.server.ledger.stores.migrations import TABLES
 from edgeflock.server.ledger.stores.postgres import PostgresStore
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import parse
@@ -76,12 +76,12 @@ def test_whoever_is_silent_loses_it(postgres: Cluster, monkeypatch: pytest.Monke
     silent = Lease(url, LEASE, "paused:1")
     monkeypatch.setattr(silent, "_run_heartbeat", lambda: None)
     assert silent.acquire()
-    assert silent._connection.execute("SHOW idle_session_timeout").fetchone() == ("1min",)
+    assert silent._db.row("SHOW idle_session_timeout") == ("1min",)
     whys: list[str] = []
 
     def wait(why: str) -> None:
         if not whys:  # the minute is soon over
-            silent._connection.execute("SET idle_session_timeout = 100")
+            silent._db.execute("SET idle_session_timeout = 100")
         whys.append(why)
         a_moment(why)
 
@@ -102,14 +102,14 @@ def test_whoever_stops_in_the_middle_of_a_transaction_keeps_nobody_waiting(
     store = PostgresStore(url, lease)
     journal = Journal(store)
     journal.add_update(1, 1, 1, 1.0, 0.5, 10, b"never")
-    store.add_updates(journal._updates)
-    assert store.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("1min",)
+    store.insert("updates", TABLES["updates"], journal._updates)
+    assert store.row("SHOW idle_in_transaction_session_timeout") == ("1min",)
     store.execute("SET idle_in_transaction_session_timeout = 100")  # the minute is soon over
-    lease._connection.execute("SET idle_session_timeout = 100")
+    lease._db.execute("SET idle_session_timeout = 100")
     with closing(lease_of(url, LEASE, a_moment)) as following:
         assert following.epoch > 2
     with pytest.raises(JournalLost):
-        store.commit({})
+        store.commit()
     store.close()
 
 
