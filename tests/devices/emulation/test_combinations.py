@@ -52,7 +52,7 @@ CONCEPTS: dict[str, list[Settings]] = {
         ("coordination.mode=elastic", "coordination.chunk=100"),
     ],
     "rule": [(f"coordination.rule={name}",) for name in CHOICES["coordination.rule"]],
-    "gate": [("coordination.gate=ssp",), ("coordination.gate=asp",)],
+    "gate": [(f"coordination.gate={name}",) for name in CHOICES["coordination.gate"]],
     "optimizer": [(f"optimizer.kind={name}",) for name in CHOICES["optimizer.kind"]],
     "schedule": [
         ("optimizer.schedule=constant", "optimizer.warmup=3"),
@@ -83,7 +83,7 @@ CONCEPTS: dict[str, list[Settings]] = {
     ],
     "average": [("coordination.average=0",)],
     "weights": [("coordination.base_batch=8",)],
-    "defence": [("defence.mode=clip",), ("defence.mode=score",)],
+    "defence": [(f"defence.mode={name}",) for name in CHOICES["defence.mode"]],
     "injection": [("injection.alpha=0.5", "injection.beta=0.5")],
 }  # fmt: skip
 
