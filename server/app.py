@@ -143,6 +143,7 @@ def create_app(
             description=hosted.description,
             app=hosted.model.app,
             held_out=hosted.held_out,
+            personal=hosted.model.personal,
             registry=registry,
             extra_tensors=hosted.model.extras,
         )

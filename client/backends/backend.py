@@ -37,10 +37,18 @@ Predictor = Callable[[NDArray[np.float32]], tuple[NDArray[np.float32], ...]]
 
 @runtime_checkable
 class PredictingBackend(Protocol):
-    """A Backend that can also evaluate the model, so that a device can act with it as a policy."""
+    """A Backend that can also evaluate the model: as a policy that acts, or on samples."""
 
     def predictor(self, theta: NDArray[np.float32]) -> Predictor:
         """Return the model at theta, float32 [P + B], as a callable. It is valid until the next backend call.
 
         May raise ConfigError if it does not fit.
+        """
+
+    def evaluate(
+        self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]
+    ) -> tuple[float, float | None]:
+        """Return (mean loss, accuracy or None) of the model at theta, float32 [P + B], on n samples.
+
+        May raise ConfigError if the samples do not fit.
         """

@@ -12,16 +12,18 @@ onnxruntime loads a copy serialized from the parsed graph.
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
 from edgeflock.client.backends.backend import Predictor
+from edgeflock.shared.data.samples import IGNORED
 from edgeflock.shared.errors import BadGraph, ConfigError
 from edgeflock.shared.graphs import step as steps
-from edgeflock.shared.model.fields import Inputs, arrays_by_name, describe_shape
+from edgeflock.shared.model.fields import Inputs, arrays_by_name, describe_shape, rows
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout, Tensor
 
@@ -50,6 +52,9 @@ _RUNS = 3
 """Timed steps of each provider. The shortest time counts."""
 
 _UNLIMITED = 1 << 40
+
+_BATCH = 200
+"""Samples that are evaluated at a time."""
 
 _EXTRA_BYTES = 1 << 26
 """Bytes that onnxruntime may use in addition to 1.5 times the memory limit."""
@@ -118,21 +123,36 @@ class OnnxBackend:
         self._evaluation = Outputs(session, self.layout, step)
 
     def predictor(self, theta: NDArray[np.float32]) -> Predictor:
-        if self._evaluation is None:
-            raise ConfigError(f"{self._model} has no evaluation graph here, so that nothing can be predict")
-        evaluation = self._evaluation
+        evaluation = self._require_evaluation()
 
         def predict(x: NDArray[np.float32]) -> tuple[NDArray[np.float32], ...]:
-            try:
+            with self._naming_the_graph(x):
                 return evaluation(theta, x)
-            except BadGraph as error:
-                raise BadGraph(f"the evaluation graph of {self._model}: {error}") from error
-            except Exception as error:  # onnxruntime's errors have no base of their own
-                raise ConfigError(
-                    f"{self._model} does not fit inputs {describe_shape(x)}: {_flat(error)}"
-                ) from error
 
         return predict
+
+    def evaluate(
+        self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]
+    ) -> tuple[float, float | None]:
+        evaluation = self._require_evaluation()
+        with self._naming_the_graph(x):
+            return evaluation.score(theta, x, y)
+
+    def _require_evaluation(self) -> "Outputs":
+        if self._evaluation is None:
+            raise ConfigError(f"{self._model} has no evaluation graph here, so that nothing can be predicted")
+        return self._evaluation
+
+    @contextmanager
+    def _naming_the_graph(self, x: Inputs) -> Iterator[None]:
+        try:
+            yield
+        except BadGraph as error:
+            raise BadGraph(f"the evaluation graph of {self._model}: {error}") from error
+        except Exception as error:  # onnxruntime's errors have no base of their own
+            raise ConfigError(
+                f"{self._model} does not fit inputs {describe_shape(x)}: {_flat(error)}"
+            ) from error
 
     def gradient(self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]) -> Gradient:
         try:
@@ -209,6 +229,7 @@ class Outputs:
         """`step` is the session's graph. Each call checks its memory for the number of samples."""
         self._session, self._step = session, step
         wanted = {node.name: node for node in session.get_inputs()}
+        self._wanted = set(wanted)
         self._theta = [(f"theta/{t.name}", t) for t in layout.tensors if f"theta/{t.name}" in wanted]
         self._names = sorted(node.name for node in session.get_outputs() if steps.is_output(node.name))
         y = wanted["y"]
@@ -217,10 +238,39 @@ class Outputs:
     def __call__(self, theta: NDArray[np.float32], x: NDArray[np.float32]) -> tuple[NDArray[np.float32], ...]:
         """Raises BadGraph if the memory is too small for this number of samples."""
         self._step.measure({"x": x.shape, "y": (len(x), *self._y[0])})
-        tensors = {name: theta[t.start : t.stop].reshape(t.shape) for name, t in self._theta}
         shape, kind = self._y  # the graph has a loss too, which is not requested
-        found = self._session.run(self._names, {**tensors, "x": x, "y": np.zeros((len(x), *shape), kind)})
-        return tuple(found)
+        batch = {"x": x, "y": np.zeros((len(x), *shape), kind)}
+        return tuple(self._session.run(self._names, {**self._tensors(theta), **batch}))
+
+    def score(
+        self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]
+    ) -> tuple[float, float | None]:
+        """Return (mean loss, accuracy of classes or None) on n samples. Raises BadGraph as a call does."""
+        tensors, total, correct, counted = self._tensors(theta), 0.0, 0, 0
+        for start in range(0, len(y), _BATCH):
+            chosen = slice(start, start + _BATCH)
+            batch = {**arrays_by_name(rows(x, chosen)), "y": y[chosen]}
+            self._step.measure({name: array.shape for name, array in batch.items()})
+            fed = {name: array for name, array in batch.items() if name in self._wanted}
+            loss, output, *_ = self._session.run(["loss", *self._names], {**tensors, **fed})
+            total += float(loss) * len(batch["y"])
+            right, count = correct_classes(output, batch["y"])
+            correct, counted = correct + right, counted + count
+        return total / len(y), correct / counted if counted else None
+
+    def _tensors(self, theta: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+        return {name: theta[t.start : t.stop].reshape(t.shape) for name, t in self._theta}
+
+
+def correct_classes(output: NDArray[np.float32], y: NDArray[np.generic]) -> tuple[int, int]:
+    """Return (right predictions, all predictions) of logits [n, classes, ...] for classes y [n, ...].
+
+    (0, 0) of any other output. Targets that a loss ignores do not count.
+    """
+    if y.dtype.kind != "i" or output.ndim != y.ndim + 1:
+        return 0, 0
+    counts = y != IGNORED
+    return int((output.argmax(axis=1) == y)[counts].sum()), int(counts.sum())
 
 
 def open_session(graph: bytes, providers: tuple[str, ...], threads: int) -> onnxruntime.InferenceSession:

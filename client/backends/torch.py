@@ -68,6 +68,17 @@ class TorchBackend:
     def predictor(self, theta: NDArray[np.float32]) -> Predictor:
         return self._flat.predictor(theta)
 
+    def evaluate(
+        self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]
+    ) -> tuple[float, float | None]:
+        try:
+            return self._flat.evaluate(theta, x, y)
+        except (RuntimeError, IndexError, ValueError, TypeError) as error:
+            raise ConfigError(
+                f"{self._model} cannot be evaluated on inputs {describe_shape(x)} with targets {y.dtype}: "
+                f"{error}"
+            ) from error
+
 
 def _open_device(accelerator: str) -> "torch.device | nullcontext[None]":
     """A context that builds modules on `accelerator`. Raises ConfigError if torch has no such device."""

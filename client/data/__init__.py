@@ -6,6 +6,13 @@ shared/data/datasets.py reads stored formats, since both ends must agree on them
 imported when its stream is opened. Imports backends' types.
 """
 
-from edgeflock.client.data.batcher import Batches, NoUsableSamples, PolicyBatches, Shuffled, StreamEnded
+from edgeflock.client.data.batcher import (
+    Batches,
+    EvaluatedBatches,
+    NoUsableSamples,
+    PolicyBatches,
+    Shuffled,
+    StreamEnded,
+)
 
-__all__ = ["PolicyBatches", "Batches", "NoUsableSamples", "Shuffled", "StreamEnded"]
+__all__ = ["EvaluatedBatches", "PolicyBatches", "Batches", "NoUsableSamples", "Shuffled", "StreamEnded"]

@@ -7,8 +7,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.backends import Backend
+from edgeflock.client.backends import Backend, PredictingBackend
 from edgeflock.client.data.checks import Classes
+from edgeflock.client.data.own_test import OwnTest, divide
 from edgeflock.shared.data.columns import complete
 from edgeflock.shared.data.fitting import fit
 from edgeflock.shared.data.samples import Dataset, Raw
@@ -78,12 +79,25 @@ class PolicyBatches(Protocol):
         """Use the model at theta, float32 [P + B], for the next batches."""
 
 
+@runtime_checkable
+class EvaluatedBatches(Protocol):
+    """Batches with held-out samples of the device's own."""
+
+    def evaluate(self, theta: NDArray[np.float32]) -> None:
+        """Evaluate the model at theta, float32 [P + B], and report the result as telemetry."""
+
+
 class Shuffled(Batches):
     """Batches drawn without replacement, reshuffled after each pass over the data."""
 
-    def __init__(self, data: Dataset, random: np.random.Generator) -> None:
+    def __init__(self, data: Dataset, random: np.random.Generator, *, hold_out: float = 0.0) -> None:
+        """`hold_out` is the part of the data to evaluate on, and not to train on, if the run asks for it."""
         self._data: Dataset = data
         self._random = random
+        self._hold_out = hold_out
+        self._own_test: OwnTest | None = None
+        self._rows: NDArray[np.int64] | None = None
+        """The rows to train on; None: all."""
         self._order: NDArray[np.int64] = np.zeros(0, np.int64)
         self._held_out = 0
         """Rows that are in the server's held-out data, as far as is known."""
@@ -94,8 +108,36 @@ class Shuffled(Batches):
         return self._data
 
     def begin(self, welcome: Welcome, backend: Backend) -> None:
-        """Compare the data with the server's held-out data."""
+        """Compare the data with the server's held-out data, and hold out some if the run asks for it."""
         self._compare(welcome, "data")
+        self._divide(welcome, backend)
+
+    def _divide(self, welcome: Welcome, backend: Backend) -> None:
+        """Hold out a part of the data, the same one at each start, unless that is done."""
+        if not (welcome.evaluate and self._hold_out and isinstance(backend, PredictingBackend)):
+            return
+        if self._own_test is not None:
+            self._own_test.backend = backend
+        else:
+            trained, held = divide(len(self._data), self._hold_out)
+            if held.size:
+                self._rows, self._order = trained, np.zeros(0, np.int64)
+                self._own_test = OwnTest(self._data, held, backend)
+
+    def evaluate(self, theta: NDArray[np.float32]) -> None:
+        """Evaluate the model on the held-out part, if there is one."""
+        if self._own_test is not None:
+            self._own_test.evaluate(theta)
+
+    @property
+    def _trained(self) -> int:
+        """The number of samples to train on."""
+        return len(self._data) if self._rows is None else len(self._rows)
+
+    @property
+    def own_test(self) -> "OwnTest | None":
+        """The held-out part, once the run has begun."""
+        return self._own_test
 
     def _compare(self, welcome: Welcome, source: str) -> None:
         """Warn if the data, called `source`, contain rows that the server evaluates on."""
@@ -109,15 +151,17 @@ class Shuffled(Batches):
 
     def take(self, size: int) -> Batch:
         """Return (x, y) of `size` samples, or of all if there are fewer."""
-        size = min(size, len(self._data))
+        size = min(size, self._trained)
         while self._order.size < size:
-            self._order = np.concatenate((self._order, self._random.permutation(len(self._data))))
+            fresh = self._random.permutation(self._trained)
+            self._order = np.concatenate((self._order, fresh if self._rows is None else self._rows[fresh]))
         chosen, self._order = self._order[:size], self._order[size:]
         return rows(self._data.x, chosen), self._data.y[chosen]
 
     def telemetry(self) -> Facts:
-        """Return how many rows are in the server's held-out data, if any."""
-        return {"held_out": self._held_out} if self._held_out else {}
+        """Return how many rows are in the server's held-out data, if any, and the last own evaluation."""
+        overlap: Facts = {"held_out": self._held_out} if self._held_out else {}
+        return overlap if self._own_test is None else {**overlap, **self._own_test.facts}
 
 
 def warn_of_held_out(source: str, rows: int) -> None:
@@ -132,8 +176,9 @@ def warn_of_held_out(source: str, rows: int) -> None:
 class RawBatches(Shuffled):
     """Batches of `raw`, after `begin`, with the columns, units and classes of the run's Welcome."""
 
-    def __init__(self, raw: Raw, random: np.random.Generator) -> None:
-        super().__init__(Dataset(np.zeros((0, 0), np.float32), np.zeros(0, np.int64)), random)
+    def __init__(self, raw: Raw, random: np.random.Generator, *, hold_out: float = 0.0) -> None:
+        empty = Dataset(np.zeros((0, 0), np.float32), np.zeros(0, np.int64))
+        super().__init__(empty, random, hold_out=hold_out)
         self._raw = raw
 
     def __len__(self) -> int:
@@ -158,9 +203,10 @@ class RawBatches(Shuffled):
             raise
         _check_classes(raw, data, welcome, backend)
         log.info("%s: %d samples; %s", raw.source, len(data), tried)
-        self._data = data
+        self._data, self._own_test, self._rows = data, None, None
         self._compare(welcome, raw.source)
         self._order = np.zeros(0, np.int64)
+        self._divide(welcome, backend)
 
 
 def _check_classes(raw: Raw, data: Dataset, welcome: Welcome, backend: Backend) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.client.backends import Backend
-from edgeflock.client.data.batcher import Batch, Batches
+from edgeflock.client.data.batcher import Batch, Batches, EvaluatedBatches
 from edgeflock.client.data.checks import Classes
 from edgeflock.client.data.records import Broken, Skipped
 from edgeflock.shared.data.samples import IGNORED
@@ -141,6 +141,11 @@ class Injection:
             self._unused = np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])
             self.received -= sum(len(y) for _, y in self._used)
             self._used.clear()
+
+    def evaluate(self, theta: NDArray[np.float32]) -> None:
+        """Evaluate the model on held-out samples of the device's own data, if it has such."""
+        if isinstance(self._batches, EvaluatedBatches):
+            self._batches.evaluate(theta)
 
     def telemetry(self) -> Facts:
         """Return the facts of the device's own data."""

@@ -47,7 +47,8 @@ async def open_batches(
             raise ConfigError(
                 f"client.scale is for streams; client.data = {settings.data} is stored, so scale it there"
             )
-        yield RawBatches(datasets.read(settings.data, "train"), np.random.default_rng(seed))
+        raw, random = datasets.read(settings.data, "train"), np.random.default_rng(seed)
+        yield RawBatches(raw, random, hold_out=settings.hold_out)
         return
     if settings.batch_min > settings.batch_max:
         raise ConfigError(

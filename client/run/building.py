@@ -18,8 +18,10 @@ from edgeflock.client.data.checks import SampleSchema
 from edgeflock.client.data.open import directory, open_batches, own_seed
 from edgeflock.client.neighbour import Resting
 from edgeflock.client.run.choosing import ClientObjects, choose, facts_of, onnx_backend, torch_backend
+from edgeflock.client.run.personal_file import PersonalFile
 from edgeflock.client.training import Trainer
 from edgeflock.client.training.interfaces import Compute
+from edgeflock.client.training.personal import PersonalBackend
 from edgeflock.client.transport import Link
 from edgeflock.client.transport.first_model import CachedFirstModel, load_first_model
 from edgeflock.shared.errors import ConfigError
@@ -124,6 +126,8 @@ class Building:
     resting: Resting
     memory: int
     """Memory limit in bytes."""
+    personal: PersonalFile
+    """Keeps the device's personal layers, in a run that has such."""
 
     async def trainer(self, welcome: Welcome) -> Trainer:
         """Build a trainer. Raises ConfigError if this device cannot train the Welcome's model."""
@@ -131,6 +135,11 @@ class Building:
         kind = choose(self.settings, welcome.model, self.objects, welcome.loss)
         await self.link.introduce(facts_of(kind))
         if self.app is not None:
+            if welcome.personal is not None:
+                raise ConfigError(
+                    "the server's model.personal is not for Flower apps, which keep layers of their own "
+                    "in Context.state: leave it out on the server"
+                )
             self.app.join(welcome)
             backend: Backend = self.app
         elif kind == "torch":
@@ -138,9 +147,12 @@ class Building:
         else:
             graph = await self.link.downloads.graph("step")
             onnx = await self.compute(onnx_backend, self.settings, welcome, graph, self.memory)
-            if isinstance(self.data.batches, PolicyBatches):
+            if isinstance(self.data.batches, PolicyBatches) or welcome.evaluate:
                 await self.compute(onnx.learn_to_predict, await self.link.downloads.graph("evaluation"))
             backend = onnx
+        if welcome.personal is not None:
+            stored = self.personal.begin(welcome)
+            backend = PersonalBackend(backend, welcome, stored, self.personal.keep)
         if self.settings.shards and not welcome.tasks:
             raise ConfigError(
                 f"client.shards = {self.settings.shards}: the run has no tasks (coordination.mode of the "

@@ -19,6 +19,7 @@ from edgeflock.shared.extras import install_command
 from edgeflock.shared.model.calls import Call
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.losses import LOSSES
+from edgeflock.shared.model.personal import whole_layout
 from edgeflock.shared.protocol.messages import Facts, Welcome
 
 if TYPE_CHECKING:  # its pydantic is a quarter of the client's import time
@@ -141,6 +142,8 @@ def onnx_backend(settings: "ClientSettings", welcome: Welcome, graph: bytes, mem
     from edgeflock.client.backends.onnx import OnnxBackend
 
     layout = Layout.from_shapes(welcome.layout)  # type: ignore[arg-type]  # the link has looked at it
+    if welcome.personal is not None:
+        layout = whole_layout(layout, welcome.personal.shapes)
     return OnnxBackend(
         graph,
         layout,

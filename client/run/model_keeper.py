@@ -38,8 +38,17 @@ Download = Callable[[str, str], Awaitable[DownloadedModel | None]]
 class ModelKeeper:
     """Fetches the model again and again, replaces the file as a whole, and runs a command."""
 
-    def __init__(self, path: Path, seconds: float, command: str, download: Download) -> None:
+    def __init__(
+        self,
+        path: Path,
+        seconds: float,
+        command: str,
+        download: Download,
+        merge: Callable[[bytes], bytes] = lambda octets: octets,
+    ) -> None:
         """Fetch into `path` every `seconds`. `command` gets the path as its last argument; "" runs none.
+
+        `merge` puts the device's personal layers into a safetensors file.
 
         Raises ConfigError if the path ends with neither of FORMATS, or its folder does not exist.
         """
@@ -51,7 +60,7 @@ class ModelKeeper:
             self._command = shlex.split(command)
         except ValueError as error:
             raise ConfigError(f"client.on_model = {command!r} is no command: {error}") from error
-        self._path, self._seconds, self._download = path, seconds, download
+        self._path, self._seconds, self._download, self._merge = path, seconds, download, merge
         self._etag = ""
         self._complaint = ""
 
@@ -86,6 +95,8 @@ class ModelKeeper:
             info = describe(octets, format, "the server's model")
             if format == "onnx":
                 read(without_metadata(octets), len(octets))
+            else:
+                octets = self._merge(octets)
         except (BadGraph, ConfigError) as error:
             raise ServerAtFault(f"the server's model is not kept: {error}") from error
         replace_file(self._path, octets)

@@ -17,6 +17,7 @@ from edgeflock.client.neighbour import Pausing, Resting, lower_priority, rate_of
 from edgeflock.client.run.building import Building, open_data
 from edgeflock.client.run.choosing import NO_OBJECTS, ZOO, ClientObjects, choose, facts_of, flower_app
 from edgeflock.client.run.model_keeper import ModelKeeper
+from edgeflock.client.run.personal_file import PersonalFile
 from edgeflock.client.training import Worker, WorkerProgress
 from edgeflock.client.training.attempts import MAX_FAILURES
 from edgeflock.client.training.spool import Spool
@@ -88,7 +89,8 @@ async def run_client(
             return await asyncio.get_running_loop().run_in_executor(thread, function, *arguments)
 
         async with open_data(settings, objects, named, app, link) as data, link:
-            building = Building(settings, objects, app, data, link, compute, resting, memory)
+            personal = PersonalFile(directory(settings), settings.server, settings.name)
+            building = Building(settings, objects, app, data, link, compute, resting, memory, personal)
             measured: Callable[[], Facts] = DeviceHealth() if settings.health else dict
 
             def health() -> Facts:
@@ -101,8 +103,11 @@ async def run_client(
                 spool=_spool(settings, objects),
             )
             await pausing.check()
-            keeper = _keeper(settings, link)
-            progress = await _work(worker, link, pausing, on_end, keeper)
+            keeper = _keeper(settings, link, personal)
+            try:
+                progress = await _work(worker, link, pausing, on_end, keeper)
+            finally:
+                personal.save()
             data.log_summary()
             return progress
 
@@ -191,12 +196,12 @@ def _longest_samples() -> int:
     return LONGEST_RECORD
 
 
-def _keeper(settings: "ClientSettings", link: Link) -> ModelKeeper | None:
+def _keeper(settings: "ClientSettings", link: Link, personal: PersonalFile) -> ModelKeeper | None:
     """Return what keeps the model for this machine's programs, if its owner wants it. Raises ConfigError."""
     if not settings.keep_model:
         return None
     path, seconds = Path(settings.keep_model), settings.keep_model_seconds
-    return ModelKeeper(path, seconds, settings.on_model, link.downloads.model)
+    return ModelKeeper(path, seconds, settings.on_model, link.downloads.model, personal.merge)
 
 
 def _spool(settings: "ClientSettings", objects: ClientObjects) -> Spool | None:

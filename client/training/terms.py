@@ -57,7 +57,7 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
         ("frame_bytes", math.inf),
     ):
         _check(1 <= getattr(welcome, name) <= limit, name, getattr(welcome, name), limit)
-    for name in ("version", "sequence"):
+    for name in ("version", "sequence", "evaluate"):
         _check(getattr(welcome, name) <= _MAX_SEQUENCE, name, getattr(welcome, name))
     for name in ("balance", "threshold", "feedback", "alpha", "beta"):
         _check(0 <= getattr(welcome, name) <= 1, name, getattr(welcome, name))
@@ -85,8 +85,9 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
         inputs = welcome.data.inputs if welcome.data.columns else len(welcome.data.means)
         _check(welcome.input == (inputs,), "data with so many inputs", inputs)
     layout = _layout(welcome.layout)
+    own = _personal_size(welcome, layout)
     lines = sum(_lines(tensor.shape) for tensor in layout.tensors)
-    held = _ENTRY_BYTES * layout.size
+    held = _ENTRY_BYTES * layout.size + (_ENTRY_BYTES + _MOMENT_BYTES) * own
     held += _MOMENT_BYTES * (layout.size + lines) if welcome.adafactor else 2 * lines
     held += _BALANCE_BYTES * layout.size if welcome.balances else 0
     if held > memory:
@@ -101,6 +102,19 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
             f"the server's start has {len(welcome.start.tensors)} tensors, its layout {len(layout.tensors)}"
         )
     return layout
+
+
+def _personal_size(welcome: Welcome, layout: Layout) -> int:
+    """Return the parameters of the personal layers. Raises ServerAtFault if they are not valid."""
+    if welcome.personal is None:
+        return 0
+    own = _layout(welcome.personal.shapes)
+    both = {tensor.name for tensor in own.tensors} & {tensor.name for tensor in layout.tensors}
+    _check(not both, "personal layers that are shared as well", sorted(both))
+    _check(not own.buffers, "running statistics in personal layers", own.buffers)
+    _check(len(welcome.personal.start.tensors) == len(own.tensors), "personal.start of", len(own.tensors))
+    _check(not (welcome.elastic or welcome.tasks or welcome.balances), "personal layers in such a mode", True)
+    return own.size
 
 
 def longest_message(layout: Layout) -> int:

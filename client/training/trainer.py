@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.client.backends import Backend
-from edgeflock.client.data import Batches, PolicyBatches
+from edgeflock.client.data import Batches, EvaluatedBatches, PolicyBatches
 from edgeflock.client.training.adafactor import Adafactor
 from edgeflock.client.training.calibration import Calibration
 from edgeflock.client.training.local import LocalOptimizer
+from edgeflock.client.training.personal import PersonalBackend
 from edgeflock.client.training.selector import LocalSteps, SelectionMemory, encode_update, select, take_back
 from edgeflock.shared.codecs import values
 from edgeflock.shared.errors import ConfigError, Diverged, EdgeflockError, TrainingFailed
@@ -54,6 +55,8 @@ class Trainer:
         self._adafactor = Adafactor(backend.layout.parameters, decay, welcome.start) if decay else None
         self._calibration = Calibration(backend.layout.parameters) if welcome.balances else None
         self._policy_batches = batches if isinstance(batches, PolicyBatches) else None
+        self._evaluated = batches if welcome.evaluate and isinstance(batches, EvaluatedBatches) else None
+        self._personal = backend if isinstance(backend, PersonalBackend) else None
         self._has_trained = False
 
     @property
@@ -74,6 +77,8 @@ class Trainer:
         `stopped` returns true. Raises Diverged if the batches do not give finite numbers.
         """
         self._memory_before = self._memory
+        if self._evaluated is not None and sequence % self._welcome.evaluate == 0:
+            self._evaluated.evaluate(theta)
         steps = self._descend(theta, stopped)
         layout = self.layout.parameters
         direction = steps.gradient
@@ -108,6 +113,8 @@ class Trainer:
             if _is_finite(gradient) and (np.abs(statistics) <= values.LARGEST_STATISTIC).all():
                 if self._calibration is not None:
                     self._calibration.observe(gradient, y)
+                if self._personal is not None:
+                    self._personal.step()
                 self._batches.record_result(loss, right)
                 return LocalSteps(loss, gradient, statistics, len(y) if samples is None else samples)
         beyond = f" or statistics beyond {values.LARGEST_STATISTIC:g}" if self.layout.buffers else ""

@@ -18,7 +18,9 @@ from edgeflock.client.data import Batches, Shuffled
 from edgeflock.client.data.acting import Actor
 from edgeflock.client.data.batcher import Shards, require_first_shard
 from edgeflock.client.data.injection import Injection
+from edgeflock.client.data.own_test import OwnTest
 from edgeflock.client.training import LocalSteps, Trainer, Worker
+from edgeflock.client.training.personal import PersonalBackend
 from edgeflock.devices.emulation.config import DeviceClass
 from edgeflock.devices.emulation.link import EmulatedLink
 from edgeflock.devices.emulation.server import EmulatedServer
@@ -96,6 +98,13 @@ class EmulatedDevice:
     shards: Sequence[str] = ()
     """The names of the data shards that the device holds, in a run of tasks."""
     _injected: Injection | None = None
+    _personal: PersonalBackend | None = None
+    """Holds the device's personal layers while it is away."""
+
+    @property
+    def own_test(self) -> OwnTest | None:
+        """The device's held-out data, once it has joined, if the run evaluates on devices."""
+        return self.batches.own_test if isinstance(self.batches, Shuffled) else None
 
     async def run(self) -> None:
         """Train, leave and come back as the device's class says."""
@@ -140,8 +149,11 @@ class EmulatedDevice:
             link.listen(self._injected.receive)
 
         async def trainer(welcome: Welcome) -> _ReplayingTrainer:
-            batches.begin(welcome, self.backend)
-            training = Trainer(self.backend, batches, welcome)
+            backend = self.backend
+            if welcome.personal is not None:
+                backend = self._personal = self._personal or PersonalBackend(backend, welcome)
+            batches.begin(welcome, backend)
+            training = Trainer(backend, batches, welcome)
             return _ReplayingTrainer(training, batches, welcome, self.recorded, end)
 
         def is_leaving() -> bool:

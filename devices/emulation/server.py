@@ -12,6 +12,7 @@ from edgeflock.server.roster.registry import DeviceIdentity
 from edgeflock.server.sessions import PendingUpdate, SessionContext, SessionEvents, settle
 from edgeflock.shared.errors import Refused, RunComplete, SessionRefused
 from edgeflock.shared.model.held_out import Sketch
+from edgeflock.shared.model.personal import Personal
 from edgeflock.shared.settings.config import Config
 
 T = TypeVar("T")
@@ -51,12 +52,13 @@ class EmulatedServer:
         on_commit: Callable[[], None],
         shape: tuple[int, ...] | None,
         held_out: Sketch | None = None,
+        personal: Personal | None = None,
         *,
         keep_frames: bool,
         on_applied: Callable[[Push, Accepted], None],
     ) -> None:
         self.config = config
-        self._input, self._held_out = shape, held_out
+        self._input, self._held_out, self._personal = shape, held_out, personal
         self.keep_frames = keep_frames
         self.engine = engine
         self.traffic = Traffic()
@@ -84,6 +86,7 @@ class EmulatedServer:
             input=self._input,
             description=None,
             held_out=self._held_out,
+            personal=self._personal,
         )
 
     async def push(self, push: Push) -> PendingUpdate:

@@ -1,7 +1,7 @@
 """The model to train: an import string, a class, a function, or a module."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -33,18 +33,21 @@ class Model:
         loss: "str | Loss | Callable[[Tensor, Tensor], Tensor]" = "cross_entropy",
         example: Any = None,
         weights: str = "",
+        personal: Sequence[str] = (),
     ) -> None:
         """`module` is "package.module:Name", a class or function that builds a module, or a module.
 
         A module is copied. `loss` is a name like model.loss, e.g. mse or a plug-in's. It may also be a
         Loss, or a function of (output, target) or (outputs, batch) to the batch mean, in torch tensors.
         `example` is (x, y) or x of a few samples: only its shape counts, and only without data to evaluate
-        on. `weights` is a safetensors file to begin with.
+        on. `weights` is a safetensors file to begin with. `personal` are names or patterns of parameters that
+        each device trains for itself and never sends, e.g. ["head.*"].
 
         Raises ConfigError.
         """
         self.loss = loss if isinstance(loss, str) else LOSSES.register(loss)
         self.weights = weights
+        self.personal = list(personal)
         self.input = _shape_of(example)
         """The shape of one sample's x, or empty if it is unknown."""
         self.make: Callable[[], nn.Module] | None = None
@@ -68,7 +71,13 @@ class Model:
     @property
     def settings(self) -> dict[str, object]:
         """The settings of [model]."""
-        return {"module": self.name, "loss": self.loss, "weights": self.weights, "input": self.input}
+        return {
+            "module": self.name,
+            "loss": self.loss,
+            "weights": self.weights,
+            "input": self.input,
+            "personal": self.personal,
+        }
 
     def graphs(self, data: "Data | str") -> "Graphs":
         """Return the training step and the evaluation in ONNX, checked against torch.

@@ -6,6 +6,7 @@ from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.personal import Personal
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import PROTOCOL, Welcome
@@ -28,12 +29,13 @@ def welcome(
     description: Description | None = None,
     app: bytes = b"",
     held_out: Sketch | None = None,
+    personal: Personal | None = None,
 ) -> Welcome:
     """Return the Welcome for a device whose highest accepted sequence number is `sequence`.
 
     `secret` is for this device alone. `shape` is the shape of a sample's x, if known; `description` is the
     rest of the data's description. `app` is for the devices' own apps. `held_out` is a sketch of the held-out
-    rows.
+    rows. `personal` describes the layers that devices train for themselves, which `layout` lacks.
     """
     compression = config.compression
     significance = None
@@ -79,6 +81,13 @@ def welcome(
         data=description,
         held_out=held_out,
         adafactor=_SQUARES_DECAY if config.run.local_optimizer == ADAFACTOR else 0.0,
-        balances=config.run.balance_labels and config.run.local_optimizer == ADAFACTOR and not elastic,
+        balances=_balances(config) and personal is None,
         select_interval=select_interval(config),
+        evaluate=config.run.evaluate_on_devices,
+        personal=personal,
     )
+
+
+def _balances(config: Config) -> bool:
+    run = config.run
+    return run.balance_labels and run.local_optimizer == ADAFACTOR and not config.coordination.traits.elastic

@@ -53,4 +53,5 @@ class GatewayContext(SessionContext):
             description=terms.data,
             app=terms.app,
             held_out=terms.held_out,
+            personal=terms.personal,
         )

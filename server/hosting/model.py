@@ -25,7 +25,8 @@ from edgeflock.shared.model.fields import Fields, describe_shape, rows
 from edgeflock.shared.model.gradient import SAMPLES, Trial, trial
 from edgeflock.shared.model.layout import NO_EXTRA_STATE, ExtraState, Layout
 from edgeflock.shared.model.losses import LOSSES, scales_targets
-from edgeflock.shared.model.start import Start
+from edgeflock.shared.model.personal import Personal
+from edgeflock.shared.model.start import Start, generate
 from edgeflock.shared.protocol.app import App, Arrays, encode
 from edgeflock.shared.settings.config import Config
 
@@ -55,6 +56,8 @@ class ModelSetup:
     """The settings for devices' own apps (protocol/app.py)."""
     extras: ExtraState = NO_EXTRA_STATE
     """The parts of a saved model that are not in theta."""
+    personal: Personal | None = None
+    """The layers that devices train for themselves. The model's layout does not have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,8 @@ def _module_model(config: Config, objects: ServerObjects, data: Description | No
     flat = FlatModule(config.model.module, config.model.loss, config.run.seed, objects.make)
     check_limits(config, flat.layout)
     theta, start = first_model(flat, config.model.weights, config.run.seed)
+    if config.model.personal:
+        return _personal_model(config, objects, flat, theta, data)
     extras = flat.extra_state()
     acts = objects.held_out is None and is_environment(config.model.data)
     episodes.check(config, acts=acts)
@@ -145,6 +150,46 @@ def _module_model(config: Config, objects: ServerObjects, data: Description | No
         targets = Targets.from_y(held_out.y)
     setup = ModelSetup(evaluate, scores.details, held_out, targets, gradients, shape, app, extras)
     return HostedModel(layout, theta, setup, start, description, result)
+
+
+def _personal_model(
+    config: Config,
+    objects: ServerObjects,
+    flat: "FlatModule",
+    theta: NDArray[np.float32],
+    data: Description | None,
+) -> HostedModel:
+    """Build a model whose personal layers are on the devices, which alone can evaluate it."""
+    from edgeflock.server.hosting.weights import personal_layers
+    from edgeflock.server.monitoring.scoring import Scores
+
+    needed = {"model.metrics": config.model.metrics, "metrics": objects.metrics, "evaluate": objects.evaluate}
+    for key, value in needed.items():
+        if value:
+            raise ConfigError(f"{key}: only devices have the layers of model.personal; leave {key} out")
+    _check_needed(config, evaluated=False)
+    layers = personal_layers(flat, config.model.personal, config.run.seed)
+    split = layers.split
+    own, start = layers.own, None if config.model.weights else layers.start
+    held_out: Dataset | None = objects.held_out
+    if held_out is None and config.model.data:
+        scaled = scales_targets(config.model.loss)
+        held_out = datasets.open_stored(config.model.data, "test", data, scales_targets=scaled)
+    tried = None
+    if held_out is not None:
+        _, tried = _evaluation(config, flat, theta, held_out, Scores([], {}))
+    shared = split.split(theta)[0] if start is None else generate(start, split.shared)
+    first = generate(own.start, split.personal)
+    extras = flat.extra_state()
+    constants = {t.name: first[t.start : t.stop].reshape(t.shape) for t in split.personal.tensors}
+    setup = ModelSetup(
+        data=held_out,
+        input=_input_shape(config, flat.example, held_out),
+        extras=extras._replace(constants={**extras.constants, **constants}),
+        personal=own,
+    )
+    description = None if held_out is None else held_out.description.reported
+    return HostedModel(split.shared, shared, setup, start, description, tried)
 
 
 def _policy_model(

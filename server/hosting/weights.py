@@ -5,8 +5,10 @@ model.weights = "run:PATH@best"         the model of the best evaluation of the 
 PATH@last, PATH@1200 (a version), or PATH alone, for the best
 """
 
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 from edgeflock.server.ledger import Journal, rebuild_model
 from edgeflock.server.monitoring.best_model import BEST
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.personal import Personal, SplitLayout, personal_names
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.torch_module import FlatModule
 
@@ -30,6 +33,28 @@ def first_model(flat: FlatModule, weights: str, seed: int) -> tuple[NDArray[np.f
     if weights.startswith(_RUN):
         return _read_run(weights, flat), None
     return _read(Path(weights), flat), None
+
+
+class PersonalLayers(NamedTuple):
+    """A module split into shared and personal layers."""
+
+    split: SplitLayout
+    start: Start
+    """The first values of the shared layers."""
+    own: Personal
+
+
+def personal_layers(flat: FlatModule, patterns: Sequence[str], seed: int) -> PersonalLayers:
+    """Split the module as model.personal says. Raises ConfigError if devices cannot make such layers."""
+    names = personal_names(flat.layout, patterns)
+    _, start = flat.first_model(seed)
+    if start is None:
+        raise ConfigError(
+            f"model.personal = {list(patterns)}: the initial weights of {flat.path} are no seeded draws, so "
+            "that devices cannot make their layers; use torch's usual initialisation"
+        )
+    split = SplitLayout(flat.layout, names)
+    return PersonalLayers(split, *split.describe(start))
 
 
 def _read_run(weights: str, flat: FlatModule) -> NDArray[np.float32]:

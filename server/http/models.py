@@ -133,6 +133,11 @@ async def get_onnx(request: web.Request) -> web.StreamResponse:
         return problem(
             403, "forbidden", "precision=int8 is computed for a viewer's or an admin's token alone"
         )
+    if request.app[HOST].personal is not None:
+        reason = (
+            "each device has layers of its own (model.personal): pull safetensors, or keep it on a device"
+        )
+        return problem(422, "not-exportable", reason)
     model = await _model(request)
     headers = _headers(request, model, precision)
     try:

@@ -77,6 +77,6 @@ def check(config: Config, *, acts: bool) -> None:
         )
     if config.coordination.traits.tasks:
         raise ConfigError(
-            f"coordination.tasks = {config.coordination.tasks} are of shards of data, and devices act in an "
-            "environment: leave it out"
+            f"coordination.mode = {config.coordination.mode!r} is of shards of data, and devices act in an "
+            "environment: choose another mode"
         )

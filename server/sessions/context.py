@@ -14,6 +14,7 @@ from edgeflock.server.sessions.writer import PendingUpdate
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.model.layout import ExtraState, Layout
+from edgeflock.shared.model.personal import Personal
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.frames import EventKind
@@ -75,6 +76,8 @@ class SessionContext:
     """Data for the devices' own apps."""
     held_out: Sketch | None = None
     """A sketch of the rows that the run is evaluated on."""
+    personal: Personal | None = None
+    """The layers that devices train for themselves."""
 
     @property
     def published(self) -> Published:
@@ -89,7 +92,7 @@ class SessionContext:
         """Return the Welcome for a device: the first model's file, its last update and its secret."""
         return welcome(
             *(self.run, self.config, self.layout, version, sequence, self.engine.start, weights, secret),
-            *(self.input, self.description, self.app, self.held_out),
+            *(self.input, self.description, self.app, self.held_out, self.personal),
         )
 
 

@@ -12,6 +12,7 @@ from typing import get_args
 
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch
+from edgeflock.shared.model.personal import Personal
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
 
@@ -126,6 +127,10 @@ class Welcome:
     select_interval: int = 0
     """Versions between two updates of a device up to which `select` holds; of more it sends more, in
     proportion. 0: `select` always holds."""
+    evaluate: int = 0
+    """Updates of a device from one evaluation on its own held-out data to the next; 0: none."""
+    personal: Personal | None = None
+    """The layers that the device trains for itself and never sends. `layout` does not have them."""
 
 
 @dataclass(frozen=True, slots=True)

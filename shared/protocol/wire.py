@@ -17,6 +17,7 @@ import msgpack
 from edgeflock.shared.errors import Malformed, UnexpectedRecord, UnknownRecord
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch
+from edgeflock.shared.model.personal import Personal
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.bounded import AllocationLimits, unpack
@@ -234,6 +235,7 @@ _CHECKS: dict[Any, Check] = {
     Description: Description.from_msgpack,
     Weights: Weights.from_msgpack,
     Sketch: Sketch.from_msgpack,
+    Personal: Personal.from_msgpack,
 }
 """Checks that do more than compare types; readers of a Welcome check its layout themselves."""
 

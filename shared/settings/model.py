@@ -10,7 +10,7 @@ from edgeflock.shared.codecs.values import CODINGS
 from edgeflock.shared.model.calls import Call
 from edgeflock.shared.model.losses import LOSSES
 from edgeflock.shared.settings.choices import call_of, one_of
-from edgeflock.shared.settings.settings import Section
+from edgeflock.shared.settings.settings import Section, split_list
 
 ARRAYS = "arrays:"
 """The prefix of a model that is a file of its initial arrays."""
@@ -30,6 +30,9 @@ class ModelSettings(Section):
     weights: str = ""
     """what a run starts from: a safetensors file, or run:DIRECTORY@best, @last or @VERSION of another run;
     empty: the module's own initial weights"""
+    personal: list[str] = []
+    """parameters that each device trains for itself and never sends: names or patterns such as head.*; empty:
+    none"""
     loss: Annotated[str, call_of(LOSSES, "model.loss")] = "cross_entropy"
     """loss to minimize: cross_entropy, bce, mse, huber, l1, with arguments as in
     cross_entropy(label_smoothing=0.1); a2c or ppo for a policy that acts; or package.module:name from
@@ -49,6 +52,8 @@ class ModelSettings(Section):
     def arrays(self) -> str:
         """The file of initial arrays; empty if the model is a module."""
         return self.module.removeprefix(ARRAYS) if self.module.startswith(ARRAYS) else ""
+
+    _personal_from_one_line = field_validator("personal", mode="before")(split_list)
 
     @field_validator("metrics", mode="before")
     @classmethod

@@ -67,7 +67,7 @@ class RunSettings(Section):
     evaluate_every: Annotated[float, Field(gt=0)] = 2.0
     """seconds from one evaluation on the held-out data to the next"""
     evaluate_on_devices: Annotated[int, Field(ge=0)] = 0
-    """each device evaluates the model with its own app once in so many of its updates; 0: never"""
+    """each device evaluates the model once in so many of its updates, on data of its own; 0: never"""
     snapshot_every: Annotated[int, Field(ge=1)] = 1000
     """updates from one snapshot of the model in the journal to the next; a restart replays at most so many"""
     keep_updates: bool = True

@@ -67,7 +67,7 @@ def make_devices(
                 backends(index),
                 _shard_batches(prepared.shares, shards, seed, index)
                 if shards
-                else _batches(kinds[kind], data, seed, index),
+                else _batches(kinds[kind], data, seed, index, file.client.hold_out),
                 totals[kind],
                 np.random.default_rng([seed, 2, index]),
                 np.random.default_rng([seed, 4, index]),
@@ -92,7 +92,7 @@ def _shard_batches(data: Sequence[Dataset], shards: Sequence[int], seed: int, in
 
 
 def _batches(
-    kind: DeviceClass, data: Dataset | Environment, seed: int, index: int
+    kind: DeviceClass, data: Dataset | Environment, seed: int, index: int, hold_out: float
 ) -> Shuffled | EmulatedStream | Actor:
     random = np.random.default_rng([seed, 1, index])
     if isinstance(data, Environment):
@@ -100,7 +100,7 @@ def _batches(
     own = np.random.default_rng([seed, 3, index])
     rate = curve(kind.rate, own)
     if rate == constant_rate(0):
-        return Shuffled(data, random)
+        return Shuffled(data, random, hold_out=hold_out)
     if rate.period < math.inf:  # each device starts at another phase of the curve
         rate = ShiftedCurve(rate, own.uniform(0, rate.period))
     everything = kind.buffer == "persistence"

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -27,15 +27,17 @@ from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted
 from edgeflock.server.engine.limits import select_interval
 from edgeflock.server.hosting import trusting
-from edgeflock.server.hosting.weights import first_model
+from edgeflock.server.hosting.weights import first_model, personal_layers
 from edgeflock.server.ledger import Journal, open_engine
 from edgeflock.server.monitoring.episodes import EpisodeScores
+from edgeflock.server.monitoring.federated import combine_evaluations
 from edgeflock.server.monitoring.listeners import Applied, Callbacks
 from edgeflock.server.monitoring.scoring import Scores
 from edgeflock.shared.errors import Diverged
-from edgeflock.shared.model.fields import Fields
+from edgeflock.shared.model.fields import Fields, Inputs
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.held_out import sketch_of
+from edgeflock.shared.model.start import generate
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.protocol.messages import Facts
@@ -100,6 +102,7 @@ def run_fleet(
     has_state = has_state or select_interval(file)  # depends on how often a device pushes
     has_state = has_state or traits.tasks  # a device's task depends on all earlier rounds
     has_state = has_state or prepared.environment is not None  # a device's actions depend on its model
+    has_state = has_state or bool(file.model.personal)
     if traits.rounds:  # no journal has an update that is sent again while it is held
         has_state = has_state or any(kind.session_s for kind in file.classes.values())
     if file.run.keep_updates and not has_state:
@@ -143,6 +146,11 @@ class _TimedBackend:
     def predictor(self, theta: NDArray[np.float32]) -> Predictor:
         return self._backend.predictor(theta)
 
+    def evaluate(
+        self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]
+    ) -> tuple[float, float | None]:
+        return self._backend.evaluate(theta, x, y)
+
 
 class _FleetRun:
     """The state of one run of a fleet."""
@@ -176,19 +184,26 @@ class _FleetRun:
             samples, self._test = trusting.split_trusted(prepared.test)
             self._trusted = trusting.TrustedGradients(flat, samples)
         theta, start = first_model(flat, file.model.weights, seed)
-        journal.begin_run("fleet", file.model.module, flat.layout, theta, 0.0, start)
+        layout, personal = flat.layout, None
+        if file.model.personal:
+            layers = personal_layers(flat, file.model.personal, seed)
+            layout, personal = layers.split.shared, layers.own
+            start = None if file.model.weights else layers.start
+            theta = layers.split.split(theta)[0] if start is None else generate(start, layout)
+        journal.begin_run("fleet", file.model.module, layout, theta, 0.0, start)
         folder = journal.path.parent if resumed is not None and isinstance(journal.path, Path) else None
-        self._engine = open_engine(journal, flat.layout, file, folder)
+        self._engine = open_engine(journal, layout, file, folder)
         self._server = EmulatedServer(
             file,
             self._engine,
             self._on_commit,
             None if isinstance(self._test.x, Fields) else self._test.x.shape[1:],
             sketch_of("fleet", self._test.x, self._test.y) if listening.on_finding is not None else None,
+            personal,
             keep_frames=resumed is not None,
             on_applied=self._on_applied,
         )
-        self._watch = Watch(flat.layout.parameters.size, prepared.targets, prepared.test.description.labels)
+        self._watch = Watch(layout.parameters.size, prepared.targets, prepared.test.description.labels)
         if listening.on_finding is not None and not file.coordination.traits.elastic:
             self._engine.observe = self._watch.observe
         self._tallies = create_totals(file)
@@ -228,7 +243,7 @@ class _FleetRun:
         self._ended = asyncio.Event()
         if self._listening.on_finding is not None:  # a server also evaluates its first model
             version, theta = self._engine.result()
-            loss, accuracy = self._flat.evaluate(theta, self._test.x, self._test.y)
+            loss, accuracy = self._measure(theta)
             self._watch.record_evaluation(Evaluation(version, 0.0, loss, accuracy, 0, 0), ())
         lives = [asyncio.create_task(device.run()) for device in self._devices.values()]
         everybody, ended = asyncio.gather(*lives), asyncio.create_task(self._ended.wait())
@@ -288,10 +303,21 @@ class _FleetRun:
             raise
 
     def _measure(self, theta: NDArray[np.float32]) -> tuple[float, float | None]:
-        """Return (loss, accuracy) at theta."""
+        """Return (loss, accuracy) at theta; of a model with personal layers, the mean of the devices' own."""
         if self._episodes is not None:
             return self._episodes.evaluate(theta)
+        if self._file.model.personal:
+            found = self._measure_on_devices(theta)
+            return found.get("loss", 0.0), found.get("accuracy")
         return self._flat.evaluate(theta, self._test.x, self._test.y, on_batch=self._scores.update)
+
+    def _measure_on_devices(self, theta: NDArray[np.float32]) -> Mapping[str, float]:
+        """Evaluate theta on the devices' own held-out data. Empty if no device has any yet."""
+        tests = [device.own_test for device in self._devices.values()]
+        for test in tests:
+            if test is not None:
+                test.evaluate(theta)
+        return combine_evaluations(test.facts for test in tests if test is not None) or {}
 
     def _evaluate(self) -> None:
         began = time.process_time()
@@ -304,8 +330,11 @@ class _FleetRun:
         seconds = asyncio.get_running_loop().time()
         finite_loss = loss if finite else None
         octets = traffic.ingress, traffic.egress
-        details = (self._episodes or self._scores).details()
-        evaluation = Evaluation(version, seconds, finite_loss, accuracy, *octets, *details)
+        metrics, confusion = (self._episodes or self._scores).details()
+        if self._file.run.evaluate_on_devices:
+            found = self._measure_on_devices(theta)
+            metrics = {**metrics, **{f"on_devices.{key}": number for key, number in found.items()}}
+        evaluation = Evaluation(version, seconds, finite_loss, accuracy, *octets, metrics, confusion)
         recovery = self._engine.steering.record(evaluation, (), may_recover=True)
         self._evaluations.append(evaluation)
         self._watch.record_evaluation(evaluation, self._server.devices.values())
