@@ -162,7 +162,6 @@ def create_app(
             on_evaluation,
             hosted.find_suspect,
             hosted.save_best,
-            hosted.model.details,
             lambda recovery: hub.note("warning", None, str(recovery)),
         )
         agreement = AgreementTracker(host.layout.parameters.size)

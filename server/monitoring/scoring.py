@@ -11,15 +11,18 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from edgeflock.server.monitoring.class_counts import ClassCounts
-from edgeflock.shared.data.samples import IGNORED
+from edgeflock.server.monitoring.model_scores import ModelScores
+from edgeflock.shared.data.samples import IGNORED, Dataset
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.extras import install_command
 from edgeflock.shared.model.calls import Call
-from edgeflock.shared.protocol.frames import Classes
+from edgeflock.shared.model.torch_module import FlatModule
 
 log = logging.getLogger(__name__)
 
@@ -242,10 +245,12 @@ class Scores:
             if name not in self._failed:
                 self._try(name, lambda metric=metric: metric.update(output, target))  # type: ignore[misc]
 
-    def details(self) -> tuple[dict[str, float | None], Classes]:
-        """Return (metrics, class counts) of all batches since the last call."""
+    def evaluate(self, flat: FlatModule, data: Dataset, theta: NDArray[np.float32]) -> ModelScores:
+        """Evaluate theta, the parameters of `flat`, on exactly these data."""
+        self.reset()
+        loss, accuracy = flat.evaluate(theta, data.x, data.y, on_batch=self.update)
         classes = self._classes.counts
-        return self.compute(), classes
+        return ModelScores(loss, accuracy, self.compute(), classes)
 
     def compute(self) -> dict[str, float | None]:
         """Return the metrics over all batches since the last call; None for a failed or non-finite one."""
