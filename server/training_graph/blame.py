@@ -1,7 +1,7 @@
 """Find the part of a model that prevents its export."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from operator import getitem
 from typing import Any
 
@@ -16,10 +16,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.module_tracker import ModuleTracker
 
 from edgeflock.server.training_graph.gradient_check import TOLERANCE, feed, session_for
-from edgeflock.server.training_graph.tracing import split_arguments
+from edgeflock.server.training_graph.tracing import Example
 from edgeflock.shared.model.fields import Fields
-from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.model.torch_module import FlatModule, apply
+from edgeflock.shared.model.torch_module import apply
 
 _OUTSIDE = "Global"
 """The name of torch's tracker for what no module runs."""
@@ -37,14 +36,12 @@ def operator_in(error: BaseException) -> str:
     return ""
 
 
-def module_that_calls(
-    flat: FlatModule, operator: str, arguments: tuple[Tensor, ...], fields: Sequence[str] = ()
-) -> str:
-    """The innermost module of `flat` that runs `operator` in either pass, or the loss.
+def module_that_calls(operator: str, example: Example) -> str:
+    """The innermost module that runs `operator` in either pass, or the loss.
 
     An example is "layers.3 (MaxPool3d)".
     """
-    _, x, y = split_arguments(arguments, fields)
+    flat, (_, x, y) = example.flat, example.split(example.arguments)
     tracker = ModuleTracker()
     with tracker, _Watch(tracker, operator) as watch:
         flat.module.train()
@@ -57,9 +54,7 @@ def module_that_calls(
     return f"{name or 'it'} ({type(flat.module.get_submodule(name)).__name__})"
 
 
-def first_difference(
-    program: ONNXProgram, layout: Layout, arguments: tuple[Tensor, ...], fields: Sequence[str] = ()
-) -> str:
+def first_difference(program: ONNXProgram, example: Example) -> str:
     """The first operator of an exported, unoptimised program whose value in ONNX differs from torch's.
 
     If all values that do not depend on random numbers agree, it is the operators that draw them. Without
@@ -79,7 +74,7 @@ def first_difference(
                 wanted[n.name] = n, value.detach().numpy().copy()
             return value
 
-    Remember(traced.graph_module).run(*traced._graph_module_flat_inputs(arguments, {}))
+    Remember(traced.graph_module).run(*traced._graph_module_flat_inputs(example.arguments, {}))
     model = program.model_proto
     # The exporter names values after their nodes, but outputs as its caller named them.
     pairs = zip(traced.graph_signature.user_outputs, model.graph.output, strict=True)
@@ -91,10 +86,10 @@ def first_difference(
         onnx.ValueInfoProto(name=value) for value in names.values() if value not in outputs
     )
     session = session_for(model.SerializeToString())
-    held, x, y = split_arguments(arguments, fields)
+    held, x, y = example.split(example.arguments)
     theta = np.concatenate([tensor.numpy().ravel() for tensor in held])
     inputs = Fields({name: one.numpy() for name, one in x.items()}) if isinstance(x, dict) else x.numpy()
-    fed = feed(session, layout, theta, inputs, y.numpy())
+    fed = feed(session, example.flat.layout, theta, inputs, y.numpy())
     for name, found in zip(names, session.run([*names.values()], fed), strict=True):
         node, value = wanted[name]
         size = max(float(np.abs(value).max(initial=0)), 1e-6)
