@@ -1,27 +1,68 @@
-"""Find the part of a model that prevents its export."""
+"""Find the part of a model that prevents its export, also before torch's exporter takes seconds."""
 
 import re
 from collections.abc import Callable
+from functools import cache
 from operator import getitem
 from typing import Any
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
+from onnxscript.function_libs.torch_lib import ops as _operators  # noqa: F401  # fills the registry
+from onnxscript.function_libs.torch_lib.registration import default_registry
 from torch import Tag, Tensor
+from torch._decomp import decomposition_table
 from torch._ops import OpOverload
-from torch.fx import Interpreter, Node
+from torch.export import default_decompositions
+from torch.fx import GraphModule, Interpreter, Node
 from torch.onnx import ONNXProgram
+from torch.onnx._internal.exporter._torchlib._torchlib_registry import get_torchlib_ops
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.module_tracker import ModuleTracker
 
 from edgeflock.server.training_graph.gradient_check import TOLERANCE, feed, session_for
+from edgeflock.server.training_graph.operators.translations import TRANSLATIONS
 from edgeflock.server.training_graph.tracing import Example
 from edgeflock.shared.model.fields import Fields
 from edgeflock.shared.model.torch_module import apply
 
 _OUTSIDE = "Global"
 """The name of torch's tracker for what no module runs."""
+
+
+def first_untranslated(graph: GraphModule) -> str:
+    """The first operator (e.g. "aten.max_pool3d_with_indices.default") without translation or decomposition.
+
+    Empty if there is none. The exporter itself refuses unknown parts of a decomposition.
+    """
+    for node in graph.graph.nodes:
+        operator = node.target
+        if node.users and isinstance(operator, OpOverload) and not _is_known(operator):
+            return str(operator)
+    return ""
+
+
+def _is_known(operator: OpOverload[..., object]) -> bool:
+    return (
+        operator in TRANSLATIONS
+        or operator in decomposition_table
+        or operator in _decomposed()
+        or operator in _torch_translations()
+        or operator.name() in default_registry  # type: ignore[no-untyped-call]
+        or operator._schema.is_mutable
+        or operator._can_decompose()
+    )
+
+
+@cache
+def _decomposed() -> frozenset[object]:
+    return frozenset(default_decompositions())
+
+
+@cache
+def _torch_translations() -> frozenset[object]:
+    return frozenset(meta.fx_target for meta in get_torchlib_ops())
 
 
 def operator_in(error: BaseException) -> str:

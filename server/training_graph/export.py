@@ -37,12 +37,16 @@ from torch.onnx.errors import OnnxExporterError
 from torch.utils._pytree import tree_leaves
 
 from edgeflock.server.training_graph import tracing
-from edgeflock.server.training_graph.blame import first_difference, module_that_calls, operator_in
+from edgeflock.server.training_graph.blame import (
+    first_difference,
+    first_untranslated,
+    module_that_calls,
+    operator_in,
+)
 from edgeflock.server.training_graph.gradient_check import check_evaluation, check_step
 from edgeflock.server.training_graph.operators.scanning import make_names_unique
 from edgeflock.server.training_graph.operators.translations import TRANSLATIONS
 from edgeflock.server.training_graph.tracing import Example
-from edgeflock.server.training_graph.untranslated import first_untranslated
 from edgeflock.shared.errors import BadGraph, NotExportable
 from edgeflock.shared.graphs.reading import read
 from edgeflock.shared.graphs.step import RIGHT, outputs_of
