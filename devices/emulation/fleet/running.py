@@ -244,8 +244,8 @@ class _FleetRun:
         self._ended = asyncio.Event()
         if self._listening.on_finding is not None:  # a server also evaluates its first model
             version, theta = self._engine.result()
-            loss, accuracy = self._measure(theta)
-            self._watch.record_evaluation(Evaluation(version, 0.0, loss, accuracy, 0, 0), ())
+            scores = self._measure(theta)
+            self._watch.record_evaluation(Evaluation(version, 0.0, *scores[:2], 0, 0), ())
         lives = [asyncio.create_task(device.run()) for device in self._devices.values()]
         everybody, ended = asyncio.gather(*lives), asyncio.create_task(self._ended.wait())
         try:
