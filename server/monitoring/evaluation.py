@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -15,17 +15,12 @@ from edgeflock.server.engine import Engine
 from edgeflock.server.engine.steering import Recovery
 from edgeflock.server.ledger import Suspect
 from edgeflock.server.monitoring.divergence import FindSuspect, blame, describe_divergence, has_diverged
+from edgeflock.server.monitoring.model_scores import Evaluate
 from edgeflock.server.roster import Registry
 from edgeflock.server.sessions import Writer
-from edgeflock.shared.protocol.frames import Classes, Evaluation, RunState
+from edgeflock.shared.protocol.frames import Evaluation, RunState
 
 log = logging.getLogger(__name__)
-
-Evaluate = Callable[[NDArray[np.float32]], tuple[float, float | None]]
-"""theta -> (loss, accuracy or None)."""
-
-Details = Callable[[], tuple[Mapping[str, float | None], Classes]]
-"""Returns the last evaluation's metrics by name, and the right predictions of each class."""
 
 SaveBest = Callable[[NDArray[np.float32], Evaluation], None]
 
@@ -48,13 +43,12 @@ class Evaluator:
         on_evaluation: Callable[[Evaluation | None], None] = lambda evaluation: None,
         find_suspect: FindSuspect = lambda after, until: None,
         save_best: SaveBest = lambda theta, evaluation: None,
-        details: Details = lambda: ({}, ()),
         on_recovery: Callable[[Recovery], None] = lambda recovery: None,
     ) -> None:
         """Calls `on_evaluation` with each evaluation (None if it failed), and `on_recovery` with recoveries.
 
         `find_suspect` is called while the engine is at rest. `save_best` is called with each model that is
-        better than all before it. `details` is called after `evaluate`, in its thread.
+        better than all before it.
         """
         self.history = history
         """Every evaluation so far, in order. Only the last one has class counts."""
@@ -69,7 +63,6 @@ class Evaluator:
         self._on_evaluation = on_evaluation
         self._find_suspect = find_suspect
         self._save_best = save_best
-        self._details = details
         self._on_recovery = on_recovery
         self._measured: NDArray[np.float32] = np.zeros(0, np.float32)
         """The theta of the last evaluation."""
@@ -170,16 +163,14 @@ class Evaluator:
             return None
         version, theta = await self._writer.call(self._engine.result)
         ingress, egress = self._total.ingress, self._total.egress
-        loop, evaluate = asyncio.get_running_loop(), self._evaluate
+        loop = asyncio.get_running_loop()
         try:
-            (loss, accuracy), (metrics, classes) = await loop.run_in_executor(
-                self._thread, lambda: (evaluate(theta), self._details())
-            )
+            scores = await loop.run_in_executor(self._thread, self._evaluate, theta)
         except Exception:  # a user's module may raise anything; training continues
             log.exception("the evaluation of version %d failed", version)
             self.failed_at = version
             self._on_evaluation(None)
             return None
         self.failed_at, self._measured = None, theta
-        known = loss if math.isfinite(loss) else None
-        return Evaluation(version, time.time(), known, accuracy, ingress, egress, metrics, classes)
+        loss = scores.loss if math.isfinite(scores.loss) else None
+        return Evaluation(version, time.time(), loss, scores.accuracy, ingress, egress, *scores[2:])
