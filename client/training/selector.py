@@ -154,7 +154,7 @@ class LocalSteps:
     loss: float
     """Mean over the batches."""
     gradient: NDArray[np.float32]
-    """The sum of their directions (local.py), which are mostly their gradients: float32 [P]."""
+    """The sum of their directions (local_optimizer.py), which are mostly their gradients: float32 [P]."""
     statistics: NDArray[np.float32]
     """The running statistics, the batches' mean: float32 [B]."""
     samples: int

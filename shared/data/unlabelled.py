@@ -84,8 +84,7 @@ def _table(
     ours = {key: value for key, value in options.items() if key in ("sep", "decimal")}
     raw = replace(reading(path, ours, labelled=False), missing="mean")
     if scheme == "csv":
-        separator = {"tab": "\t"}.get(options.get("sep", ","), options.get("sep", ","))
-        header, rows = _cells(path, separator)
+        header, rows = _cells(path, tables.separator_of(options))
     else:
         header, rows = _cells_of_parquet(path)
     return _samples(raw, description, None, header, rows)
@@ -121,7 +120,7 @@ def _images(path: str, description: Description | None, shape: tuple[int, ...] |
     if not files:
         raise ConfigError(f"data 'images:{path}': there are no images; name a folder that has some")
     names = [str(file.relative_to(path)) for file in files]
-    pictures, nothing = images.Pictures(files, None), np.zeros(len(files), np.int64)
+    pictures, nothing = images.pictures(files, None), np.zeros(len(files), np.int64)
     raw = Raw(f"images:{path}", pictures, nothing, place=names.__getitem__)
     return _samples(raw, description, shape, ("file",), lambda: ((name,) for name in names))
 
