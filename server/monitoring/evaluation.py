@@ -15,6 +15,7 @@ from edgeflock.server.engine import Engine
 from edgeflock.server.engine.steering import Recovery
 from edgeflock.server.ledger import Suspect
 from edgeflock.server.monitoring.divergence import FindSuspect, blame, describe_divergence, has_diverged
+from edgeflock.server.monitoring.federated import combine_evaluations
 from edgeflock.server.roster import Registry
 from edgeflock.server.sessions import Writer
 from edgeflock.shared.protocol.frames import Classes, Evaluation, RunState
@@ -50,11 +51,14 @@ class Evaluator:
         save_best: SaveBest = lambda theta, evaluation: None,
         details: Details = lambda: ({}, ()),
         on_recovery: Callable[[Recovery], None] = lambda recovery: None,
+        *,
+        on_devices: bool = False,
     ) -> None:
         """Calls `on_evaluation` with each evaluation (None if it failed), and `on_recovery` with recoveries.
 
         `find_suspect` is called while the engine is at rest. `save_best` is called with each model that is
-        better than all before it. `details` is called after `evaluate`, in its thread.
+        better than all before it. `details` is called after `evaluate`, in its thread. With `on_devices`, the
+        devices' own evaluations are metrics too; without `evaluate`, their means are the evaluation.
         """
         self.history = history
         """Every evaluation so far, in order. Only the last one has class counts."""
@@ -71,6 +75,7 @@ class Evaluator:
         self._save_best = save_best
         self._details = details
         self._on_recovery = on_recovery
+        self._on_devices = on_devices
         self._measured: NDArray[np.float32] = np.zeros(0, np.float32)
         """The theta of the last evaluation."""
         self._is_saving = False
@@ -84,8 +89,8 @@ class Evaluator:
 
     @property
     def has_data(self) -> bool:
-        """Whether there are data to evaluate on."""
-        return self._evaluate is not None
+        """Whether there are data to evaluate on, here or on devices."""
+        return self._evaluate is not None or self._on_devices
 
     @property
     def state(self) -> RunState:
@@ -108,7 +113,7 @@ class Evaluator:
     def finished(self) -> bool:
         """Whether the run is complete and its last version evaluated."""
         seen, published = self.history[-1].version if self.history else -1, self._engine.published
-        return published.complete and (self._evaluate is None or published.version in (seen, self.failed_at))
+        return published.complete and (not self.has_data or published.version in (seen, self.failed_at))
 
     async def wait_for_best(self) -> None:
         """Wait until the last version of a complete run is evaluated, and its best model saved."""
@@ -166,14 +171,17 @@ class Evaluator:
     async def _measure(self) -> Evaluation | None:
         """Return the current version's evaluation; None if it already has one, or if it fails."""
         seen = self.history[-1].version if self.history else None
-        if self._evaluate is None or self._engine.published.version in (seen, self.failed_at):
+        if not self.has_data or self._engine.published.version in (seen, self.failed_at):
             return None
         version, theta = await self._writer.call(self._engine.result)
         ingress, egress = self._total.ingress, self._total.egress
-        loop, evaluate = asyncio.get_running_loop(), self._evaluate
+        own = self._own_evaluations()
+        if self._evaluate is None and "loss" not in own:
+            self.failed_at = version  # no device has evaluated a model yet
+            return None
         try:
-            (loss, accuracy), (metrics, classes) = await loop.run_in_executor(
-                self._thread, lambda: (evaluate(theta), self._details())
+            (loss, accuracy), (metrics, classes) = await asyncio.get_running_loop().run_in_executor(
+                self._thread, lambda: (self._evaluated(theta, own), self._details())
             )
         except Exception:  # a user's module may raise anything; training continues
             log.exception("the evaluation of version %d failed", version)
@@ -182,4 +190,16 @@ class Evaluator:
             return None
         self.failed_at, self._measured = None, theta
         known = loss if math.isfinite(loss) else None
+        metrics = {**metrics, **{f"on_devices.{name}": value for name, value in own.items()}}
         return Evaluation(version, time.time(), known, accuracy, ingress, egress, metrics, classes)
+
+    def _evaluated(self, theta: NDArray[np.float32], own: Mapping[str, float]) -> tuple[float, float | None]:
+        """Return (loss, accuracy) on the held-out data, or else the means over the devices' `own` data."""
+        return (own["loss"], own.get("accuracy")) if self._evaluate is None else self._evaluate(theta)
+
+    def _own_evaluations(self) -> Mapping[str, float]:
+        """Return the combined evaluations of the devices; empty if there are none."""
+        if not self._on_devices:
+            return {}
+        telemetry = (device.statistics.telemetry for device in self._registry.devices.values())
+        return combine_evaluations(telemetry) or {}
