@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from edgeflock.server.connections import ConnectionLimits, ConnectionTerms, Traffic
+from edgeflock.server.connections import ConnectionLimits, Traffic
 from edgeflock.server.connections.listening import listen_on
 from edgeflock.server.coordination import Push
 from edgeflock.server.database import JournalLost, redact
@@ -89,7 +89,7 @@ def create_app(
         app[AUTHORITY] = hosted.authority
     if hosted.audit is not None:
         app[AUDIT] = hosted.audit
-    app[CONNECTION_LIMITS] = ConnectionLimits(ConnectionTerms.from_settings(config.limits))
+    app[CONNECTION_LIMITS] = ConnectionLimits(config.limits)
     app[ASSETS], app[ATTEMPTS] = assets(), LoginAttempts()
     app[ORIGINS] = Origins.from_names(config.run.origins, config.run.host)
 
@@ -162,7 +162,6 @@ def create_app(
             on_evaluation,
             hosted.find_suspect,
             hosted.save_best,
-            hosted.model.details,
             lambda recovery: hub.note("warning", None, str(recovery)),
             on_devices=config.run.evaluate_on_devices > 0,
         )

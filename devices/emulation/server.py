@@ -8,7 +8,6 @@ from edgeflock.server.connections import Meter, Traffic
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, Answer, Engine
 from edgeflock.server.roster import Device, RateLimiters, Relay
-from edgeflock.server.roster.registry import DeviceIdentity
 from edgeflock.server.sessions import PendingUpdate, SessionContext, SessionEvents, settle
 from edgeflock.shared.errors import Refused, RunComplete, SessionRefused
 from edgeflock.shared.model.held_out import Sketch
@@ -135,7 +134,7 @@ class EmulatedServer:
 
     def connect(self, device: int, name: str, *, shares: bool, shards: Sequence[str] = ()) -> Device:
         """Begin a session of the device. Return the server's record of it."""
-        record = self.devices.setdefault(device, Device(DeviceIdentity(name, device)))
+        record = self.devices.setdefault(device, Device(name, device))
         record.connection.join(_IdleConnection())
         self.record_message(device)
         if self.engine.tasks is not None:

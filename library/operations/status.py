@@ -173,7 +173,7 @@ def _describe_rule(coordination: dict[str, Any]) -> str:
             f"chunks of {chunk:,}" if chunk else "all at once"
         )
     gate = coordination["gate"]
-    return f"{rule}, {gate} of {coordination['bound']}" if gate else rule
+    return f"{rule}, {gate} of {coordination['bound']}" if gate != "none" else rule
 
 
 def _describe_selection(compression: dict[str, Any]) -> str:

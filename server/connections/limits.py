@@ -6,7 +6,6 @@ import math
 import ssl
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from edgeflock.server.connections.connection import GuardedConnection
 from edgeflock.server.connections.handshake import Handshake, shrink_buffers
@@ -17,37 +16,11 @@ _INTERVAL = 0.25
 """Seconds between two checks for late connections."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionTerms:
-    """The limits on connections."""
-
-    request_seconds: float
-    """The time from the connection's start to the end of its request's head; also the time for a body."""
-    message_seconds: float
-    """The time from a message's first byte to its last."""
-    strangers: int
-    """The maximum number of connections that have shown no token yet."""
-    address_connections: int
-    """The maximum number of connections from one address."""
-    inflight_bytes: int
-    """The maximum bytes of unfinished messages and messages not taken yet, over all connections."""
-
-    @classmethod
-    def from_settings(cls, limits: LimitSettings) -> "ConnectionTerms":
-        return cls(
-            limits.request_seconds,
-            limits.message_seconds,
-            limits.unauthenticated,
-            limits.address_connections,
-            limits.inflight_bytes,
-        )
-
-
 class ConnectionLimits:
     """Counts and limits the connections of one server."""
 
-    def __init__(self, terms: ConnectionTerms) -> None:
-        self.terms = terms
+    def __init__(self, limits: LimitSettings) -> None:
+        self.limits = limits
         self.held_bytes = 0
         """Bytes of messages that are unfinished or not taken yet."""
         self._connections: dict[Meter, GuardedConnection] = {}
@@ -71,9 +44,9 @@ class ConnectionLimits:
         """
 
         def factory() -> asyncio.Protocol:
-            protocol, terms = inner(), self.terms
+            protocol, limits = inner(), self.limits
             assert isinstance(protocol, asyncio.Protocol)
-            return GuardedConnection(protocol, self, total, terms.request_seconds, terms.message_seconds)
+            return GuardedConnection(protocol, self, total, limits.request_seconds, limits.message_seconds)
 
         return factory
 
@@ -82,7 +55,7 @@ class ConnectionLimits:
     ) -> Callable[[], asyncio.Protocol]:
         """Return a protocol factory that creates `inner`'s protocol after a TLS handshake in time."""
         shrink_buffers()
-        return lambda: Handshake(inner, self.enter, self.leave, tls, self.terms.request_seconds)
+        return lambda: Handshake(inner, self.enter, self.leave, tls, self.limits.request_seconds)
 
     def find(self, transport: asyncio.BaseTransport | None) -> GuardedConnection | None:
         """Return the guarded connection of a request's transport; None once the connection is lost."""
@@ -93,17 +66,17 @@ class ConnectionLimits:
 
         Over the limit of connections without a token, the oldest of them is closed.
         """
-        source, limit = source_of(stranger.address), self.terms.address_connections
+        source, limit = source_of(stranger.address), self.limits.address_connections
         if self._addresses[source] >= limit:
             return f"{stranger.address} has {limit} connections (limits.address_connections)"
         self._addresses[source] += 1
         self._counted[stranger], self._strangers[stranger] = source, None
         if isinstance(stranger, GuardedConnection):
             self._connections[stranger.meter] = stranger
-        if len(self._strangers) > self.terms.strangers:
+        if len(self._strangers) > self.limits.unauthenticated:
             oldest = next(iter(self._strangers))
             oldest.reject(
-                f"{self.terms.strangers} connections have shown no token yet (limits.unauthenticated)"
+                f"{self.limits.unauthenticated} connections have shown no token yet (limits.unauthenticated)"
             )
         return None
 
@@ -141,9 +114,9 @@ class ConnectionLimits:
             return
         self.held_bytes += more
         (self._holding.add if connection.held_bytes else self._holding.discard)(connection)
-        if self.held_bytes > self.terms.inflight_bytes:
+        if self.held_bytes > self.limits.inflight_bytes:
             now = asyncio.get_running_loop().time()
-            while self.held_bytes > self.terms.inflight_bytes and self._holding:
+            while self.held_bytes > self.limits.inflight_bytes and self._holding:
                 max(self._holding, key=lambda one: one.held_bytes * (now - one.since + _INTERVAL)).evict()
 
     def close(self) -> None:

@@ -117,7 +117,7 @@ class Asp:
         return all(copy >= versions[0] for other, copy in self._copies.items() if other != device)
 
 
-GATES: Mapping[str, Callable[[int], Gate | None]] = {"": lambda bound: None, "ssp": Ssp, "asp": Asp}
+GATES: Mapping[str, Callable[[int], Gate | None]] = {"none": lambda bound: None, "ssp": Ssp, "asp": Asp}
 """Gates by their name in `coordination.gate`."""
 
 

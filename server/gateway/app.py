@@ -11,7 +11,7 @@ from pathlib import Path
 import aiohttp
 from aiohttp import web
 
-from edgeflock.server.connections import ConnectionLimits, ConnectionTerms, GuardedConnection, Traffic
+from edgeflock.server.connections import ConnectionLimits, GuardedConnection, Traffic
 from edgeflock.server.connections.listening import listen_on
 from edgeflock.server.gateway.admission import GatewayAdmission
 from edgeflock.server.gateway.context import GatewayContext
@@ -83,7 +83,7 @@ class Gateway:
         self.upstream = Upstream(self.leaders, name, self._check_fit)
         self.traffic = Traffic()
         self._context: GatewayContext | None = None
-        self._connection_limits = ConnectionLimits(ConnectionTerms.from_settings(LimitSettings()))
+        self._connection_limits = ConnectionLimits(LimitSettings())
         """The leader's limits apply once they are known."""
         self._following: asyncio.Task[None] | None = None
 
@@ -126,7 +126,7 @@ class Gateway:
             raise Unavailable("this gateway has no leader; try again, or elsewhere")
         if self._context is None or self._context.engine is not mirror:
             self._context = GatewayContext.from_mirror(mirror, self.traffic, relay)
-            self._connection_limits.terms = ConnectionTerms.from_settings(mirror.config.limits)
+            self._connection_limits.limits = mirror.config.limits
         return self._context
 
     @asynccontextmanager

@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 from edgeflock.server.roster import Device, OpenSession
-from edgeflock.server.roster.registry import DeviceIdentity
 from edgeflock.shared.errors import REFUSALS, SessionRefused, Superseded
 from edgeflock.shared.protocol import gateway, wire
 from edgeflock.shared.protocol.messages import Hello, Over, Record, Stop, Task
@@ -43,7 +42,7 @@ class GatewayDevices:
         if (entering := self._entering.get(entered.ticket)) is None:
             return False
         hello, session = entering
-        device = self._devices[entered.device] = Device(DeviceIdentity(hello.device, entered.device))
+        device = self._devices[entered.device] = Device(hello.device, entered.device)
         device.connection.join(session)
         if entered.paused is not None:
             device.connection.pause(entered.paused)

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.server.monitoring.model_scores import Evaluate, ModelScores
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.app import Arrays
 from edgeflock.shared.settings.model import ModelSettings
-
-Evaluate = Callable[[NDArray[np.float32]], tuple[float, float | None]]
 
 Contents = dict[str, NDArray[np.generic]]
 
@@ -44,9 +43,7 @@ def read(model: ModelSettings) -> tuple[Arrays, NDArray[np.float32]]:
     return arrays, theta
 
 
-def load_evaluate(
-    model: ModelSettings, arrays: Arrays
-) -> Callable[[NDArray[np.float32]], tuple[float, float | None]] | None:
+def load_evaluate(model: ModelSettings, arrays: Arrays) -> Evaluate | None:
     """Return the function of theta that model.evaluate names; None if it is not set. Raises ConfigError."""
     if not model.evaluate:
         return None
@@ -67,12 +64,12 @@ def load_evaluate(
     return partial(_evaluate, function, arrays)
 
 
-def _evaluate(
-    function: Callable[[Contents], Any], arrays: Arrays, theta: NDArray[np.float32]
-) -> tuple[float, float | None]:
+def _evaluate(function: Callable[[Contents], Any], arrays: Arrays, theta: NDArray[np.float32]) -> ModelScores:
     result = function(arrays.split(theta))
     loss, accuracy = result if isinstance(result, tuple) else (result, None)
-    return (math.nan if loss is None else float(loss)), (None if accuracy is None else float(accuracy))
+    return ModelScores(
+        math.nan if loss is None else float(loss), None if accuracy is None else float(accuracy)
+    )
 
 
 def _load(path: Path, name: str) -> Contents:

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import IO, Any
 
@@ -14,7 +13,7 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared.protocol.frames import Classes
+from edgeflock.server.monitoring.model_scores import ModelScores
 from edgeflock.shared.settings.model import ModelSettings
 
 TIMEOUT = 900.0
@@ -31,10 +30,9 @@ class EpisodeProcess:
         self._model = model
         self._timeout = timeout
         self._process: subprocess.Popen[bytes] | None = None
-        self._metrics: Mapping[str, float | None] = {}
 
-    def evaluate(self, theta: NDArray[np.float32]) -> tuple[float, float | None]:
-        """Return (negated mean return, None). Raises RuntimeError if the process fails."""
+    def evaluate(self, theta: NDArray[np.float32]) -> ModelScores:
+        """Evaluate as `EpisodeScores` does. Raises RuntimeError if the process fails."""
         process = self._start()
         assert process.stdin is not None, "it is a pipe"
         assert process.stdout is not None, "it is a pipe"
@@ -53,12 +51,7 @@ class EpisodeProcess:
             timer.cancel()
         if "error" in answer:
             raise RuntimeError(answer["error"])
-        self._metrics = answer["metrics"]
-        return answer["loss"], None
-
-    def details(self) -> tuple[Mapping[str, float | None], Classes]:
-        """Return (metrics, no class counts) of the last evaluation."""
-        return self._metrics, ()
+        return ModelScores(answer["loss"], metrics=answer["metrics"])
 
     def _start(self) -> "subprocess.Popen[bytes]":
         if self._process is None or self._process.poll() is not None:
@@ -121,8 +114,8 @@ def serve() -> None:
             return
         answer: dict[str, Any]
         try:
-            loss, _ = scores.evaluate(np.frombuffer(octets, "<f4").astype(np.float32))
-            answer = {"loss": loss, "metrics": dict(scores.details()[0])}
+            found = scores.evaluate(np.frombuffer(octets, "<f4").astype(np.float32))
+            answer = {"loss": found.loss, "metrics": dict(found.metrics)}
         except Exception as error:  # a user's environment may raise anything
             answer = {"error": f"{type(error).__name__}: {error}"}
         _write(results, msgpack.packb(answer))

@@ -14,8 +14,8 @@ from edgeflock.server.hosting import trusting
 from edgeflock.server.hosting.episodes import EpisodeProcess
 from edgeflock.server.hosting.program_objects import ServerObjects
 from edgeflock.server.monitoring import episodes
-from edgeflock.server.monitoring.evaluation import Details, Evaluate
 from edgeflock.server.monitoring.guarding import ComputeTrusted
+from edgeflock.server.monitoring.model_scores import Evaluate, ModelScores
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.environments import is_environment, open_environment
@@ -42,8 +42,6 @@ class ModelSetup:
     """What a server uses of the model that it hosts, beside its numbers."""
 
     evaluate: Evaluate | None = None
-    details: Details = lambda: ({}, ())
-    """Further results of the last `evaluate`."""
     data: Dataset | None = None
     """The data that it is evaluated on."""
     targets: Targets | None = None
@@ -148,7 +146,7 @@ def _module_model(config: Config, objects: ServerObjects, data: Description | No
     targets = None
     if held_out is not None and scales_targets(config.model.loss) and not held_out.description.target:
         targets = Targets.from_y(held_out.y)
-    setup = ModelSetup(evaluate, scores.details, held_out, targets, gradients, shape, app, extras)
+    setup = ModelSetup(evaluate, held_out, targets, gradients, shape, app, extras)
     return HostedModel(layout, theta, setup, start, description, result)
 
 
@@ -210,9 +208,7 @@ def _policy_model(
     scores = episodes.EpisodeScores(flat, environment)
     judge = scores if in_process else EpisodeProcess(config.model)
     app = _encode_app(config, Arrays.from_layout(flat.layout)) if config.client_config.model_extra else b""
-    setup = ModelSetup(
-        judge.evaluate, judge.details, input=environment.shape, app=app, extras=flat.extra_state()
-    )
+    setup = ModelSetup(judge.evaluate, input=environment.shape, app=app, extras=flat.extra_state())
     return HostedModel(flat.layout, theta, setup, start)
 
 
@@ -279,24 +275,16 @@ def _evaluation(
             f"model.module {config.model.module!r} does not fit model.data {config.model.data!r}: {error}"
         ) from error
     scores.check()
-    return partial(_evaluate_scored, flat, scores, held_out), result
-
-
-def _evaluate_scored(
-    flat: "FlatModule", scores: "Scores", held_out: Dataset, theta: NDArray[np.float32]
-) -> tuple[float, float | None]:
-    """Return (loss, accuracy) at theta. `scores` then cover exactly this evaluation."""
-    scores.reset()
-    return flat.evaluate(theta, held_out.x, held_out.y, on_batch=scores.update)
+    return partial(scores.evaluate, flat, held_out), result
 
 
 def _evaluate_with(
     flat: "FlatModule",
     evaluate: "Callable[[nn.Module], tuple[float, float | None]]",
     theta: NDArray[np.float32],
-) -> tuple[float, float | None]:
+) -> ModelScores:
     """Return the result of `evaluate` for the module at theta."""
-    return evaluate(flat.evaluation_module(theta))
+    return ModelScores(*evaluate(flat.evaluation_module(theta)))
 
 
 def _input_shape(

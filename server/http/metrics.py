@@ -6,12 +6,9 @@ from operator import attrgetter
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    InfoMetricFamily,
-)
+from prometheus_client.core import CounterMetricFamily as Counter
+from prometheus_client.core import GaugeMetricFamily as Gauge
+from prometheus_client.core import HistogramMetricFamily, InfoMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -65,6 +62,20 @@ def _text(metrics: list[Metric]) -> bytes:
     return generate_latest(registry)
 
 
+Family = type[Counter | Gauge]
+
+
+def _family(
+    family: Family, name: str, text: str, label: str, values: Iterable[tuple[str, float | None]]
+) -> Metric:
+    """A metric with a series for each value of its label; None has no series."""
+    metric = family(f"edgeflock_{name}", text, labels=[label])
+    for key, value in values:
+        if value is not None:
+            metric.add_metric([key], value)
+    return metric
+
+
 def run_metrics(
     host: RunHost,
     overview: Overview,
@@ -92,30 +103,28 @@ def run_metrics(
         ("paced_seconds", "Seconds that devices were held back for their share.", host.rate_limiters.total),
         ("events", "Events since the server started.", host.hub.events.count),
     ):
-        yield CounterMetricFamily(f"edgeflock_{name}", text, value=count)
-    refusals = CounterMetricFamily(
-        "edgeflock_refusals", "What was refused since the server started, by code.", labels=["code"]
+        yield Counter(f"edgeflock_{name}", text, value=count)
+    yield _family(
+        Counter,
+        "refusals",
+        "What was refused since the server started, by code.",
+        "code",
+        ((code, tally.refusals[code]) for code in REFUSALS),  # all codes: a rate needs an earlier value
     )
-    for code in REFUSALS:  # all codes: a rate needs an earlier value
-        refusals.add_metric([code], tally.refusals[code])
-    yield refusals
-    if host.engine.guard is not None:
-        defended = CounterMetricFamily(
-            "edgeflock_defence_updates",
+    if (guard := host.engine.guard) is not None:
+        yield _family(
+            Counter,
+            "defence_updates",
             "Updates of the run that counted in part (clipped) or not at all (dropped).",
-            labels=["decision"],
+            "decision",
+            ((decision, guard.counts[decision]) for decision in ("clipped", "dropped")),
         )
-        for decision in ("clipped", "dropped"):
-            defended.add_metric([decision], host.engine.guard.counts[decision])
-        yield defended
     for name, text, counts in (
         ("ingress", "Bytes of records from devices since the server started.", host.traffic.received),
         ("egress", "Bytes of records to devices since the server started.", host.traffic.sent),
     ):
-        family = CounterMetricFamily(f"edgeflock_record_{name}_bytes", text, labels=["record"])
-        for kind, octets in list(counts.items()):
-            family.add_metric([kind.__name__], octets)
-        yield family
+        octets = ((kind.__name__, count) for kind, count in counts.items())
+        yield _family(Counter, f"record_{name}_bytes", text, "record", octets)
     if not host.engine.parameters.store.is_local:
         yield from shard_metrics(host)
     buckets, counted = [], 0
@@ -129,14 +138,10 @@ def run_metrics(
         buckets=buckets,
         sum_value=tally.staleness_sum,
     )
-    states = GaugeMetricFamily("edgeflock_devices", "Devices of the run.", labels=["state"])
-    for state in STATES:
-        states.add_metric([state], sum(row.state == state for row in rows))
-    yield states
-    left = GaugeMetricFamily("edgeflock_left", "Devices that are away, by why they left.", labels=["why"])
-    for reason in LEFT:
-        left.add_metric([reason], sum((row.why_left or "").startswith(reason) for row in rows))
-    yield left
+    states = ((state, sum(row.state == state for row in rows)) for state in STATES)
+    yield _family(Gauge, "devices", "Devices of the run.", "state", states)
+    left = ((reason, sum((row.why_left or "").startswith(reason) for row in rows)) for reason in LEFT)
+    yield _family(Gauge, "left", "Devices that are away, by why they left.", "why", left)
     for name, text, value in (
         ("updates_target", "Updates after which the run is complete; 0: never.", host.config.run.updates),
         ("parameters", "Parameters of the model.", host.layout.parameters.size),
@@ -159,31 +164,23 @@ def run_metrics(
         ("leads", "1 where the run is hosted, 0 where a server stands by.", 1),
     ):
         if value is not None:
-            yield GaugeMetricFamily(f"edgeflock_{name}", text, value=value)
+            yield Gauge(f"edgeflock_{name}", text, value=value)
     yield finding_metric(findings)
-    named = GaugeMetricFamily("edgeflock_evaluation_metric", "Of model.metrics, by name.", labels=["name"])
-    for name, scored in (evaluation.metrics if evaluation else {}).items():
-        if scored is not None:
-            named.add_metric([name], scored)
-    yield named
-    recalls = GaugeMetricFamily(
-        "edgeflock_class_accuracy_ratio", "Of the held-out data of a class, 0 to 1.", labels=["class"]
-    )
-    classes = evaluation.classes if evaluation else ()
-    for number, (right, total) in enumerate(classes if len(classes) <= _CLASS_LIMIT else ()):
-        if total:
-            recalls.add_metric([str(number)], right / total)
-    yield recalls
+    scores = evaluation.metrics if evaluation else {}
+    yield _family(Gauge, "evaluation_metric", "Of model.metrics, by name.", "name", scores.items())
+    classes = evaluation.classes if evaluation and len(evaluation.classes) <= _CLASS_LIMIT else ()
+    recalls = ((str(n), right / total if total else None) for n, (right, total) in enumerate(classes))
+    text = "Of the held-out data of a class, 0 to 1."
+    yield _family(Gauge, "class_accuracy_ratio", text, "class", recalls)
 
 
 def shard_metrics(host: RunHost) -> Iterator[Metric]:
     """A series for each model shard; none while the shards are restored."""
     parameters = host.engine.parameters
-    size = GaugeMetricFamily("edgeflock_shard_bytes", "What a shard keeps of the model.", labels=["shard"])
-    for number, shard in enumerate(parameters.store.vectors.shard_statuses):
-        size.add_metric([str(number)], shard.nbytes)
-    yield size
-    yield CounterMetricFamily(
+    shards = parameters.store.vectors.shard_statuses
+    sizes = ((str(n), shard.nbytes) for n, shard in enumerate(shards))
+    yield _family(Gauge, "shard_bytes", "What a shard keeps of the model.", "shard", sizes)
+    yield Counter(
         "edgeflock_shards_restored",
         "How often shards were made again from the journal since the server started.",
         value=parameters.store.restorations,
@@ -193,28 +190,22 @@ def shard_metrics(host: RunHost) -> Iterator[Metric]:
 def gateway_metrics(lines: Iterable[GatewayConnection]) -> Iterator[Metric]:
     """Series for each connected gateway."""
     for family, name, text, value in _GATEWAY_METRICS:
-        metric = family(f"edgeflock_gateway_{name}", text, labels=["gateway"])
-        for line in lines:
-            metric.add_metric([line.name], value(line))
-        yield metric
+        values = ((line.name, value(line)) for line in lines)
+        yield _family(family, f"gateway_{name}", text, "gateway", values)
 
 
-_GATEWAY_METRICS: tuple[
-    tuple[type[CounterMetricFamily | GaugeMetricFamily], str, str, Callable[[GatewayConnection], float]], ...
-] = (
-    (GaugeMetricFamily, "devices", "Connected through it.", attrgetter("devices")),
-    (CounterMetricFamily, "updates", "Accepted since its line began.", attrgetter("updates")),
-    (CounterMetricFamily, "ingress_bytes", "Received on its line.", attrgetter("meter.ingress")),
-    (CounterMetricFamily, "egress_bytes", "Sent on its line.", attrgetter("meter.egress")),
-    (GaugeMetricFamily, "waiting_bytes", "That it has not taken yet.", attrgetter("waiting")),
+_GATEWAY_METRICS: tuple[tuple[Family, str, str, Callable[[GatewayConnection], float]], ...] = (
+    (Gauge, "devices", "Connected through it.", attrgetter("devices")),
+    (Counter, "updates", "Accepted since its line began.", attrgetter("updates")),
+    (Counter, "ingress_bytes", "Received on its line.", attrgetter("meter.ingress")),
+    (Counter, "egress_bytes", "Sent on its line.", attrgetter("meter.egress")),
+    (Gauge, "waiting_bytes", "That it has not taken yet.", attrgetter("waiting")),
 )
 
 
 def finding_metric(findings: Iterable[Finding]) -> Metric:
     """A series for each finding. A finding of the run has an empty device."""
-    family = GaugeMetricFamily(
-        "edgeflock_finding", "1 while it is so.", labels=["kind", "device", "severity"]
-    )
+    family = Gauge("edgeflock_finding", "1 while it is so.", labels=["kind", "device", "severity"])
     for finding in findings:
         family.add_metric([finding.kind, finding.device or "", finding.severity], 1)
     return family
@@ -223,11 +214,7 @@ def finding_metric(findings: Iterable[Finding]) -> Metric:
 def device_metrics(rows: tuple[DeviceRow, ...]) -> Iterator[Metric]:
     """Series for each device of `rows`, with the values that are known."""
     for family, name, text, value in _DEVICE_METRICS:
-        metric = family(f"edgeflock_device_{name}", text, labels=["device"])
-        for row in rows:
-            if (number := value(row)) is not None:
-                metric.add_metric([row.name], number)
-        yield metric
+        yield _family(family, f"device_{name}", text, "device", ((row.name, value(row)) for row in rows))
 
 
 Value = Callable[[DeviceRow], float | None]
@@ -245,53 +232,48 @@ def _retired(row: DeviceRow) -> float:
     return float(row.why_left is not None and row.why_left.startswith(("finished", "retired")))
 
 
-_DEVICE_METRICS: tuple[tuple[type[CounterMetricFamily | GaugeMetricFamily], str, str, Value], ...] = (
-    (CounterMetricFamily, "updates", "Accepted since the run began.", attrgetter("updates")),
-    (CounterMetricFamily, "refused", "Updates refused since the server started.", attrgetter("refused")),
-    (CounterMetricFamily, "samples", "That its updates were computed from.", attrgetter("samples")),
-    (CounterMetricFamily, "ingress_bytes", "Received from it.", attrgetter("ingress")),
-    (CounterMetricFamily, "egress_bytes", "Sent to it.", attrgetter("egress")),
-    (CounterMetricFamily, "dropped_samples", "That its buffer had no room for.", attrgetter("drops")),
-    (CounterMetricFamily, "quarantined_samples", "Not fit for training.", attrgetter("quarantined")),
-    (CounterMetricFamily, "duplicate_samples", "That had come before.", attrgetter("duplicates")),
+_DEVICE_METRICS: tuple[tuple[Family, str, str, Value], ...] = (
+    (Counter, "updates", "Accepted since the run began.", attrgetter("updates")),
+    (Counter, "refused", "Updates refused since the server started.", attrgetter("refused")),
+    (Counter, "samples", "That its updates were computed from.", attrgetter("samples")),
+    (Counter, "ingress_bytes", "Received from it.", attrgetter("ingress")),
+    (Counter, "egress_bytes", "Sent to it.", attrgetter("egress")),
+    (Counter, "dropped_samples", "That its buffer had no room for.", attrgetter("drops")),
+    (Counter, "quarantined_samples", "Not fit for training.", attrgetter("quarantined")),
+    (Counter, "duplicate_samples", "That had come before.", attrgetter("duplicates")),
+    (Gauge, "training", "1 if it is: there, not idle, not paused.", lambda row: row.state == "training"),
+    (Gauge, "paused", "1 if it is paused or dropped.", lambda row: row.state == "paused"),
+    (Gauge, "retired", "1 if it left because it was done or its owner wanted it.", _retired),
+    (Gauge, "staleness", "Of its last update, in versions.", attrgetter("staleness")),
+    (Gauge, "loss", "Of its last batch.", attrgetter("loss")),
+    (Gauge, "batch_samples", "In its last update.", attrgetter("batch")),
+    (Gauge, "stream_rate", "Samples a second that arrive at it.", attrgetter("rate")),
     (
-        GaugeMetricFamily,
-        "training",
-        "1 if it is: there, not idle, not paused.",
-        lambda row: row.state == "training",
-    ),
-    (GaugeMetricFamily, "paused", "1 if it is paused or dropped.", lambda row: row.state == "paused"),
-    (GaugeMetricFamily, "retired", "1 if it left because it was done or its owner wanted it.", _retired),
-    (GaugeMetricFamily, "staleness", "Of its last update, in versions.", attrgetter("staleness")),
-    (GaugeMetricFamily, "loss", "Of its last batch.", attrgetter("loss")),
-    (GaugeMetricFamily, "batch_samples", "In its last update.", attrgetter("batch")),
-    (GaugeMetricFamily, "stream_rate", "Samples a second that arrive at it.", attrgetter("rate")),
-    (
-        GaugeMetricFamily,
+        Gauge,
         "stream_accuracy_ratio",
         "Of its last samples, those that the model had right before it trained on them, 0 to 1.",
         attrgetter("stream_accuracy"),
     ),
-    (GaugeMetricFamily, "stream_loss", "On them.", attrgetter("stream_loss")),
-    (GaugeMetricFamily, "buffer_samples", "That wait in its buffer.", attrgetter("depth")),
-    (GaugeMetricFamily, "last_seen_timestamp_seconds", "When it last sent.", attrgetter("last_seen")),
-    (GaugeMetricFamily, "cpu_ratio", "Load of all its cores, 0 to 1.", _scaled("cpu", 0.01)),
-    (GaugeMetricFamily, "memory_used_bytes", "Of its memory.", _scaled("ram", 1 << 20)),
-    (GaugeMetricFamily, "memory_bytes", "That it has.", _scaled("memory", 1 << 20)),
+    (Gauge, "stream_loss", "On them.", attrgetter("stream_loss")),
+    (Gauge, "buffer_samples", "That wait in its buffer.", attrgetter("depth")),
+    (Gauge, "last_seen_timestamp_seconds", "When it last sent.", attrgetter("last_seen")),
+    (Gauge, "cpu_ratio", "Load of all its cores, 0 to 1.", _scaled("cpu", 0.01)),
+    (Gauge, "memory_used_bytes", "Of its memory.", _scaled("ram", 1 << 20)),
+    (Gauge, "memory_bytes", "That it has.", _scaled("memory", 1 << 20)),
     (
-        CounterMetricFamily,
+        Counter,
         "clipped_updates",
         "Since the server started: those of which the defence let a part count.",
         attrgetter("clipped"),
     ),
-    (CounterMetricFamily, "dropped_updates", "Of which nothing counted.", attrgetter("dropped")),
+    (Counter, "dropped_updates", "Of which nothing counted.", attrgetter("dropped")),
     (
-        GaugeMetricFamily,
+        Gauge,
         "standing",
         "How its updates agree with the server's own gradient, -1 to 1.",
         attrgetter("standing"),
     ),
-    (GaugeMetricFamily, "temperature_celsius", "Of its hottest processor.", attrgetter("temperature")),
-    (GaugeMetricFamily, "battery_ratio", "Charge, 0 to 1.", _scaled("battery", 0.01)),
-    (GaugeMetricFamily, "undervoltage", "1 if its supply is too weak.", attrgetter("undervoltage")),
+    (Gauge, "temperature_celsius", "Of its hottest processor.", attrgetter("temperature")),
+    (Gauge, "battery_ratio", "Charge, 0 to 1.", _scaled("battery", 0.01)),
+    (Gauge, "undervoltage", "1 if its supply is too weak.", attrgetter("undervoltage")),
 )

@@ -2,24 +2,13 @@
 
 import asyncio
 import json
-from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
 
 from edgeflock.shared.artifacts import ModelInfo, digest_of, score
+from edgeflock.shared.artifacts.safetensors_file import SavedModel
 from edgeflock.shared.data.samples import Dataset
 
 _SCORED = 2000
 """The most held-out samples on which a quantised model is compared with the original."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelFile:
-    """A version of the model: its description and its values, float32 [P + B]."""
-
-    info: ModelInfo
-    theta: NDArray[np.float32]
 
 
 class ModelExports:
@@ -32,7 +21,7 @@ class ModelExports:
         self._lock = asyncio.Lock()
         self._last: tuple[tuple[str, bool], bytes, dict[str, str]] | None = None
 
-    async def onnx(self, model: ModelFile, evaluation: bytes, *, int8: bool) -> tuple[bytes, dict[str, str]]:
+    async def onnx(self, model: SavedModel, evaluation: bytes, *, int8: bool) -> tuple[bytes, dict[str, str]]:
         """Return (the file, its HTTP headers). Raises BadGraph, or ConfigError without a package.
 
         With `int8`, X-Edgeflock-Scores has the scores of both precisions on held-out data, as JSON.
@@ -41,7 +30,7 @@ class ModelExports:
             made = await asyncio.to_thread(self._make, model, evaluation, int8)
         return made
 
-    def _make(self, model: ModelFile, evaluation: bytes, int8: bool) -> tuple[bytes, dict[str, str]]:
+    def _make(self, model: SavedModel, evaluation: bytes, int8: bool) -> tuple[bytes, dict[str, str]]:
         from edgeflock.shared.artifacts import onnx_file
 
         key = (f"{digest_of(model.theta)} {model.info.version}", int8)

@@ -16,10 +16,10 @@ from edgeflock.server.http.bodies import add_etag, octets_response, problem, ref
 from edgeflock.server.http.callers import caller_of
 from edgeflock.server.http.keys import EVALUATOR, GRAPHS, HOST, MODEL_EXPORTS, MODEL_FILE, WRITER
 from edgeflock.server.http.middleware import charge
-from edgeflock.server.http.model_exports import ModelFile
 from edgeflock.server.http.roles import ADMIN, DEVICE, GRAPH, VIEWER, allows
 from edgeflock.server.monitoring.best_model import BEST, summary
 from edgeflock.shared.artifacts import digest_of, safetensors_file
+from edgeflock.shared.artifacts.safetensors_file import SavedModel
 from edgeflock.shared.errors import BadGraph, ConfigError, NotExportable
 from edgeflock.shared.extras import install_command
 
@@ -152,7 +152,7 @@ async def get_onnx(request: web.Request) -> web.StreamResponse:
     return octets_response(octets, 200, {**headers, **scores})
 
 
-async def _model(request: web.Request) -> ModelFile:
+async def _model(request: web.Request) -> SavedModel:
     """The requested version. Raises HTTPException with a problem."""
     host, wanted = request.app[HOST], request.query.get("version", "last")
     if wanted == "best":
@@ -163,7 +163,7 @@ async def _model(request: web.Request) -> ModelFile:
             saved = await asyncio.to_thread(safetensors_file.load, Path(host.config.run.directory) / BEST)
         except ConfigError as error:
             raise refusal(404, "no-such-version", f"there is no best model yet: {error}") from error
-        return ModelFile(saved.info, saved.theta)
+        return saved
     engine, writer = host.engine, request.app[WRITER]
     if wanted == "last":
         return _describe(request, *await writer.call(engine.result))
@@ -184,16 +184,16 @@ async def _model(request: web.Request) -> ModelFile:
     return _describe(request, *made)
 
 
-def _describe(request: web.Request, version: int, theta: NDArray[np.float32]) -> ModelFile:
+def _describe(request: web.Request, version: int, theta: NDArray[np.float32]) -> SavedModel:
     """Return the file of that version, with its last evaluation."""
     known = [one for one in request.app[EVALUATOR].history if one.version <= version]
     info = replace(
         request.app[MODEL_EXPORTS].info, version=version, evaluation=summary(known[-1]) if known else None
     )
-    return ModelFile(info, theta)
+    return SavedModel(info, theta, {})
 
 
-def _headers(request: web.Request, model: ModelFile, kind: str) -> dict[str, str]:
+def _headers(request: web.Request, model: SavedModel, kind: str) -> dict[str, str]:
     """Return the headers of a file of this `kind`. Raises HTTPNotModified if the client has it."""
     etag = add_etag(request, f"{digest_of(model.theta)}-{model.info.version}-{kind}", {})
     return {**etag, "X-Edgeflock-Version": str(model.info.version)}

@@ -58,7 +58,7 @@ async def log_in(request: web.Request) -> web.Response:
         caller = authenticate(request.app, token)
         if caller is NOBODY:
             raise Unauthorized("the server does not know this token")
-        if caller.role not in ("viewer", "admin"):
+        if caller.role not in VIEWER.roles:
             raise Forbidden("this token opens no page; create one: edgeflock token create --role viewer")
     except (Unauthorized, Forbidden) as error:
         return _refuse_login(request, token, address, error)

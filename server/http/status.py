@@ -197,15 +197,15 @@ def _gateway(line: GatewayConnection) -> dict[str, Any]:
 
 
 def _device(device: Device, limiters: RateLimiters, guard: DefenceGuard | None, now: float) -> dict[str, Any]:
-    identity, connection, done = device.identity, device.connection, device.statistics
+    connection, done = device.connection, device.statistics
     ingress, egress = connection.traffic
     return {
-        "name": identity.name,
+        "name": device.name,
         "state": state(device, now),
         "connected": connection.is_connected,
         "waits": connection.awaits_turn,
         "gateway": connection.session.gateway_name if isinstance(connection.session, RelayedDevice) else None,
-        "facts": identity.facts,
+        "facts": device.facts,
         "telemetry": done.telemetry,
         "updates": done.updates,
         "compressed": done.compressed,
@@ -213,11 +213,11 @@ def _device(device: Device, limiters: RateLimiters, guard: DefenceGuard | None, 
         "cnc": _cnc(done.compressed, done.uncompressed),
         "refused": done.refused,
         "defence": None if guard is None else guard.record(device.id).document(),
-        "shards": identity.shards,
+        "shards": device.shards,
         "duplicates": done.duplicates,
-        "paced": round(limiters.delay_seconds(identity.name), 1),
+        "paced": round(limiters.delay_seconds(device.name), 1),
         "samples": done.samples,
-        "shares": identity.shares,
+        "shares": device.shares,
         "shared": done.shared,
         "received": done.received,
         "staleness": done.staleness if done.last_update else None,

@@ -1,15 +1,15 @@
 """Evaluation of a policy: the mean return of episodes with fixed seeds, on model.data = "gym:NAME"."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.server.monitoring.model_scores import ModelScores
 from edgeflock.shared.environments import Environment, Policy, play
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.losses import resolve_loss
-from edgeflock.shared.protocol.frames import RETURN, Classes
+from edgeflock.shared.protocol.frames import RETURN
 from edgeflock.shared.settings.config import Config
 
 if TYPE_CHECKING:
@@ -20,13 +20,12 @@ LENGTH = "length"
 
 
 class EpisodeScores:
-    """Plays the episodes of an evaluation. `details` returns the metrics of the last one."""
+    """Plays the episodes of an evaluation."""
 
     def __init__(self, flat: "FlatModule", environment: Environment) -> None:
         """Raises ConfigError if the module is no policy for the environment."""
         self._flat = flat
         self._environment = environment
-        self._metrics: Mapping[str, float | None] = {}
         x, y = environment.example(2)
         theta = flat.theta()
         environment.check(self._policy(theta)(x))
@@ -41,16 +40,11 @@ class EpisodeScores:
     def _policy(self, theta: NDArray[np.float32]) -> Policy:
         return self._flat.predictor(theta)
 
-    def evaluate(self, theta: NDArray[np.float32]) -> tuple[float, None]:
-        """Return (the negated mean return, None): less is better, as for any loss."""
+    def evaluate(self, theta: NDArray[np.float32]) -> ModelScores:
+        """The loss is the negated mean return: less is better, as for any loss."""
         done = play(self._environment, self._policy(theta))
         mean = float(np.mean(done.returns))
-        self._metrics = {RETURN: mean, LENGTH: float(np.mean(done.lengths))}
-        return -mean, None
-
-    def details(self) -> tuple[Mapping[str, float | None], Classes]:
-        """Return (metrics, no class counts) of the last evaluation."""
-        return self._metrics, ()
+        return ModelScores(-mean, metrics={RETURN: mean, LENGTH: float(np.mean(done.lengths))})
 
 
 def check(config: Config, *, acts: bool) -> None:
@@ -77,6 +71,6 @@ def check(config: Config, *, acts: bool) -> None:
         )
     if config.coordination.traits.tasks:
         raise ConfigError(
-            f"coordination.tasks = {config.coordination.tasks} are of shards of data, and devices act in an "
-            "environment: leave it out"
+            f"coordination.mode = {config.coordination.mode!r} is of shards of data, and devices act in an "
+            "environment: choose another mode"
         )

@@ -16,17 +16,12 @@ from edgeflock.server.engine.steering import Recovery
 from edgeflock.server.ledger import Suspect
 from edgeflock.server.monitoring.divergence import FindSuspect, blame, describe_divergence, has_diverged
 from edgeflock.server.monitoring.federated import combine_evaluations
+from edgeflock.server.monitoring.model_scores import Evaluate, ModelScores
 from edgeflock.server.roster import Registry
 from edgeflock.server.sessions import Writer
-from edgeflock.shared.protocol.frames import Classes, Evaluation, RunState
+from edgeflock.shared.protocol.frames import Evaluation, RunState
 
 log = logging.getLogger(__name__)
-
-Evaluate = Callable[[NDArray[np.float32]], tuple[float, float | None]]
-"""theta -> (loss, accuracy or None)."""
-
-Details = Callable[[], tuple[Mapping[str, float | None], Classes]]
-"""Returns the last evaluation's metrics by name, and the right predictions of each class."""
 
 SaveBest = Callable[[NDArray[np.float32], Evaluation], None]
 
@@ -49,7 +44,6 @@ class Evaluator:
         on_evaluation: Callable[[Evaluation | None], None] = lambda evaluation: None,
         find_suspect: FindSuspect = lambda after, until: None,
         save_best: SaveBest = lambda theta, evaluation: None,
-        details: Details = lambda: ({}, ()),
         on_recovery: Callable[[Recovery], None] = lambda recovery: None,
         *,
         on_devices: bool = False,
@@ -57,8 +51,8 @@ class Evaluator:
         """Calls `on_evaluation` with each evaluation (None if it failed), and `on_recovery` with recoveries.
 
         `find_suspect` is called while the engine is at rest. `save_best` is called with each model that is
-        better than all before it. `details` is called after `evaluate`, in its thread. With `on_devices`, the
-        devices' own evaluations are metrics too; without `evaluate`, their means are the evaluation.
+        better than all before it. With `on_devices`, the devices' own evaluations are metrics too; without
+        `evaluate`, their means are the evaluation.
         """
         self.history = history
         """Every evaluation so far, in order. Only the last one has class counts."""
@@ -73,7 +67,6 @@ class Evaluator:
         self._on_evaluation = on_evaluation
         self._find_suspect = find_suspect
         self._save_best = save_best
-        self._details = details
         self._on_recovery = on_recovery
         self._on_devices = on_devices
         self._measured: NDArray[np.float32] = np.zeros(0, np.float32)
@@ -180,8 +173,8 @@ class Evaluator:
             self.failed_at = version  # no device has evaluated a model yet
             return None
         try:
-            (loss, accuracy), (metrics, classes) = await asyncio.get_running_loop().run_in_executor(
-                self._thread, lambda: (self._evaluated(theta, own), self._details())
+            scores = await asyncio.get_running_loop().run_in_executor(
+                self._thread, self._scores_with, theta, own
             )
         except Exception:  # a user's module may raise anything; training continues
             log.exception("the evaluation of version %d failed", version)
@@ -189,13 +182,17 @@ class Evaluator:
             self._on_evaluation(None)
             return None
         self.failed_at, self._measured = None, theta
-        known = loss if math.isfinite(loss) else None
-        metrics = {**metrics, **{f"on_devices.{name}": value for name, value in own.items()}}
-        return Evaluation(version, time.time(), known, accuracy, ingress, egress, metrics, classes)
+        loss = scores.loss if math.isfinite(scores.loss) else None
+        return Evaluation(version, time.time(), loss, scores.accuracy, ingress, egress, *scores[2:])
 
-    def _evaluated(self, theta: NDArray[np.float32], own: Mapping[str, float]) -> tuple[float, float | None]:
-        """Return (loss, accuracy) on the held-out data, or else the means over the devices' `own` data."""
-        return (own["loss"], own.get("accuracy")) if self._evaluate is None else self._evaluate(theta)
+    def _scores_with(self, theta: NDArray[np.float32], own: Mapping[str, float]) -> ModelScores:
+        """Return the scores on held-out data, or else the devices' `own`, which are added as metrics."""
+        if self._evaluate is None:
+            scores = ModelScores(own["loss"], own.get("accuracy"))
+        else:
+            scores = self._evaluate(theta)
+        named = {f"on_devices.{name}": value for name, value in own.items()}
+        return scores._replace(metrics={**scores.metrics, **named})
 
     def _own_evaluations(self) -> Mapping[str, float]:
         """Return the combined evaluations of the devices; empty if there are none."""

@@ -201,9 +201,9 @@ def row(device: Device, guard: DefenceGuard | None, now: float) -> DeviceRow:
 
     Facts that the device reports are used only if they have the right type.
     """
-    identity, connection, done = device.identity, device.connection, device.statistics
+    connection, done = device.connection, device.statistics
     ingress, egress = connection.traffic
-    facts, telemetry = identity.facts, done.telemetry
+    facts, telemetry = device.facts, done.telemetry
     live = done.last_update > 0
     undervoltage = telemetry.get("undervoltage")
     defence = None if guard is None else guard.record(device.id)
@@ -235,8 +235,8 @@ def row(device: Device, guard: DefenceGuard | None, now: float) -> DeviceRow:
         temperature=_number(telemetry.get("temperature")),
         battery=_number(telemetry.get("battery")),
         undervoltage=None if _integer(undervoltage) is None else bool(undervoltage),
-        shards=identity.shards or None,
-        repeated=done.duplicates if identity.shards else None,
+        shards=device.shards or None,
+        repeated=done.duplicates if device.shards else None,
         paused_because=pause_reason(device),
         smoothed_loss=finite_or_none(done.smoothed_loss),
         updates_per_s=round(1 / done.interval, 3) if connection.is_connected and done.interval > 0 else None,

@@ -84,10 +84,10 @@ class RunHealth:
         if now - due > _PAUSE_SECONDS:
             self._listening_since = now
 
-    async def check(self, delay: float = 0.0) -> None:
-        """Find what is wrong now, or would be in `delay` seconds. Report what begins and what is over."""
+    async def check(self) -> None:
+        """Find what is wrong now. Report what begins and what is over."""
         previous = self.findings
-        self._diagnosis = diagnose(await self._run_status(delay), self._diagnosis)
+        self._diagnosis = diagnose(await self._run_status(), self._diagnosis)
         new = find_changes(previous, self.findings)
         for finding in new.ended:
             self._note("over", finding, finding.kind)
@@ -99,7 +99,7 @@ class RunHealth:
         device = None if finding.device is None else self._host.registry.devices.get(finding.device)
         self._host.hub.note(kind, device, text)
 
-    async def _run_status(self, delay: float) -> RunStatus:
+    async def _run_status(self) -> RunStatus:
         host, evaluator = self._host, self._evaluator
         history = evaluator.history
         devices = [device for device in host.registry.devices.values() if device.id]
@@ -110,7 +110,7 @@ class RunHealth:
         for start in range(0, len(devices), _BATCH):
             if start:
                 await asyncio.sleep(0)
-            now, clock = time.time() + delay, time.monotonic()
+            now, clock = time.time(), time.monotonic()
             until = self._waiting_until(clock)
             batch = devices[start : start + _BATCH]
             since = self._listening_since
@@ -118,7 +118,7 @@ class RunHealth:
         reason, suspect = evaluator.divergence, evaluator.suspect
         blamed = None if suspect is None or not suspect.is_large else suspect.device
         return RunStatus(
-            time=time.time() + delay,
+            time=time.time(),
             version=host.published.version,
             state=evaluator.state,
             divergence=None if reason is None else Divergence(reason, blamed),

@@ -99,31 +99,28 @@ class Listeners:
         self._callbacks = callbacks
         self._devices = devices
         self._names: dict[int, str] = {}
-        self._queue: deque[Callable[[], object]] = deque()
+        self._calls: deque[Callable[[], object]] = deque()
         self._wake = asyncio.Event()
         self.end = end
         self._stops = False
         for evaluation in history:
-            self._queue_stop(evaluation)
+            self._queue(self._stop, evaluation)
 
     def on_update(self, push: Push, accepted: Accepted) -> None:
         """Queue the news that `push` made the version of its receipt."""
-        callback = self._callbacks.on_update
-        if callback is None:
+        if self._callbacks.on_update is None:
             return
         if push.device not in self._names:
             self._names = dict(self._devices())
-        self._enqueue(partial(callback, Applied.from_push(push, accepted, self._names[push.device])))
+        self._queue(self._callbacks.on_update, Applied.from_push(push, accepted, self._names[push.device]))
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
-        if self._callbacks.on_evaluated is not None:
-            self._enqueue(partial(self._callbacks.on_evaluated, evaluation))
-        self._queue_stop(evaluation)
+        self._queue(self._callbacks.on_evaluated, evaluation)
+        self._queue(self._stop, evaluation)
 
     def on_finding(self, finding: Finding) -> None:
         """Queue the news of a finding that begins."""
-        if self._callbacks.on_finding is not None:
-            self._enqueue(partial(self._callbacks.on_finding, finding))
+        self._queue(self._callbacks.on_finding, finding)
 
     async def run(self) -> None:
         """Call callbacks until cancelled. Raises what a callback raises."""
@@ -139,21 +136,17 @@ class Listeners:
 
     def call_queued(self) -> None:
         """Call the callbacks for all queued news."""
-        while self._queue and self.failure is None:
+        while self._calls and self.failure is None:
             try:
-                self._queue.popleft()()
+                self._calls.popleft()()
             except Exception as error:  # a program's function may raise anything
                 self.failure = error
 
-    def _queue_stop(self, evaluation: Evaluation) -> None:
-        if (stop := self._callbacks.stop) is None:
-            return
+    def _stop(self, evaluation: Evaluation) -> None:
+        if self._callbacks.stop is not None:
+            self._stops = bool(self._callbacks.stop(evaluation)) or self._stops
 
-        def call_stop() -> None:
-            self._stops = bool(stop(evaluation)) or self._stops
-
-        self._enqueue(call_stop)
-
-    def _enqueue(self, call: Callable[[], object]) -> None:
-        self._queue.append(call)
-        self._wake.set()
+    def _queue(self, callback: Callback[Value] | None, value: Value) -> None:
+        if callback is not None:
+            self._calls.append(partial(callback, value))
+            self._wake.set()

@@ -8,18 +8,22 @@ import logging
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from edgeflock.server.monitoring.class_counts import ClassCounts
-from edgeflock.shared.data.samples import IGNORED
+from edgeflock.server.monitoring.model_scores import ModelScores
+from edgeflock.shared.data.samples import IGNORED, Dataset
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.extras import install_command
 from edgeflock.shared.model.calls import Call
-from edgeflock.shared.protocol.frames import Classes
+from edgeflock.shared.model.torch_module import FlatModule
 
 log = logging.getLogger(__name__)
 
@@ -179,29 +183,6 @@ class _FunctionMetric:
         self._targets: list[Tensor] = []
 
 
-class _ActiveMetric:
-    """One metric in use. Raises what torchmetrics and users' code raise."""
-
-    def __init__(self, make: Callable[[Any, Tensor], Metric]) -> None:
-        """`make` is called with the first batch, which shows the kind of prediction."""
-        self._make = make
-        self._metric: Metric | None = None
-
-    def update(self, output: Any, target: Tensor) -> None:
-        if self._metric is None:
-            self._metric = self._make(output, target)
-        metric, prepare = self._metric
-        metric.update(*prepare(output, target))
-
-    def compute(self) -> float:
-        assert self._metric is not None, "it has seen a batch"
-        return float(self._metric[0].compute())
-
-    def reset(self) -> None:
-        if self._metric is not None:
-            self._metric[0].reset()
-
-
 class Scores:
     """Class counts and metrics.
 
@@ -210,7 +191,9 @@ class Scores:
 
     def __init__(self, named: Iterable[str], own: Mapping[str, UserMetric] | None = None) -> None:
         """`named` are as in model.metrics, `own` a program's metrics by name. Raises ConfigError."""
-        self._active: dict[str, _ActiveMetric] = {}
+        self._makers: dict[str, Callable[[Any, Tensor], Metric]] = {}
+        """Each is called with the first batch, which shows the kind of prediction."""
+        self._metrics: dict[str, Metric] = {}
         for text in named:
             self._add(*_by_name(text))
         for name, found in (own or {}).items():
@@ -221,12 +204,12 @@ class Scores:
         self._classes = ClassCounts()
 
     def __bool__(self) -> bool:
-        return bool(self._active)
+        return bool(self._makers)
 
     def _add(self, name: str, make: Callable[[Any, Tensor], Metric]) -> None:
-        if name in self._active:
+        if name in self._makers:
             raise ConfigError(f"model.metrics: there are two {name!r}; leave one out, or name it otherwise")
-        self._active[name] = _ActiveMetric(make)
+        self._makers[name] = make
 
     def set_scale(self, target: tuple[float, ...]) -> None:
         """Report metrics of y: outputs and targets are (y - mean) / deviation, with these two numbers."""
@@ -238,18 +221,20 @@ class Scores:
         if self._target and isinstance(output, Tensor):
             mean, spread = self._target
             output, target = output * spread + mean, target * spread + mean
-        for name, metric in self._active.items():
+        for name in self._makers:
             if name not in self._failed:
-                self._try(name, lambda metric=metric: metric.update(output, target))  # type: ignore[misc]
+                self._try(name, partial(self._update, name, output, target))
 
-    def details(self) -> tuple[dict[str, float | None], Classes]:
-        """Return (metrics, class counts) of all batches since the last call."""
+    def evaluate(self, flat: FlatModule, data: Dataset, theta: NDArray[np.float32]) -> ModelScores:
+        """Evaluate theta, the parameters of `flat`, on exactly these data."""
+        self.reset()
+        loss, accuracy = flat.evaluate(theta, data.x, data.y, on_batch=self.update)
         classes = self._classes.counts
-        return self.compute(), classes
+        return ModelScores(loss, accuracy, self.compute(), classes)
 
     def compute(self) -> dict[str, float | None]:
         """Return the metrics over all batches since the last call; None for a failed or non-finite one."""
-        found = {name: self._compute(name, metric) for name, metric in self._active.items()}
+        found = {name: self._compute(name) for name in self._makers}
         for name in self._failed.keys() - self._reported:
             log.warning(
                 "model.metrics: %r failed and is left out of this evaluation: %s", name, self._failed[name]
@@ -262,8 +247,8 @@ class Scores:
         """Raise ConfigError if a metric does not fit the batches since the last call, and clear them."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a few samples have few classes
-            for name, metric in self._active.items():
-                self._compute(name, metric)
+            for name in self._makers:
+                self._compute(name)
         failed, self._failed = self._failed, {}
         self.reset()
         for name, error in failed.items():
@@ -276,11 +261,20 @@ class Scores:
         """Clear all metrics and counts."""
         self._failed = {}
         self._classes.reset()
-        for metric in self._active.values():
+        for metric, _ in self._metrics.values():
             metric.reset()
 
-    def _compute(self, name: str, metric: _ActiveMetric) -> float | None:
-        found = None if name in self._failed else self._try(name, metric.compute)
+    def _update(self, name: str, output: Any, target: Tensor) -> None:
+        """Raises what torchmetrics and users' code raise."""
+        if name not in self._metrics:
+            self._metrics[name] = self._makers[name](output, target)
+        metric, prepare = self._metrics[name]
+        metric.update(*prepare(output, target))
+
+    def _compute(self, name: str) -> float | None:
+        found = None
+        if name not in self._failed:
+            found = self._try(name, lambda: float(self._metrics[name][0].compute()))
         return found if found is not None and math.isfinite(found) else None
 
     def _try(self, name: str, do: Callable[[], float | None]) -> float | None:

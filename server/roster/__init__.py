@@ -1,6 +1,6 @@
 """The server's records of its devices: identity, presence, statistics and traffic.
 
-`Registry` holds a `Device` for each: identity, connection (a table of states) and statistics. `Hub` records
+`Registry` holds a `Device` for each: its name, connection (a table of states) and statistics. `Hub` records
 every change, for monitors. `Relay` forwards samples, `RateLimiters` bound the devices' rates, and `Trail`
 keeps the run's history. It sees sessions as a `connection.OpenSession`.
 """

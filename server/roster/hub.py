@@ -9,12 +9,13 @@ import asyncio
 import logging
 import math
 import time
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from edgeflock.server.connections import Meter
 from edgeflock.server.roster.events import Events
+from edgeflock.server.roster.rates import RecentRates
 from edgeflock.server.roster.registry import Device
 from edgeflock.server.roster.trail import Trail
 from edgeflock.shared.codecs import sparse
@@ -34,9 +35,6 @@ _LEVELS: dict[EventKind, int] = {
     "over": logging.INFO,
 }
 """The log level of an event's kind. Warnings and operators' actions have the level WARNING."""
-
-_RATE_SECONDS = 10
-"""The seconds over which rates are averaged."""
 
 _WEIGHT = 0.02
 """The weight of the last update's loss in the average."""
@@ -70,16 +68,6 @@ class Counters:
             self.loss = update.loss if self.loss is None else self.loss + _WEIGHT * (update.loss - self.loss)
 
 
-@dataclass(frozen=True, slots=True)
-class CountReading:
-    """The counts at a time of the event loop's clock."""
-
-    time: float
-    version: int
-    ingress: int
-    egress: int
-
-
 class Hub:
     """Devices in the order of their last change; events; counts."""
 
@@ -98,7 +86,8 @@ class Hub:
         """The devices that watchers see as idle."""
         self._version = version
         self._total = total
-        self._samples = deque([self._sample()], maxlen=_RATE_SECONDS + 1)
+        self._rates = RecentRates()
+        self.rates()
 
     def mark_changed(self, device: Device) -> None:
         """Note a change of a device, for watchers."""
@@ -154,7 +143,7 @@ class Hub:
         before = state()
         while True:
             await asyncio.sleep(1)
-            self._samples.append(self._sample())
+            self.rates()
             self.trail.add(self.mark(time.time()))
             if self.watchers:
                 self._look_for_idle(time.monotonic())
@@ -164,25 +153,15 @@ class Hub:
                     self.note(now, None, reason() or "the run is complete")
 
     def rates(self) -> tuple[float, float, float]:
-        """Updates, bytes received and bytes sent per second, over the last _OVER seconds."""
-        now, then = self._sample(), self._samples[0]
-        seconds = max(1.0, now.time - then.time)
-        return (
-            (now.version - then.version) / seconds,
-            (now.ingress - then.ingress) / seconds,
-            (now.egress - then.egress) / seconds,
-        )
-
-    def _sample(self) -> CountReading:
-        return CountReading(
-            asyncio.get_running_loop().time(), self._version(), self._total.ingress, self._total.egress
-        )
+        """Updates, bytes received and bytes sent per second, over the last seconds."""
+        now, total = asyncio.get_running_loop().time(), self._total
+        rates = self._rates.per_second(now, self._version(), total.ingress, total.egress)
+        return (0.0, 0.0, 0.0) if rates is None else (rates[0], rates[1], rates[2])
 
     def mark(self, now: float) -> Mark:
         """The counts at a Unix time."""
-        sample = self._sample()
         up = sum(device.present for device in self._devices.values())
-        return Mark(now, sample.version, sample.ingress, sample.egress, self.tally.loss, up)
+        return Mark(now, self._version(), self._total.ingress, self._total.egress, self.tally.loss, up)
 
     def _look_for_idle(self, now: float) -> None:
         """Mark devices that have become idle or active. A silent device causes no other event."""

@@ -15,8 +15,8 @@ from edgeflock.shared.protocol.messages import Facts
 
 
 @dataclass(slots=True)
-class DeviceIdentity:
-    """Who a device is."""
+class Device:
+    """One device: who it is, its connection, statistics and conduct."""
 
     name: str
     id: int = 0
@@ -27,26 +27,11 @@ class DeviceIdentity:
     """Whether its owner allows other devices to get its samples."""
     shards: int = 0
     """How many data shards it holds, in a run of tasks."""
-
-
-@dataclass(slots=True)
-class Device:
-    """One device: its identity, connection, statistics and conduct."""
-
-    identity: DeviceIdentity
     connection: Connection = field(default_factory=Connection)
     statistics: Statistics = field(default_factory=Statistics)
     conduct: Conduct = field(default_factory=Conduct)
     last_change: int = 0
     """The hub's count at its last change (hub.py)."""
-
-    @property
-    def id(self) -> int:
-        return self.identity.id
-
-    @property
-    def name(self) -> str:
-        return self.identity.name
 
     @property
     def owner_pause(self) -> str | None:
@@ -74,9 +59,10 @@ class Registry:
         self._limit = limit
         self.devices: dict[str, Device] = {
             account.name: Device(
-                DeviceIdentity(account.name, account.device),
-                Connection(earlier_traffic=Meter(account.ingress, account.egress)),
-                Statistics(updates=account.updates),
+                account.name,
+                account.device,
+                connection=Connection(earlier_traffic=Meter(account.ingress, account.egress)),
+                statistics=Statistics(updates=account.updates),
             )
             for account in totals
         }
@@ -87,7 +73,7 @@ class Registry:
 
     def restore_order(self, name: str, reason: str, *, dropped: bool) -> None:
         """Restore an operator's order from before the server started."""
-        connection = self.devices.setdefault(name, Device(DeviceIdentity(name))).connection
+        connection = self.devices.setdefault(name, Device(name)).connection
         if dropped:
             connection.drop(reason)
         else:
@@ -104,7 +90,7 @@ class Registry:
                 raise NameInUse(f"the name {ascii(name)} reads like {other!r}, which another device has")
             if len(self.devices) >= self._limit:
                 raise TooManyDevices(f"the server takes {self._limit} devices (limits.devices)")
-            device = self.devices[name] = Device(DeviceIdentity(name))
+            device = self.devices[name] = Device(name)
         connection = device.connection
         if connection.dropped and connection.order is not None:
             raise Dropped(f"an operator has dropped {name!r}: {connection.order.reason}")

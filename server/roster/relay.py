@@ -9,7 +9,6 @@ import itertools
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
 
 from edgeflock.shared.errors import FrameTooLarge, Malformed, UnexpectedRecord
 from edgeflock.shared.protocol import wire
@@ -46,7 +45,7 @@ class Relay:
     def join(self, device: int, send: SendSamples | None = None) -> None:
         """Add a connected device that shares. At a gateway, `send` sends it its samples."""
         if self._enabled:
-            self._queues[device] = _WaitingQueue() if send is None else _Forwarder(send)
+            self._queues[device] = _Queue(send)
 
     def leave(self, device: int) -> None:
         """Remove a device. A device that does not share is ignored."""
@@ -112,37 +111,19 @@ def parts(samples: Samples, limit: int) -> list[Samples]:
     ]
 
 
-class _Queue(Protocol):
-    """The destination of samples for one device."""
+class _Queue:
+    """The parcels that wait for one device. At a gateway, `send` sends each at once, so that none waits."""
 
-    def put(self, record: SampleRecord) -> int:
-        """Add a parcel. Return how many samples were dropped for it."""
-
-    def take(self) -> list[SampleRecord]: ...
-
-
-class _Forwarder:
-    """Posts each parcel at once, so that none waits here."""
-
-    def __init__(self, send: SendSamples) -> None:
+    def __init__(self, send: SendSamples | None) -> None:
         self._send = send
-
-    def put(self, record: SampleRecord) -> int:
-        self._send(record)
-        return 0
-
-    def take(self) -> list[SampleRecord]:
-        return []
-
-
-class _WaitingQueue:
-    """The parcels that wait for one device."""
-
-    def __init__(self) -> None:
         self._records: deque[SampleRecord] = deque()
         self._octets = 0
 
     def put(self, record: SampleRecord) -> int:
+        """Add a parcel. Return how many samples were dropped for it."""
+        if self._send is not None:
+            self._send(record)
+            return 0
         self._records.append(record)
         self._octets += _size(record)
         dropped = 0

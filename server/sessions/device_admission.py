@@ -108,11 +108,11 @@ class ServerAdmission:
             self.authenticator.check(hello.device, hello.proof)
         shards = _parse_shards(hello)
         device = host.registry.admit(hello.device)
-        identity, connection = device.identity, device.connection
+        connection = device.connection
         while (sequence := await self._replace_session(device, session, hello, shards)) is None:
             pass  # another session came in between
-        identity.shards = len(shards) if host.engine.tasks is not None else 0
-        identity.facts, identity.shares = hello.facts, hello.shares
+        device.shards = len(shards) if host.engine.tasks is not None else 0
+        device.facts, device.shares = hello.facts, hello.shares
         device.conduct.quarantined_until = 0.0
         device.statistics.telemetry = {}
         connection.mark_active()
@@ -120,7 +120,7 @@ class ServerAdmission:
         if device.statistics.sequence is None:
             # Later the statistics follow it themselves, also for updates that were held as the device left.
             device.statistics.sequence = sequence
-        if identity.shares:
+        if device.shares:
             host.relay.join(device.id, None if self.post is None else partial(self.post, device))
         return AdmittedDevice(device, sequence, connection.secret)
 
@@ -187,8 +187,8 @@ class ServerAdmission:
         connection, engine = device.connection, self.host.engine
         dead = None if connection.has_secret(hello.secret) else await _find_dead(connection, device.name)
         async with connection.replacement_lock:  # in order of arrival: the newest session stays
-            if not device.identity.id:
-                device.identity.id = await self.writer.call(lambda: engine.device_id(hello.device))
+            if not device.id:
+                device.id = await self.writer.call(lambda: engine.device_id(hello.device))
             if connection.session is not None:
                 if connection.session is not dead and not connection.has_secret(hello.secret):
                     return None

@@ -1,28 +1,68 @@
-"""Find the part of a model that prevents its export."""
+"""Find the part of a model that prevents its export, also before torch's exporter takes seconds."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import cache
 from operator import getitem
 from typing import Any
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
+from onnxscript.function_libs.torch_lib import ops as _operators  # noqa: F401  # fills the registry
+from onnxscript.function_libs.torch_lib.registration import default_registry
 from torch import Tag, Tensor
+from torch._decomp import decomposition_table
 from torch._ops import OpOverload
-from torch.fx import Interpreter, Node
+from torch.export import default_decompositions
+from torch.fx import GraphModule, Interpreter, Node
 from torch.onnx import ONNXProgram
+from torch.onnx._internal.exporter._torchlib._torchlib_registry import get_torchlib_ops
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.module_tracker import ModuleTracker
 
 from edgeflock.server.training_graph.gradient_check import TOLERANCE, feed, session_for
-from edgeflock.server.training_graph.tracing import split_arguments
+from edgeflock.server.training_graph.operators.translations import TRANSLATIONS
+from edgeflock.server.training_graph.tracing import Example
 from edgeflock.shared.model.fields import Fields
-from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.model.torch_module import FlatModule, apply
+from edgeflock.shared.model.torch_module import apply
 
 _OUTSIDE = "Global"
 """The name of torch's tracker for what no module runs."""
+
+
+def first_untranslated(graph: GraphModule) -> str:
+    """The first operator (e.g. "aten.max_pool3d_with_indices.default") without translation or decomposition.
+
+    Empty if there is none. The exporter itself refuses unknown parts of a decomposition.
+    """
+    for node in graph.graph.nodes:
+        operator = node.target
+        if node.users and isinstance(operator, OpOverload) and not _is_known(operator):
+            return str(operator)
+    return ""
+
+
+def _is_known(operator: OpOverload[..., object]) -> bool:
+    return (
+        operator in TRANSLATIONS
+        or operator in decomposition_table
+        or operator in _decomposed()
+        or operator in _torch_translations()
+        or operator.name() in default_registry  # type: ignore[no-untyped-call]
+        or operator._schema.is_mutable
+        or operator._can_decompose()
+    )
+
+
+@cache
+def _decomposed() -> frozenset[object]:
+    return frozenset(default_decompositions())
+
+
+@cache
+def _torch_translations() -> frozenset[object]:
+    return frozenset(meta.fx_target for meta in get_torchlib_ops())
 
 
 def operator_in(error: BaseException) -> str:
@@ -37,14 +77,12 @@ def operator_in(error: BaseException) -> str:
     return ""
 
 
-def module_that_calls(
-    flat: FlatModule, operator: str, arguments: tuple[Tensor, ...], fields: Sequence[str] = ()
-) -> str:
-    """The innermost module of `flat` that runs `operator` in either pass, or the loss.
+def module_that_calls(operator: str, example: Example) -> str:
+    """The innermost module that runs `operator` in either pass, or the loss.
 
     An example is "layers.3 (MaxPool3d)".
     """
-    _, x, y = split_arguments(arguments, fields)
+    flat, (_, x, y) = example.flat, example.split(example.arguments)
     tracker = ModuleTracker()
     with tracker, _Watch(tracker, operator) as watch:
         flat.module.train()
@@ -57,9 +95,7 @@ def module_that_calls(
     return f"{name or 'it'} ({type(flat.module.get_submodule(name)).__name__})"
 
 
-def first_difference(
-    program: ONNXProgram, layout: Layout, arguments: tuple[Tensor, ...], fields: Sequence[str] = ()
-) -> str:
+def first_difference(program: ONNXProgram, example: Example) -> str:
     """The first operator of an exported, unoptimised program whose value in ONNX differs from torch's.
 
     If all values that do not depend on random numbers agree, it is the operators that draw them. Without
@@ -79,7 +115,7 @@ def first_difference(
                 wanted[n.name] = n, value.detach().numpy().copy()
             return value
 
-    Remember(traced.graph_module).run(*traced._graph_module_flat_inputs(arguments, {}))
+    Remember(traced.graph_module).run(*traced._graph_module_flat_inputs(example.arguments, {}))
     model = program.model_proto
     # The exporter names values after their nodes, but outputs as its caller named them.
     pairs = zip(traced.graph_signature.user_outputs, model.graph.output, strict=True)
@@ -91,10 +127,10 @@ def first_difference(
         onnx.ValueInfoProto(name=value) for value in names.values() if value not in outputs
     )
     session = session_for(model.SerializeToString())
-    held, x, y = split_arguments(arguments, fields)
+    held, x, y = example.split(example.arguments)
     theta = np.concatenate([tensor.numpy().ravel() for tensor in held])
     inputs = Fields({name: one.numpy() for name, one in x.items()}) if isinstance(x, dict) else x.numpy()
-    fed = feed(session, layout, theta, inputs, y.numpy())
+    fed = feed(session, example.flat.layout, theta, inputs, y.numpy())
     for name, found in zip(names, session.run([*names.values()], fed), strict=True):
         node, value = wanted[name]
         size = max(float(np.abs(value).max(initial=0)), 1e-6)

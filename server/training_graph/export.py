@@ -28,7 +28,6 @@ import numpy as np
 import onnx
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from torch._dynamo.exc import UserError
 from torch._subclasses.fake_tensor import DynamicOutputShapeException
 from torch.export import Dim
@@ -38,23 +37,21 @@ from torch.onnx.errors import OnnxExporterError
 from torch.utils._pytree import tree_leaves
 
 from edgeflock.server.training_graph import tracing
-from edgeflock.server.training_graph.blame import first_difference, module_that_calls, operator_in
+from edgeflock.server.training_graph.blame import (
+    first_difference,
+    first_untranslated,
+    module_that_calls,
+    operator_in,
+)
 from edgeflock.server.training_graph.gradient_check import check_evaluation, check_step
 from edgeflock.server.training_graph.operators.scanning import make_names_unique
 from edgeflock.server.training_graph.operators.translations import TRANSLATIONS
-from edgeflock.server.training_graph.untranslated import first_untranslated
+from edgeflock.server.training_graph.tracing import Example
 from edgeflock.shared.errors import BadGraph, NotExportable
 from edgeflock.shared.graphs.reading import read
 from edgeflock.shared.graphs.step import RIGHT, outputs_of
 from edgeflock.shared.graphs.writing import write
-from edgeflock.shared.model.fields import (
-    Fields,
-    Inputs,
-    concatenate_inputs,
-    copy_inputs,
-    describe_shape,
-    rows,
-)
+from edgeflock.shared.model.fields import Inputs, concatenate_inputs, copy_inputs, describe_shape, rows
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.torch_module import FlatModule, Make, apply, to_tensors
 
@@ -88,8 +85,7 @@ def export_model(
     repeat = -(-MIN_SAMPLES // len(y))
     x = rows(concatenate_inputs([x] * repeat), slice(2 * MIN_SAMPLES))
     y = np.concatenate([y] * repeat)[: 2 * MIN_SAMPLES]
-    fields = tuple(x) if isinstance(x, Fields) else ()
-    arguments = tracing.example_arguments(flat, x, y)
+    example = tracing.Example.from_batch(flat, x, y)
     try:
         right = flat.gradient(flat.theta(), copy_inputs(x), y).right
         count = len(tree_leaves(apply(flat.evaluation_module(flat.theta()), to_tensors(copy_inputs(x)))))
@@ -98,20 +94,19 @@ def export_model(
             f"model.module {module!r} does not fit inputs {describe_shape(x)} with targets {y.dtype}: {error}"
         ) from error
     outputs_of_step = [*outputs_of(flat.layout), *([] if right is None else [RIGHT])]
-    steps = tracing.training_step(flat, fields), True, outputs_of_step, check_step
+    steps = tracing.training_step(example), True, outputs_of_step, check_step
     returned = ["output"] if count == 1 else [f"output/{place}" for place in range(count)]
-    judge = tracing.evaluation(flat, fields), False, ["loss", *returned], check_evaluation
+    judge = tracing.evaluation(example), False, ["loss", *returned], check_evaluation
     graphs = []
     for function, training, outputs, check in (steps, judge):
-        traced = _trace(flat, function, arguments, fields, training=training)
-        graph = _canonical(flat, _to_onnx(flat, traced, arguments, fields, outputs).model_proto)
+        traced = _trace(example, function, training=training)
+        graph = _canonical(flat, _to_onnx(example, traced, outputs).model_proto)
         try:
             wrong = check(flat, graph, x, y)
         except Exception as error:  # onnxruntime's exceptions have no common base
             raise NotExportable(f"{flat.path}: its ONNX graph cannot run: {_first_line(error)}") from error
         if wrong:
-            bare = _to_onnx(flat, traced, arguments, fields, outputs, optimize=False)
-            blamed = first_difference(bare, flat.layout, arguments, fields)
+            blamed = first_difference(_to_onnx(example, traced, outputs, optimize=False), example)
             reason = (
                 f"the first operator that differs is {blamed}" if blamed else f"{_RULES}, nor on calls before"
             )
@@ -126,46 +121,34 @@ def input_names(layout: Layout, fields: Sequence[str] = ()) -> list[str]:
     return [*(f"theta/{tensor.name}" for tensor in layout.tensors), *batch, "y"]
 
 
-def _trace(
-    flat: FlatModule,
-    function: tracing.Trace,
-    arguments: tuple[Tensor, ...],
-    fields: Sequence[str],
-    *,
-    training: bool,
-) -> GraphModule:
+def _trace(example: Example, function: tracing.Trace, *, training: bool) -> GraphModule:
+    path = example.flat.path
     try:
         with _quiet():
-            graph = tracing.trace(flat, function, arguments, training=training)
+            graph = tracing.trace(example, function, training=training)
     except DynamicOutputShapeException as error:
-        raise NotExportable(_untranslated_text(flat, str(error.func), arguments, fields)) from error
+        raise NotExportable(_untranslated_text(str(error.func), example)) from error
     except Exception as error:  # torch or the user's module may raise anything
         raise NotExportable(
-            f"{flat.path}: cannot be traced: {type(error).__name__}: {_first_line(error)}; {_RULES}"
+            f"{path}: cannot be traced: {type(error).__name__}: {_first_line(error)}; {_RULES}"
         ) from error
     if asked := tracing.unsupported_max_pool(graph):
-        pool = module_that_calls(flat, asked, arguments, fields)
+        pool = module_that_calls(asked, example)
         raise NotExportable(
-            f"{flat.path}: {pool} returns the indices of its maxima (return_indices), which has no export"
+            f"{path}: {pool} returns the indices of its maxima (return_indices), which has no export"
         )
     unknown = first_untranslated(graph)
     if unknown:
-        raise NotExportable(_untranslated_text(flat, unknown, arguments, fields))
+        raise NotExportable(_untranslated_text(unknown, example))
     return graph
 
 
 def _to_onnx(
-    flat: FlatModule,
-    graph: GraphModule,
-    arguments: tuple[Tensor, ...],
-    fields: Sequence[str],
-    outputs: list[str],
-    *,
-    optimize: bool = True,
+    example: Example, graph: GraphModule, outputs: list[str], *, optimize: bool = True
 ) -> ONNXProgram:
-    batch = Dim("batch")
+    flat, arguments, fields = example
     own = len(flat.layout.tensors)
-    shapes = (*[None] * own, *[{0: batch}] * (len(arguments) - own))
+    shapes = (*[None] * own, *[{0: Dim("batch")}] * (len(arguments) - own))
     try:
         with _quiet():
             program = torch.export.export(graph, arguments, dynamic_shapes=shapes, strict=False)
@@ -179,7 +162,7 @@ def _to_onnx(
                 optimize=optimize,
             )
     except (OnnxExporterError, NotImplementedError) as error:
-        text = _untranslated_text(flat, operator_in(error), arguments, fields)
+        text = _untranslated_text(operator_in(error), example)
         raise NotExportable(f"{text}: {_root_cause(error)}") from error
     except Exception as error:
         hint = f"; {_RULES}" if isinstance(error, UserError) else ""
@@ -188,11 +171,9 @@ def _to_onnx(
     return exported
 
 
-def _untranslated_text(
-    flat: FlatModule, operator: str, arguments: tuple[Tensor, ...], fields: Sequence[str]
-) -> str:
-    module = module_that_calls(flat, operator, arguments, fields)
-    uses = f"{flat.path}: {module} uses {operator or 'an operator'}"
+def _untranslated_text(operator: str, example: Example) -> str:
+    module = module_that_calls(operator, example)
+    uses = f"{example.flat.path}: {module} uses {operator or 'an operator'}"
     return f"{uses}, which has no translation to ONNX (devices with torch can train it)"
 
 

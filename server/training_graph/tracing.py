@@ -10,7 +10,7 @@ everything that autograd can differentiate can be traced.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ from torch.utils._pytree import tree_leaves
 from edgeflock.server.training_graph.operators import recurrence
 from edgeflock.server.training_graph.operators.decompositions import REPLACEMENTS
 from edgeflock.server.training_graph.operators.translations import TRANSLATIONS
-from edgeflock.shared.model.fields import Inputs, arrays_by_name
+from edgeflock.shared.model.fields import Fields, Inputs, arrays_by_name
 from edgeflock.shared.model.torch_module import FlatModule, X, arguments_of
 
 aten = torch.ops.aten
@@ -55,16 +55,38 @@ _COUNT = "num_batches_tracked"
 Trace = Callable[..., tuple[Tensor, ...]]
 
 
-def training_step(flat: FlatModule, fields: Sequence[str] = ()) -> Trace:
-    """The training step of `flat` as a function.
+class Example(NamedTuple):
+    """A model and the arguments of its functions on a batch."""
 
-    Its arguments are the tensors in the order of the layout, then x or its fields, then y.
-    """
+    flat: FlatModule
+    arguments: tuple[Tensor, ...]
+    """The tensors in the order of the layout, then x or its fields, then y."""
+    fields: tuple[str, ...]
+    """The names of x's fields; empty if x is one tensor."""
+
+    @classmethod
+    def from_batch(cls, flat: FlatModule, x: Inputs, y: NDArray[np.generic]) -> "Example":
+        theta = torch.from_numpy(flat.theta())
+        held = (theta[tensor.start : tensor.stop].view(tensor.shape) for tensor in flat.layout.tensors)
+        batch = (torch.from_numpy(array) for array in (*arrays_by_name(x).values(), y))
+        return cls(flat, (*held, *batch), tuple(x) if isinstance(x, Fields) else ())
+
+    def split(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], X, Tensor]:
+        """Split arguments into (tensors of the layout, x, y)."""
+        *front, y = tensors
+        own = len(self.flat.layout.tensors)
+        rest = front[own:]
+        return front[:own], dict(zip(self.fields, rest, strict=True)) if self.fields else rest[0], y
+
+
+def training_step(example: Example) -> Trace:
+    """The training step of a model as a function."""
+    flat = example.flat
     trained = len(flat.layout.parameters.tensors)
     frozen = [not parameter.requires_grad for parameter in flat.module.parameters()]
 
     def step(*tensors: Tensor) -> tuple[Tensor, ...]:
-        held, x, y = split_arguments(tensors, fields)
+        held, x, y = example.split(tensors)
         parameters = [tensor.detach() for tensor in held[:trained]]
         learning = [
             tensor.requires_grad_() for tensor, never in zip(parameters, frozen, strict=True) if not never
@@ -83,24 +105,15 @@ def training_step(flat: FlatModule, fields: Sequence[str] = ()) -> Trace:
     return step
 
 
-def evaluation(flat: FlatModule, fields: Sequence[str] = ()) -> Trace:
-    """(loss, output) of `flat` as a function of the same tensors."""
+def evaluation(example: Example) -> Trace:
+    """(loss, output) of a model as a function."""
 
     def evaluate(*tensors: Tensor) -> tuple[Tensor, ...]:
-        held, x, y = split_arguments(tensors, fields)
-        output = _call(flat, held, x)
-        return _loss(flat, output, y, x), *tree_leaves(output)
+        held, x, y = example.split(tensors)
+        output = _call(example.flat, held, x)
+        return _loss(example.flat, output, y, x), *tree_leaves(output)
 
     return evaluate
-
-
-def split_arguments(tensors: Sequence[Tensor], fields: Sequence[str]) -> tuple[list[Tensor], X, Tensor]:
-    """Split the arguments of a step into (tensors of the layout, x, y)."""
-    if not fields:
-        *held, x, y = tensors
-        return held, x, y
-    *front, y = tensors
-    return front[: -len(fields)], dict(zip(fields, front[-len(fields) :], strict=True)), y
 
 
 def _loss(flat: FlatModule, output: Any, y: Tensor, x: X) -> Tensor:
@@ -128,20 +141,20 @@ def _call(flat: FlatModule, tensors: Sequence[Tensor], x: X) -> Any:
     return functional_call(flat.module, state, *arguments_of(flat.module, x), tie_weights=False)
 
 
-def trace(flat: FlatModule, function: Trace, example: tuple[Tensor, ...], *, training: bool) -> GraphModule:
-    """`function` as a graph over arguments like `example`. Those after the layout's have any first dimension.
+def trace(example: Example, function: Trace, *, training: bool) -> GraphModule:
+    """`function` as a graph over such arguments. Those after the layout's have any first dimension.
 
     May raise any exception that the module raises when it is called with symbols instead of numbers.
     """
     environment = ShapeEnv()
     fake = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
-    own = len(flat.layout.tensors)
-    arguments = [fake.from_tensor(tensor, static_shapes=True) for tensor in example[:own]]
-    for batch in example[own:]:
+    own = len(example.flat.layout.tensors)
+    arguments = [fake.from_tensor(tensor, static_shapes=True) for tensor in example.arguments[:own]]
+    for batch in example.arguments[own:]:
         sizes = [DimDynamic.DYNAMIC] + [DimDynamic.STATIC] * (batch.dim() - 1)
         context = StatelessSymbolicContext(dynamic_sizes=sizes)  # type: ignore[var-annotated]
         arguments.append(fake.from_tensor(batch, symbolic_context=context, source=ConstantSource("batch")))
-    with _traceable(flat.module, training):
+    with _traceable(example.flat.module, training):
         graph: GraphModule = make_fx(function, _decompositions(), tracing_mode="fake")(*arguments)
     return graph
 
@@ -173,13 +186,6 @@ def unsupported_max_pool(graph: GraphModule) -> str:
 
 def _is_needed(node: Node) -> bool:
     return node.op == "output" or any(_is_needed(user) for user in node.users)
-
-
-def example_arguments(flat: FlatModule, x: Inputs, y: NDArray[np.generic]) -> tuple[Tensor, ...]:
-    """The arguments of a step of `flat` on the batch (x, y)."""
-    theta = torch.from_numpy(flat.theta())
-    held = (theta[tensor.start : tensor.stop].view(tensor.shape) for tensor in flat.layout.tensors)
-    return (*held, *(torch.from_numpy(array) for array in (*arrays_by_name(x).values(), y)))
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from edgeflock.shared.settings.optimizer import OptimizerSettings
 
 BUILTIN = {
     "coordination.mode": "|".join(MODES),
-    "coordination.gate": "|ssp|asp",
+    "coordination.gate": "none|ssp|asp",
     "defence.mode": "none|clip|score",
     "downlink.mode": "lossy|exact",
     "optimizer.kind": "sgd|momentum|nesterov|adam|adamw|adagrad",
@@ -60,6 +60,7 @@ def _modes(has_trait: Callable[[Mode], bool]) -> tuple[str]:
 _ELASTIC, _NOT_ELASTIC = _modes(lambda mode: mode.elastic), _modes(lambda mode: not mode.elastic)
 _BUFFERS = _modes(lambda mode: mode.buffers)
 _COHORT, _TASKS = _modes(lambda mode: mode.cohort), _modes(lambda mode: mode.tasks)
+_NOT_TASKS = _modes(lambda mode: not mode.tasks)
 _BY_DEVICE = _modes(lambda mode: mode.rounds and not mode.tasks)
 _ROUNDS, _NOT_ROUNDS = _modes(lambda mode: mode.rounds), _modes(lambda mode: not mode.rounds)
 _ADAFACTOR = "run.local_optimizer=adafactor"
@@ -97,7 +98,7 @@ ROWS: tuple[Row, ...] = (
     Row("optimizer.min_factor", ("optimizer.schedule=step|cosine|plateau",), "is the limit of a schedule"),
     Row("optimizer.patience", ("optimizer.schedule=plateau",), "is the waiting time of a schedule"),
     Row("model.personal", _NOT_ELASTIC, "are layers of a device, and elastic averaging exchanges all"),
-    Row("model.personal", ("coordination.tasks=0",), "learn a device's data, and tasks are of any data"),
+    Row("model.personal", _NOT_TASKS, "learn a device's data, and tasks are of any data"),
     Row("model.personal", ("defence.mode=none|clip",), "are not on the server, which thus has no gradients"),
     Row(
         "run.local_rate",

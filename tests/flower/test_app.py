@@ -112,7 +112,7 @@ async def test_a_clientapp_trains_as_it_is(tmp_path: Path) -> None:
         (device,) = server._active.app[HOST].registry.devices.values()
     assert result.theta.tolist() == [3, 3, 3, 3], "each update adds one to all"
     assert (progress.updates, progress.samples, progress.loss) == (3, 120, 0.25)
-    assert device.identity.facts["backend"].startswith("flwr 1.4")  # type: ignore[union-attr]
+    assert device.facts["backend"].startswith("flwr 1.4")  # type: ignore[union-attr]
     messages = seen(app)[:3]  # before it heard that the run is over it may have begun one more
     assert [m["told"] for m in messages] == [{"lr": 0.1, "name": "x", "server-round": n} for n in (1, 2, 3)]
     assert [m["w"] for m in messages] == [0, 1, 2]

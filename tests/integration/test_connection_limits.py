@@ -7,7 +7,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import msgpack
@@ -38,7 +37,8 @@ HEAD = b"GET /v1/session HTTP/1.1\r\nHost: server.example\r\n"
 
 def patient(server: Hosted) -> None:
     """With whoever comes from now on."""
-    server.connection_limits.terms = replace(server.connection_limits.terms, request_seconds=3600)
+    limits = server.connection_limits.limits
+    server.connection_limits.limits = limits.model_copy(update={"request_seconds": 3600})
 
 
 async def ended(device: Device) -> bytes:

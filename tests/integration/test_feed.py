@@ -145,7 +145,7 @@ def crowd(hosted: Hosted, count: int) -> None:
     """Devices of long names, so that frames are large."""
     for number in range(count):
         device = hosted.registry.admit(f"{number:0200d}")
-        device.identity.id = 1000 + number
+        device.id = 1000 + number
         hosted.hub.mark_changed(device)
 
 

@@ -5,6 +5,7 @@ import json
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,10 +26,18 @@ def kinds(hosted: Hosted) -> list[str]:
     return [one.kind for one in hosted.health.findings]
 
 
+async def check_later(hosted: Hosted, seconds: float) -> None:
+    """Check as so many seconds from now."""
+    later = SimpleNamespace(time=lambda: time.time() + seconds, monotonic=time.monotonic)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("edgeflock.server.monitoring.health.time", later)
+        await hosted.health.check()
+
+
 async def lasting(hosted: Hosted) -> None:
     """Look, and again as if what is so now had been so for a while."""
     await hosted.health.check()
-    await hosted.health.check(delay=20.0)
+    await check_later(hosted, 20.0)
 
 
 async def test_a_finding_is_told_everywhere_and_is_over_once(tmp_path: Path) -> None:
@@ -60,7 +69,7 @@ async def test_a_finding_is_told_everywhere_and_is_over_once(tmp_path: Path) -> 
         await device.push(replace(update(2, 1), facts=well))
         await hosted.health.check()
         assert kinds(hosted) == ["hot", "throttled", "clock"], "it may be hot again in a moment"
-        await hosted.health.check(delay=61.0)
+        await check_later(hosted, 61.0)
         assert kinds(hosted) == ["unevaluated"]
         assert sorted(events(hosted, "over")) == ["pi: clock", "pi: hot", "pi: throttled"]
         assert 'edgeflock_finding{device="pi"' not in (await viewer.get("/metrics"))[1]
@@ -141,7 +150,7 @@ async def test_samples_that_are_lost_are_told_while_they_are(tmp_path: Path) -> 
         ):
             await device.push(replace(update(sequence, sequence - 1), facts={"drops": drops}))
             await lasting(hosted)
-            await hosted.health.check(delay=100.0)
+            await check_later(hosted, 100.0)
             found = [one.text for one in hosted.health.findings if one.kind == "dropping"]
             assert found == [f"its buffer had no room for {rest}" for rest in said]
 
@@ -157,8 +166,8 @@ async def test_a_full_disk_of_a_device_is_told_as_such(tmp_path: Path) -> None:
         assert (one.kind, one.device) == ("disk", "pi")
         assert one.text == "its disk is full: 900 recent samples were dropped instead of stored"
         await device.push(replace(update(3, 2), facts={"drops": 905, "unwritten": 900}))
-        await hosted.health.check(delay=200.0)
-        await hosted.health.check(delay=300.0)
+        await check_later(hosted, 200.0)
+        await check_later(hosted, 300.0)
         assert "disk" not in kinds(hosted), "there is room again"
 
 
@@ -180,7 +189,7 @@ async def test_a_run_that_nobody_evaluates_says_so(tmp_path: Path) -> None:
     async with hosting(tmp_path) as hosted:
         await hosted.health.check()
         assert kinds(hosted) == []
-        await hosted.health.check(delay=31.0)
+        await check_later(hosted, 31.0)
         (one,) = hosted.health.findings
         assert (one.kind, one.severity, one.device) == ("unevaluated", "notice", None)
         assert "cannot measure how good the model is" in one.text

@@ -94,7 +94,7 @@ async def test_a_device_trains_a_model_that_it_has_no_code_of(
         said = [text for text in caplog.messages if text.startswith(("connected", "waiting", "trains"))]
         assert [text.split()[0] for text in said] == ["connected", "waiting", "trains"]
         assert said[-1] == "trains theirs:Net with onnx"
-        facts = hosted.registry.devices["pi"].identity.facts
+        facts = hosted.registry.devices["pi"].facts
         assert facts["backend"] == f"onnxruntime {onnxruntime.__version__} CPU"
         reached = hosted.engine.parameters.theta.astype(float)
     # The same batches, by the formulas: dense SGD, and statistics that follow by a tenth each time.
@@ -150,7 +150,7 @@ async def test_torch_that_turns_out_not_to_be_allowed_is_put_right(
     async with hosting(tmp_path, *RUN, layout=LAYOUT) as hosted:
         settings = ClientSettings(server=f"http://127.0.0.1:{hosted.port}", name="pi", data=data(tmp_path))
         assert (await run_client(settings)).updates == 30
-        assert hosted.registry.devices["pi"].identity.facts["backend"] == "onnx"
+        assert hosted.registry.devices["pi"].facts["backend"] == "onnx"
     assert told == ["torch", "onnx"]
 
 

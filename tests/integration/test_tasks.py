@@ -88,7 +88,7 @@ async def test_a_round_has_one_update_of_each_shard(tmp_path: Path) -> None:
     devices = hosted.registry.devices
     assert [devices[name].statistics.updates for name in "ab"] == [1, 2]
     assert [devices[name].statistics.duplicates for name in "ab"] == [1, 0]
-    assert [devices[name].identity.shards for name in "ab"] == [3, 3]
+    assert [devices[name].shards for name in "ab"] == [3, 3]
 
 
 async def test_a_round_ends_at_k_distinct_results(tmp_path: Path) -> None:

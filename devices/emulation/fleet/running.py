@@ -32,6 +32,7 @@ from edgeflock.server.ledger import Journal, open_engine
 from edgeflock.server.monitoring.episodes import EpisodeScores
 from edgeflock.server.monitoring.federated import combine_evaluations
 from edgeflock.server.monitoring.listeners import Applied, Callbacks
+from edgeflock.server.monitoring.model_scores import ModelScores
 from edgeflock.server.monitoring.scoring import Scores
 from edgeflock.shared.errors import Diverged
 from edgeflock.shared.model.fields import Fields, Inputs
@@ -243,8 +244,8 @@ class _FleetRun:
         self._ended = asyncio.Event()
         if self._listening.on_finding is not None:  # a server also evaluates its first model
             version, theta = self._engine.result()
-            loss, accuracy = self._measure(theta)
-            self._watch.record_evaluation(Evaluation(version, 0.0, loss, accuracy, 0, 0), ())
+            scores = self._measure(theta)
+            self._watch.record_evaluation(Evaluation(version, 0.0, *scores[:2], 0, 0), ())
         lives = [asyncio.create_task(device.run()) for device in self._devices.values()]
         everybody, ended = asyncio.gather(*lives), asyncio.create_task(self._ended.wait())
         try:
@@ -302,14 +303,14 @@ class _FleetRun:
             self._ended.set()
             raise
 
-    def _measure(self, theta: NDArray[np.float32]) -> tuple[float, float | None]:
-        """Return (loss, accuracy) at theta; of a model with personal layers, the mean of the devices' own."""
+    def _measure(self, theta: NDArray[np.float32]) -> ModelScores:
+        """Evaluate theta; a model with personal layers is evaluated on the devices."""
         if self._episodes is not None:
             return self._episodes.evaluate(theta)
         if self._file.model.personal:
             found = self._measure_on_devices(theta)
-            return found.get("loss", 0.0), found.get("accuracy")
-        return self._flat.evaluate(theta, self._test.x, self._test.y, on_batch=self._scores.update)
+            return ModelScores(found.get("loss", 0.0), found.get("accuracy"))
+        return self._scores.evaluate(self._flat, self._test, theta)
 
     def _measure_on_devices(self, theta: NDArray[np.float32]) -> Mapping[str, float]:
         """Evaluate theta on the devices' own held-out data. Empty if no device has any yet."""
@@ -324,17 +325,16 @@ class _FleetRun:
         version, theta = self._engine.result()
         # A journal does not hold metrics.
         stored = self._interrupted.evaluation(version) if self._interrupted and not self._scores else None
-        loss, accuracy = stored or self._measure(theta)
-        finite = math.isfinite(loss)
+        scores = ModelScores(*stored) if stored else self._measure(theta)
+        finite = math.isfinite(scores.loss)
         traffic = self._server.traffic.total
         seconds = asyncio.get_running_loop().time()
-        finite_loss = loss if finite else None
-        octets = traffic.ingress, traffic.egress
-        metrics, confusion = (self._episodes or self._scores).details()
+        loss, octets = scores.loss if finite else None, (traffic.ingress, traffic.egress)
+        metrics = scores.metrics
         if self._file.run.evaluate_on_devices:
             found = self._measure_on_devices(theta)
             metrics = {**metrics, **{f"on_devices.{key}": number for key, number in found.items()}}
-        evaluation = Evaluation(version, seconds, finite_loss, accuracy, *octets, metrics, confusion)
+        evaluation = Evaluation(version, seconds, loss, scores.accuracy, *octets, metrics, scores.classes)
         recovery = self._engine.steering.record(evaluation, (), may_recover=True)
         self._evaluations.append(evaluation)
         self._watch.record_evaluation(evaluation, self._server.devices.values())

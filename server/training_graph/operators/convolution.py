@@ -70,8 +70,7 @@ def convolution_backward(
     dw = g
     if wanted[1]:
         source, result = (g, x) if transposed else (x, g)
-        of_weight = _weight_gradient if rank < 3 else _volume_gradient
-        dw = of_weight(source, result, weight.shape, stride, padding, dilation, groups)
+        dw = _weight_gradient(source, result, weight.shape, stride, padding, dilation, groups)
     db = op.ReduceSum(g, numbers(0, *range(2, 2 + rank)), keepdims=0) if wanted[2] else g
     return dx, dw, db
 
@@ -86,63 +85,34 @@ def _weight_gradient(
     groups: int,
 ) -> Value:
     """dW, of the given shape, of a convolution from x to a result of g's shape."""
-    window = _Window(
-        _plane(x.shape[2:]),
-        _plane(g.shape[2:]),
-        _plane(shape[2:]),
-        _plane(stride),
-        _plane(padding, 0),
-        _plane(dilation),
-    )
     channels, outputs = shape[1] * groups, shape[0]
+    around = padding if len(padding) > 1 else (0, *padding)
+    sizes = x.shape[2:], g.shape[2:], shape[2:], stride, dilation, around
+    if len(shape) > 4:
+        window = _Window(*(tuple(size) for size in sizes))
+        return op.Reshape(_by_columns(x, g, channels, outputs, groups, window), numbers(*shape))
+    window = _Window(*(_plane(size) for size in sizes))
     x = op.Reshape(x, numbers(0, channels, *window.source))
     g = op.Reshape(g, numbers(0, outputs, *window.result))
     if groups == 1 and window.kernel == (1, 1) and window.padding == (0, 0):
         dw = _by_pixels(x, g, channels, outputs, window)
     elif groups == 1 and channels <= _FEW_CHANNELS:
-        dw = _by_columns(x, g, channels, outputs, window)
+        dw = _by_columns(x, g, channels, outputs, groups, window)
     else:
         dw = _by_shared_shifts(x, g, channels, outputs, groups, window)
     return op.Reshape(dw, numbers(*shape))
 
 
-def _volume_gradient(
-    x: Value,
-    g: Value,
-    shape: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-) -> Value:
-    """Return dW in three dimensions, by im2col: X is copied once for each tap."""
-    channels, outputs, rank = shape[1] * groups, shape[0], len(shape) - 2
-    extent = [(size - 1) * step + 1 for size, step in zip(g.shape[2:], stride, strict=True)]
-    around = range(3, 3 + rank)
-    x = op.Unsqueeze(op.Transpose(x, perm=[1, 0, *range(2, 2 + rank)]), numbers(1))
-    if any(padding):
-        x = op.Pad(x, numbers(*(2 * [0, 0, 0, *padding])))
-    columns = []
-    for tap in product(*(range(taps) for taps in shape[2:])):
-        start = [place * spread for place, spread in zip(tap, dilation, strict=True)]
-        ends = [first + long for first, long in zip(start, extent, strict=True)]
-        columns.append(op.Slice(x, numbers(*start), numbers(*ends), numbers(*around), numbers(*stride)))
-    together = op.Reshape(_join(columns), numbers(groups, channels // groups * len(columns), -1))
-    gs = op.Transpose(g, perm=[1, 0, *range(2, 2 + rank)])
-    gs = op.Reshape(gs, numbers(groups, outputs // groups, -1))
-    return op.Reshape(op.MatMul(gs, op.Transpose(together, perm=[0, 2, 1])), numbers(*shape))
-
-
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """The geometry of a kernel, as (rows, columns)."""
+    """The geometry of a kernel, as (rows, columns) or (planes, rows, columns)."""
 
-    source: tuple[int, int]
-    result: tuple[int, int]
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    padding: tuple[int, int]
-    dilation: tuple[int, int]
+    source: tuple[int, ...]
+    result: tuple[int, ...]
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    padding: tuple[int, ...]
 
 
 def _by_pixels(x: Value, g: Value, channels: int, outputs: int, window: _Window) -> Value:
@@ -153,22 +123,24 @@ def _by_pixels(x: Value, g: Value, channels: int, outputs: int, window: _Window)
     return op.Gemm(_rows(g, outputs), _rows(x, channels), transB=1)
 
 
-def _by_columns(x: Value, g: Value, channels: int, outputs: int, window: _Window) -> Value:
-    """[made, channels * taps] by im2col."""
-    (top, left), (down, right) = window.padding, window.stride
-    x = op.Reshape(op.Transpose(x, perm=[1, 0, 2, 3]), numbers(channels, 1, -1, *window.source))
-    if top or left:
-        x = op.Pad(x, numbers(0, 0, 0, top, left, 0, 0, 0, top, left))
-    columns = []
-    for a in range(window.kernel[0]):
-        for b in range(window.kernel[1]):
-            row, column = a * window.dilation[0], b * window.dilation[1]
-            ends = row + (window.result[0] - 1) * down + 1, column + (window.result[1] - 1) * right + 1
-            columns.append(
-                op.Slice(x, numbers(row, column), numbers(*ends), numbers(3, 4), numbers(down, right))
-            )
-    together = op.Reshape(_join(columns), numbers(channels * len(columns), -1))
-    return op.Gemm(_rows(g, outputs), together, transB=1)
+def _by_columns(x: Value, g: Value, channels: int, outputs: int, groups: int, window: _Window) -> Value:
+    """[made, channels / groups * taps] by im2col."""
+    rank = len(window.kernel)
+    x = op.Unsqueeze(op.Transpose(x, perm=[1, 0, *range(2, 2 + rank)]), numbers(1))
+    if any(window.padding):
+        x = op.Pad(x, numbers(*(2 * [0, 0, 0, *window.padding])))
+    extent = [(size - 1) * step + 1 for size, step in zip(window.result, window.stride, strict=True)]
+    axes, columns = range(3, 3 + rank), []
+    for tap in product(*(range(taps) for taps in window.kernel)):
+        start = [place * spread for place, spread in zip(tap, window.dilation, strict=True)]
+        ends = [first + long for first, long in zip(start, extent, strict=True)]
+        columns.append(op.Slice(x, numbers(*start), numbers(*ends), numbers(*axes), numbers(*window.stride)))
+    if groups == 1:
+        together = op.Reshape(_join(columns), numbers(channels * len(columns), -1))
+        return op.Gemm(_rows(g, outputs, rank), together, transB=1)
+    together = op.Reshape(_join(columns), numbers(groups, channels // groups * len(columns), -1))
+    gs = op.Reshape(_rows(g, outputs, rank), numbers(groups, outputs // groups, -1))
+    return op.MatMul(gs, op.Transpose(together, perm=[0, 2, 1]))
 
 
 def _by_shared_shifts(x: Value, g: Value, channels: int, outputs: int, groups: int, window: _Window) -> Value:
@@ -245,9 +217,9 @@ def _shifted_flat(g: Value, outputs: int, shift: int, rows: int, columns: int) -
     return op.Mul(op.Reshape(flat, numbers(outputs, -1, rows, columns)), constant(mask))
 
 
-def _rows(value: Value, channels: int) -> Value:
-    """[N, channels, h, w] -> [channels, N h w]."""
-    return op.Reshape(op.Transpose(value, perm=[1, 0, 2, 3]), numbers(channels, -1))
+def _rows(value: Value, channels: int, rank: int = 2) -> Value:
+    """[N, channels, sizes...] -> [channels, the product of the others]."""
+    return op.Reshape(op.Transpose(value, perm=[1, 0, *range(2, 2 + rank)]), numbers(channels, -1))
 
 
 def _join(parts: Sequence[Value]) -> Value:
@@ -260,7 +232,7 @@ def _per_dimension(values: Sequence[int], rank: int) -> list[int]:
     return list(values) if len(values) == rank else [values[0]] * rank
 
 
-def _plane(values: Sequence[int], otherwise: int = 1) -> tuple[int, int]:
+def _plane(values: Sequence[int]) -> tuple[int, int]:
     """(rows, columns). One dimension becomes one row."""
     first, *rest = values
-    return (first, rest[0]) if rest else (otherwise, first)
+    return (first, rest[0]) if rest else (1, first)

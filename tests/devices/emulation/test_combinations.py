@@ -1,14 +1,20 @@
-"""Settings pair by pair: a fleet makes twenty updates with both, or the table of combinations refuses."""
+"""Settings pair by pair: a fleet makes twenty updates with both, or the table of combinations refuses them.
 
+A run has a choice of as many settings as go together, so that few runs have all pairs.
+"""
+
+from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
 
-import pytest
-
-from edgeflock.devices.emulation.config import parse
+from edgeflock.devices.emulation.config import FleetFile, parse
 from edgeflock.devices.emulation.fleet import prepare, run_fleet
+from edgeflock.server.hosting.choices import CHOICES
+from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.combinations import ROWS
+from edgeflock.shared.settings.config import Config
+from edgeflock.shared.settings.config import parse as parse_config
 
 FLEET = (
     "model.module=edgeflock.client.zoo:DigitsLinear",
@@ -20,68 +26,137 @@ FLEET = (
     "fleet.evaluate_every=20",
     "devices.one.step_ms=10",
 )
-ROUNDS = ("coordination.mode=rounds",)
-CHOSEN: dict[str, dict[str, tuple[str, ...]]] = {
-    "coordination": {
-        "rounds": ROUNDS,
-        "median": (*ROUNDS, "coordination.aggregate=median"),
-        "cohort": ("coordination.mode=cohort", "coordination.cohort=2"),
-        "tasks": ("coordination.mode=tasks", "coordination.tasks=2"),
-        "buffer": ("coordination.mode=buffer",),
-        "elastic": ("coordination.mode=elastic", "coordination.chunk=0"),
-        "tau": ("coordination.rule=tau",),
-    },
-    "gate": {"ssp": ("coordination.gate=ssp",), "asp": ("coordination.gate=asp",)},
-    "optimizer": {
-        name: (f"optimizer.kind={name}",) for name in ("momentum", "nesterov", "adam", "adamw", "adagrad")
-    },
-    "schedule": {
-        "step": ("optimizer.schedule=step", "optimizer.period=10"),
-        "cosine": ("optimizer.schedule=cosine",),
-        "plateau": ("optimizer.schedule=plateau",),
-    },
-    "selection": {
-        "significance": ("compression.selection=significance",),
-        "select": ("compression.select=0.1",),
-        "threshold": ("compression.threshold=0.5",),
-        "dense": ("compression.select=1",),
-    },
-    "coding": {"golomb": ("compression.indices=golomb",), "f32": ("compression.values=f32",)},
-    "downlink": {
-        "exact": ("downlink.mode=exact",),
-        "golomb down": ("downlink.indices=golomb", "downlink.values=f16"),
-    },
-    "local": {
-        "sgd": ("run.local_optimizer=sgd",),
-        "adafactor": ("run.local_optimizer=adafactor",),
-        "steps": ("run.local_steps=2",),
-        "adam": ("run.local_optimizer=adam", "run.local_steps=2"),
-        "momentum": ("run.local_optimizer=sgd", "run.local_momentum=0.5", "run.local_steps=2"),
-        "proximal": ("run.proximal=0.1", "run.local_steps=2"),
-    },
-    "average": {"none": ("coordination.average=0",)},
-    "weights": {"by samples": ("coordination.base_batch=8",)},
-    "defence": {"clip": ("defence.mode=clip",), "score": ("defence.mode=score",)},
-    "injection": {"on": ("injection.alpha=0.5", "injection.beta=0.5")},
-}
-PAIRS = [
-    (*one, *other)
-    for (first, ones), (second, others) in combinations(CHOSEN.items(), 2)
-    for one in ones.values()
-    for other in others.values()
-]
+
+Settings = tuple[str, ...]
+Choice = tuple[str, Settings]
+"""A concept, and settings that choose one of its values."""
 
 
-@pytest.mark.parametrize("settings", PAIRS, ids=" ".join)
-def test_a_pair_runs_or_is_refused_by_the_table(settings: tuple[str, ...], tmp_path: Path) -> None:
-    refusal = ""
+def _aggregates(mode: str) -> list[Settings]:
+    return [
+        (f"coordination.mode={mode}", *others)
+        for others in ((), *((f"coordination.aggregate={name}",) for name in ("median", "trimmed", "krum")))
+    ]
+
+
+CONCEPTS: dict[str, list[Settings]] = {
+    "mode": [
+        ("coordination.mode=async",),
+        ("coordination.mode=buffer", "coordination.buffer=3"),
+        *_aggregates("rounds"),
+        *_aggregates("cohort"),
+        *((*one, f"coordination.order={name}") for one, name in zip(
+            _aggregates("tasks"), CHOICES["coordination.order"], strict=True
+        )),
+        ("coordination.mode=elastic", "coordination.chunk=0"),
+        ("coordination.mode=elastic", "coordination.chunk=100"),
+    ],
+    "rule": [(f"coordination.rule={name}",) for name in CHOICES["coordination.rule"]],
+    "gate": [(f"coordination.gate={name}",) for name in CHOICES["coordination.gate"]],
+    "optimizer": [(f"optimizer.kind={name}",) for name in CHOICES["optimizer.kind"]],
+    "schedule": [
+        ("optimizer.schedule=constant", "optimizer.warmup=3"),
+        ("optimizer.schedule=step", "optimizer.period=10"),
+        ("optimizer.schedule=cosine",),
+        ("optimizer.schedule=plateau",),
+    ],
+    "selection": [
+        ("compression.selection=significance",),
+        ("compression.select=0.1",),
+        ("compression.select=0.1", "compression.threshold=0.5"),
+        ("compression.select=1",),
+    ],
+    "indices": [(f"compression.indices={name}",) for name in sparse.CODINGS],
+    "values": [(f"compression.values={name}",) for name in values.CODINGS],
+    "downlink": [
+        ("downlink.mode=exact",),
+        ("downlink.mode=lossy",),
+        ("downlink.mode=lossy", "downlink.indices=golomb", "downlink.values=f16"),
+    ],
+    "local": [
+        ("run.local_optimizer=sgd",),
+        ("run.local_optimizer=adafactor",),
+        ("run.local_optimizer=adafactor", "run.local_steps=2"),
+        ("run.local_optimizer=adam", "run.local_steps=2"),
+        ("run.local_optimizer=sgd", "run.local_momentum=0.5", "run.local_steps=2"),
+        ("run.proximal=0.1", "run.local_steps=2"),
+    ],
+    "average": [("coordination.average=0",)],
+    "weights": [("coordination.base_batch=8",)],
+    "defence": [(f"defence.mode={name}",) for name in CHOICES["defence.mode"]],
+    "injection": [("injection.alpha=0.5", "injection.beta=0.5")],
+}  # fmt: skip
+
+
+def are_refused(settings: Settings, source: Callable[[Settings], Config]) -> bool:
+    """Whether the table refuses the settings; nothing else may."""
     try:
-        file = parse("", "fleet", (*FLEET, *settings))
+        source(settings)
     except ConfigError as error:
         refusal = str(error)
-    if refusal:
-        assert any(f"it {row.reason}; {row.remedy}" in refusal for row in ROWS)
-        return
-    result = run_fleet(prepare(file), 0, tmp_path)
-    assert result.ended in ("complete", "diverged")
-    assert result.updates >= 20
+    else:
+        return False
+    assert any(f"it {row.reason}; {row.remedy}" in refusal for row in ROWS), settings
+    return True
+
+
+def fleet(settings: Settings) -> FleetFile:
+    return parse("", "fleet", (*FLEET, *settings))
+
+
+def sharded(settings: Settings) -> Config:
+    return parse_config(overrides=("run.updates=20", "scale.shards=2", *settings), tables=CHOICES)
+
+
+def accepted_pairs() -> set[frozenset[Choice]]:
+    """Return the pairs of choices of two concepts that go together."""
+    choices = [(concept, settings) for concept, values in CONCEPTS.items() for settings in values]
+    return {
+        frozenset((one, other))
+        for one, other in combinations(choices, 2)
+        if one[0] != other[0] and not are_refused((*one[1], *other[1]), fleet)
+    }
+
+
+def covering_runs() -> list[Settings]:
+    """Return the settings of runs that have all accepted pairs."""
+    accepted = accepted_pairs()
+    left, runs = sorted(map(sorted, accepted)), []
+    while left:
+        chosen = left[0]
+        candidates = sorted({choice for pair in left for choice in pair})
+        for choice in candidates:
+            fits = all(frozenset((choice, other)) in accepted for other in chosen)
+            if fits and not are_refused(tuple(key for _, keys in (*chosen, choice) for key in keys), fleet):
+                chosen = [*chosen, choice]
+        have = {frozenset(pair) for pair in combinations(chosen, 2)}
+        left = [pair for pair in left if frozenset(pair) not in have]
+        runs.append(tuple(key for _, keys in chosen for key in keys))
+    return runs
+
+
+def test_all_pairs_run_or_are_refused_by_the_table(tmp_path: Path) -> None:
+    for number, settings in enumerate(covering_runs()):
+        try:
+            result = run_fleet(prepare(fleet(settings)), 0, tmp_path / str(number))
+        except Exception as error:
+            raise AssertionError(settings) from error
+        assert (result.ended in ("complete", "diverged"), result.updates >= 20) == (True, True), settings
+
+
+def test_shards_go_with_a_choice_or_the_table_refuses() -> None:
+    """tests/server/shards has the runs: fleets have no shards."""
+    for choices in CONCEPTS.values():
+        for settings in choices:
+            lossy = "downlink.mode=lossy" in settings
+            assert are_refused(settings, sharded) == (lossy or are_refused(settings, fleet))
+
+
+def test_every_choice_is_tried() -> None:
+    tried = {setting for choices in CONCEPTS.values() for settings in choices for setting in settings}
+    tables = {**CHOICES, "compression.indices": sparse.CODINGS, "compression.values": values.CODINGS}
+    for key, table in tables.items():
+        section, _, name = key.partition(".")
+        default = type(getattr(Config(), section)).model_fields[name].default
+        if section != "run":
+            assert {f"{key}={choice}" for choice in table if choice != default} <= tried

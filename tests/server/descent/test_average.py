@@ -24,6 +24,7 @@ from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.hosting.run import HostedRun, open_run
 from edgeflock.server.http.keys import EVALUATOR
 from edgeflock.server.ledger.recovery import replay
+from edgeflock.server.monitoring.model_scores import ModelScores
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Model, Update
 from edgeflock.shared.settings.config import Config, parse
@@ -311,9 +312,9 @@ async def test_evaluated_and_served_while_devices_train_on_theta(tmp_path: Path)
     config = parse(overrides=[f"run.directory={tmp_path}", "downlink.mode=exact", *settings])
     evaluated: list[bytes] = []
 
-    def evaluate(theta: NDArray[np.float32]) -> tuple[float, float | None]:
+    def evaluate(theta: NDArray[np.float32]) -> ModelScores:
         evaluated.append(theta.tobytes())
-        return 0.5, None
+        return ModelScores(0.5)
 
     with open_run(config) as opened:
         await the_average_is_what_is_used(

@@ -40,11 +40,10 @@ def test_targets_are_scaled_and_metrics_are_not(tmp_path: Path) -> None:
         assert mean == pytest.approx(90.5 / 3)
         assert hosted.model.evaluate is not None
         theta = hosted.engine.theta()[1] * 0
-        loss, accuracy = hosted.model.evaluate(theta)
+        loss, accuracy, found, _ = hosted.model.evaluate(theta)
         # A model that always says the mean: the loss is the variance of what was scaled, 1.
         assert loss == pytest.approx(1, rel=1e-5)
         assert accuracy is None
-        found, _ = hosted.model.details()
         assert found["rmse"] == pytest.approx(deviation, rel=1e-5)
         apart = [abs(10.5 - mean), abs(20 - mean), abs(60 - mean)]
         assert found["mae"] == pytest.approx(sum(apart) / 3, rel=1e-5)
@@ -112,9 +111,8 @@ def test_targets_of_arrays_that_are_far_are_scaled_and_metrics_are_not(tmp_path:
         assert hosted.description.means == ()
         assert hosted.model.targets is None
         assert hosted.model.evaluate is not None
-        loss, _ = hosted.model.evaluate(hosted.engine.theta()[1] * 0)
+        loss, _, found, _ = hosted.model.evaluate(hosted.engine.theta()[1] * 0)
         assert loss == pytest.approx(1, rel=1e-5)
-        found, _ = hosted.model.details()
         assert found["mae"] == pytest.approx(400 / 3, rel=1e-5)
 
 

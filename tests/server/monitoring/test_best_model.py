@@ -14,6 +14,7 @@ from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.server.hosting.run import open_run
 from edgeflock.server.monitoring.best_model import BEST, info_of, save_best
 from edgeflock.server.monitoring.evaluation import Evaluator
+from edgeflock.server.monitoring.model_scores import ModelScores
 from edgeflock.shared.errors import ConfigError, RunOver
 from edgeflock.shared.model.layout import NO_EXTRA_STATE
 from edgeflock.shared.protocol.frames import Evaluation
@@ -53,8 +54,8 @@ async def test_over_a_connection_the_best_is_kept_and_the_run_ends_where_patienc
 
     async with hosting(tmp_path, "run.patience=2", "coordination.mode=buffer") as hosted:
 
-        def evaluate(theta: NDArray[np.float32]) -> tuple[float, float | None]:
-            return 1.0, accuracies[hosted.engine.published.version]
+        def evaluate(theta: NDArray[np.float32]) -> ModelScores:
+            return ModelScores(1.0, accuracies[hosted.engine.published.version])
 
         evaluator = Evaluator(
             hosted.engine, hosted.writer, hosted.registry, Meter(), evaluate, 0.001, history,

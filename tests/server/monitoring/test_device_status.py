@@ -2,7 +2,6 @@
 
 from edgeflock.server.monitoring.device_status import DeviceStatuses, RecentGrowth
 from edgeflock.server.roster import Device
-from edgeflock.server.roster.registry import DeviceIdentity
 from edgeflock.shared.protocol.messages import Facts
 
 
@@ -18,7 +17,7 @@ def test_a_count_of_late_forgets_and_begins_anew_with_its_process() -> None:
 
 
 def test_what_a_full_disk_did_not_take_is_no_buffer_without_room() -> None:
-    device, statuses = Device(DeviceIdentity("pi", 1)), DeviceStatuses(lambda number: None)
+    device, statuses = Device("pi", 1), DeviceStatuses(lambda number: None)
     told: list[Facts] = [
         {"drops": 3, "came": 9},
         {"drops": 60, "unwritten": 50, "came": 99, "quarantined": 0},
@@ -35,7 +34,7 @@ def test_what_a_full_disk_did_not_take_is_no_buffer_without_room() -> None:
 
 
 def test_what_is_no_number_is_told_of_nobody() -> None:
-    device, statuses = Device(DeviceIdentity("pi", 1)), DeviceStatuses(lambda number: None)
+    device, statuses = Device("pi", 1), DeviceStatuses(lambda number: None)
     device.statistics.telemetry = {
         "drops": "many", "step": "slow", "temperature": "warm", "clock": 1.5, "held_out": "all",
     }  # fmt: skip
@@ -45,7 +44,7 @@ def test_what_is_no_number_is_told_of_nobody() -> None:
 
 
 def test_what_devices_say_of_their_own_evaluations() -> None:
-    device, statuses = Device(DeviceIdentity("pi", 1)), DeviceStatuses(lambda number: None)
+    device, statuses = Device("pi", 1), DeviceStatuses(lambda number: None)
     told: list[Facts] = [
         {"cpu": 3},
         {"eval.eval_acc": 0.25, "eval.num-examples": 10},

@@ -24,8 +24,7 @@ def settings(name: str, **changes: str) -> ModelSettings:
 def test_the_return_is_told_and_its_negative_is_the_loss() -> None:
     flat = FlatModule(POLICY, "a2c")
     scores = EpisodeScores(flat, world("Corridor?length=5&episodes=4&sampled"))
-    loss, accuracy = scores.evaluate(flat.theta())
-    metrics, classes = scores.details()
+    loss, accuracy, metrics, classes = scores.evaluate(flat.theta())
     assert (accuracy, classes) == (None, ())
     assert metrics == {"return": -loss, "length": 5.0}
     assert 0 < -loss < 5
@@ -38,7 +37,6 @@ def test_another_process_comes_to_the_same() -> None:
     here = EpisodeScores(flat, world(name))
     for theta in (flat.theta(), 3 * flat.theta()):
         assert elsewhere.evaluate(theta) == here.evaluate(theta)
-        assert elsewhere.details() == here.details()
 
 
 def test_an_environment_that_hangs_is_ended() -> None:
@@ -65,8 +63,8 @@ def test_a_run_of_devices_that_act(tmp_path: Path) -> None:
         assert hosted.model.input == (2,)
         assert hosted.held_out is None
         assert hosted.model.evaluate is not None
-        loss, _ = hosted.model.evaluate(hosted.engine.theta()[1])
-        assert hosted.model.details()[0]["return"] == -loss
+        scores = hosted.model.evaluate(hosted.engine.theta()[1])
+        assert scores.metrics["return"] == -scores.loss
 
 
 @pytest.mark.parametrize(

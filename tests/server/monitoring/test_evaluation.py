@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from edgeflock.server.connections.traffic import Meter
 from edgeflock.server.engine.steering import Recovery
 from edgeflock.server.monitoring.evaluation import Evaluator
+from edgeflock.server.monitoring.model_scores import ModelScores
 from edgeflock.shared.errors import BaseExpired
 from edgeflock.shared.protocol.frames import Evaluation
 from tests.hosting import hosting
@@ -22,10 +23,10 @@ async def test_a_failed_evaluation_neither_stops_the_run_nor_hides(
 ) -> None:
     broken = True
 
-    def evaluate(theta: NDArray[np.float32]) -> tuple[float, float | None]:
+    def evaluate(theta: NDArray[np.float32]) -> ModelScores:
         if broken:
             raise ZeroDivisionError("a module of somebody's own")
-        return float(theta[0]), 0.5
+        return ModelScores(float(theta[0]), 0.5)
 
     history: list[Evaluation] = []
     told: list[Evaluation | None] = []
@@ -64,11 +65,10 @@ async def test_the_last_evaluation_alone_keeps_its_classes(tmp_path: Path) -> No
             hosted.writer,
             hosted.registry,
             Meter(),
-            lambda theta: (1.0, 0.5),
+            lambda theta: ModelScores(1.0, 0.5, classes=((next(right), 9),)),
             0.001,
             history,
             told.append,
-            details=lambda: ({}, ((next(right), 9),)),
         )
         running = asyncio.create_task(evaluator.run())
         await device.join()
@@ -91,7 +91,7 @@ async def test_a_model_that_has_lost_all_goes_back_and_whoever_listens_is_told(t
     async with hosting(tmp_path, "run.updates=9") as hosted, link(hosted.port) as device:
         evaluator = Evaluator(
             *(hosted.engine, hosted.writer, hosted.registry, Meter()),
-            lambda theta: found[len(history)] if len(history) < len(found) else (1.0, 0.6),
+            lambda theta: ModelScores(*(found[len(history)] if len(history) < len(found) else (1.0, 0.6))),
             *(0.001, history),
             on_recovery=recovered.append,
         )

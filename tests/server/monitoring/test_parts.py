@@ -1,10 +1,10 @@
 """A gateway's rates, of what was counted when somebody looked."""
 
-from collections import deque
 from types import SimpleNamespace
 from typing import cast
 
-from edgeflock.server.monitoring.parts import GatewayReading, row
+from edgeflock.server.monitoring.parts import row
+from edgeflock.server.roster.rates import RecentRates
 from edgeflock.server.sessions import GatewayConnection
 
 
@@ -16,7 +16,7 @@ def line(updates: int) -> GatewayConnection:
 
 
 def test_rates_are_of_the_last_ten_seconds() -> None:
-    read: deque[GatewayReading] = deque()
+    read = RecentRates()
     first = row(line(0), read, 100.0)
     assert (first.devices, first.waiting, first.since) == (3, 7, 5.0)
     assert (first.updates_per_s, first.ingress_rate, first.egress_rate) == (None, None, None)
@@ -24,6 +24,6 @@ def test_rates_are_of_the_last_ten_seconds() -> None:
     for second in range(1, 31):
         one = row(line(4 * second), read, 100.0 + second)
         assert (one.updates_per_s, one.ingress_rate, one.egress_rate) == (4.0, 400.0, 40.0)
-    assert len(read) <= 12
+    assert len(read._readings) <= 12
     assert row(line(240), read, 190.0).updates_per_s == 2.0  # nobody looked for a minute
     assert row(line(240), read, 201.0).updates_per_s == 0.0

@@ -13,7 +13,9 @@ from torch import Tensor
 from torchmetrics.classification import MulticlassF1Score
 
 from edgeflock.server.monitoring.scoring import Scores
+from edgeflock.shared.data.samples import Dataset
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.torch_module import FlatModule
 
 RANDOM = torch.Generator().manual_seed(5)
 
@@ -35,6 +37,11 @@ def of_labels() -> tuple[Tensor, Tensor]:
 def of_numbers() -> tuple[Tensor, Tensor]:
     target = drawn(330, 2)
     return target + 0.5 * drawn(330, 2), target
+
+
+class Linear(torch.nn.Linear):
+    def __init__(self) -> None:
+        super().__init__(4, 4)
 
 
 def scored(scores: Scores, output: Tensor, target: Tensor) -> dict[str, float | None]:
@@ -182,10 +189,10 @@ def test_one_that_fails_later_is_left_out_and_told_of_once(caplog: pytest.LogCap
 
 def test_what_is_right_of_each_class_is_of_the_batches_since_the_last_time() -> None:
     output, target = of_classes()
-    scores = Scores([])
+    scores, flat = Scores([]), FlatModule(f"{__name__}:Linear", "cross_entropy")
+    data, theta = Dataset(output.numpy(), target.numpy()), flat.theta()
+    predicted = flat.evaluation_module(theta)(output).argmax(1)
     for _ in range(2):
-        scores.update(output[:100], target[:100], output[:100].argmax(1) == target[:100])
-        scores.update(output[100:], target[100:], output[100:].argmax(1) == target[100:])
-        _, classes = scores.details()
-        told = reference.confusion_matrix(target, output.argmax(1))
+        classes = scores.evaluate(flat, data, theta).classes
+        told = reference.confusion_matrix(target, predicted)
         assert [*classes] == [(told[n, n], told[n].sum()) for n in range(4)]

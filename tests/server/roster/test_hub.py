@@ -9,7 +9,7 @@ import pytest
 from edgeflock.devices.emulation.clock import run_virtually
 from edgeflock.server.connections.traffic import Meter
 from edgeflock.server.roster.hub import Hub
-from edgeflock.server.roster.registry import Device, DeviceIdentity
+from edgeflock.server.roster.registry import Device
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.protocol.frames import RunState
 from edgeflock.shared.protocol.messages import Update
@@ -21,7 +21,7 @@ def update(sequence: int, loss: float = 0.5, index_mode: int = sparse.GOLOMB) ->
 
 async def test_devices_come_once_and_the_last_changed_first() -> None:
     hub = Hub(lambda: 0, Meter())
-    devices = [Device(DeviceIdentity(f"pi-{number}", number)) for number in (1, 2, 3)]
+    devices = [Device(f"pi-{number}", number) for number in (1, 2, 3)]
     for device in devices:
         hub.mark_changed(device)
     seen = hub.changes
@@ -33,7 +33,7 @@ async def test_devices_come_once_and_the_last_changed_first() -> None:
 
 
 async def test_a_resent_update_is_counted_once() -> None:
-    hub, device = Hub(lambda: 0, Meter()), Device(DeviceIdentity("pi", 1))
+    hub, device = Hub(lambda: 0, Meter()), Device("pi", 1)
     for sequence, tau, mode in ((1, 0, sparse.GOLOMB), (1, 0, sparse.GOLOMB), (2, 5, sparse.DENSE)):
         hub.count_update(device, update(sequence, index_mode=mode), tau)
     tally = hub.tally
@@ -43,7 +43,7 @@ async def test_a_resent_update_is_counted_once() -> None:
 
 
 async def test_the_loss_is_that_of_many_devices_and_always_a_number() -> None:
-    hub, device = Hub(lambda: 0, Meter()), Device(DeviceIdentity("pi", 1))
+    hub, device = Hub(lambda: 0, Meter()), Device("pi", 1)
     hub.count_update(device, update(1, float("nan")), 0)
     assert hub.tally.loss is None
     for sequence in range(2, 1000):

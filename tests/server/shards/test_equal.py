@@ -112,7 +112,7 @@ class Run:
             parameters.theta.tobytes(),
             None if average is None else average.tobytes(),
             parameters.packed_memory(),
-            self.journal.heads,
+            dict(self.journal._heads),
         )
 
 
@@ -194,7 +194,7 @@ def chosen(rule: str, kind: str, data: st.DataObject) -> list[str]:
     """Settings of a run."""
     if rule == "elastic":
         return ["coordination.mode=elastic", "coordination.window=6", "run.snapshot_every=7"]
-    mode = data.draw(st.sampled_from(["async", "async", "buffer", "rounds"]))
+    mode = data.draw(st.sampled_from(["async", "async", "buffer", "rounds", "cohort"]))
     settings: dict[str, object] = {
         "coordination.mode": mode,
         "coordination.rule": rule,
@@ -214,7 +214,7 @@ def chosen(rule: str, kind: str, data: st.DataObject) -> list[str]:
         settings |= {"optimizer.schedule": "cosine", "optimizer.period": 40}
     if mode == "buffer":
         settings["coordination.buffer"] = 3
-    if mode == "rounds":
+    if mode in ("rounds", "cohort"):
         settings["coordination.deadline"] = 1.0
         settings["coordination.aggregate"] = data.draw(st.sampled_from(["mean", "median", "trimmed", "krum"]))
     return [f"{key}={value}" for key, value in settings.items()]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edgeflock.server.training_graph.blame import module_that_calls, operator_in
-from edgeflock.server.training_graph.tracing import example_arguments
+from edgeflock.server.training_graph.tracing import Example
 from edgeflock.shared.model.torch_module import FlatModule
 
 NETS = "tests.server.training_graph.models:"
@@ -46,12 +46,12 @@ def test_the_module_is_the_innermost_that_runs_it_first(operator: str, where: st
     """In the order of execution, the backward pass from the end."""
     flat = FlatModule(NETS + "convolutions", "cross_entropy")
     x, y = np.zeros((4, 4, 8, 8), np.float32), np.zeros(4, np.int64)
-    assert module_that_calls(flat, operator, example_arguments(flat, x, y)) == where
+    assert module_that_calls(operator, Example.from_batch(flat, x, y)) == where
 
 
 def test_a_module_in_a_module_has_its_path() -> None:
     flat = FlatModule(NETS + "Volume", "cross_entropy")
     x, y = np.zeros((4, 2, 8, 8), np.float32), np.zeros(4, np.int64)
-    arguments = example_arguments(flat, x, y)
-    assert module_that_calls(flat, "aten.convolution_backward.default", arguments) == "0.0 (Conv3d)"
-    assert module_that_calls(flat, "aten._log_softmax.default", arguments) == "the loss"
+    example = Example.from_batch(flat, x, y)
+    assert module_that_calls("aten.convolution_backward.default", example) == "0.0 (Conv3d)"
+    assert module_that_calls("aten._log_softmax.default", example) == "the loss"

@@ -80,7 +80,7 @@ def test_classes_of_devices_may_have_environments_of_their_own(tmp_path: Path) -
         ({"fleet": {"labels": 2}}, "fleet.labels: devices act in an environment"),
         ({"devices": {"one": {"step_ms": 1, "rate": "5"}}}, r"devices.one.rate: devices act"),
         ({"fleet": {"data": f"{HERE}Target"}}, "have other observations or actions"),
-        ({"coordination": {"mode": "tasks", "tasks": 2}}, "coordination.tasks = 2 are of shards of data"),
+        ({"coordination": {"mode": "tasks", "tasks": 2}}, "coordination.mode = 'tasks' is of shards of data"),
         ({"defence": {"mode": "score"}}, "needs held-out samples"),
     ],
 )
