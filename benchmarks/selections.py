@@ -6,8 +6,8 @@ Significance compression, the largest entries, ScaDLES' adaptive choice between 
 largest of each tensor without a memory, and what Edgeflock does, as it comes and with
 `preset = "low-bandwidth"`. Ten emulated devices of three speeds on handwritten digits (38,282 parameters),
 asynchronous, AdaComp's weights, the averaged model and the same lossy downlink for all: only what devices
-select differs. Rivals' values are of 4 bits, with which they lose nothing. One seed of each setting and learning rate tells each
-selection's best, which then runs with every seed.
+select differs. Rivals' values are of 4 bits, with which they lose nothing. One seed of each setting and
+learning rate tells each selection's best, which then runs with every seed.
 
 Runs are kept in --output: what has ended is not run again, and --finished reports what there is. Leaves
 selections.json and selections.md in --report.
