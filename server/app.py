@@ -163,6 +163,7 @@ def create_app(
             hosted.find_suspect,
             hosted.save_best,
             lambda recovery: hub.note("warning", None, str(recovery)),
+            on_devices=config.run.evaluate_on_devices > 0,
         )
         agreement = AgreementTracker(host.layout.parameters.size)
         if not config.coordination.traits.elastic:  # an elastic update is a device's distance from the model

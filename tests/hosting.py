@@ -19,7 +19,8 @@ from edgeflock.server.hosting.model import ModelSetup
 from edgeflock.server.hosting.run import HostedRun
 from edgeflock.server.hosting.tls import authority_of
 from edgeflock.server.http.keys import CONNECTION_LIMITS, GATEWAYS, HEALTH, HOST, WRITER
-from edgeflock.server.identity import Audit, Register, own_certificate, pin_of_file, server_tls
+from edgeflock.server.identity import Audit, Register, Role, own_certificate, pin_of_file, server_tls
+from edgeflock.server.identity.records import StoredToken
 from edgeflock.server.ledger.claim import claim_run
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.offered import FIRST_MODEL, save_first_model
@@ -29,7 +30,7 @@ from edgeflock.server.roster.registry import Registry
 from edgeflock.server.roster.relay import Relay
 from edgeflock.server.sessions import Gateways
 from edgeflock.server.sessions.writer import Writer
-from edgeflock.shared.identity import NO_PIN, join_message, new_key, public_of, sign
+from edgeflock.shared.identity import NO_PIN, digest_of, join_message, new_key, public_of, sign
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start, generate
 from edgeflock.shared.settings.config import Config, parse
@@ -146,9 +147,10 @@ async def hosting(
         claim = opened.enter_context(claim_run(directory, "run.directory", layout, theta, config))
         history, accounts = claim.journal.evaluations(), claim.journal.accounts()
         register = opened.enter_context(closing(Register(directory)))
-        for text, role in ((admin_token, "admin"), (viewer_token, "viewer")):
+        tokens: dict[Role, str] = {"admin": admin_token, "viewer": viewer_token}
+        for role, text in tokens.items():
             if text:
-                register.store(text, role, reusable=True)  # type: ignore[arg-type]
+                store_token(register, text, role)
         tls, pin = server_tls(own_certificate(directory, "127.0.0.1")) if with_tls else (None, b"")
         pin = pin_of_file(shown) if shown else pin
         register.store_address("", pin)
@@ -187,6 +189,13 @@ async def hosting(
                 app[GATEWAYS],
                 app[CONNECTION_LIMITS],
             )
+
+
+def store_token(register: Register, text: str, role: Role) -> None:
+    """Let the register know a token that the test has made up."""
+    digest = digest_of(text)
+    with register.transaction():
+        register.put("tokens", digest, StoredToken(digest, role, True, register.clock(), None, {}, None))
 
 
 def _begin(directory: Path, run: str, model: str, layout: Layout, start: Start | None) -> None:

@@ -6,6 +6,7 @@ types.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 Row = tuple[Any, ...]
@@ -15,7 +16,8 @@ Tables = Mapping[str, str]
 rows, from 1 on. SQLite has it in most tables anyway."""
 
 
-def columns(declared: str) -> dict[str, str]:
+@cache
+def columns(declared: str) -> Mapping[str, str]:
     """Column -> its type and what else holds for it."""
     return dict(column.strip().split(" ", 1) for column in declared.split(","))
 

@@ -171,7 +171,7 @@ class PostgresDatabase(Database):
             for real, values in zip(is_real, zip(*rows, strict=True), strict=True)
         ]
         with self.map_errors():
-            self.connection.execute(statement.encode(), arrays)
+            self.connection.execute(statement, arrays)
 
     def commit(self) -> None:
         if not self.in_transaction:
@@ -233,9 +233,10 @@ def _in_types(kind: str) -> str:
 
 
 @cache
-def _insertion(table: str, declared: str) -> tuple[str, list[bool]]:
+def _insertion(table: str, declared: str) -> tuple[bytes, list[bool]]:
     """(The statement that inserts rows as one array of each column, which columns hold real numbers)."""
     words = [kind.partition(" ")[0] for kind in columns(declared).values()]
     names = ", ".join(columns(declared))
     arrays = ", ".join(f"%b::{_TYPES[word]}[]" for word in words)
-    return f"INSERT INTO {table} ({names}) SELECT * FROM unnest({arrays})", [word == "REAL" for word in words]
+    statement = f"INSERT INTO {table} ({names}) SELECT * FROM unnest({arrays})"
+    return statement.encode(), [word == "REAL" for word in words]

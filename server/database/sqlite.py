@@ -5,6 +5,7 @@ import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from edgeflock.server.database.database import Database, Row, Tables, columns
@@ -86,13 +87,13 @@ class SqliteDatabase(Database):
 
     def insert(self, table: str, declared: str, rows: Sequence[Row]) -> None:
         self.begin()
-        names = list(columns(declared))
-        places = ", ".join("?" * len(names))
-        self.connection.executemany(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({places})", rows)
+        with map_sqlite_errors(self.path):
+            self.connection.executemany(_insertion(table, declared), rows)
 
     def commit(self) -> None:
         if self.connection.in_transaction:
-            self.connection.execute("COMMIT")
+            with map_sqlite_errors(self.path):
+                self.connection.execute("COMMIT")
 
     def rollback(self) -> None:
         if self.connection.in_transaction:
@@ -100,6 +101,12 @@ class SqliteDatabase(Database):
 
     def close(self) -> None:
         self.connection.close()
+
+
+@cache
+def _insertion(table: str, declared: str) -> str:
+    names = columns(declared)
+    return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
 
 
 @contextmanager

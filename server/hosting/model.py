@@ -165,7 +165,7 @@ def _personal_model(
     for key, value in needed.items():
         if value:
             raise ConfigError(f"{key}: only devices have the layers of model.personal; leave {key} out")
-    _check_needed(config, evaluated=False)
+    _check_needed(config, evaluated=config.run.evaluate_on_devices > 0)
     layers = personal_layers(flat, config.model.personal, config.run.seed)
     split = layers.split
     own, start = layers.own, None if config.model.weights else layers.start

@@ -5,7 +5,6 @@ its own authority, for tools that need one: `curl --cacert certificate.pem`.
 """
 
 import ipaddress
-import os
 import socket
 import ssl
 from collections.abc import Iterable
@@ -24,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from edgeflock.server.identity.store import shared_file
+from edgeflock.server.ledger import write_atomically
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.identity import pin_of
 
@@ -49,20 +49,16 @@ def own_certificate(directory: Path, host: str) -> Certificate:
 
 def self_signed(own: Certificate, subject: str, names: Iterable[str]) -> Certificate:
     """The self-signed certificate in these files. It is made or renewed as needed."""
-    if own.key.exists():
-        key = load_pem_private_key(own.key.read_bytes(), None)
-        assert isinstance(key, ec.EllipticCurvePrivateKey), "made here"
-    else:
-        pem = new_key()
-        key = load_pem_private_key(pem, None)
-        assert isinstance(key, ec.EllipticCurvePrivateKey), "made here"
-        _write(own.key, pem, 0o600)
+    if not own.key.exists():
+        write_atomically(own.key, new_key())
+    key = load_pem_private_key(own.key.read_bytes(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey), "made here"
     now = datetime.now(UTC)
     if own.certificate.exists():
         until = x509.load_pem_x509_certificate(own.certificate.read_bytes()).not_valid_after_utc
         if until > now + timedelta(days=_RENEWAL_DAYS):
             return own
-    _write(own.certificate, _sign(key, subject, names, now), 0o644)
+    write_atomically(own.certificate, _sign(key, subject, names, now), 0o644)
     return own
 
 
@@ -78,7 +74,7 @@ def share(url: str, own: Certificate) -> None:
     shared = shared_file(url, own.key.name, stored or new_key())
     if shared != stored:
         own.certificate.unlink(missing_ok=True)  # it is of another key
-        _write(own.key, shared, 0o600)
+        write_atomically(own.key, shared)
 
 
 def server_tls(own: Certificate) -> tuple[ssl.SSLContext, bytes]:
@@ -131,13 +127,3 @@ def _general_name(name: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         return x509.DNSName(name)
-
-
-def _write(path: Path, pem: bytes, mode: int) -> None:
-    """Write the file atomically."""
-    fresh = path.with_name(f"{path.name}.{os.getpid()}")
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
-        file.write(pem)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)

@@ -232,27 +232,15 @@ class Register(IdentityStore):
         graph: bytes = b"",
     ) -> Token:
         """Create a token. Its text is not stored, only its digest. Expired tokens are deleted."""
-        token = Token.new(self.pin, graph)
-        self.store(token.text, role, reusable=reusable, seconds=seconds, labels=labels)
-        return token
-
-    def store(
-        self,
-        text: str,
-        role: Role,
-        *,
-        reusable: bool = False,
-        seconds: float | None = None,
-        labels: Labels | None = None,
-    ) -> None:
-        """Store the digest of `text` as a token."""
-        now, digest = self.clock(), digest_of(text)
+        made = Token.new(self.pin, graph)
+        now, digest = self.clock(), digest_of(made.text)
         expires = None if seconds is None else now + seconds
         with self.transaction():
             for token in self.tokens.values():
                 if token.expires is not None and token.expires <= now:
                     self.remove("tokens", token.digest)
             self.put("tokens", digest, StoredToken(digest, role, reusable, now, expires, labels or {}, None))
+        return made
 
     def delete(self, id_: str) -> StoredToken:
         """Delete a token. Raises ConfigError if there is none of this id."""

@@ -24,11 +24,11 @@ from pathlib import Path
 from edgeflock.server.database import SqliteDatabase
 from edgeflock.server.ledger.damage import repair, verify
 from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger.place import FILE
 from edgeflock.server.ledger.stores import mark
 from edgeflock.server.ledger.stores.migrations import SCHEMA, schema_of
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 
-_JOURNAL = "journal.sqlite"
 _ENDS = ("-wal", "-shm", "-journal")
 """Suffixes of the files that SQLite keeps with a database. The database's copy has their content."""
 
@@ -50,9 +50,9 @@ def back_up(directory: Path, file: Path) -> BackupReport:
     Raises ConfigError if there is no run, or if `file` exists already or cannot be written. Raises
     JournalDamaged if the journal is damaged.
     """
-    if not (directory / _JOURNAL).is_file():
+    if not (directory / FILE).is_file():
         raise ConfigError(
-            f"{directory} holds no run: it has no {_JOURNAL}; back up a run in a database (journal.url) with "
+            f"{directory} holds no run: it has no {FILE}; back up a run in a database (journal.url) with "
             "pg_dump"
         )
     if file.exists():
@@ -61,10 +61,10 @@ def back_up(directory: Path, file: Path) -> BackupReport:
         with tempfile.TemporaryDirectory(dir=file.absolute().parent, prefix=".edgeflock-backup-") as scratch:
             copies = Path(scratch)
             skipped = _copy(directory, copies)
-            report = verify(copies / _JOURNAL)
+            report = verify(copies / FILE)
             if report.damage:
                 raise JournalDamaged(
-                    f"{directory / _JOURNAL} is damaged and not backed up: {report.damage[0]}; to see what "
+                    f"{directory / FILE} is damaged and not backed up: {report.damage[0]}; to see what "
                     f"is whole: edgeflock journal verify {directory}"
                 )
             names = tuple(sorted(path.name for path in copies.iterdir()))
@@ -95,15 +95,15 @@ def restore(file: Path, directory: Path, *, same_run: bool = False) -> BackupRep
         directory.mkdir(0o700, parents=True, exist_ok=True)
         try:
             names = _unpack(file, directory)
-            _migrate(directory / _JOURNAL)
-            report = verify(directory / _JOURNAL)
+            _migrate(directory / FILE)
+            report = verify(directory / FILE)
             if report.damage:
                 raise JournalDamaged(
                     f"{file}: its journal is damaged: {report.damage[0]}; try an older backup"
                 )
-            run = report.run if same_run else repair(directory / _JOURNAL, report.version, time.time()).run
+            run = report.run if same_run else repair(directory / FILE, report.version, time.time()).run
             if not same_run:
-                for old in directory.glob(f"{_JOURNAL}.before-repair-1*"):
+                for old in directory.glob(f"{FILE}.before-repair-1*"):
                     old.unlink()  # the backup has it
         except BaseException:
             for path in directory.iterdir():
@@ -126,7 +126,7 @@ def _migrate(path: Path) -> None:
 
 def _copy(directory: Path, copies: Path) -> tuple[str, ...]:
     """Copy the directory's files to `copies`. Return its folders, which are not copied."""
-    mark_file = mark.mark_path(directory / _JOURNAL)
+    mark_file = mark.mark_path(directory / FILE)
     skipped = tuple(sorted(path.name for path in directory.iterdir() if path.is_dir()))
     files = [path for path in directory.iterdir() if path.is_file() and path.name != "lock"]
     for path in sorted(files, key=lambda path: path != mark_file):
@@ -161,7 +161,7 @@ def _unpack(file: Path, directory: Path) -> tuple[str, ...]:
                 ):
                     raise ConfigError(f"{file} is no backup of a run: it holds {member.name!r}")
             names = tuple(sorted(member.name for member in members))
-            if _JOURNAL not in names or len(set(names)) != len(names):
+            if FILE not in names or len(set(names)) != len(names):
                 raise ConfigError(f"{file} is no backup of a run: it holds {', '.join(names) or 'nothing'}")
             for member in members:
                 source = archive.extractfile(member)

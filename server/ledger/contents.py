@@ -23,7 +23,6 @@ from edgeflock.server.ledger.records import (
 )
 from edgeflock.server.ledger.stores.chain import COVERED, missing_update, vector_sum, walk
 from edgeflock.server.ledger.stores.examination import Examination
-from edgeflock.server.ledger.stores.mark import Heads
 from edgeflock.server.ledger.stores.migrations import TABLES
 from edgeflock.shared.errors import ConfigError, JournalDamaged, Malformed
 from edgeflock.shared.model.description import Description
@@ -49,11 +48,6 @@ class Contents:
     def version(self) -> int:
         """The version of the last update, committed or not; 0 if there is none."""
         return self._heads["updates"].row
-
-    @property
-    def heads(self) -> Heads:
-        """The end of each table after the next commit."""
-        return dict(self._heads)
 
     def run(self) -> RunRecord | None:
         """The run of this journal, or None if it is new."""

@@ -26,10 +26,10 @@ def save_first_model(directory: Path, model: Model) -> Weights:
     return Weights(hashlib.sha256(octets).digest(), len(octets), mode, load=True)
 
 
-def write_atomically(path: Path, octets: bytes) -> None:
-    """Write the file atomically. Only its owner may read it."""
+def write_atomically(path: Path, octets: bytes, mode: int = 0o600) -> None:
+    """Write the file atomically. Only its owner may read it, unless `mode` says otherwise."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
         file.write(octets)
         file.flush()
         os.fsync(file.fileno())

@@ -313,19 +313,11 @@ def _load_snapshot(
 
 def steps(journal: Contents, layout: Layout, after: int, until: int | None = None) -> Iterator[Step]:
     """The counting shares of the journaled updates after a version, decoded again."""
-    for _, step in _decode_updates(journal, layout, after, until):
-        yield step
-
-
-def _decode_updates(
-    journal: Contents, layout: Layout, after: int, until: int | None
-) -> Iterator[tuple[JournaledUpdate, Step]]:
     for journaled in journal.updates(after, until):
         try:
-            _, step = decode_update(journaled, layout)
+            yield decode_update(journaled, layout)[1]
         except Refused as refusal:
             raise _invalid_entry(journal, journaled.version, refusal) from refusal
-        yield journaled, step
 
 
 def _invalid_entry(journal: Contents, version: int, cause: Exception) -> JournalDamaged:

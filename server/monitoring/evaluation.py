@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -15,7 +15,8 @@ from edgeflock.server.engine import Engine
 from edgeflock.server.engine.steering import Recovery
 from edgeflock.server.ledger import Suspect
 from edgeflock.server.monitoring.divergence import FindSuspect, blame, describe_divergence, has_diverged
-from edgeflock.server.monitoring.model_scores import Evaluate
+from edgeflock.server.monitoring.federated import combine_evaluations
+from edgeflock.server.monitoring.model_scores import Evaluate, ModelScores
 from edgeflock.server.roster import Registry
 from edgeflock.server.sessions import Writer
 from edgeflock.shared.protocol.frames import Evaluation, RunState
@@ -44,11 +45,14 @@ class Evaluator:
         find_suspect: FindSuspect = lambda after, until: None,
         save_best: SaveBest = lambda theta, evaluation: None,
         on_recovery: Callable[[Recovery], None] = lambda recovery: None,
+        *,
+        on_devices: bool = False,
     ) -> None:
         """Calls `on_evaluation` with each evaluation (None if it failed), and `on_recovery` with recoveries.
 
         `find_suspect` is called while the engine is at rest. `save_best` is called with each model that is
-        better than all before it.
+        better than all before it. With `on_devices`, the devices' own evaluations are metrics too; without
+        `evaluate`, their means are the evaluation.
         """
         self.history = history
         """Every evaluation so far, in order. Only the last one has class counts."""
@@ -64,6 +68,7 @@ class Evaluator:
         self._find_suspect = find_suspect
         self._save_best = save_best
         self._on_recovery = on_recovery
+        self._on_devices = on_devices
         self._measured: NDArray[np.float32] = np.zeros(0, np.float32)
         """The theta of the last evaluation."""
         self._is_saving = False
@@ -77,8 +82,8 @@ class Evaluator:
 
     @property
     def has_data(self) -> bool:
-        """Whether there are data to evaluate on."""
-        return self._evaluate is not None
+        """Whether there are data to evaluate on, here or on devices."""
+        return self._evaluate is not None or self._on_devices
 
     @property
     def state(self) -> RunState:
@@ -101,7 +106,7 @@ class Evaluator:
     def finished(self) -> bool:
         """Whether the run is complete and its last version evaluated."""
         seen, published = self.history[-1].version if self.history else -1, self._engine.published
-        return published.complete and (self._evaluate is None or published.version in (seen, self.failed_at))
+        return published.complete and (not self.has_data or published.version in (seen, self.failed_at))
 
     async def wait_for_best(self) -> None:
         """Wait until the last version of a complete run is evaluated, and its best model saved."""
@@ -159,13 +164,18 @@ class Evaluator:
     async def _measure(self) -> Evaluation | None:
         """Return the current version's evaluation; None if it already has one, or if it fails."""
         seen = self.history[-1].version if self.history else None
-        if self._evaluate is None or self._engine.published.version in (seen, self.failed_at):
+        if not self.has_data or self._engine.published.version in (seen, self.failed_at):
             return None
         version, theta = await self._writer.call(self._engine.result)
         ingress, egress = self._total.ingress, self._total.egress
-        loop = asyncio.get_running_loop()
+        own = self._own_evaluations()
+        if self._evaluate is None and "loss" not in own:
+            self.failed_at = version  # no device has evaluated a model yet
+            return None
         try:
-            scores = await loop.run_in_executor(self._thread, self._evaluate, theta)
+            scores = await asyncio.get_running_loop().run_in_executor(
+                self._thread, self._scores_with, theta, own
+            )
         except Exception:  # a user's module may raise anything; training continues
             log.exception("the evaluation of version %d failed", version)
             self.failed_at = version
@@ -174,3 +184,19 @@ class Evaluator:
         self.failed_at, self._measured = None, theta
         loss = scores.loss if math.isfinite(scores.loss) else None
         return Evaluation(version, time.time(), loss, scores.accuracy, ingress, egress, *scores[2:])
+
+    def _scores_with(self, theta: NDArray[np.float32], own: Mapping[str, float]) -> ModelScores:
+        """Return the scores on held-out data, or else the devices' `own`, which are added as metrics."""
+        if self._evaluate is None:
+            scores = ModelScores(own["loss"], own.get("accuracy"))
+        else:
+            scores = self._evaluate(theta)
+        named = {f"on_devices.{name}": value for name, value in own.items()}
+        return scores._replace(metrics={**scores.metrics, **named})
+
+    def _own_evaluations(self) -> Mapping[str, float]:
+        """Return the combined evaluations of the devices; empty if there are none."""
+        if not self._on_devices:
+            return {}
+        telemetry = (device.statistics.telemetry for device in self._registry.devices.values())
+        return combine_evaluations(telemetry) or {}

@@ -49,8 +49,8 @@ class CoordinationSettings(Section):
     """for rounds, cohort and tasks: how updates become one: mean; median, trimmed and krum tolerate some bad
     ones"""
     gate: Annotated[str, one_of_tables("coordination.gate")] = "none"
-    """none: no device waits; ssp: a device waits while it is more than coordination.bound updates ahead of the
-    slowest; asp: while another's copy of the model lacks more than so many of its updates"""
+    """none: no device waits; ssp: a device waits while it is more than coordination.bound updates ahead of
+    the slowest; asp: while another's copy of the model lacks more than so many of its updates"""
     bound: Annotated[int, Field(ge=0, le=65536)] = 4
     """for a gate: number of updates of one device"""
     tasks: Annotated[int, Field(ge=0)] = 0

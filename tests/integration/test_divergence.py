@@ -25,6 +25,7 @@ from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Model, Pull, Receipt, Record, Refusal, Update
 from edgeflock.shared.settings.config import Config, parse
+from tests.hosting import store_token
 from tests.integration.foreign_client import BINARY, Device, joined
 from tests.integration.operator import ADMIN, operating
 from tests.library.command_line import edgeflock
@@ -77,7 +78,7 @@ def dense(sequence: int, base: int, gradient: NDArray[np.float32]) -> Update:
 async def served(config: Config, hosted: HostedRun) -> AsyncIterator[int]:
     async with listen(create_app(config, hosted), "127.0.0.1", 0) as port:
         assert hosted.register is not None
-        hosted.register.store(ADMIN, "admin", reusable=True)
+        store_token(hosted.register, ADMIN, "admin")
         yield port
 
 

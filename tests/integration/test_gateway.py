@@ -31,7 +31,7 @@ from edgeflock.shared.protocol import feed, gateway_coding
 from edgeflock.shared.protocol import gateway as protocol
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello
 from edgeflock.tui.sources.feed_client import FeedClient
-from tests.hosting import LAYOUT, Hosted, gateway, hosting, initial_theta
+from tests.hosting import LAYOUT, Hosted, gateway, hosting, initial_theta, store_token
 from tests.integration.held import LOSSY, believed
 from tests.integration.operator import ADMIN, operating
 from tests.integration.test_first_model import HEADS, LARGE, begun
@@ -358,7 +358,7 @@ async def test_a_leader_that_starts_again_finds_its_gateways(tmp_path: Path) -> 
         await asyncio.sleep(0.2)
         assert not stepping.done()
         leader = await stack.enter_async_context(hosting(tmp_path, RATE, port=port))
-        leader.register.store(one.leaders.headers["Authorization"][7:], "gateway", reusable=True)
+        store_token(leader.register, one.leaders.headers["Authorization"][7:], "gateway")
         await stepping
         assert leader.engine.published.version == 2
         assert await same(leader, pi)

@@ -88,6 +88,8 @@ async def test_devices_that_contradict_each_other_both_learn(backend: Backend, t
             assert answer.status == 422
             assert "model.personal" in (await answer.json())["detail"]
     assert status["parameters"] == 40  # the body's
+    assert status["evaluation"]["accuracy"] > 0.9  # the mean of the devices'
+    assert status["evaluation"]["metrics"]["on_devices.num-examples"] == 80
     assert status["on_devices"]["num-examples"] == 80
     assert status["on_devices"]["accuracy"] > 0.9  # one head for both would be right about half of them
 

@@ -9,28 +9,18 @@ import secrets
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from edgeflock.server.database import SUFFIXES, Database, SqliteDatabase
+from edgeflock.server.database import SUFFIXES, Database, SqliteDatabase, columns
 from edgeflock.server.ledger.claim import lock
-from edgeflock.server.ledger.contents import decode_run
 from edgeflock.server.ledger.damage.verifying import VerifyReport, check
 from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.records import RegimeStart, evaluation_from_row
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.server.ledger.stores import mark
-from edgeflock.server.ledger.stores.chain import COVERED
-from edgeflock.server.ledger.stores.examination import Examination, compare, examine
-from edgeflock.server.ledger.stores.migrations import SCHEMA, schema_of
+from edgeflock.server.ledger.stores.examination import Examination, compare, examine, seal
+from edgeflock.server.ledger.stores.migrations import SCHEMA, TABLES, schema_of
 from edgeflock.shared.errors import ConfigError, JournalDamaged
-
-_AT_ONCE = 1000
-"""Updates per transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,83 +106,52 @@ def _copy(
     db: Database, found: Examination, report: VerifyReport, version: int, fresh: Path, now: float
 ) -> str:
     """Write the kept rows to the journal `fresh`; return the name of its run."""
-    created, run, *rest = db.row("SELECT created, run, model, layout, start, data FROM meta") or ()
     if found.unsound.get("meta"):
         raise JournalDamaged("the run, model and layout of the journal are damaged: restore a copy of it")
-    old = decode_run(fresh, run, *rest)
     name = secrets.token_hex(8)
-    journal = Journal(fresh)
-    try:
-        journal.begin_run(name, old.model, old.layout, _snapshot(db, 0)[0], created, old.start, old.data)
-        for device in _names(db, found, version):
-            journal.device_id(device)
-        _copy_versions(db, journal, report, version)
-        for row in _rows(db, found, "evaluations", version):
-            journal.add_evaluation(evaluation_from_row(row))
-        for row in _rows(db, found, "adjustments", version):
-            journal.add_adjustment(*row)
-        for row in _rows(db, found, "repairs", version):
-            journal.add_repair(*row)
-        for account in db.rows("SELECT id, ingress, egress FROM devices"):
-            journal.add_account(*account)
-        journal.add_repair(version, max(report.acknowledged, report.version), run, now)
-        journal.commit()
-        parameters = replay(journal, old.layout, newest=True)
+    with closing(SqliteDatabase(fresh)) as new:
+        new.create(TABLES, SCHEMA)
+        for table, declared in TABLES.items():
+            for row in _kept_rows(db, found, report, table, version):
+                new.insert(table, declared, [row])
+        new.write("UPDATE meta SET run = ?", name)
+        seal(new.connection)
+        new.commit()
+        with closing(mark.ProgressFile(fresh, durable=True)) as noted:
+            noted.note(examine(new).heads, flush=True)
+    with closing(Journal(fresh)) as journal:
+        journal.add_repair(version, max(report.acknowledged, report.version), report.run, now)
+        run = journal.run()
+        assert run is not None, "it was copied"
+        parameters = replay(journal, run.layout, newest=True)
         journal.add_snapshot(version, parameters.theta, parameters.average, parameters.packed_memory())
-    except BaseException:
-        journal.abandon()
-        raise
-    journal.close()
     return name
 
 
-def _names(db: Database, found: Examination, version: int) -> Iterator[str]:
-    """The devices' names in the order of their numbers. A lost name is replaced: updates refer to numbers."""
-    names: dict[int, str] = dict(db.rows("SELECT id, name FROM devices"))
-    (last,) = db.row("SELECT max(device) FROM updates WHERE version <= ?", version) or (0,)
-    for number in range(1, max(last or 0, *names, 0) + 1):
-        lost = number not in names or number in found.unsound.get("devices", ())
-        yield f"unknown device {number}" if lost else names[number]
-
-
-def _copy_versions(db: Database, journal: Journal, report: VerifyReport, last: int) -> None:
-    """Copy updates, regimes and snapshots in order, since each depends on those before it."""
-    versions = [version for version in report.snapshots if 0 < version <= last]
-    rows = db.rows(f"SELECT {COVERED['regimes']} FROM regimes WHERE version <= ? ORDER BY rowid", last)
-    regimes = {
-        version: [RegimeStart.from_row(row) for row in group]
-        for version, group in groupby(rows, key=lambda row: int(row[0]))
-    }
-
-    def arrive(version: int) -> None:
-        if version in versions:
-            journal.add_snapshot(version, *_snapshot(db, version))
-        for turn in regimes.get(version, ()):
-            journal.add_regime(version, turn.regime, turn.kind)
-
-    arrive(0)
-    query = f"SELECT {COVERED['updates']}, frame FROM updates WHERE version <= ? ORDER BY version"
-    for *facts, frame in db.rows(query, last):
-        journal.add_row(tuple(facts), frame)
-        if facts[0] in versions or facts[0] in regimes or facts[0] % _AT_ONCE == 0:
-            arrive(facts[0])
-            journal.commit()
-
-
-def _snapshot(
-    db: Database, version: int
-) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, bytes | None]:
-    query = "SELECT theta, average, memory FROM snapshots WHERE version = ?"
-    theta, average, memory = db.row(query, version) or ()
-    return np.frombuffer(theta, "<f4"), None if average is None else np.frombuffer(average, "<f4"), memory
-
-
-def _rows(db: Database, found: Examination, table: str, last: int) -> Iterator[tuple[Any, ...]]:
-    """The rows of a table up to a version whose checksums match."""
+def _kept_rows(
+    db: Database, found: Examination, report: VerifyReport, table: str, version: int
+) -> Iterator[tuple[Any, ...]]:
+    """The rows of a table up to a version whose checksums match, numbered without gaps."""
+    if table == "devices":
+        yield from _devices(db, found, version)
+        return
     if table in found.unreadable:
         return
-    unsound = found.unsound.get(table, [])
-    rows = f"SELECT rowid, {COVERED[table]} FROM {table} WHERE version <= ? ORDER BY rowid"
-    for rowid, *row in db.rows(rows, last):
-        if rowid not in unsound:
-            yield tuple(row)
+    names = columns(TABLES[table])
+    bound = "" if table == "meta" else f" WHERE version <= {version}"
+    unsound, number = found.unsound.get(table, []), 0
+    for row in db.rows(f"SELECT {', '.join(names)} FROM {table}{bound} ORDER BY 1"):
+        if row[0] in unsound or table == "snapshots" and row[0] not in report.snapshots:
+            continue
+        number += 1
+        yield (number, *row[1:]) if "rowid" in names else row
+
+
+def _devices(db: Database, found: Examination, version: int) -> Iterator[tuple[Any, ...]]:
+    """All devices. A lost name is replaced: updates refer to numbers."""
+    known = {row[0]: row for row in db.rows("SELECT id, name, ingress, egress FROM devices")}
+    (last,) = db.row("SELECT max(device) FROM updates WHERE version <= ?", version) or (0,)
+    for number in range(1, max(last or 0, *known, 0) + 1):
+        _, name, *traffic = known.get(number, (number, "", 0, 0))
+        lost = number not in known or number in found.unsound.get("devices", ())
+        yield number, f"unknown device {number}" if lost else name, *traffic, 0

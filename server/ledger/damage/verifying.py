@@ -66,7 +66,7 @@ def check(db: Database, marked: mark.Heads | None, found: Examination) -> Verify
     run, *model = db.row("SELECT run, model, layout, start, data FROM meta") or ()
     layout = None if found.unsound.get("meta") else decode_run(db.path, run, *model).layout
     acknowledged = -1 if marked is None else marked["updates"].row
-    result = VerifyReport(run, found.version, acknowledged, damage=found.damage)
+    result = VerifyReport(run, found.heads["updates"].row, acknowledged, damage=found.damage)
     last = _unsound_regime(db, found)
     rows = db.stream(f"SELECT {COVERED['updates']}, chain, frame FROM updates ORDER BY version")
     try:

@@ -6,7 +6,7 @@ what it needs. `edgeflock journal verify` reads everything (damage/verifying.py)
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,15 +32,6 @@ class Examination:
     """Table -> the numbers of its rows whose checksums do not match."""
     unreadable: set[str] = field(default_factory=set)
     """Tables that SQLite cannot read completely."""
-
-    @property
-    def version(self) -> int:
-        return self.heads["updates"].row
-
-    @property
-    def chain(self) -> int:
-        """The chain that the next update follows."""
-        return self.chains.get(self.version, self.heads["updates"].chain)
 
     def add_damage(self, table: str, number: int, reason: str) -> None:
         self.unsound.setdefault(table, []).append(number)
@@ -156,23 +147,23 @@ def sqlite_error(damage: JournalDamaged) -> sqlite3.Error:
 
 
 def seal(db: sqlite3.Connection) -> None:
-    """Add the checksums to a journal of schema 8 that has none yet."""
+    """Compute all checksums of a journal anew. Records that were dropped keep theirs."""
     (*meta,) = db.execute(f"SELECT {COVERED['meta']} FROM meta").fetchone()
     genesis = row_sum(0, meta)
     db.execute("UPDATE meta SET chain = ?", (genesis,))
     for table in _LISTS:
         _seal_rows(db, table, genesis)
-    regimes: dict[int, list[tuple[int, list[object]]]] = {}
-    for rowid, *row in db.execute(f"SELECT rowid, {COVERED['regimes']} FROM regimes ORDER BY rowid"):
-        regimes.setdefault(row[0], []).append((rowid, row))
-    chain = _seal_regimes(db, regimes.get(0, ()), genesis)
-    facts = COVERED["updates"].removesuffix(", sum")
+    begins = {version for (version,) in db.execute("SELECT version FROM regimes")}
+    chain = _seal_rows(db, "regimes", genesis, "WHERE version = 0")
     chains = {0: genesis}
-    for version, *rest, frame in db.execute(f"SELECT {facts}, frame FROM updates ORDER BY version"):
-        record = frame_sum(frame or b"")
-        chains[version] = chain = update_sum(chain, (version, *rest, record))
+    for *facts, record, frame in db.execute(
+        f"SELECT {COVERED['updates']}, frame FROM updates ORDER BY version"
+    ):
+        version, record = facts[0], record if frame is None else frame_sum(frame)
+        chains[version] = chain = update_sum(chain, (*facts, record))
         db.execute("UPDATE updates SET sum = ?, chain = ? WHERE version = ?", (record, chain, version))
-        chain = _seal_regimes(db, regimes.get(version, ()), chain)
+        if version in begins:
+            chain = _seal_rows(db, "regimes", chain, f"WHERE version = {version}")
     query = "SELECT version, theta, average, memory FROM snapshots"
     for version, theta, average, memory in db.execute(query).fetchall():
         chain = chains[version]
@@ -180,15 +171,9 @@ def seal(db: sqlite3.Connection) -> None:
         db.execute("UPDATE snapshots SET sum = ?, chain = ? WHERE version = ?", sums)
 
 
-def _seal_rows(db: sqlite3.Connection, table: str, chain: int) -> None:
-    rows = db.execute(f"SELECT rowid, {COVERED[table]} FROM {table} ORDER BY rowid").fetchall()
-    for rowid, *row in rows:
+def _seal_rows(db: sqlite3.Connection, table: str, chain: int, condition: str = "") -> int:
+    query = f"SELECT rowid, {COVERED[table]} FROM {table} {condition} ORDER BY rowid"
+    for rowid, *row in db.execute(query).fetchall():
         chain = row_sum(chain, row)
         db.execute(f"UPDATE {table} SET chain = ? WHERE rowid = ?", (chain, rowid))
-
-
-def _seal_regimes(db: sqlite3.Connection, regimes: Iterable[tuple[int, list[object]]], chain: int) -> int:
-    for rowid, row in regimes:
-        chain = row_sum(chain, row)
-        db.execute("UPDATE regimes SET chain = ? WHERE rowid = ?", (chain, rowid))
     return chain

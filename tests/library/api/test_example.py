@@ -27,7 +27,7 @@ async def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         updates=200,
         evaluate=(x_test, y_test),
         coordination=ef.AdaComp(learning_rate=0.5),
-        compression="record",
+        preset="low-bandwidth",
     ) as server:
         async with asyncio.TaskGroup() as group:
             for part in ef.deal(x, y, 4):

@@ -112,7 +112,7 @@ class Run:
             parameters.theta.tobytes(),
             None if average is None else average.tobytes(),
             parameters.packed_memory(),
-            self.journal.heads,
+            dict(self.journal._heads),
         )
 
 

@@ -187,7 +187,7 @@ def test_the_same_pushes_leave_the_same_in_both(postgres: Cluster, tmp_path: Pat
             assert [type(answer) for answer in commit(engine, pushes)] == [Receipt, Receipt]
             resent = commit(engine, pushes[:1])
             assert resent == [Receipt(3 * start + 1, 2 * start + 1, None)]
-            left.append((engine.parameters.theta.tobytes(), journal.heads))
+            left.append((engine.parameters.theta.tobytes(), dict(journal._heads)))
             engine.close()
     assert left[:2] == left[2:]
 
