@@ -92,7 +92,7 @@ class _Device:
             *unknown,
             None,
             None,
-            *(None,) * 7,
+            *(None,) * 9,
         )
 
 
