@@ -39,9 +39,9 @@ from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.presets import PRESETS
 
 OURS = "ours, in turns"
-"""`compression = "cohort"` without a deadline, and"""
+"""`preset = "cohort"` without a deadline, and"""
 RECORDS = "ours"
-"""`compression = "record"` as it comes."""
+"""`preset = "low-bandwidth"` as it comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def fleets() -> Iterator[tuple[Method, tuple[float, ...]]]:
         if method is not ASGD:
             yield method, tuple(rate for rate in RATES if method.rate <= rate <= 2 * method.rate)
     yield RECORD, (RECORD.rate,)
-    yield Method(RECORDS, PRESETS["record"], 0.07), (0.07, RECORD.rate)
+    yield Method(RECORDS, PRESETS["low-bandwidth"], 0.07), (0.07, RECORD.rate)
     cohort = {**PRESETS["cohort"], "run.local_rate": 0.1, "coordination.deadline": 1e6}
     yield Method(OURS, cohort, 0.5), (0.3, 0.5)
 

@@ -44,7 +44,7 @@ from edgeflock.server.ledger import claim_run
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import REFUSALS
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.protocol import levels
+from edgeflock.shared.protocol.wire import MAX_LEVEL
 from edgeflock.shared.settings.config import Config, parse
 
 LAYOUT = Layout.from_shapes(
@@ -280,9 +280,7 @@ class Frames:
         elif at in (4, 5):
             update[at] = self._noise(update[at]) if isinstance(update[at], bytes) else b""
         elif at == 6:
-            update[6] = random.choice(
-                (None, 0, levels.MAX_LEVEL, -levels.MAX_LEVEL, levels.MAX_LEVEL + 1, 0.5, math.nan)
-            )
+            update[6] = random.choice((None, 0, MAX_LEVEL, -MAX_LEVEL, MAX_LEVEL + 1, 0.5, math.nan))
         elif at == 7:
             update[7] = random.choice((0, 1, 65_536, 65_537, self._integer()))
         elif at == 8:

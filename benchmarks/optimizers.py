@@ -3,7 +3,7 @@
     python -m benchmarks.optimizers [--task NAME] [--only NAME] [--seeds N] [--processes N] [--finished]
 
 MNIST (the paper's CNN), CIFAR-10 (ResNetGN), spoken digits (SpeechCNN) and parts of speech (WordMLP), dealt
-out evenly, 10 samples a step. All of Edgeflock's rows send and get what `compression = "record"` does, but
+out evenly, 10 samples a step. All of Edgeflock's rows send and get what `preset = "low-bandwidth"` does, but
 for the optimizer; so do those of FedBuff's rule in the server. FedAvg, FedProx, FedBuff and FedAsync are
 benchmarks/learning/rivals', dense, from 1 and 5 epochs. Own steps send and get more at a time: in rounds of
 all devices, or in turns of a few. Of a method with several settings the best one counts: the highest accuracy
@@ -56,7 +56,7 @@ class Own:
     updates: int
     """At most. More gradients are computed than otherwise; how many, the table says."""
     cohort: int = 0
-    """Devices of a round, in turn, as `compression = "cohort"` has it; 0: all, and longer messages."""
+    """Devices of a round, in turn, as `preset = "cohort"` has it; 0: all, and longer messages."""
     more: dict[str, object] = field(default_factory=dict)
     """Other settings of a cohort."""
 
@@ -128,7 +128,7 @@ TASKS = (
          (0.05, 0.1, 0.2), (Own(200, 0.2, 0.5, 2600), Own(100, 0.2, 0.5, 3000, 20))),
 )  # fmt: skip
 
-RECORD = PRESETS["record"]
+RECORD = PRESETS["low-bandwidth"]
 
 
 def optimizers(task: Task) -> Iterator[tuple[str, str, dict[str, object]]]:

@@ -46,7 +46,7 @@ def fleet(data: str, devices: int, updates: int, downlink: dict[str, object]) ->
         "fleet": {"devices": devices, "data": data, "evaluate_every": updates},
         "devices": {"all": {"step_ms": 1000, "timing": "exponential"}},
     }
-    for path, value in PRESETS["record"].items():
+    for path, value in PRESETS["low-bandwidth"].items():
         section, _, key = path.partition(".")
         sections[section][key] = value
     return FleetFile.model_validate(sections)

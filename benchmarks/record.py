@@ -63,7 +63,7 @@ def jobs_of(task: Task, seeds: int, out: Path) -> dict[str, list[Job]]:
         **{f"dense, rate {rate:g}": (DENSE, rate) for rate in RATES},
         **{f"dense, averaged, rate {rate:g}": (AVERAGED, rate) for rate in RATES},
         "as it comes": ({}, 0.05),
-        "record": (PRESETS["record"], 0.05),
+        "record": (PRESETS["low-bandwidth"], 0.05),
     }
     return {
         name: [

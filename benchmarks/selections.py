@@ -3,11 +3,11 @@
     python -m benchmarks.selections [--seeds N] [--updates N] [--processes N] [--finished]
 
 Significance compression, the largest entries, ScaDLES' adaptive choice between these and all, AdaComp's
-largest of each tensor without a memory, and what Edgeflock does, as it comes and as `compression = "record"`.
-Ten emulated devices of three speeds on handwritten digits (38,282 parameters), asynchronous, AdaComp's
-weights, the averaged model and the same lossy downlink for all: only what devices select differs. Rivals'
-values are of 4 bits, with which they lose nothing. One seed of each setting and learning rate tells each
-selection's best, which then runs with every seed.
+largest of each tensor without a memory, and what Edgeflock does, as it comes and with
+`preset = "low-bandwidth"`. Ten emulated devices of three speeds on handwritten digits (38,282 parameters),
+asynchronous, AdaComp's weights, the averaged model and the same lossy downlink for all: only what devices
+select differs. Rivals' values are of 4 bits, with which they lose nothing. One seed of each setting and
+learning rate tells each selection's best, which then runs with every seed.
 
 Runs are kept in --output: what has ended is not run again, and --finished reports what there is. Leaves
 selections.json and selections.md in --report.
@@ -82,7 +82,9 @@ def selections() -> Iterator[tuple[str, str, dict[str, object]]]:
         each = {**_FOUR_BITS, "compression.select": share, "compression.feedback": 0.0}
         yield "AdaComp", f"c = {share:g}", each | {"compression.balance": 1.0}
     yield "as it comes", "root of P, signs", {}
-    record = {key: value for key, value in PRESETS["record"].items() if not key.startswith("downlink.")}
+    record = {
+        key: value for key, value in PRESETS["low-bandwidth"].items() if not key.startswith("downlink.")
+    }
     yield "record", "c = 0.0005, signs, two steps", record
 
 

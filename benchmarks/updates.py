@@ -5,7 +5,7 @@ import numpy as np
 from edgeflock.shared.codecs import entries, grid, sparse, values
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Update
-from edgeflock.shared.selection.largest import select_largest
+from edgeflock.shared.selection import select_largest
 
 LAYOUT = Layout.from_shapes(
     [

@@ -82,7 +82,7 @@ class DeviceHealth:
             return from_psutil()
         facts: dict[str, float | int | None] = {
             "cpu": self._load(),
-            "ram": memory_used(text_of(self._memory)),
+            "ram": memory_used(self._memory),
             "temperature": highest_temperature(map(text_of, self._zones)),
             "battery": charge(map(text_of, self._batteries)),
             "undervoltage": self._supply(),
@@ -118,27 +118,28 @@ def cpu_times(stat: str | None) -> tuple[int, int]:
     return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
 
 
-def memory_used(meminfo: str | None) -> int | None:
+def memory_used(meminfo: Path) -> int | None:
     """Return the MiB of memory that are not available to programs, from /proc/meminfo."""
-    kibibytes = {}
-    for line in (meminfo or "").splitlines():
-        name, _, rest = line.partition(":")
-        if name in ("MemTotal", "MemAvailable"):
-            kibibytes[name] = int(rest.split()[0])
-    if len(kibibytes) < 2:
-        return None
-    return (kibibytes["MemTotal"] - kibibytes["MemAvailable"]) // 1024
+    octets = _memory(meminfo)
+    return (octets["MemTotal"] - octets["MemAvailable"]) >> 20 if len(octets) == 2 else None
 
 
 def memory_of(root: Path = ROOT) -> int:
     """Bytes of memory that this machine has."""
-    for line in (text_of(root / "proc/meminfo") or "").splitlines():
-        if line.startswith("MemTotal:"):
-            return int(line.split()[1]) * 1024
+    if (total := _memory(root / "proc/meminfo").get("MemTotal")) is not None:
+        return total
     import psutil
 
-    total: int = psutil.virtual_memory().total
-    return total
+    total = psutil.virtual_memory().total
+    return int(total)
+
+
+def _memory(meminfo: Path) -> dict[str, int]:
+    """Return the bytes of MemTotal and of MemAvailable, as far as the file has them."""
+    lines = (line.partition(":") for line in (text_of(meminfo) or "").splitlines())
+    return {
+        name: 1024 * int(rest.split()[0]) for name, _, rest in lines if name in ("MemTotal", "MemAvailable")
+    }
 
 
 def thermal_zones(root: Path) -> list[Path]:

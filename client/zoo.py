@@ -6,12 +6,30 @@ import torch
 from torch import Tensor, nn
 
 
-class DigitsCNN(nn.Module):
+class _Layers(nn.Module):
+    """Layers one after the other, under the name `layers`."""
+
+    def __init__(self, *layers: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.layers(x)
+        return output
+
+
+class _ImageLayers(_Layers):
+    """Layers on images with their channels last: torch's pooling on a CPU is then several times faster."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.to(memory_format=torch.channels_last))
+
+
+class DigitsCNN(_Layers):
     """8 x 8 images in 10 classes: two 3 x 3 convolutions, pool, two dense layers; 38,282 parameters."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(
+        super().__init__(
             nn.Conv2d(1, 16, 3, padding=1),
             nn.ReLU(),
             nn.Conv2d(16, 32, 3, padding=1),
@@ -22,10 +40,6 @@ class DigitsCNN(nn.Module):
             nn.ReLU(),
             nn.Linear(64, 10),
         )
-
-    def forward(self, x: Tensor) -> Tensor:
-        output: Tensor = self.layers(x)
-        return output
 
 
 class DigitsLinear(nn.Sequential):
@@ -38,15 +52,14 @@ class DigitsLinear(nn.Sequential):
         super().__init__(nn.Flatten(), nn.Linear(64, 10))
 
 
-class PaperMLP(nn.Module):
+class PaperMLP(_Layers):
     """28 x 28 images in 10 classes: two hidden layers of 128; 118,282 parameters.
 
     AdaComp's MLP (section V d) is described in its technical report only; this one is of the usual size.
     """
 
     def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(
+        super().__init__(
             nn.Flatten(),
             nn.Linear(784, 128),
             nn.ReLU(),
@@ -55,12 +68,8 @@ class PaperMLP(nn.Module):
             nn.Linear(128, 10),
         )
 
-    def forward(self, x: Tensor) -> Tensor:
-        output: Tensor = self.layers(x)
-        return output
 
-
-class TabularMLP(nn.Module):
+class TabularMLP(_Layers):
     """16 features in 2 classes: one hidden layer of 32; 610 parameters.
 
     For streams of sensors: 6 features with window=K&lags=4, 5 with window=K&lags=6 (shared/data/recent.py).
@@ -70,17 +79,12 @@ class TabularMLP(nn.Module):
         super().__init__()
         self.layers = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 2))
 
-    def forward(self, x: Tensor) -> Tensor:
-        output: Tensor = self.layers(x)
-        return output
 
-
-class SpeechCNN(nn.Module):
+class SpeechCNN(_ImageLayers):
     """64 x 40 log-mel spectrograms in 10 classes, for spoken digits; 333,194 parameters."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(
+        super().__init__(
             nn.Conv2d(1, 16, 3, padding=1),
             nn.MaxPool2d(2),
             nn.ReLU(),
@@ -93,20 +97,15 @@ class SpeechCNN(nn.Module):
             nn.Linear(64, 10),
         )
 
-    def forward(self, x: Tensor) -> Tensor:
-        output: Tensor = self.layers(x.to(memory_format=torch.channels_last))
-        return output
 
-
-class PaperCNN(nn.Module):
+class PaperCNN(_ImageLayers):
     """AdaComp's CNN for 28 x 28 images in 10 classes, 211,690 parameters (section V b).
 
     Initialised as its TensorFlow ancestor: weights truncated normal with deviation 0.1, biases 0.1.
     """
 
     def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(
+        super().__init__(
             nn.Conv2d(1, 32, 3, padding=1),
             nn.MaxPool2d(2),
             nn.ReLU(),  # after the pool: the same function on a quarter of the values
@@ -124,13 +123,8 @@ class PaperCNN(nn.Module):
             else:
                 nn.init.constant_(parameter, 0.1)
 
-    def forward(self, x: Tensor) -> Tensor:
-        # Channels last: torch's pooling on a CPU is several times faster.
-        output: Tensor = self.layers(x.to(memory_format=torch.channels_last))
-        return output
 
-
-class SvhnCNN(nn.Module):
+class SvhnCNN(_ImageLayers):
     """32 x 32 colour images in 10 classes, house numbers for one; 40,450 parameters.
 
     Two 5 x 5 convolutions of 6 and 16 channels, each pooled 2 x 2 (32 to 16, 12 to 6), then 576 to 64 to 10.
@@ -138,15 +132,10 @@ class SvhnCNN(nn.Module):
     """
 
     def __init__(self) -> None:
-        super().__init__()
-        self.layers = _svhn(lambda channels: [])
-
-    def forward(self, x: Tensor) -> Tensor:
-        output: Tensor = self.layers(x.to(memory_format=torch.channels_last))
-        return output
+        super().__init__(*_svhn(lambda channels: []))
 
 
-class SvhnMLP(nn.Module):
+class SvhnMLP(_Layers):
     """32 x 32 colour images in 10 classes by seven dense layers; 3,465,514 parameters.
 
     3,072 to 1,000 to 88 to four times 302 to 10, with ReLU. The MLP of D. Svoboda and A. Aggarwal,
@@ -156,36 +145,26 @@ class SvhnMLP(nn.Module):
     """
 
     def __init__(self) -> None:
-        super().__init__()
         widths = (3 * 32 * 32, 1000, 88, 302, 302, 302, 302)
         hidden = [
             layer for pair in zip(widths, widths[1:], strict=False) for layer in (nn.Linear(*pair), nn.ReLU())
         ]
-        self.layers = nn.Sequential(nn.Flatten(), *hidden, nn.Linear(302, 10))
+        super().__init__(nn.Flatten(), *hidden, nn.Linear(302, 10))
         for layer in self.layers:
             if isinstance(layer, nn.Linear):
                 nn.init.kaiming_uniform_(layer.weight, nonlinearity="relu")
                 nn.init.zeros_(layer.bias)
 
-    def forward(self, x: Tensor) -> Tensor:
-        output: Tensor = self.layers(x)
-        return output
 
-
-class SvhnBN(nn.Module):
+class SvhnBN(_ImageLayers):
     """SvhnCNN with BatchNorm of the images and after each pool; 40,500 parameters, 50 running statistics."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.layers = _svhn(lambda channels: [nn.BatchNorm2d(channels)])
-
-    def forward(self, x: Tensor) -> Tensor:
-        output: Tensor = self.layers(x.to(memory_format=torch.channels_last))
-        return output
+        super().__init__(*_svhn(lambda channels: [nn.BatchNorm2d(channels)]))
 
 
-def _svhn(norm: Callable[[int], list[nn.Module]]) -> nn.Sequential:
-    return nn.Sequential(
+def _svhn(norm: Callable[[int], list[nn.Module]]) -> list[nn.Module]:
+    return [
         *norm(3),
         nn.Conv2d(3, 6, 5, padding=2),
         nn.MaxPool2d(2),
@@ -199,7 +178,7 @@ def _svhn(norm: Callable[[int], list[nn.Module]]) -> nn.Sequential:
         nn.Linear(576, 64),
         nn.ReLU(),
         nn.Linear(64, 10),
-    )
+    ]
 
 
 class _Block(nn.Module):

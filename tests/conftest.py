@@ -1,8 +1,10 @@
 """How the tests run here: on all cores, and in no hurry, because no test says anything about time."""
 
+import gc
 import logging
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,9 +20,17 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from tests.postgres import Cluster
 
-# The same examples everywhere: a change is judged by what it changes.
+# Hundreds of processes import the package, and each process here the tests: compiled once, not by each.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+# The same examples everywhere: a change is judged by what it changes. More of them: EDGEFLOCK_EXAMPLES=100.
 settings.register_profile(
-    "edgeflock", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    "edgeflock",
+    deadline=None,
+    derandomize=True,
+    max_examples=int(os.environ.get("EDGEFLOCK_EXAMPLES", "40")),
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("edgeflock")
 
@@ -61,7 +71,7 @@ def _log_level_as_it_was() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Use a process for each core, unless -n or --dist says otherwise.
+    """Use several processes, unless -n or --dist says otherwise.
 
     A file or a test alone runs in this process: it starts at once, and a debugger can stop it. This is not
     among the `addopts`, so that `-p no:xdist` and an environment without pytest-xdist still work.
@@ -73,9 +83,40 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         config.option.numprocesses, config.option.dist = "auto", "worksteal"
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Half as many processes again as there are cores: a third of their time, tests wait for others."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores + (cores + 1) // 2
+
+
+FIRST = "test_notebooks", "test_readme", "test_sensors_document", "test_no_telemetry", "test_page_returns"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Notebooks first: last, one process would wait for the other's."""
-    items.sort(key=lambda item: "test_notebooks" not in item.nodeid)
+    """The longest first: last, one process would wait for the other's."""
+    items.sort(key=lambda item: not any(name in item.nodeid for name in FIRST))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """No search for garbage while modules are imported, and none in these later; a full one is rarer."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.set_threshold(700, 10, 100)
+        gc.enable()
+
+
+@pytest.fixture
+def exports_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server of this process exports in a thread: a process for it imports torch and its exporter first."""
+    import tests.exporting  # noqa: F401
+    from edgeflock.server.training_graph.served import GraphStore
+
+    monkeypatch.setattr(GraphStore, "_export_in_process", GraphStore._export_in_thread)
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.client.backends import Backend, PredictingBackend
+from edgeflock.client.data.batcher import Batches
 from edgeflock.shared.environments import Constants, Environment, Policy, Rollouts
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.losses import LOSSES
@@ -20,8 +21,12 @@ _MAX_BYTES = 1 << 29
 Array = NDArray[np.float32]
 
 
-class Actor:
-    """Acts in its own environments and makes batches of the results."""
+class Actor(Batches):
+    """Acts in its own environments and makes batches of the results.
+
+    Each step is used once. Refused steps are lost, and the next batch comes from a newer model. The episodes'
+    returns measure the policy, not the loss.
+    """
 
     def __init__(self, environment: Environment, random: np.random.Generator) -> None:
         self._environment = environment
@@ -65,9 +70,6 @@ class Actor:
         backend.gradient(theta, x, y)
         log.info("%s: acts in %d environments at a time", of.uri, of.envs)
 
-    async def ready(self, steps: int) -> None:
-        """Return at once: more steps are always available."""
-
     def act(self, theta: Array) -> None:
         """Use the model at theta, float32 [P + B], as the policy of the next batches."""
         self._theta = theta
@@ -79,15 +81,6 @@ class Actor:
     def _policy(self) -> Policy:
         assert self._backend is not None, "a run has begun"
         return self._backend.predictor(self._theta)
-
-    def record_result(self, loss: float, right: float | None) -> None:
-        """Do nothing: the episodes' returns measure the policy, not the loss."""
-
-    def settle(self) -> None:
-        """Do nothing: each step is used once."""
-
-    def take_back(self) -> None:
-        """Do nothing: refused steps are lost, and the next batch comes from a newer model."""
 
     def close(self) -> None:
         """Close the environments."""

@@ -15,9 +15,9 @@ from edgeflock.shared.data.fitting import fit
 from edgeflock.shared.data.samples import Dataset, Raw
 from edgeflock.shared.errors import ConfigError, ServerAtFault
 from edgeflock.shared.model.fields import Inputs, rows
+from edgeflock.shared.model.gradient import trial
 from edgeflock.shared.model.held_out import Overlap
 from edgeflock.shared.model.start import generate
-from edgeflock.shared.model.trial import trial
 from edgeflock.shared.protocol.messages import Facts, Welcome
 
 log = logging.getLogger(__name__)
@@ -35,31 +35,40 @@ class NoUsableSamples(Exception):
 
 
 class Batches(Protocol):
-    """The source of a worker's batches: Shuffled, or a stream (stream_batches.py)."""
+    """The source of a worker's batches: Shuffled, or a stream (stream_batches.py).
+
+    A subclass needs `take` alone: the other methods suit data that are always available and repeat.
+    """
 
     async def ready(self, steps: int) -> None:
         """Wait until there is data for the next `steps` batches. Raises StreamEnded if none will come."""
+        return
 
     def take(self, size: int) -> Batch:
         """Return (x, y) of `size` samples, unless the batches set their own size. Raises NoUsableSamples."""
 
     def begin(self, welcome: Welcome, backend: Backend) -> None:
         """Take part in the run of `welcome`, which `backend` trains."""
+        return
 
     def record_result(self, loss: float, right: float | None) -> None:
         """Record the result on the last batch, computed before training on it.
 
         `loss` is its mean. `right` is the fraction of correct predictions, if the loss defines it.
         """
+        return
 
     def settle(self) -> None:
         """Mark all taken samples as used: the server has their update."""
+        return
 
     def take_back(self) -> None:
         """Return the taken samples: the server will not get their update."""
+        return
 
     def telemetry(self) -> Facts:
         """Return facts about the data for operators. It may be empty."""
+        return {}
 
 
 @runtime_checkable
@@ -78,7 +87,7 @@ class EvaluatedBatches(Protocol):
         """Evaluate the model at theta, float32 [P + B], and report the result as telemetry."""
 
 
-class Shuffled:
+class Shuffled(Batches):
     """Batches drawn without replacement, reshuffled after each pass over the data."""
 
     def __init__(self, data: Dataset, random: np.random.Generator, *, hold_out: float = 0.0) -> None:
@@ -140,9 +149,6 @@ class Shuffled:
             if self._held_out:
                 warn_of_held_out(source, self._held_out)
 
-    async def ready(self, steps: int) -> None:
-        """Return at once: more data are always available."""
-
     def take(self, size: int) -> Batch:
         """Return (x, y) of `size` samples, or of all if there are fewer."""
         size = min(size, self._trained)
@@ -151,15 +157,6 @@ class Shuffled:
             self._order = np.concatenate((self._order, fresh if self._rows is None else self._rows[fresh]))
         chosen, self._order = self._order[:size], self._order[size:]
         return rows(self._data.x, chosen), self._data.y[chosen]
-
-    def record_result(self, loss: float, right: float | None) -> None:
-        """Do nothing: the model has trained on these samples in earlier passes."""
-
-    def settle(self) -> None:
-        """Do nothing: each pass repeats stored data."""
-
-    def take_back(self) -> None:
-        """Do nothing: the samples return in the next pass."""
 
     def telemetry(self) -> Facts:
         """Return how many rows are in the server's held-out data, if any, and the last own evaluation."""

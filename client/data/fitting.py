@@ -18,7 +18,7 @@ from edgeflock.client.backends import Backend
 from edgeflock.client.data.batcher import Batch, warn_of_held_out
 from edgeflock.client.data.checks import Checks, Classes, set_aside
 from edgeflock.client.data.records import OVERRUN, Skipped, SourceProgress, StreamChunk
-from edgeflock.client.data.scaling import SampleDescription, Units
+from edgeflock.client.data.scaling import SampleDescription, Scaling
 from edgeflock.client.data.stream_buffer import Buffer
 from edgeflock.shared.data.account import SampleAccount
 from edgeflock.shared.model.description import Description
@@ -37,7 +37,9 @@ class Fitting:
     A caller with several threads holds a lock around all methods except `fit`.
     """
 
-    def __init__(self, buffer: Buffer, tally: Skipped, checks: Checks, scaling: Units | None = None) -> None:
+    def __init__(
+        self, buffer: Buffer, tally: Skipped, checks: Checks, scaling: Scaling | None = None
+    ) -> None:
         """`tally` is the source's own. Without `scaling` inputs keep their units."""
         self._buffer = buffer
         self._tally = tally
@@ -95,7 +97,7 @@ class Fitting:
             warn_of_held_out("client.data", found)
         self._held_out = max(self._held_out, found)
 
-    def _scale(self, fit: StreamChunk, scaling: Units) -> StreamChunk:
+    def _scale(self, fit: StreamChunk, scaling: Scaling) -> StreamChunk:
         """Scale samples. Repeated samples do not change the scale, however long the server is unavailable."""
         scaling.learn(fit.x[self._rescaled :])
         self._scaled_count += len(fit)

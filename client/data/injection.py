@@ -156,11 +156,6 @@ class Injection:
         with self._lock:
             self._inbox.add(samples)
 
-    @property
-    def rejected(self) -> int:
-        """Records dropped because they did not fit."""
-        return self._tally.total
-
     def _take_others(self, own: Batch) -> Batch:
         """Return others' samples that fit `own`, oldest first."""
         with self._lock:

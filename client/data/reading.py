@@ -30,6 +30,7 @@ from edgeflock.client.data.records import (
     message_entry,
 )
 from edgeflock.client.data.uri import Uri
+from edgeflock.shared.data.tables import separator_of
 
 OPTIONS = ("x", "y", "key", "names", "join", "missing")
 
@@ -99,11 +100,6 @@ class LineReader:
         self._offset = offset
         self._number = 0
 
-    @property
-    def partial_bytes(self) -> int:
-        """Bytes of the incomplete last line."""
-        return len(self._partial)
-
     def feed(self, block: bytes) -> list[tuple[int, int, bytes]]:
         """Return (offset, number from 1 on, line) of each line that `block` completes."""
         *ended, rest = block.split(b"\n")
@@ -159,7 +155,7 @@ class Text:
         self._tally = tally
         self._format = uri.one_of("format", "", "csv", "json")
         self._reader = MessageReader(uri, tally)
-        self._separator = {"": ",", "tab": "\t"}.get(uri.options.get("sep", ""), uri.options.get("sep", ""))
+        self._separator = separator_of(uri.options)
         if len(self._separator) != 1:
             raise uri.error(f"sep={self._separator} must be one character, or tab")
         self._comma = uri.one_of("decimal", "point", "comma") == "comma"

@@ -8,7 +8,6 @@ range of the others.
 """
 
 import logging
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,16 +38,6 @@ _RENEWAL = 8
 """The quartiles are recomputed when one in this many samples is new."""
 
 
-class Units(Protocol):
-    """Scales inputs."""
-
-    def learn(self, x: NDArray[np.float32]) -> None:
-        """Update the statistics with the next samples, x [n, ...], finite. All samples have one shape."""
-
-    def scale(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return x [n, ...] scaled for training. `learn` must have been called."""
-
-
 class Scaling:
     """Scales the samples of one stream. Only the last WINDOW samples count, so it follows changes."""
 
@@ -61,6 +50,7 @@ class Scaling:
         self._median = self._spread = np.zeros(0)
 
     def learn(self, x: NDArray[np.float32]) -> None:
+        """Update the statistics with the next samples, x [n, ...], finite. All samples have one shape."""
         if not len(x):
             return
         flat = x.reshape(len(x), -1)
@@ -76,6 +66,7 @@ class Scaling:
             self._renew()
 
     def scale(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return x [n, ...] scaled for training. `learn` must have been called."""
         flat = x.reshape(len(x), -1).astype(np.float64)
         units = np.clip((flat - self._median) / self._spread, -CLIP, CLIP)
         return np.asarray(units.astype(np.float32).reshape(x.shape))

@@ -1,10 +1,14 @@
-"""Mini-batches of the stream's samples that arrived within a second (ScaDLES, section IV).
+"""Mini-batches of a source's samples: of those that arrived within a second, or of a file, which waits.
 
-A batch is due once the oldest sample has waited for WAIT seconds, or the largest batch waits. The smallest
-batch must wait in any case. The batch is then what arrived within a second of that oldest sample: b_i = S_i.
-S_i is a count and not an average, since an average lags behind a change of the rate. Truncation keeps a
-second, so nothing is dropped while a device takes its batches in time. Samples that came before training
-first asked count as if they came at that moment.
+StreamBatches follow the rate (ScaDLES, section IV). A batch is due once the oldest sample has waited for WAIT
+seconds, or the largest batch waits. The smallest batch must wait in any case. The batch is then what arrived
+within a second of that oldest sample: b_i = S_i. S_i is a count and not an average, since an average lags
+behind a change of the rate. Truncation keeps a second, so nothing is dropped while a device takes its batches
+in time. Samples that came before training first asked count as if they came at that moment.
+
+A stream drops the samples that training is too slow for. A Backlog drops none: its source, e.g. a file, is
+read at the speed of training. It is read in the run's batch size like stored data, but in its own order and
+once.
 """
 
 import asyncio
@@ -19,22 +23,15 @@ from typing import Self
 import numpy as np
 
 from edgeflock.client.backends import Backend
-from edgeflock.client.data.batcher import Batch, NoUsableSamples, StreamEnded
+from edgeflock.client.data.batcher import Batch, Batches, NoUsableSamples, StreamEnded
 from edgeflock.client.data.checks import Checks
 from edgeflock.client.data.fitting import Fitting
 from edgeflock.client.data.records import Skipped, SourceProgress, StreamChunk
 from edgeflock.client.data.scaling import Scaling
-from edgeflock.client.data.stream_buffer import Buffer
+from edgeflock.client.data.stream_buffer import Buffer, Truncation
 from edgeflock.shared.data.account import SampleAccount
 from edgeflock.shared.data.rates import HIGH, LOW, RateEstimator, batch_size
 from edgeflock.shared.protocol.messages import Facts, Welcome
-
-
-def steady_clock() -> Callable[[], float]:
-    """Return a clock that gives the time of day, without later changes of the system clock."""
-    offset = time.time() - time.monotonic()
-    return lambda: offset + time.monotonic()
-
 
 WAIT = 0.9
 """Seconds after which a sample is due: 0.1 s before truncation would drop it."""
@@ -46,14 +43,17 @@ _CLOCK_ERROR = 1e-6
 """Pauses up to this count as 0: no clock can wait for less."""
 
 
-class StreamBatches:
-    """Batches from a stream. Use as an async context manager.
+def steady_clock() -> Callable[[], float]:
+    """Return a clock that gives the time of day, without later changes of the system clock."""
+    offset = time.time() - time.monotonic()
+    return lambda: offset + time.monotonic()
 
-    The source fills the buffer at its own rate. A source faster than training causes drops, not more memory.
-    `take`, `settle`, `take_back` and `account` may be called in any thread.
 
-    Each `take_back` or `settle` covers all samples taken since the previous one. A worker calls one of them
-    after each push.
+class SourceBatches(Batches):
+    """Batches of the samples that a source puts into a buffer meanwhile. Use as an async context manager.
+
+    `take`, `settle`, `take_back` and `account` may be called in any thread. Each `take_back` or `settle`
+    covers all samples taken since the previous one. A worker calls one of them after each push.
     """
 
     def __init__(
@@ -61,42 +61,26 @@ class StreamBatches:
         source: AsyncGenerator[StreamChunk, None],
         buffer: Buffer,
         tally: Skipped,
-        low: int = LOW,
-        high: int = HIGH,
-        now: Callable[[], float] | None = None,
-        checks: Checks | None = None,
-        scaling: Scaling | None = None,
+        checks: Checks | None,
+        scaling: Scaling | None,
     ) -> None:
-        """`tally` is the source's own. `now` returns seconds, in any thread.
+        """`tally` is the source's own. `checks` apply to samples read back.
 
-        `checks` apply to samples read back. Without `scaling` inputs keep their units.
+        Without `scaling` inputs keep their units.
         """
-        self._source = source
-        self._buffer = buffer
-        self._low = low
-        self._high = high
-        self._now = now or steady_clock()
-        self._open_time = 0.0
-        self._start_delay: float | None = None
-        """Seconds from `_open_time` until training first asked; None before."""
+        self._source, self._buffer = source, buffer
         self._fitting = Fitting(buffer, tally, checks or Checks(), scaling)
         tally.progress = self._progress
-        self._wait_began: float | None = None
-        """When `ready` began to wait, while it does."""
-        self._rate = RateEstimator()
         self._lock = threading.Lock()
-        """Guards buffer and rate: training takes samples in its own thread."""
+        """Guards the buffer and the account: training takes samples in its own thread."""
         self._arrived = asyncio.Event()
         self._feeding: asyncio.Task[None] | None = None
         self._steps = 1
-        self._parts: list[Batch] = []
-        """The remaining parts of the current batch, in reverse order."""
         self._last: Batch | None = None
         self._unrecorded = 0
         """Samples of the last batch, or 0 if that batch is a repetition."""
 
     async def __aenter__(self) -> Self:
-        self._open_time = self._now()
         self._feeding = asyncio.create_task(self._feed())
         self._feeding.add_done_callback(lambda _: self._arrived.set())
         return self
@@ -110,12 +94,110 @@ class StreamBatches:
         with self._lock:
             self._buffer.close()
 
+    def begin(self, welcome: Welcome, backend: Backend) -> None:
+        self._fitting.begin(welcome, backend)
+
+    def record_result(self, loss: float, right: float | None) -> None:
+        """Record the loss and accuracy on the last batch, unless that batch is a repetition."""
+        with self._lock:
+            if self._unrecorded:
+                self._fitting.prequential.record_result(loss, right, self._unrecorded)
+
+    def settle(self) -> None:
+        with self._lock:
+            self._buffer.settle()
+            self._fitting.settle()
+
+    def take_back(self) -> None:
+        with self._lock:
+            self._buffer.take_back()
+            self._fitting.take_back()
+
+    def telemetry(self) -> Facts:
+        """Return the state of the buffer and the account of its samples."""
+        with self._lock:
+            return {"depth": len(self._buffer), **self._fitting.facts()}
+
+    def account(self) -> SampleAccount:
+        """Return the account of every sample until now."""
+        with self._lock:
+            return self._fitting.account()
+
+    async def _feed(self) -> None:
+        """Put the source's samples into the buffer until it ends."""
+        raise NotImplementedError
+
+    def _has_ended(self) -> bool:
+        """Return whether the source has ended. Raises its own errors."""
+        assert self._feeding is not None, "use it as an async context manager"
+        if self._feeding.done():
+            self._feeding.result()
+        return self._feeding.done()
+
+    def _take(self, count: int, now: float) -> Batch:
+        """Take up to `count` samples from the buffer, which is locked."""
+        batch = self._buffer.take(count, now)
+        self._fitting.unsettled += len(batch[1])
+        return batch
+
+    def _add(self, chunk: StreamChunk, now: float) -> None:
+        """Add samples to the buffer, which is locked."""
+        self._buffer.add(chunk, now)
+        self._fitting.received += len(chunk)
+
+    def _latest(self, batch: Batch | None) -> Batch:
+        """Return the batch, or else the update's last one. Raises NoUsableSamples if it has none yet."""
+        self._unrecorded = 0 if batch is None else len(batch[1])
+        self._last = self._last if batch is None else batch
+        if self._last is None:
+            raise NoUsableSamples("all samples that waited were set aside")
+        return self._last
+
+    def _progress(self) -> SourceProgress:
+        with self._lock:
+            return self._fitting.progress()
+
+
+class StreamBatches(SourceBatches):
+    """Batches from a stream. The source fills the buffer at its own rate.
+
+    A source faster than training causes drops, not more memory.
+    """
+
+    def __init__(
+        self,
+        source: AsyncGenerator[StreamChunk, None],
+        buffer: Buffer,
+        tally: Skipped,
+        low: int = LOW,
+        high: int = HIGH,
+        now: Callable[[], float] | None = None,
+        checks: Checks | None = None,
+        scaling: Scaling | None = None,
+    ) -> None:
+        """Batches have `low` to `high` samples. `now` returns seconds, in any thread."""
+        super().__init__(source, buffer, tally, checks, scaling)
+        self._low = low
+        self._high = high
+        self._now = now or steady_clock()
+        self._open_time = 0.0
+        self._start_delay: float | None = None
+        """Seconds from `_open_time` until training first asked; None before."""
+        self._wait_began: float | None = None
+        """When `ready` began to wait, while it does."""
+        self._rate = RateEstimator()
+        self._parts: list[Batch] = []
+        """The remaining parts of the current batch, in reverse order."""
+
+    async def __aenter__(self) -> Self:
+        self._open_time = self._now()
+        return await super().__aenter__()
+
     async def ready(self, steps: int = 1) -> None:
         """Wait until a batch is due, which the next `steps` calls of `take` share, or the stream ends.
 
         Raises StreamEnded if nothing is left, and the source's own errors.
         """
-        assert self._feeding is not None, "use StreamBatches as an async context manager"
         self._steps, self._parts, self._last = steps, [], None
         self._wait_began = self._now()
         if self._start_delay is None:
@@ -126,10 +208,7 @@ class StreamBatches:
 
     async def _is_due(self) -> bool:
         """Return whether a batch is due. If not, it first waits for a change."""
-        assert self._feeding is not None, "use StreamBatches as an async context manager"
-        ended = self._feeding.done()
-        if ended:
-            self._feeding.result()
+        ended = self._has_ended()
         with self._lock:
             pause, waiting = self._pause(), len(self._buffer)
         if not pause or (ended and waiting):
@@ -141,9 +220,6 @@ class StreamBatches:
             async with asyncio.timeout(pause if pause < math.inf else None):
                 await self._arrived.wait()
         return False
-
-    def begin(self, welcome: Welcome, backend: Backend) -> None:
-        self._fitting.begin(welcome, backend)
 
     def take(self, size: int) -> Batch:
         """Return (x, y) of a share of the batch that arrived within a second, without unfit samples.
@@ -159,34 +235,9 @@ class StreamBatches:
                 if not len(self._buffer):
                     break
                 wanted = batch_size(self._buffer.count_within(SECOND), self._low, self._high * self._steps)
-                batch = self._buffer.take(wanted, self._time())
-                self._fitting.unsettled += len(batch[1])
+                batch = self._take(wanted, self._time())
             self._split(self._fitting.fit(batch))
-        self._unrecorded = 0
-        if self._parts:
-            self._last = self._parts.pop()
-            self._unrecorded = len(self._last[1])
-        if self._last is None:
-            raise NoUsableSamples("all samples that waited were set aside")
-        return self._last
-
-    def record_result(self, loss: float, right: float | None) -> None:
-        """Record the loss and accuracy on the last batch, unless that batch is a repetition."""
-        with self._lock:
-            if self._unrecorded:
-                self._fitting.prequential.record_result(loss, right, self._unrecorded)
-
-    def settle(self) -> None:
-        """Mark the taken samples as used: the server has their update."""
-        with self._lock:
-            self._buffer.settle()
-            self._fitting.settle()
-
-    def take_back(self) -> None:
-        """Return the taken samples: the server will not get their update."""
-        with self._lock:
-            self._buffer.take_back()
-            self._fitting.take_back()
+        return self._latest(self._parts.pop() if self._parts else None)
 
     def telemetry(self) -> Facts:
         """Return the state of the stream and the account of its samples."""
@@ -199,15 +250,6 @@ class StreamBatches:
                 "waiting": 0.0 if self._wait_began is None else max(0.0, now - self._wait_began),
                 **self._fitting.facts(),
             }
-
-    def account(self) -> SampleAccount:
-        """Return the account of every sample until now."""
-        with self._lock:
-            return self._fitting.account()
-
-    def _progress(self) -> SourceProgress:
-        with self._lock:
-            return self._fitting.progress()
 
     def _time(self) -> float:
         """Return the buffer's time, which stands still until training first asks.
@@ -239,7 +281,69 @@ class StreamBatches:
             async for chunk in chunks:
                 with self._lock:
                     self._rate.add(len(chunk), self._now())
-                    self._buffer.add(chunk, self._time())
-                    self._fitting.received += len(chunk)
+                    self._add(chunk, self._time())
                 self._arrived.set()
                 await asyncio.sleep(0)  # lets other tasks run if the source never waits
+
+
+class Backlog(SourceBatches):
+    """Batches from a source that waits.
+
+    It asks the source for more only when fewer samples than the smallest batch are left unused. The server
+    then has the updates of all others. So nothing is dropped, and a source may record its progress when it is
+    asked again. Memory holds one chunk of the source and a little more.
+    """
+
+    def __init__(
+        self,
+        source: AsyncGenerator[StreamChunk, None],
+        tally: Skipped,
+        low: int,
+        checks: Checks | None = None,
+        scaling: Scaling | None = None,
+    ) -> None:
+        """No batch has fewer than `low` samples before the source ends."""
+        super().__init__(source, Truncation(math.inf, low, quota_bytes=1 << 62), tally, checks, scaling)
+        self._low = low
+        self._wanted = asyncio.Event()
+
+    async def ready(self, steps: int) -> None:
+        """Wait until there are samples for `take`. If there are few, `steps` calls share them.
+
+        Raises StreamEnded if nothing is left, and the source's own errors.
+        """
+        self._steps, self._last = steps, None
+        while len(self._buffer) < self._low:
+            if self._has_ended():
+                if not len(self._buffer):
+                    raise StreamEnded("all samples have been trained on")
+                return
+            self._arrived.clear()
+            self._wanted.set()
+            await self._arrived.wait()
+
+    def take(self, size: int) -> Batch:
+        """Return (x, y) of up to `size` samples, without unfit ones.
+
+        If none is left, it returns the update's last batch. Raises NoUsableSamples if the update has no batch
+        yet. Raises ConfigError if the backend accepts no sample.
+        """
+        batch: Batch | None = None
+        while batch is None and (waiting := len(self._buffer)):
+            with self._lock:
+                taken = self._take(min(size, math.ceil(waiting / self._steps)), 0.0)
+            fit = self._fitting.fit(taken)
+            batch = (fit.x, fit.y) if len(fit) else None
+        self._steps = max(1, self._steps - 1)
+        return self._latest(batch)
+
+    async def _feed(self) -> None:
+        async with aclosing(self._source) as chunks:
+            await self._wanted.wait()
+            async for chunk in chunks:
+                with self._lock:
+                    self._add(chunk, 0.0)
+                if len(self._buffer) >= self._low:
+                    self._wanted.clear()
+                self._arrived.set()
+                await self._wanted.wait()

@@ -19,8 +19,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MessageType, RecordDict
 from numpy.typing import NDArray
 
-from edgeflock.client.backends import Backend
-from edgeflock.client.data.batcher import Batch
+from edgeflock.client.data.batcher import Batch, Batches
 from edgeflock.client.flower import inside
 from edgeflock.client.training.interfaces import as_server_fault
 from edgeflock.shared.errors import ConfigError, Malformed, Refused, TrainingFailed
@@ -42,8 +41,8 @@ _MAX_FACTS, _MAX_NAME = 8, 80
 """Limits of the metrics of each kind shown to operators: their number, and the length of a name."""
 
 
-class FlowerApp:
-    """A Backend and its Batches in one object. Call join() with a run's Welcome first."""
+class FlowerApp(Batches):
+    """A Backend and its Batches in one object: the app has its own data. Call join() with a Welcome first."""
 
     def __init__(self, folder: str, node_config: str, device: str, directory: Path) -> None:
         """Load the ClientApp in `folder`; `directory` stores its Context.state. Raises ConfigError."""
@@ -131,23 +130,8 @@ class FlowerApp:
         gradient = sent[:parameters] - returned[:parameters]
         return Gradient(loss_of(metrics), gradient, returned[parameters:], samples=samples)
 
-    async def ready(self, steps: int) -> None:
-        """Return at once: the app has its own data."""
-
     def take(self, size: int) -> Batch:
         return _NOTHING
-
-    def begin(self, welcome: Welcome, backend: Backend) -> None:
-        """Do nothing: `join` comes before."""
-
-    def record_result(self, loss: float, right: float | None) -> None:
-        """Do nothing: the app reports its own metrics."""
-
-    def settle(self) -> None:
-        """Its data are its own."""
-
-    def take_back(self) -> None:
-        """Its data are its own."""
 
     def telemetry(self) -> Facts:
         """The metrics of its last replies, as train.NAME and eval.NAME."""

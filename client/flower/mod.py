@@ -22,8 +22,7 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.flower import CONFIG_KEY, REFUSED_KEY, STYPE, flatten
 from edgeflock.shared.protocol.messages import Update, Welcome
-from edgeflock.shared.selection.adaptive import NormAverages
-from edgeflock.shared.selection.feedback import HORIZON
+from edgeflock.shared.selection import HORIZON, NormAverages
 
 _ARRAYS, _FACTS = "edgeflock.arrays", "edgeflock.facts"
 """Keys in the node's context of the selector's memory and of its facts."""

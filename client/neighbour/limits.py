@@ -1,7 +1,13 @@
-"""Parses an owner's limits: 25% of a core, 50kB/s. No I/O."""
+"""An owner's limits, 25% of a core or 50kB/s: their text, the allowance of a rate, and rests between batches.
+
+transport/http.py limits network traffic.
+"""
 
 import math
 import re
+import threading
+import time
+from collections.abc import Callable
 
 from edgeflock.shared.errors import ConfigError
 
@@ -42,3 +48,69 @@ def _is_number(text: str) -> bool:
         return math.isfinite(float(text))
     except ValueError:
         return False
+
+
+_SAVED = 0.25
+"""Unspent allowance accumulates for this many seconds."""
+
+
+class Allowance:
+    """A rate limit that all callers share. Spending above the rate returns a time to wait.
+
+    In any t seconds, at most rate * (t + 0.25) is spent, plus the amount of one call.
+    """
+
+    def __init__(self, rate: float, now: float) -> None:
+        """Args: `rate` in any unit per second; `now` in seconds."""
+        self._rate = rate
+        self.begin(now)
+
+    def begin(self, now: float) -> None:
+        """Reset: nothing is spent or saved before `now`."""
+        self._balance, self._updated = 0.0, now
+
+    def spend(self, amount: float, now: float) -> float:
+        """Record `amount`, spent since the last call. Return the seconds to wait until the rate covers it."""
+        self._balance = min(_SAVED * self._rate, self._balance + (now - self._updated) * self._rate - amount)
+        self._updated = now
+        return max(0.0, -self._balance / self._rate)
+
+
+class Resting:
+    """Rests long enough that this process takes `share` of a core.
+
+    It measures the processor time of all threads, not the duration of steps, which is long on a busy machine.
+    It never interrupts a batch. The rest after a long batch is proportional.
+    """
+
+    def __init__(
+        self,
+        share: float | None,
+        used: Callable[[], float] = time.process_time,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`used` returns seconds of processor time, `now` seconds. A share of None means no limit."""
+        self._used, self._now = used, now
+        self._allowance = None if share is None else Allowance(share, now())
+        self._before = used()
+        self._closed = threading.Event()
+
+    def begin(self) -> None:
+        """Reset at the start of training, so that preparation does not count."""
+        self._before = self._used()
+        if self._allowance is not None:
+            self._allowance.begin(self._now())
+
+    def rest(self) -> None:
+        """Rest if necessary. Call it before each batch, in the computing thread."""
+        if self._allowance is None:
+            return
+        used = self._used()
+        seconds = self._allowance.spend(used - self._before, self._now())
+        self._before = used
+        if seconds:
+            self._closed.wait(seconds)
+
+    def close(self) -> None:
+        """End the current rest and all later ones."""
+        self._closed.set()

@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 
-from edgeflock.client.neighbour.reasons import MachineState, Reason, RestRules, Rules
+from edgeflock.client.neighbour.reasons import MachineState, RestRules, Rules
 from edgeflock.client.neighbour.sensors import Sensors
 from edgeflock.shared.protocol.messages import Facts
 
@@ -25,7 +25,7 @@ class Pausing:
         self._read = read or Sensors(rules)
         self._judge = RestRules(rules)
         self._says_why = shows_reason
-        self._reason: Reason | None = None
+        self._reason: str | None = None
         self._may = asyncio.Event()
         self._may.set()
 
@@ -33,7 +33,7 @@ class Pausing:
         """Return the facts for the server: none while the device trains."""
         if self._reason is None:
             return {}
-        return {"paused": self._reason.text if self._says_why else "for a reason of its own"}
+        return {"paused": self._reason if self._says_why else "for a reason of its own"}
 
     async def wait_permission(self) -> bool:
         """Wait until the device may train, and return whether it had to wait."""
@@ -48,7 +48,7 @@ class Pausing:
             await self.check()
             if self._reason is not None and since is None:
                 since = time.monotonic()
-                log.warning("paused: %s", self._reason.text)
+                log.warning("paused: %s", self._reason)
                 await notify()
             elif self._reason is None and since is not None:
                 log.info("training resumes after a pause of %.0f s", time.monotonic() - since)

@@ -69,15 +69,6 @@ class MachineState:
     """The minute of the local day, 0 to 1439."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Why a device pauses now."""
-
-    kind: str
-    text: str
-    """The text for its owner and for operators."""
-
-
 def rules_of(entries: Sequence[str]) -> Rules:
     """Parse client.pause_on. Raises ConfigError."""
     rules = Rules()
@@ -115,29 +106,29 @@ class RestRules:
         self._hot = False
         self._weak_until = 0.0
 
-    def __call__(self, seen: MachineState, now: float) -> Reason | None:
-        """Return the first reason at `now`, or None. `now` is in seconds, greater than 0."""
+    def __call__(self, seen: MachineState, now: float) -> str | None:
+        """Return the first reason at `now`, for people, or None. `now` is in seconds, greater than 0."""
         rules = self._rules
         if seen.undervoltage:
             self._weak_until = now + _STEADY
         if rules.undervoltage and now < self._weak_until:
-            return Reason("undervoltage", "under-voltage: its supply is too weak")
+            return "under-voltage: its supply is too weak"
         if rules.hot is not None and seen.temperature is not None:
             self._hot = seen.temperature >= rules.hot - _COOLER * self._hot
             if self._hot:
-                return Reason("hot", f"hot: {seen.temperature:.0f} C, until it has {rules.hot - _COOLER:.0f}")
+                return f"hot: {seen.temperature:.0f} C, until it has {rules.hot - _COOLER:.0f}"
         if rules.battery is not None and seen.discharging and (seen.charge or 0) < rules.battery:
             has = "" if seen.charge is None else f", which has {seen.charge}%"
-            return Reason("battery", f"on its battery{has}")
+            return f"on its battery{has}"
         if rules.hours is not None and seen.minute is not None and not _is_in(rules.hours, seen.minute):
             start, stop = (f"{minute // 60:02}:{minute % 60:02}" for minute in rules.hours)
-            return Reason("hours", f"it trains from {start} to {stop}, its local time")
+            return f"it trains from {start} to {stop}, its local time"
         if rules.metered and seen.metered:
-            return Reason("metered", "its link is metered")
+            return "its link is metered"
         if rules.owner and seen.owner:
-            return Reason("owner", "somebody uses the machine")
+            return "somebody uses the machine"
         if seen.note is not None:
-            return Reason("file", seen.note[:_LONGEST] or f"{rules.file} is there"[:_LONGEST])
+            return (seen.note or f"{rules.file} is there")[:_LONGEST]
         return None
 
 

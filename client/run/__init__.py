@@ -1,15 +1,14 @@
 """A client process: it trains according to its settings until the run is over.
 
     process              runs one device, from its settings to its last message
-    building             makes a trainer of the run's model from a Welcome
-    holding              opens the data: stored data, streams, data shards, samples of others
-    choosing             chooses the backend that the owner and the machine allow
-    program_objects      objects of a program that settings cannot name
+    building             opens the data, and makes a trainer of the run's model from a Welcome
+    model_keeper         keeps the run's best model for the device's own programs
+    choosing             chooses the backend that the owner and the machine allow, or a program's objects
 
 Each imports only modules below it in this list. Imports all of the client.
 """
 
+from edgeflock.client.run.choosing import ClientObjects
 from edgeflock.client.run.process import run_client
-from edgeflock.client.run.program_objects import ClientObjects
 
 __all__ = ["ClientObjects", "run_client"]

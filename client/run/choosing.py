@@ -1,17 +1,19 @@
-"""Chooses the backend: the owner's choice, or an installed and permitted one."""
+"""Chooses the backend: the owner's choice, or an installed and permitted one; and objects in their place."""
 
 import os
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from edgeflock.client.backends import Backend
+from edgeflock.client.data import Batches
 from edgeflock.client.data.open import directory
+from edgeflock.client.identity import ClientIdentity
 from edgeflock.client.machine import device_class, memory_of
-from edgeflock.client.run.program_objects import NO_OBJECTS, ClientObjects
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.extras import install_command
 from edgeflock.shared.model.calls import Call
@@ -23,6 +25,7 @@ from edgeflock.shared.protocol.messages import Facts, Welcome
 if TYPE_CHECKING:  # its pydantic is a quarter of the client's import time
     from edgeflock.client.backends.onnx import OnnxBackend
     from edgeflock.client.flower.app import FlowerApp
+    from edgeflock.shared.model.torch_module import Make
     from edgeflock.shared.settings.client import ClientSettings
 
 ZOO = "edgeflock.client.zoo:"
@@ -34,6 +37,28 @@ _NEEDS = {"onnx": "onnxruntime", "torch": "torch", "flower": "flwr"}
 
 _NOT_FOR_APPS = ("data", "shards", "share", "model", "graph_digest")
 """Settings that do not apply to a Flower app."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientObjects:
+    """Objects that replace settings."""
+
+    identity: ClientIdentity | None = None
+    """Replaces client.identity. It is not stored."""
+    batches: Callable[[list[int]], Batches] | None = None
+    """Makes batches from the device's seed. Replaces client.data."""
+    samples: Callable[..., Any] | None = None
+    """A generator function of samples. client.data is then only its name."""
+    make: "Make | None" = None
+    """Builds the model. Replaces client.model."""
+    threads: bool = True
+    """Whether to set torch's threads, which are process-wide, to client.threads."""
+    gentle: bool = False
+    """Whether the process lowers its priority once it has joined."""
+
+
+NO_OBJECTS = ClientObjects()
+"""No objects: the settings define everything."""
 
 
 def choose(

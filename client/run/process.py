@@ -14,12 +14,10 @@ from edgeflock.client.data.open import directory, parse_shards
 from edgeflock.client.identity import ClientIdentity, identity_of, save_identity
 from edgeflock.client.machine import DeviceHealth, default_name, memory_of
 from edgeflock.client.neighbour import Pausing, Resting, lower_priority, rate_of, rules_of, share_of
-from edgeflock.client.run.building import Building
-from edgeflock.client.run.choosing import ZOO, choose, facts_of, flower_app
-from edgeflock.client.run.holding import open_data
+from edgeflock.client.run.building import Building, open_data
+from edgeflock.client.run.choosing import NO_OBJECTS, ZOO, ClientObjects, choose, facts_of, flower_app
 from edgeflock.client.run.model_keeper import ModelKeeper
 from edgeflock.client.run.personal_file import PersonalFile
-from edgeflock.client.run.program_objects import NO_OBJECTS, ClientObjects
 from edgeflock.client.training import Worker, WorkerProgress
 from edgeflock.client.training.attempts import MAX_FAILURES
 from edgeflock.client.training.spool import Spool
@@ -203,7 +201,7 @@ def _keeper(settings: "ClientSettings", link: Link, personal: PersonalFile) -> M
     if not settings.keep_model:
         return None
     path, seconds = Path(settings.keep_model), settings.keep_model_seconds
-    return ModelKeeper(path, seconds, settings.on_model, link.model, personal.merge)
+    return ModelKeeper(path, seconds, settings.on_model, link.downloads.model, personal.merge)
 
 
 def _spool(settings: "ClientSettings", objects: ClientObjects) -> Spool | None:

@@ -21,10 +21,11 @@ tell which tensor that is. The gradient of this bias under the cross entropy of 
 prediction less the shares of the batch's labels. So their sum has no negative entries, and adds up to 1.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.training.reports import ReportSchedule
 from edgeflock.shared.codecs import labels
 from edgeflock.shared.codecs.labels import MAX_CLASSES
 from edgeflock.shared.model.layout import Layout
@@ -149,3 +150,29 @@ def _padded(numbers: NDArray[np.generic], length: int) -> NDArray[np.float64]:
     padded = np.zeros(length)
     padded[: len(numbers)] = numbers
     return padded
+
+
+_MIN_VERSIONS = 160
+"""The fewest versions between two reports, after the early ones."""
+_EVERY = 4
+"""Later reports go only with every fourth update of the device."""
+
+
+class ReportSchedule:
+    """Decides which of a device's updates have a report."""
+
+    def __init__(self, is_early: Callable[[int], bool]) -> None:
+        """`is_early` selects updates, counted from 1, that always have a report."""
+        self._is_early = is_early
+        self._updates = 0
+        self._reported = 0
+        """The version from which the last update with a report was made."""
+
+    def is_due(self, base: int) -> bool:
+        """Return whether the next update, made from version `base`, has a report."""
+        self._updates += 1
+        is_late = self._updates % _EVERY == 0 and base - self._reported >= _MIN_VERSIONS
+        if not (is_late or self._is_early(self._updates)):
+            return False
+        self._reported = base
+        return True

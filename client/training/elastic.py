@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.training.adafactor import Adafactor
+from edgeflock.client.training.local_optimizer import Adafactor
 from edgeflock.client.training.selector import LocalSteps, select_entries
 from edgeflock.shared.codecs import entries, sparse, values
 from edgeflock.shared.errors import Diverged, Malformed, NonFinite
@@ -76,7 +76,7 @@ class Elastic:
         """Move x by a step: x <- x - eta g.
 
         With momentum v <- delta v - eta g, x <- x + v (EAMSGD, equation 9). With Adafactor x <- x - eta d(g),
-        by second moments of the device's own (adafactor.py).
+        by second moments of the device's own (local_optimizer.py).
         """
         gradient = step.gradient
         if self._adafactor is not None:

@@ -1,8 +1,9 @@
 """What a worker needs: interfaces of its server, trainer and spool; and what it reports."""
 
+import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,9 +11,11 @@ from numpy.typing import NDArray
 
 from edgeflock.client.training.replica import Replica
 from edgeflock.client.training.selector import LocalSteps
-from edgeflock.shared.errors import Refused, ServerAtFault, Unauthorized
+from edgeflock.shared.errors import Diverged, Refused, ServerAtFault, Unauthorized
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Model, Receipt, Task, Update, Welcome
+
+log = logging.getLogger(__name__)
 
 MAX_REFUSALS = 3
 """The device gives up after this many consecutive updates refused for their size."""
@@ -44,22 +47,6 @@ class ServerLink(Protocol):
 
     def announce_layout(self, layout: bytes) -> None:
         """Send this digest of the device's layout whenever it connects."""
-
-
-class UpdateSpool(Protocol):
-    """Keeps the pending update beyond the process (client/training/spool.py)."""
-
-    has_failed: bool
-    """Whether the last update could not be kept."""
-
-    def save(self, run: str, layout: bytes, update: Update) -> None:
-        """Keep `update` of this run and digest of the layout."""
-
-    def load(self, run: str, layout: bytes, limit: int) -> Update | None:
-        """Return the kept update of at most `limit` bytes, if it is of this run and layout."""
-
-    def drop(self) -> None:
-        """Forget the kept update: the server has it, or will not take it."""
 
 
 class Training(Protocol):
@@ -116,6 +103,21 @@ class WorkerProgress:
     failed: int = 0
     """Steps in which training raised an error."""
     loss: float = 0.0
+    too_large: int = field(default=0, repr=False)
+    """Updates in a row that were refused for their size."""
+
+    def count_late(self, late: Refused) -> None:
+        """Count an update that was refused for its base."""
+        self.refused += 1
+        log.info("%s", late)
+
+    def count_too_large(self, large: Refused) -> None:
+        """Count an update that was refused for its size. Raises Diverged after MAX_REFUSALS in a row."""
+        self.refused += 1
+        self.too_large += 1
+        if self.too_large == MAX_REFUSALS:
+            raise Diverged(f"{MAX_REFUSALS} updates in a row were refused: {large}") from large
+        log.warning("%s", large)
 
 
 def apply_model(replica: Replica, model: Model) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.client.backends import Backend, PredictingBackend, Predictor
-from edgeflock.client.training.adafactor import Adafactor
+from edgeflock.client.training.local_optimizer import Adafactor
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.fields import Inputs
 from edgeflock.shared.model.gradient import Gradient

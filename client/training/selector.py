@@ -17,10 +17,18 @@ from edgeflock.shared.codecs import entries, sparse, values
 from edgeflock.shared.errors import Diverged
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Update, Welcome
-from edgeflock.shared.selection.adaptive import NormAverages, follow, is_sufficient
-from edgeflock.shared.selection.feedback import decay_of, recall, remember
-from edgeflock.shared.selection.largest import grow_fraction, select_largest
-from edgeflock.shared.selection.significance import decay_threshold, select_significant
+from edgeflock.shared.selection import (
+    NormAverages,
+    decay_of,
+    decay_threshold,
+    follow_norms,
+    grow_fraction,
+    is_sufficient,
+    recall,
+    remember,
+    select_largest,
+    select_significant,
+)
 
 _NOTHING: NDArray[np.int64] = np.zeros(0, np.int64)
 
@@ -104,7 +112,7 @@ def select(
     selection = Selection(corrected, selected, welcome.indices, welcome.values)
     norms = None
     if welcome.threshold:
-        norms = follow(memory.norms, corrected, selected)
+        norms = follow_norms(memory.norms, corrected, selected)
         if not is_sufficient(norms, welcome.threshold):
             selection = _whole(selection)
     if not welcome.feedback:
@@ -134,7 +142,7 @@ def take_back(memory: SelectionMemory) -> SelectionMemory:
 
 def _whole(selection: Selection) -> Selection:
     """Select the whole gradient if a selection loses too much. Codings of means alone would lose as much."""
-    if not values.CODINGS[values.name_of(selection.values)].means_only:
+    if not values.CODINGS[values.CODINGS.name_of(selection.values)].means_only:
         return replace(selection, positions=None)
     return replace(selection, positions=None, indices=sparse.GOLOMB, values=values.CODINGS["codebook4"].mode)
 
@@ -146,7 +154,7 @@ class LocalSteps:
     loss: float
     """Mean over the batches."""
     gradient: NDArray[np.float32]
-    """The sum of their directions (local.py), which are mostly their gradients: float32 [P]."""
+    """The sum of their directions (local_optimizer.py), which are mostly their gradients: float32 [P]."""
     statistics: NDArray[np.float32]
     """The running statistics, the batches' mean: float32 [B]."""
     samples: int

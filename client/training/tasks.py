@@ -5,14 +5,12 @@ undone: the device's memory is restored, and its samples return.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
 from edgeflock.client.data import Batches
 from edgeflock.client.training.interfaces import (
-    MAX_REFUSALS,
     Compute,
     PermissionWait,
     ServerLink,
@@ -22,10 +20,8 @@ from edgeflock.client.training.interfaces import (
 )
 from edgeflock.client.training.replica import Replica
 from edgeflock.client.training.trainer import Stopped
-from edgeflock.shared.errors import BaseExpired, BaseInFuture, Diverged, StepTooLarge
+from edgeflock.shared.errors import BaseExpired, BaseInFuture, StepTooLarge
 from edgeflock.shared.protocol.messages import Task, Update, Welcome
-
-log = logging.getLogger(__name__)
 
 
 class TaskParticipant:
@@ -51,7 +47,6 @@ class TaskParticipant:
         self._progress = progress
         self._wait_permission = wait_permission
         self._local_steps, self._sequence = welcome.local_steps, welcome.sequence
-        self._too_large = 0
 
     async def run(self, is_leaving: Callable[[], bool]) -> None:
         """Run rounds until the device is `is_leaving`. Raises the server's final refusal, or Diverged."""
@@ -75,21 +70,16 @@ class TaskParticipant:
         try:
             task = await self._server.offer(update)
         except (BaseExpired, BaseInFuture) as late:
-            self._progress.refused += 1
-            log.info("%s", late)
+            self._progress.count_late(late)
             self._undo()
             return None
         except StepTooLarge as large:
-            self._progress.refused += 1
-            self._too_large += 1
-            if self._too_large == MAX_REFUSALS:
-                raise Diverged(f"{MAX_REFUSALS} updates in a row were refused: {large}") from large
-            log.warning("%s", large)
+            self._progress.count_too_large(large)
             self._trainer.undo()
             self._batches.settle()
             return None
         if task.counted:
-            self._too_large = 0
+            self._progress.too_large = 0
             self._batches.settle()
             self._progress.updates += 1
             self._progress.samples += update.samples

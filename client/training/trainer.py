@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from edgeflock.client.backends import Backend
 from edgeflock.client.data import Batches, EvaluatedBatches, PolicyBatches
-from edgeflock.client.training.adafactor import Adafactor
 from edgeflock.client.training.calibration import Calibration
-from edgeflock.client.training.local import LocalOptimizer
+from edgeflock.client.training.local_optimizer import Adafactor, LocalOptimizer
 from edgeflock.client.training.personal import PersonalBackend
 from edgeflock.client.training.selector import LocalSteps, SelectionMemory, encode_update, select, take_back
 from edgeflock.shared.codecs import values

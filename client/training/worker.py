@@ -13,23 +13,21 @@ from edgeflock.client.training.attempts import RetryingCompute
 from edgeflock.client.training.averaging import Averaging
 from edgeflock.client.training.elastic import Elastic
 from edgeflock.client.training.interfaces import (
-    MAX_REFUSALS,
     Compute,
     PermissionWait,
     ServerLink,
     Training,
-    UpdateSpool,
     WorkerProgress,
     apply_model,
     as_server_fault,
     permit_always,
 )
 from edgeflock.client.training.replica import Replica
+from edgeflock.client.training.spool import Spool
 from edgeflock.client.training.tasks import TaskParticipant
 from edgeflock.shared.errors import (
     BaseExpired,
     BaseInFuture,
-    Diverged,
     LayoutMismatch,
     Refused,
     RunOver,
@@ -73,7 +71,7 @@ class Worker:
         is_leaving: Callable[[], bool] = lambda: False,
         choose: Callable[[int], None] = require_first_shard,
         wait_permission: PermissionWait = permit_always,
-        spool: UpdateSpool | None = None,
+        spool: Spool | None = None,
     ) -> None:
         """`trainer` makes a trainer on `batches` for the run of a Welcome.
 
@@ -136,7 +134,7 @@ class Worker:
                     replica.take(first)
         self._telemetry_due = -math.inf
         self._retrying.batches_per_step = 1 if welcome.elastic else welcome.local_steps
-        sequence, too_large = await self._resend_pending(welcome, layout), 0
+        sequence, self.progress.too_large = await self._resend_pending(welcome, layout), 0
         await self._pull(replica)
         if welcome.elastic:
             return await self._average(welcome, trainer, replica)
@@ -167,24 +165,19 @@ class Worker:
             try:
                 receipt = await self._push(update, welcome.run, layout)
             except (BaseExpired, BaseInFuture) as stale:
-                self.progress.refused += 1
-                log.info("%s", stale)
+                self.progress.count_late(stale)
                 trainer.take_back()
                 self._batches.take_back()
                 if await self._pull(replica):  # the server may have restored an earlier model
                     trainer.forget()
                 continue
             except StepTooLarge as large:
-                self.progress.refused += 1
-                too_large += 1
-                if too_large == MAX_REFUSALS:
-                    raise Diverged(f"{MAX_REFUSALS} updates in a row were refused: {large}") from large
-                log.warning("%s", large)
+                self.progress.count_too_large(large)
                 trainer.undo()
                 self._batches.settle()
                 await self._pull(replica)
                 continue
-            sequence, too_large = update.sequence, 0
+            sequence, self.progress.too_large = update.sequence, 0
             self._batches.settle()
             self.progress.samples += update.samples
             self._acknowledge(update, receipt)

@@ -5,12 +5,11 @@
     session              the socket of one session, and checks of its messages
     home                 selects a device's own server among several
     liveness             checks whether a silent server is alive
-    credentials          a device's credential, certificate and proof of its key
-    joining              how a device joins
+    credentials          a device's credential, certificate and proof of its key, and how it joins
     downloads            downloads of graphs and the first model, over plain HTTP
     first_model          the first model: its file and its checks
     retrying             retries requests until there is an answer
-    http, rate_limit     the HTTP client; sockets with a rate limit
+    http                 the HTTP client, with a rate limit
 
 Imports neighbour, identity, training's terms and protocol.
 """

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
@@ -10,18 +9,23 @@ from random import Random
 import aiohttp
 from yarl import URL
 
+from edgeflock.client.training.conversation import DeviceConversation
 from edgeflock.client.training.terms import layout_of, longest_message
 from edgeflock.client.transport.credentials import Credentials
-from edgeflock.client.transport.downloads import NOT_JOINED
 from edgeflock.client.transport.home import HOME_SECONDS, Home, order_servers
 from edgeflock.client.transport.liveness import HANG_SECONDS, Liveness
 from edgeflock.client.transport.session import RecordSession
-from edgeflock.shared.errors import ServerAtFault, Unauthorized, Unavailable
+from edgeflock.shared.errors import Unauthorized, Unavailable
 from edgeflock.shared.protocol import wire
-from edgeflock.shared.protocol.messages import Hello, Record, Welcome
+from edgeflock.shared.protocol.messages import Welcome
 from edgeflock.shared.protocol.shown import printable
 
 log = logging.getLogger(__name__)
+
+NOT_JOINED = (
+    "the server does not let this device in: it has not joined, or was revoked; "
+    "edgeflock client join URL TOKEN, with a token from the server's operator"
+)
 
 HEARTBEAT = 50.0
 """Seconds of silence after which the device pings. A ping and its answer take 8 bytes, a new session about a
@@ -42,8 +46,7 @@ class Dialer:
         self,
         servers: list[URL],
         credentials: Credentials,
-        hello: Hello,
-        note: Callable[[Record], None],
+        conversation: DeviceConversation,
         random: Random,
         *,
         memory: int,
@@ -56,15 +59,14 @@ class Dialer:
 
         A model that needs more than `memory` bytes is refused. Other arguments: Link and RecordSession.
         """
-        self._servers, self._credentials, self._note = order_servers(servers, hello.device), credentials, note
+        self._servers = order_servers(servers, conversation.hello.device)
+        self._credentials, self.conversation = credentials, conversation
         self.liveness = Liveness(self._answers, hang_seconds)
         """Liveness of the session's server. Dialing has its own, `_dialed`."""
         self._dialed = Liveness(self._answers, hang_seconds)
         self._home = Home(self._servers[0], random, self._ready, home_seconds)
         self.http: aiohttp.ClientSession
         """Set before dialing."""
-        self.hello = hello
-        """Sent at the start of each session."""
         self.session: RecordSession | None = None
         self.connections = 0
         self._memory, self._samples, self._rate = memory, samples, rate
@@ -151,12 +153,9 @@ class Dialer:
                 origin = self.server().origin()
                 raise Unavailable(f"{origin} takes no devices now ({origin}/readyz says why)") from error
             raise
-        session = self.session = RecordSession(socket, self._longest, self._rate, self._note)
+        session = self.session = RecordSession(socket, self._longest, self._rate, self.conversation)
         self.connections += 1
-        await session.send(wire.encode(replace(self.hello, proof=self._credentials.proof())))
-        welcome = await session.answer()
-        if not isinstance(welcome, Welcome):
-            raise ServerAtFault(f"the server answered a Hello with a {type(welcome).__name__}")
-        self.hello = replace(self.hello, secret=welcome.secret)
+        hello = replace(self.conversation.hello, proof=self._credentials.proof())
+        welcome = self.conversation.begin(await session.ask(wire.encode(hello)))
         await self._credentials.renew(self.http, self.server())
         return session, welcome

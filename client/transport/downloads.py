@@ -6,25 +6,20 @@ size of the first model is read.
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import aiohttp
 from yarl import URL
 
+from edgeflock.client.transport.dialing import NOT_JOINED, Dialer
 from edgeflock.client.transport.first_model import CachedFirstModel
-from edgeflock.client.transport.liveness import Liveness
 from edgeflock.client.transport.retrying import ANSWER_SECONDS, Retries
 from edgeflock.shared.errors import ConfigError, ServerAtFault, Unauthorized
 from edgeflock.shared.protocol.backoff import is_transient
 from edgeflock.shared.protocol.shown import printable
 
 log = logging.getLogger(__name__)
-
-NOT_JOINED = (
-    "the server does not let this device in: it has not joined, or was revoked; "
-    "edgeflock client join URL TOKEN, with a token from the server's operator"
-)
 
 SILENT_SECONDS = 60.0
 """The longest wait for the next bytes of a first model."""
@@ -47,50 +42,47 @@ class DownloadedModel(NamedTuple):
 
 
 class Downloads:
-    """The downloads of one device from one server, retried until they succeed."""
+    """The downloads of one device from the dialer's server, retried until they succeed."""
 
-    def __init__(
-        self, server: Callable[[], URL], headers: Mapping[str, str], device: str, retries: Retries
-    ) -> None:
-        """`server` returns the URL of the current server."""
-        self._server, self._headers, self._device, self._retries = server, headers, device, retries
+    def __init__(self, dialer: Dialer, headers: Mapping[str, str], retries: Retries, memory: int) -> None:
+        """A model may have `memory` bytes."""
+        self._dialer, self._headers, self._retries, self._memory = dialer, headers, retries, memory
         self._graphs: dict[str, tuple[str, bytes]] = {}
         """kind -> (ETag, graph)."""
 
-    async def graph(self, http: aiohttp.ClientSession, kind: str, liveness: Liveness) -> bytes:
+    async def graph(self, kind: str) -> bytes:
         """Return the run's "step" or "evaluation" as an ONNX graph. An unchanged one is not sent again.
 
         The server exports it at the first request, which may take minutes. Raises ConfigError if it has none,
         ServerAtFault if it is longer than LONGEST_GRAPH, Unauthorized if the credential is unknown.
         """
         log.info("waiting for the run's %s as a graph, which the server may have to make first", kind)
-        return await self._retries.until_answered(lambda: liveness.during(self._get_graph(http, kind)))
+        liveness = self._dialer.liveness
+        return await self._retries.until_answered(lambda: liveness.during(self._get_graph(kind)))
 
-    async def model(
-        self, http: aiohttp.ClientSession, format: str, etag: str, limit: int
-    ) -> DownloadedModel | None:
+    async def model(self, format: str, etag: str) -> DownloadedModel | None:
         """Return the run's best model, or the last one if none was evaluated.
 
         `format` is onnx or safetensors. None: it has not changed since the one with this ETag. It is asked
         for once, and leaves the session alone. Raises OSError, aiohttp.ClientError, TimeoutError or
-        EdgeflockError: ConfigError if the server has none, ServerAtFault if it is longer than `limit` bytes.
+        EdgeflockError: ConfigError if the server has none, ServerAtFault if it is longer than the memory.
         """
-        url = self._server() / f"v1/model.{format}"
-        found = await self._get(http, url % {"version": "best"}, etag, limit, missing=True)
+        url = self._dialer.server() / f"v1/model.{format}"
+        found = await self._get(url % {"version": "best"}, etag, self._memory, missing=True)
         if found is None:
-            found = await self._get(http, url % {"version": "last"}, etag, limit)
+            found = await self._get(url % {"version": "last"}, etag, self._memory)
         return found if found is not None and found.octets else None
 
-    async def load(self, http: aiohttp.ClientSession, cache: CachedFirstModel, liveness: Liveness) -> bool:
+    async def load(self, cache: CachedFirstModel) -> bool:
         """Download the rest of a first model. Return False if the server has it no longer, or has another.
 
         It resumes after a lost connection. Raises Malformed if the data differ from the announcement,
         ConfigError if `cache` cannot be written, Unauthorized if the credential is unknown.
         """
-        found = True
+        found, liveness = True, self._dialer.liveness
         while found and cache.missing:
             before = cache.size
-            found = await self._retries.until_answered(lambda: liveness.during(self._load(http, cache)))
+            found = await self._retries.until_answered(lambda: liveness.during(self._load(cache)))
             if found and cache.missing:
                 log.warning(
                     "connection lost after %d bytes of the first model; it resumes", cache.size - before
@@ -98,21 +90,19 @@ class Downloads:
                 await self._retries.pause()
         return found
 
-    async def _get_graph(self, http: aiohttp.ClientSession, kind: str) -> bytes:
+    async def _get_graph(self, kind: str) -> bytes:
         etag, graph = self._graphs.get(kind, ("", b""))
-        found = await self._get(http, self._server() / "v1/graphs" / kind, etag, LONGEST_GRAPH)
+        found = await self._get(self._dialer.server() / "v1/graphs" / kind, etag, LONGEST_GRAPH)
         assert found is not None, "nothing is missing"
         if found.octets:
             self._graphs[kind] = etag, graph = found
         return graph
 
-    async def _get(
-        self, http: aiohttp.ClientSession, url: URL, etag: str, limit: int, *, missing: bool = False
-    ) -> DownloadedModel | None:
+    async def _get(self, url: URL, etag: str, limit: int, *, missing: bool = False) -> DownloadedModel | None:
         """Return (ETag, body), without a body if it has not changed. None: 404, if it may be `missing`."""
         headers = {**self._headers, **({"If-None-Match": etag} if etag else {})}
         timeout = aiohttp.ClientTimeout(total=_GRAPH_SECONDS, sock_connect=20, sock_read=ANSWER_SECONDS)
-        async with http.get(url, headers=headers, timeout=timeout) as response:
+        async with self._dialer.http.get(url, headers=headers, timeout=timeout) as response:
             if response.status == 304:
                 return DownloadedModel(etag, b"")
             if response.status == Unauthorized.status:
@@ -125,12 +115,14 @@ class Downloads:
             response.raise_for_status()
             return DownloadedModel(response.headers.get("ETag", ""), await _read(response, limit))
 
-    async def _load(self, http: aiohttp.ClientSession, cache: CachedFirstModel) -> bool:
+    async def _load(self, cache: CachedFirstModel) -> bool:
         """Download until the connection drops. Connection errors are raised only if no bytes came."""
-        url, before = self._server() / "v1/start" % {"device": self._device}, cache.size
+        dialer, before = self._dialer, cache.size
+        url = dialer.server() / "v1/start" % {"device": dialer.conversation.hello.device}
+        headers = {**self._headers, **cache.headers}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=20, sock_read=SILENT_SECONDS)
         try:
-            async with http.get(url, headers={**self._headers, **cache.headers}, timeout=timeout) as response:
+            async with dialer.http.get(url, headers=headers, timeout=timeout) as response:
                 if response.status == Unauthorized.status:
                     raise Unauthorized(NOT_JOINED)
                 if response.status == 404:

@@ -134,7 +134,7 @@ async def load_first_model(
 ) -> Model | None:
     """Return the record of version 0 that a Welcome announces as `weights`; None: pull the whole model.
 
-    `load` downloads the missing bytes (transport.Link.load). Raises Malformed or WrongDtype if the data
+    `load` downloads the missing bytes (downloads.py). Raises Malformed or WrongDtype if the data
     differ from the announcement, or the announcement is invalid.
     """
     packed.width_of(weights.mode)  # raises if the mode cannot code a whole model

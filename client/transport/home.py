@@ -38,7 +38,7 @@ class Home:
         self.url = first
         self._random, self._ready, self._seconds = random, ready, seconds
         self._due: float | None = None
-        self._check: asyncio.Task[bool | None] | None = None
+        self._check: asyncio.Future[bool | None] | None = None
         self._refusals = 0
 
     def should_return(self, server: URL) -> bool:
@@ -61,13 +61,10 @@ class Home:
         elif self._due is None:
             self._due = now + self._random.uniform(0, self._seconds)
         elif now >= self._due and self._check is None:
-            self._check = asyncio.create_task(self._request())
+            self._check = asyncio.ensure_future(self._ready(self.url))
         return False
 
     async def close(self) -> None:
         if self._check is not None:
             self._check.cancel()
             await asyncio.wait([self._check])
-
-    async def _request(self) -> bool | None:
-        return await self._ready(self.url)

@@ -16,10 +16,10 @@ from typing import TypeVar
 import aiohttp
 
 from edgeflock.client.identity import ClientIdentity, urls_of
+from edgeflock.client.training.conversation import DeviceConversation, check_answer, unrequested
 from edgeflock.client.transport.credentials import Credentials
 from edgeflock.client.transport.dialing import HEARTBEAT, Dialer
-from edgeflock.client.transport.downloads import DownloadedModel, Downloads
-from edgeflock.client.transport.first_model import CachedFirstModel
+from edgeflock.client.transport.downloads import Downloads
 from edgeflock.client.transport.home import HOME_SECONDS
 from edgeflock.client.transport.http import open_http
 from edgeflock.client.transport.liveness import HANG_SECONDS
@@ -34,7 +34,6 @@ from edgeflock.shared.protocol.messages import (
     Goodbye,
     Hello,
     Model,
-    Over,
     Pull,
     Receipt,
     Record,
@@ -85,11 +84,11 @@ class Link:
             self._tls = tls_for(
                 url.scheme, url.host or "", pin, insecure=insecure, mutable=identity is not None
             )
-        self._memory = memory
         self._rate = math.inf if bandwidth is None else bandwidth
         self._credentials = Credentials(identity, self._tls, on_renewed)
+        self.conversation = DeviceConversation(hello)
         self._dialer = Dialer(
-            *(servers, self._credentials, hello, self._note, random),
+            *(servers, self._credentials, self.conversation, random),
             memory=memory,
             samples=samples,
             rate=self._rate,
@@ -98,21 +97,15 @@ class Link:
         )
         self._liveness = self._dialer.liveness
         self._retries = Retries(str(url), random, sleep, self._dialer.lose)
-        headers = self._credentials.headers
-        self._downloads = Downloads(self._dialer.server, headers, hello.device, self._retries)
+        self.downloads = Downloads(self._dialer, self._credentials.headers, self._retries, memory)
         self._stack = AsyncExitStack()
-        self._http: aiohttp.ClientSession | None = None
         self._run = ""
-        self._injects = self._tasks = False
-        self._round_ended = False
-        """Whether the server ended the round of the device's model."""
         self._needs_session = False
         """Whether the next request needs a new session."""
-        self._listener: Callable[[Samples], None] = lambda samples: None
 
     async def __aenter__(self) -> "Link":
         http = open_http(self._credentials, self._tls, self._rate)
-        self._http = self._dialer.http = await self._stack.enter_async_context(http)
+        self._dialer.http = await self._stack.enter_async_context(http)
         self._stack.push_async_callback(self._dialer.close)
         return self
 
@@ -147,19 +140,18 @@ class Link:
     async def task(self) -> Task | None:
         """Wait for a task; None: the round is over or the connection lost, so pull. Raises RunOver."""
         session = self._dialer.session
-        return None if self._round_ended or session is None else await self._next_task(session)
+        return None if self.conversation.round_ended or session is None else await self._next_task(session)
 
     async def round_end(self) -> None:
         """Wait until the round in which the device computes is over. Raises RunOver."""
-        session = self._dialer.session
-        if not self._round_ended and session is not None and await self._next_task(session) is not None:
+        if await self.task() is not None:
             raise ServerAtFault("the server sent a Task while the last one was being computed")
-        if not self._round_ended:  # the connection is lost: the next one sends the result
+        if not self.conversation.round_ended:  # the connection is lost: the next one sends the result
             await asyncio.get_running_loop().create_future()
 
     async def share(self, samples: Samples) -> None:
         """Send samples to other devices, if the run uses injection. They are lost with the connection."""
-        if self._injects:
+        if self.conversation.injects:
             await self._send(samples)
 
     async def send_facts(self, facts: Facts) -> None:
@@ -172,37 +164,20 @@ class Link:
 
     def listen(self, listener: Callable[[Samples], None]) -> None:
         """Pass others' samples, which arrive between answers, to `listener`."""
-        self._listener = listener
-
-    async def graph(self, kind: str) -> bytes:
-        """Return the run's "step" or "evaluation" as an ONNX graph (Downloads.graph)."""
-        return await self._downloads.graph(self._open_session, kind, self._liveness)
-
-    async def model(self, format: str, etag: str) -> DownloadedModel | None:
-        """Return the run's best model as a file; None if it has not changed (Downloads.model)."""
-        return await self._downloads.model(self._open_session, format, etag, self._memory)
-
-    async def load(self, cache: CachedFirstModel) -> bool:
-        """Download the rest of a first model; False if the server has it no longer (Downloads.load)."""
-        return await self._downloads.load(self._open_session, cache, self._liveness)
+        self.conversation.listener = listener
 
     def announce_layout(self, layout: bytes) -> None:
         """Name the layout in every Hello from now on, so that a server with another model refuses it."""
-        self._dialer.hello = replace(self._dialer.hello, layout=layout)
+        self.conversation.announce_layout(layout)
 
     async def introduce(self, facts: Facts) -> None:
         """Announce `facts` in the Hello. If they changed, the next request starts a new session.
 
         Until then the old session stays open, so that the device can send why it leaves.
         """
-        if facts != self._dialer.hello.facts:
-            self._dialer.hello = replace(self._dialer.hello, facts=facts)
+        if facts != self.conversation.hello.facts:
+            self.conversation.hello = replace(self.conversation.hello, facts=facts)
             self._needs_session = True
-
-    @property
-    def _open_session(self) -> aiohttp.ClientSession:
-        assert self._http is not None, "use Link as an async context manager"
-        return self._http
 
     async def _request(self, question: Record, expected: type[R]) -> R:
         octets = wire.encode(question)
@@ -211,13 +186,7 @@ class Link:
         async def attempt() -> R:
             session = await self._connected()
             answer = await self._liveness.during(session.ask(octets), lambda: session)
-            if not isinstance(answer, expected):
-                raise ServerAtFault(
-                    f"the server answered a {type(question).__name__} with a {type(answer).__name__}"
-                )
-            if isinstance(answer, Model):
-                self._round_ended = False
-            return answer
+            return check_answer(question, answer, expected)
 
         return await self._retries.until_answered(attempt)
 
@@ -248,29 +217,17 @@ class Link:
     async def _dial(self) -> Welcome:
         welcome = await self._dialer.dial()
         self._needs_session = False
-        self._injects = welcome.alpha > 0 and welcome.beta > 0
-        self._tasks, self._round_ended = welcome.tasks, False
         return welcome
-
-    def _note(self, record: Record) -> None:
-        """Handle a record that is not an answer."""
-        if isinstance(record, Samples):
-            if not self._dialer.hello.shares:
-                raise ServerAtFault("the server sent samples, but this device does not share any")
-            self._listener(record)
-        elif isinstance(record, Over) and self._tasks:
-            self._round_ended = True
-        else:
-            raise ServerAtFault(f"the server sent a {type(record).__name__} that this device did not request")
 
     async def _next_task(self, session: RecordSession) -> Task | None:
         """Return the next Task from the server, or None after the round's Over or a lost connection."""
         try:
-            while not self._round_ended:
+            while not self.conversation.round_ended:
                 record = await self._liveness.during(session.next(), lambda: session)
                 if isinstance(record, Task):
                     return record
-                self._note(record)
+                if record is not None:
+                    raise unrequested(record)
         except (ConnectionError, aiohttp.ClientError, SessionRefused):
             await self._dialer.hang_up()  # the next request reports the cause
         return None

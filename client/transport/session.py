@@ -5,23 +5,16 @@ An invalid message ends the device's part with a ServerAtFault.
 
 import asyncio
 import struct
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import aiohttp
 
+from edgeflock.client.training.conversation import DeviceConversation
 from edgeflock.client.transport.retrying import ANSWER_SECONDS
-from edgeflock.shared.errors import (
-    REFUSALS,
-    FrameTooLarge,
-    Refused,
-    RunOver,
-    ServerAtFault,
-    SessionRefused,
-)
+from edgeflock.shared.errors import REFUSALS, FrameTooLarge, ServerAtFault, SessionRefused
 from edgeflock.shared.protocol import wire
-from edgeflock.shared.protocol.messages import Over, Record, Refusal, Samples, Stop
+from edgeflock.shared.protocol.messages import Record
 from edgeflock.shared.protocol.shown import printable
 
 _CLOSE_SECONDS = 2.0
@@ -42,13 +35,10 @@ class RecordSession:
         socket: aiohttp.ClientWebSocketResponse,
         longest: int,
         rate: float,
-        note: Callable[[Record], None],
+        conversation: DeviceConversation,
     ) -> None:
-        """`rate` is the connection's rate limit in bytes per second, infinite if it has none.
-
-        `note` gets records that are not answers.
-        """
-        self._socket, self._rate, self._note = socket, rate, note
+        """`rate` is the connection's rate limit in bytes per second, infinite if it has none."""
+        self._socket, self._rate, self._conversation = socket, rate, conversation
         self.longest = longest
         """Largest message in bytes."""
         self._signs = self._unsent = 0
@@ -67,12 +57,12 @@ class RecordSession:
     async def answer(self) -> Record:
         """Return the next answer. Raises the server's refusal, or ConnectionError if it hung up."""
         async with asyncio.timeout(ANSWER_SECONDS + self.longest / self._rate):
-            while isinstance(record := await self.next(), Samples | Over):
-                self._note(record)
+            while (record := await self.next()) is None:
+                pass
         return record
 
-    async def next(self) -> Record:
-        """Return the next record of any type. Raises as `answer`."""
+    async def next(self) -> Record | None:
+        """Wait for the next record, and return it if it may be an answer. Raises as `answer`."""
         message = await self._receive()
         if message.type is aiohttp.WSMsgType.BINARY:
             return self._read(message.data)
@@ -115,8 +105,8 @@ class RecordSession:
             elif message.type is not aiohttp.WSMsgType.PONG:
                 return message
 
-    def _read(self, octets: bytes) -> Record:
-        """Decode a message. Raises the server's refusal, RunOver, or ServerAtFault."""
+    def _read(self, octets: bytes) -> Record | None:
+        """Decode a message, and read it as the conversation does."""
         if len(octets) > self.longest:
             raise ServerAtFault(
                 f"the server sent a message of {len(octets)} bytes; this run needs {self.longest} at most"
@@ -125,13 +115,7 @@ class RecordSession:
             record = wire.decode(octets)
         except SessionRefused as error:
             raise ServerAtFault(f"the server sent an invalid record: {printable(str(error))}") from error
-        if isinstance(record, Refusal):
-            refusal = REFUSALS.get(record.code, Refused)(printable(record.detail))
-            refusal.seconds = record.seconds
-            raise refusal
-        if isinstance(record, Stop):
-            raise RunOver(printable(record.reason))
-        return record
+        return self._conversation.read(record)
 
 
 def _refusal_of(close_code: int | None) -> SessionRefused | None:

@@ -6,16 +6,15 @@ latency of the link, and the time of its framed bytes at the link's rate.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 
+from edgeflock.client.training.conversation import DeviceConversation, check_answer
 from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.devices.emulation.session import ClassTotals, EmulatedSession
 from edgeflock.devices.emulation.speed import DeviceSpeed
 from edgeflock.server.roster.connection import SECRET_BYTES
-from edgeflock.shared.errors import REFUSALS, RunOver
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import (
     PROTOCOL,
@@ -24,9 +23,7 @@ from edgeflock.shared.protocol.messages import (
     Pull,
     Receipt,
     Record,
-    Refusal,
     Samples,
-    Stop,
     Task,
     Update,
     Welcome,
@@ -53,16 +50,17 @@ class EmulatedLink:
     ) -> None:
         """`crash` is the probability of a crash after each update, drawn from `random`."""
         self._server = server
-        self._hello = Hello(PROTOCOL, name, b"", {}, shares, shards=",".join(shards))
+        self._conversation = DeviceConversation(
+            Hello(PROTOCOL, name, b"", {}, shares, shards=",".join(shards))
+        )
         self._shards = shards
         self._speed = speed
         self._tally = tally
         self._crash, self._random = crash, random
         self._device = server.engine.device_id(name)
-        self._listener: Callable[[Samples], None] = lambda samples: None
         self._joined: EmulatedSession | None = None
         self._answer: Record | None = None
-        """The last record from the server that is neither a Stop, a Refusal nor samples."""
+        """The last record from the server that may be an answer."""
 
     @property
     def _session(self) -> EmulatedSession:
@@ -72,18 +70,17 @@ class EmulatedLink:
     # The worker's server
 
     async def join(self) -> Welcome:
-        await self._send(self._hello)
-        server, name, shares = self._server, self._hello.device, self._hello.shares
+        hello = self._conversation.hello
+        await self._send(hello)
+        server, name, shares = self._server, hello.device, hello.shares
         device = server.connect(self._device, name, shares=shares, shards=self._shards)
         session = EmulatedSession(server, device, self, self._crash, self._tally, self._random)
         self._joined = session
         version, sequence = server.engine.published.version, server.engine.receipts.last_sequence(device.id)
         greeting = session.context.welcome(version, None, sequence, bytes(SECRET_BYTES))
         as_received = wire.decode(wire.encode(greeting))  # its floats are single on the wire
-        assert isinstance(as_received, Welcome)
-        self._hello = replace(self._hello, secret=as_received.secret)
         await self._receive(as_received, wire.size(as_received))
-        return as_received
+        return self._conversation.begin(as_received)
 
     async def pull(self, base: int | None, held: int = 0, start: int = 0, stop: int = 0) -> Model:
         return await self._ask(Pull(base, held, start, stop), Model)
@@ -119,30 +116,25 @@ class EmulatedLink:
         self._tally.shared_bytes += wire.framed_size(len(octets), masked=True)
 
     def listen(self, listener: Callable[[Samples], None]) -> None:
-        self._listener = listener
+        self._conversation.listener = listener
 
     def leave(self, reason: str) -> None:
         self._server.leave(self._device, reason)
 
     def announce_layout(self, layout: bytes) -> None:
-        self._hello = replace(self._hello, layout=layout)
+        self._conversation.announce_layout(layout)
 
     # The conversation's port
 
     async def send(self, record: Record) -> None:
         """Deliver a record. Raises what it means to the device: RunOver, or a Refused."""
         await self._receive(record, wire.size(record))
-        if isinstance(record, Stop):
-            raise RunOver(record.reason)
-        if isinstance(record, Refusal):
-            raise REFUSALS[record.code](record.detail)
-        self._answer = record
+        self._answer = self._conversation.read(record) or self._answer
 
     async def send_octets(self, kind: type[Record], octets: bytes) -> None:
         samples = wire.decode(octets)
-        assert isinstance(samples, Samples), "all else comes as a record"
         await self._receive(samples, len(octets))
-        self._listener(samples)
+        self._conversation.read(samples)
 
     async def wait(self, awaited: Awaitable[T], take: Callable[[Record, bytes], None]) -> T:
         """Return the result of `awaited`. What the device sends meanwhile comes in calls of `share`."""
@@ -157,8 +149,7 @@ class EmulatedLink:
         """Send a question, and return its answer. Raises RunOver, or the refusal."""
         record, frame = await self._send(question)
         await self._session.conversation.answer(record, frame if self._server.keep_frames else b"")
-        assert isinstance(self._answer, kind), "a question has one answer, after all else"
-        return self._answer
+        return check_answer(question, self._answer, kind)
 
     async def _send(self, record: Record) -> tuple[Record, bytes]:
         octets = wire.encode(record)

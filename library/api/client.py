@@ -13,7 +13,7 @@ from edgeflock.client.data import Batches, Shuffled
 from edgeflock.client.machine import default_name
 from edgeflock.client.run import ClientObjects, run_client
 from edgeflock.client.training import WorkerProgress
-from edgeflock.client.transport.joining import join
+from edgeflock.client.transport.credentials import join
 from edgeflock.shared.data.account import SampleAccount
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError

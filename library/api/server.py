@@ -70,7 +70,7 @@ class Server:
         their values. `on_update` receives every update in the model, `on_evaluated` every evaluation, and
         `on_finding` every new finding, in order, in the event loop. An evaluation for which `stop` returns
         true, or an exception of these functions, ends the run. Other settings are those of `edgeflock
-        config`: of [run] by name, a section by its name as a dict, compression also as a preset's name.
+        config`: of [run] by name, a section by its name as a dict, a preset by its name.
         Raises ConfigError.
         """
         listening = Callbacks(
@@ -302,7 +302,8 @@ def _parse(
     settings: dict[str, object],
 ) -> tuple[Model, Config, ServerObjects]:
     """Return the model, the settings and the objects of a server. Raises ConfigError."""
-    sections = name_objects({name: value for name, value in settings.items() if name in Config.model_fields})
+    top = {*Config.model_fields, "preset"}
+    sections = name_objects({name: value for name, value in settings.items() if name in top})
     run = {name: value for name, value in settings.items() if name not in sections}
     if refused := sections.keys() & {"run", "model", "client"}:
         raise ConfigError(

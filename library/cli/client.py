@@ -166,7 +166,7 @@ def join(
 
     from edgeflock.client.identity import default_path, load_identity, save_identity
     from edgeflock.client.machine import default_name
-    from edgeflock.client.transport.joining import join as joined
+    from edgeflock.client.transport.credentials import join as joined
 
     if (token is None) == (token_file is None):
         raise ConfigError("give either TOKEN or --token-file PATH (-: standard input)")

@@ -26,10 +26,10 @@ from edgeflock.shared.data.samples import Dataset
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.graphs.step import StepGraph
 from edgeflock.shared.model.fields import Fields, Inputs, arrays_by_name, rows
+from edgeflock.shared.model.gradient import SAMPLES, Trial, trial
 from edgeflock.shared.model.held_out import Overlap, sketch_of
 from edgeflock.shared.model.losses import scales_targets
 from edgeflock.shared.model.torch_module import FlatModule
-from edgeflock.shared.model.trial import SAMPLES, Trial, trial
 from edgeflock.shared.numbers import size
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Welcome

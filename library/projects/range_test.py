@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from edgeflock.client.backends import Backend
 from edgeflock.client.data import Batches
-from edgeflock.client.training.adafactor import Adafactor
-from edgeflock.client.training.local import LocalOptimizer
+from edgeflock.client.training.local_optimizer import Adafactor, LocalOptimizer
 from edgeflock.server.descent import Parameters, Regime, Step
 from edgeflock.shared.data.samples import IGNORED
 from edgeflock.shared.model.layout import Layout

@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from edgeflock.client.identity import save_identity
-from edgeflock.client.transport.joining import join
+from edgeflock.client.transport.credentials import join
 from edgeflock.quickstart.plan import QuickstartPlan, backend_of, fresh_folder, settings_of
 from edgeflock.quickstart.processes import end, start, tail_of, url_of, wait_for_exit
 from edgeflock.quickstart.shown import QuickstartResult, accuracy_of, progress_bar, show_result

@@ -13,7 +13,7 @@ from edgeflock.shared.errors import ConfigError, Malformed
 from edgeflock.shared.model.chunks import MAX_CHUNKS, chunks
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Pull
-from edgeflock.shared.selection.largest import USUAL_BATCH, fraction_of, grow_fraction, quotas
+from edgeflock.shared.selection import USUAL_BATCH, fraction_of, grow_fraction, quotas
 from edgeflock.shared.settings.config import Config
 
 

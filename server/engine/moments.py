@@ -1,7 +1,7 @@
 """The fleet's mean squared gradients (second moments), with which all devices scale gradients alike.
 
-Each device reports its own moments now and then (client/training/adafactor.py). The receipt carries the mean
-over the most recent reports. They are kept in memory only: after a restart they are collected anew.
+Each device reports its own moments now and then (client/training/local_optimizer.py). The receipt carries
+the mean over the most recent reports. They are kept in memory only: after a restart they are collected anew.
 
 A report has bounded influence. For each tensor it counts for at most ten times the median of all reports. So
 one false report of ten at most doubles the mean square of a tensor, or lowers it by a tenth. It may put the

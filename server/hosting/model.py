@@ -22,11 +22,11 @@ from edgeflock.shared.environments import is_environment, open_environment
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.fields import Fields, describe_shape, rows
+from edgeflock.shared.model.gradient import SAMPLES, Trial, trial
 from edgeflock.shared.model.layout import NO_EXTRA_STATE, ExtraState, Layout
 from edgeflock.shared.model.losses import LOSSES, scales_targets
 from edgeflock.shared.model.personal import Personal
 from edgeflock.shared.model.start import Start, generate
-from edgeflock.shared.model.trial import SAMPLES, Trial, trial
 from edgeflock.shared.protocol.app import App, Arrays, encode
 from edgeflock.shared.settings.config import Config
 

@@ -140,7 +140,7 @@ def open_run(
         if is_shared(config.journal.url):
             write_atomically(directory / URL_FILE, f"{config.journal.url}\n".encode())
         with closing(Register(directory)) as register:
-            claim.journal.add_loss_callback(register.db.interrupt)
+            claim.journal.db.add_loss_callback(register.db.interrupt)
             register.store_address(register.url, pin)
             _write_admin_token(register, directory)
             data = model.setup.data
@@ -163,7 +163,7 @@ def open_run(
                 make=objects.make,
                 save_best=partial(save_best, directory, info, model.setup.extras),
                 callbacks=callbacks,
-                loss_reason=claim.journal.loss_reason,
+                loss_reason=claim.journal.db.loss_reason,
             )
 
 

@@ -19,6 +19,8 @@ _CODINGS: Mapping[Any, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 }
 """The type of a field -> (what makes a column of it, what makes it of a column)."""
 
+_PLAIN = (lambda value: value, lambda value: value)
+
 
 @dataclass(frozen=True, slots=True)
 class StoredToken:
@@ -116,19 +118,13 @@ def digests(device: EnrolledDevice) -> tuple[bytes, ...]:
 
 def to_row(record: Any) -> tuple[Any, ...]:
     """The values of a record's fields, as they are stored."""
-    row = []
-    for field in fields(record):
-        encode, _ = _CODINGS.get(field.type, (None, None))
-        value = getattr(record, field.name)
-        row.append(value if encode is None else encode(value))
-    return tuple(row)
+    codings = [_CODINGS.get(field.type, _PLAIN) for field in fields(record)]
+    values = [getattr(record, field.name) for field in fields(record)]
+    return tuple(encode(value) for (encode, _), value in zip(codings, values, strict=True))
 
 
 def from_row(kind: type[Record], row: tuple[Any, ...]) -> Record:
     """The record of a row, which may begin with a key that is no field of it."""
-    own = fields(kind)  # type: ignore[arg-type]  # all kinds are dataclasses
-    values = []
-    for field, value in zip(own, row[len(row) - len(own) :], strict=True):
-        _, decode = _CODINGS.get(field.type, (None, None))
-        values.append(value if decode is None else decode(value))
-    return kind(*values)
+    codings = [_CODINGS.get(field.type, _PLAIN) for field in fields(kind)]  # type: ignore[arg-type]  # see _KINDS
+    values = row[len(row) - len(codings) :]
+    return kind(*(decode(value) for (_, decode), value in zip(codings, values, strict=True)))

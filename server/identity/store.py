@@ -146,7 +146,12 @@ class IdentityStore:
             self._pending.clear()
             self._own_changes += 1
             try:
-                self._begin()
+                self.db.begin()
+                if self._prefix:  # SQLite counts by itself; here this also keeps others from writing
+                    self.db.write(
+                        f"UPDATE {self._prefix}meta SET value = "
+                        "((convert_from(value, 'UTF8')::bigint + 1)::text)::bytea WHERE key = 'changes'"
+                    )
                 self.refresh()
                 yield
                 self.db.commit()
@@ -172,14 +177,6 @@ class IdentityStore:
         (name, *_) = columns(_TABLES[table])
         self.db.write(f"DELETE FROM {self._prefix}{table} WHERE {name} = ?", key)
         self._pending[table, key] = None
-
-    def _begin(self) -> None:
-        self.db.begin()
-        if self._prefix:  # SQLite counts by itself; here this also keeps others from writing
-            self.db.write(
-                f"UPDATE {self._prefix}meta SET value = "
-                "((convert_from(value, 'UTF8')::bigint + 1)::text)::bytea WHERE key = 'changes'"
-            )
 
     def _count_changes(self) -> int:
         """A number that changes once others have written something."""

@@ -39,7 +39,7 @@ class Contents:
         self.path = database.path
         if found.damage:
             raise JournalDamaged(f"{self.path}: {found.damage[0]}")
-        self._db = database
+        self.db = database
         self._heads, self._chains = found.heads, found.chains
         self._updates: list[tuple[Any, ...]] = []
         """The rows that wait for the next commit."""
@@ -64,19 +64,17 @@ class Contents:
         for version, *row in self._updates:
             if row[:2] == [device, sequence]:
                 return int(version)
-        rows = self._db.rows(
-            "SELECT version FROM updates WHERE device = ? AND sequence = ?", device, sequence
-        )
+        rows = self.db.rows("SELECT version FROM updates WHERE device = ? AND sequence = ?", device, sequence)
         return next((int(version) for (version,) in rows), None)
 
     def frames(self) -> dict[tuple[int, int], UpdateReceipt]:
         """(device, sequence) -> version and time, for every update whose record is still in the journal."""
-        rows = self._db.rows("SELECT device, sequence, version, time FROM updates WHERE length(frame) > 0")
+        rows = self.db.rows("SELECT device, sequence, version, time FROM updates WHERE length(frame) > 0")
         return {(device, sequence): UpdateReceipt(version, time) for device, sequence, version, time in rows}
 
     def last_receipts(self) -> dict[int, LastReceipt]:
         """Map each device to the receipt of its latest update."""
-        rows = self._db.rows(
+        rows = self.db.rows(
             "SELECT device, sequence, version FROM updates JOIN (SELECT device AS whose, max(sequence) AS "
             "latest FROM updates GROUP BY device) AS last ON device = whose AND sequence = latest"
         )
@@ -117,7 +115,7 @@ class Contents:
         Raises JournalDamaged at an update that is missing or whose checksum does not match, ConfigError if
         its record was dropped.
         """
-        rows = self._db.stream(
+        rows = self.db.stream(
             f"SELECT {COVERED['updates']}, chain, frame FROM updates "
             "WHERE version > ? AND version <= ? ORDER BY version",
             after,
@@ -134,7 +132,7 @@ class Contents:
 
     def defence_decisions(self) -> Iterator[DefenceDecision]:
         """The defence decisions on devices' updates, in order."""
-        rows = self._db.stream(f"SELECT {COVERED['updates']}, chain, NULL FROM updates ORDER BY version")
+        rows = self.db.stream(f"SELECT {COVERED['updates']}, chain, NULL FROM updates ORDER BY version")
         for (version, device, *_, share, judged, _), _, _ in walk(
             rows, self._chain(0), self._chains, 0, self.path
         ):
@@ -145,18 +143,18 @@ class Contents:
         """The chain after the update of that version. Raises JournalDamaged if it is missing."""
         if version == 0:
             return self._heads["meta"].chain
-        for (chain,) in self._db.rows("SELECT chain FROM updates WHERE version = ?", version):
+        for (chain,) in self.db.rows("SELECT chain FROM updates WHERE version = ?", version):
             return int(chain)
         raise missing_update(self.path, version)
 
     def first_stored(self) -> int | None:
         """The oldest version whose update record is still in the journal."""
-        rows = self._db.rows("SELECT version FROM updates WHERE frame IS NOT NULL ORDER BY version LIMIT 1")
+        rows = self.db.rows("SELECT version FROM updates WHERE frame IS NOT NULL ORDER BY version LIMIT 1")
         return next((int(version) for (version,) in rows), None)
 
     def regimes(self) -> list[RegimeStart]:
         """The regimes under which updates counted, in order."""
-        rows = self._db.rows(f"SELECT {COVERED['regimes']} FROM regimes ORDER BY rowid")
+        rows = self.db.rows(f"SELECT {COVERED['regimes']} FROM regimes ORDER BY rowid")
         try:
             return [RegimeStart.from_row(row) for row in rows]
         except ConfigError as error:
@@ -169,7 +167,7 @@ class Contents:
     def first_update_time(self) -> float | None:
         """When a device's first update came; None if none has come."""
         first = "SELECT time FROM updates WHERE device > 0 ORDER BY version LIMIT 1"
-        return next((float(time) for (time,) in self._db.rows(first)), None)
+        return next((float(time) for (time,) in self.db.rows(first)), None)
 
     def update_origin(self, version: int) -> tuple[str, int]:
         """(The name of the device whose update made a version, its sequence number)."""
@@ -182,14 +180,12 @@ class Contents:
 
     def adjustment(self) -> Adjustment | None:
         """The learning rate that an operator chose last, if it still holds."""
-        rows = self._db.rows(
-            "SELECT configured, chosen, version FROM adjustments ORDER BY rowid DESC LIMIT 1"
-        )
+        rows = self.db.rows("SELECT configured, chosen, version FROM adjustments ORDER BY rowid DESC LIMIT 1")
         return next((Adjustment(*row) for row in rows), None)
 
     def accounts(self) -> list[DeviceTotals]:
         """The number, name, updates and traffic of every device."""
-        rows = self._db.rows(
+        rows = self.db.rows(
             "SELECT id, name, coalesce(updates, 0), ingress, egress FROM devices LEFT JOIN "
             "(SELECT device, count(*) AS updates FROM updates GROUP BY device) AS made ON device = id"
         )
@@ -200,16 +196,16 @@ class Contents:
         return accounts
 
     def evaluations(self) -> list[Evaluation]:
-        rows = self._db.rows(f"SELECT {COVERED['evaluations']} FROM evaluations ORDER BY rowid")
+        rows = self.db.rows(f"SELECT {COVERED['evaluations']} FROM evaluations ORDER BY rowid")
         return [evaluation_from_row(row) for row in rows]
 
     def table(self, name: str) -> Iterator[tuple[Any, ...]]:
         """All rows of a table, in order. They begin with the row number where SQLite assigns it."""
-        return self._db.stream(f"SELECT {', '.join(columns(TABLES[name]))} FROM {name} ORDER BY 1")
+        return self.db.stream(f"SELECT {', '.join(columns(TABLES[name]))} FROM {name} ORDER BY 1")
 
     def _row(self, statement: str, name: str, *values: object) -> tuple[Any, ...]:
         """The first row of a query that has one in every journal. Raises JournalDamaged without one."""
-        row = self._db.row(statement, *values)
+        row = self.db.row(statement, *values)
         if row is None:
             raise JournalDamaged(f"{self.path} is damaged: it holds no {name}")
         return row

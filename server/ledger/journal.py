@@ -17,7 +17,6 @@ sessions/writer.py. Rows carry checksums (stores/chain.py).
 
 import json
 import math
-from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
@@ -85,24 +84,24 @@ class Journal(Contents):
         `start` says how devices make theta, if they do. `data` describes the run's samples for good.
         """
         # In one transaction: a journal is set up completely, or not at all.
-        self._db.create(TABLES, SCHEMA)
+        self.db.create(TABLES, SCHEMA)
         begin = None if start is None else msgpack.packb(start)
         shapes = msgpack.packb(layout.shapes())
         samples = "" if data is None else json.dumps(data.fields)
         self._insert("meta", COVERED["meta"], run, model, shapes, now, begin, samples)
         genesis = row_sum(0, self._row(f"SELECT {COVERED['meta']} FROM meta", "run"))
-        self._db.write("UPDATE meta SET chain = ?", genesis)
+        self.db.write("UPDATE meta SET chain = ?", genesis)
         self._heads |= {table: Head(int(table == "meta"), genesis) for table in COVERED}
         self.add_snapshot(0, theta)
         self.commit()
 
     def copy_from(self, other: "Journal") -> None:
         """Copy the rows of another journal, which nobody writes, into this empty one in one transaction."""
-        self._db.create(TABLES, SCHEMA)
+        self.db.create(TABLES, SCHEMA)
         for table, declared in TABLES.items():
             rows = other.table(table)
             while group := list(islice(rows, _BATCH if table == "updates" else 1)):
-                self._db.insert(table, declared, group)
+                self.db.insert(table, declared, group)
         self._heads |= other._heads
         self._chains |= other._chains
         self.commit()
@@ -144,13 +143,13 @@ class Journal(Contents):
         more = None if average is None else average.astype("<f4").tobytes()
         chain = self._heads["updates"].chain
         record = vector_sum(version, chain, octets, more, memory)
-        self._db.write(
+        self.db.write(
             "INSERT INTO snapshots (version, theta, average, sum, chain, memory) VALUES (?, ?, ?, ?, ?, ?) "
             "ON CONFLICT (version) DO UPDATE SET theta = excluded.theta, average = excluded.average, "
             "sum = excluded.sum, chain = excluded.chain, memory = excluded.memory",
             version, octets, more, record, chain, memory,
         )  # fmt: skip
-        self._db.write(
+        self.db.write(
             "DELETE FROM snapshots WHERE version > 0 AND version NOT IN "
             "(SELECT version FROM snapshots ORDER BY version DESC LIMIT 2)"
         )
@@ -188,15 +187,15 @@ class Journal(Contents):
 
     def drop_frames(self, version: int) -> None:
         """Drop the records, but not the facts, of updates that made the versions up to `version`."""
-        self._db.write("UPDATE updates SET frame = NULL WHERE version <= ? AND frame IS NOT NULL", version)
+        self.db.write("UPDATE updates SET frame = NULL WHERE version <= ? AND frame IS NOT NULL", version)
 
     def add_account(self, device: int, ingress: int, egress: int) -> None:
         """Record a device's traffic until now, in bytes."""
-        self._db.write("UPDATE devices SET ingress = ?, egress = ? WHERE id = ?", ingress, egress, device)
+        self.db.write("UPDATE devices SET ingress = ?, egress = ? WHERE id = ?", ingress, egress, device)
 
     def device_id(self, name: str) -> int:
         """The device's number. A new device gets one."""
-        row = next(self._db.rows("SELECT id FROM devices WHERE name = ?", name), None)
+        row = next(self.db.rows("SELECT id FROM devices WHERE name = ?", name), None)
         if row is None:
             self._append("devices", None, self._heads["devices"].row + 1, name)
             self.commit()
@@ -206,17 +205,9 @@ class Journal(Contents):
     def commit(self) -> None:
         """Make all writes durable, then return."""
         if self._updates:
-            self._db.insert("updates", TABLES["updates"], self._updates)
+            self.db.insert("updates", TABLES["updates"], self._updates)
             self._updates.clear()
-        self._db.commit()
-
-    def loss_reason(self) -> str:
-        """Why this process may not write any more, without a failed write. Empty: it may."""
-        return self._db.loss_reason()
-
-    def add_loss_callback(self, callback: Callable[[], None]) -> None:
-        """Register a callback for that moment. Another thread calls it."""
-        self._db.add_loss_callback(callback)
+        self.db.commit()
 
     def close(self) -> None:
         self.commit()
@@ -224,7 +215,7 @@ class Journal(Contents):
 
     def abandon(self) -> None:
         """Close without writing. Uncommitted writes are rolled back."""
-        self._db.close()
+        self.db.close()
 
     def _append(self, table: str, previous_chain: int | None, *values: object) -> int:
         """Append a row to a table that only grows, linked to the row before it. Returns the chain."""
@@ -237,10 +228,10 @@ class Journal(Contents):
         # Read the row back as stored: a database turns integers in REAL columns into real numbers.
         row = self._row(f"SELECT {COVERED[table]} FROM {table} WHERE {key} = {number}", table)
         chain = row_sum(head.chain if previous_chain is None else previous_chain, row)
-        self._db.write(f"UPDATE {table} SET chain = ? WHERE {key} = ?", chain, number)
+        self.db.write(f"UPDATE {table} SET chain = ? WHERE {key} = ?", chain, number)
         self._heads[table] = Head(number, chain)
         return chain
 
     def _insert(self, table: str, names: str, *values: object) -> None:
         places = ", ".join("?" * len(values))
-        self._db.write(f"INSERT INTO {table} ({names}) VALUES ({places})", *values)
+        self.db.write(f"INSERT INTO {table} ({names}) VALUES ({places})", *values)

@@ -96,8 +96,7 @@ def restore(journal: Journal, layout: Layout, place: Place, version: int, lost: 
     """
     log.warning("%s; version %d is made again from the journal", lost, version)
     journal.commit()
-    regimes = [turn for turn in journal.regimes() if turn.version <= version]
-    vectors = _rebuild(journal, layout, regimes, version, newest=True, place=place).store.vectors
+    vectors = _rebuild(journal, layout, version, newest=True, place=place).store.vectors
     vectors.flush()
     return vectors
 
@@ -164,10 +163,7 @@ def replay(journal: Journal, layout: Layout, *, newest: bool = False) -> Paramet
 
     With `newest`, from the newest snapshot. Raises JournalDamaged, ConfigError if updates were not kept.
     """
-    regimes = journal.regimes()
-    if not regimes:
-        raise JournalDamaged(f"{journal.path}: it has no record of how its updates count")
-    return _rebuild(journal, layout, regimes, journal.version, newest=newest)
+    return _rebuild(journal, layout, journal.version, newest=newest)
 
 
 def rebuild_model(journal: Journal, layout: Layout, version: int) -> Parameters:
@@ -177,10 +173,10 @@ def rebuild_model(journal: Journal, layout: Layout, version: int) -> Parameters:
     """
     if not 0 <= version <= journal.version:
         raise ConfigError(f"version {version}: the run has versions 0 to {journal.version}")
-    regimes = [turn for turn in journal.regimes() if turn.version <= version]
-    if regimes[-1].regime.rounds and version > regimes[-1].version:
+    last = [turn for turn in journal.regimes() if turn.version <= version][-1]
+    if last.regime.rounds and version > last.version:
         version = _last_whole_round(journal, layout, version)
-    return _rebuild(journal, layout, regimes, version, newest=True)
+    return _rebuild(journal, layout, version, newest=True)
 
 
 def _last_whole_round(journal: Journal, layout: Layout, version: int) -> int:
@@ -192,21 +188,18 @@ def _last_whole_round(journal: Journal, layout: Layout, version: int) -> int:
 
 
 def _rebuild(
-    journal: Journal,
-    layout: Layout,
-    regimes: Sequence[RegimeStart],
-    version: int,
-    *,
-    newest: bool,
-    place: Place = Part,
+    journal: Journal, layout: Layout, version: int, *, newest: bool, place: Place = Part
 ) -> Parameters:
-    """The parameters at a version, under these regimes, all of which began by then.
+    """The parameters at a version, under the regimes that began by then.
 
     If a regime begins with a rollback, the path leads through the version that it restored: updates between
     do not count.
     """
     pending: list[tuple[Sequence[RegimeStart], int]] = []
+    regimes = [turn for turn in journal.regimes() if turn.version <= version]
     while True:
+        if not regimes:
+            raise JournalDamaged(f"{journal.path}: it has no record of how its updates count")
         last = regimes[-1]
         snapshot = journal.snapshot(first=not newest, until=version)
         pending.append((regimes, version))
@@ -214,14 +207,12 @@ def _rebuild(
             break
         version = last.version if last.rollback_target is None else last.rollback_target
         regimes = [turn for turn in regimes[:-1] if turn.version <= version]
-        if not regimes:
-            raise JournalDamaged(f"{journal.path}: it has no record of how its first updates count")
     while True:
-        regimes, version = pending.pop()
-        last = regimes[-1]
+        began, version = pending.pop()
+        last = began[-1]
         if last.rollback_target is not None and snapshot.version < last.version:
             snapshot = replace(snapshot, version=last.version)
-        parameters = _load_snapshot(regimes, snapshot, journal, layout, place)
+        parameters = _load_snapshot(began, snapshot, journal, layout, place)
         _replay(parameters, journal, layout, version)
         if not pending:
             return parameters

@@ -23,7 +23,7 @@ from edgeflock.shared.codecs import entries, sparse, values
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import chain
 from edgeflock.shared.protocol.messages import Model
-from edgeflock.shared.selection.largest import fraction_of
+from edgeflock.shared.selection import fraction_of
 from edgeflock.shared.settings.traffic import DownlinkSettings
 
 _LONG_FACTOR = 8

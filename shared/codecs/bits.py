@@ -1,4 +1,6 @@
-"""Pack fixed-width bit fields to bytes and back, most significant bit first, vectorised."""
+"""Pack fixed-width bit fields to bytes and back, most significant bit first, vectorised; inflate streams."""
+
+import zlib
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,3 +31,16 @@ def unpack(octets: bytes | memoryview, count: int, width: int) -> NDArray[np.int
     bits = np.unpackbits(np.frombuffer(octets, np.uint8), count=count * width)
     columns[:, size - width :] = bits.reshape(count, width)
     return np.packbits(columns).view(f">u{size // 8}").astype(np.int64)
+
+
+def inflate(octets: bytes, size: int) -> bytes | None:
+    """Return the `size` bytes of a zlib stream; None if it is invalid or of another length.
+
+    Allocates no more memory than that, whatever the stream announces.
+    """
+    stream = zlib.decompressobj()
+    try:
+        inflated = stream.decompress(octets, size + 1)
+    except zlib.error:
+        return None
+    return inflated if len(inflated) == size and stream.eof and not stream.unused_data else None

@@ -50,7 +50,7 @@ def encode(
             return gridded
         plain = encode(entries, indices, layout, sparse.GOLOMB, values.CODINGS["sign"].mode)
         return plain if gridded is None else min(gridded, plain, key=_length)
-    octets = values.encode(entries, layout.counts(indices), values.name_of(value_mode))
+    octets = values.encode(entries, layout.counts(indices), values.CODINGS.name_of(value_mode))
     if indices is None:
         return Coded(sparse.DENSE, value_mode, b"", octets)
     return Coded(index_mode, value_mode, sparse.encode(indices, layout.size, index_mode), octets)

@@ -15,6 +15,7 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.shared.codecs.bits import inflate
 from edgeflock.shared.errors import WrongDtype
 from edgeflock.shared.model.layout import Layout
 
@@ -64,12 +65,8 @@ def encode(means: Vector) -> bytes:
 def decode(octets: bytes, layout: Layout) -> Vector:
     """Decode the means, float32 [L]. Raises WrongDtype unless the number matches `layout`."""
     count = int(layout.lines[-1])
-    stream = zlib.decompressobj()
-    try:
-        levels = stream.decompress(octets, count + 1)
-    except zlib.error as error:
-        raise WrongDtype(f"the second moments are no zlib stream: {error}") from error
-    if len(levels) != count or not stream.eof or stream.unused_data:
+    levels = inflate(octets, count)
+    if levels is None:
         raise WrongDtype(f"the second moments of this model are {count} bytes, deflated")
     exponents = np.frombuffer(levels, np.uint8).astype(np.int32)
     return np.where(exponents > 0, np.ldexp(np.float32(1), exponents - _ONE), np.float32(0))

@@ -8,6 +8,7 @@ import zlib
 
 import numpy as np
 
+from edgeflock.shared.codecs.bits import inflate
 from edgeflock.shared.codecs.values import CODINGS
 from edgeflock.shared.errors import WrongDtype
 
@@ -33,12 +34,8 @@ def unpack(packed: bytes, mode: int, size: int) -> bytes:
     Allocates no more memory than that, whatever the stream announces.
     """
     width = width_of(mode)
-    inflating = zlib.decompressobj()
-    try:
-        planes = inflating.decompress(packed, size + 1)
-    except zlib.error as error:
-        raise WrongDtype(f"the packed model cannot be unpacked: {error}") from error
-    if len(planes) != size or size % width or not inflating.eof or inflating.unused_data:
+    planes = inflate(packed, size)
+    if planes is None or size % width:
         raise WrongDtype(f"the packed model does not hold the {size} bytes that it must")
     return np.frombuffer(planes, np.uint8).reshape(width, -1).T.tobytes()
 

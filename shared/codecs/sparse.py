@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.codecs import bits
-from edgeflock.shared.codecs.others import coding_check
+from edgeflock.shared.codecs.others import Codings
 from edgeflock.shared.errors import (
     IndexMalformed,
     IndexOutOfRange,
@@ -33,7 +33,6 @@ from edgeflock.shared.errors import (
     IndexUnsorted,
     WrongDtype,
 )
-from edgeflock.shared.plugins import Table
 
 Indices = NDArray[np.int64]
 
@@ -56,7 +55,7 @@ class IndexCoding:
 
 def encode(indices: Indices, size: int, mode: int = GOLOMB) -> bytes:
     """Code strictly increasing `indices` (int64 [k], 0 <= index < size) as RAW, GOLOMB or RUNS."""
-    write = CODINGS[name_of(mode)].encode
+    write = CODINGS[CODINGS.name_of(mode)].encode
     assert write is not None, "grid.encode codes these indices, with the signs"
     return write(indices, size)
 
@@ -94,7 +93,7 @@ def decode(octets: bytes, count: int, size: int, mode: int) -> Indices:
     at most about 80 bytes per index. Raises WrongDtype, IndexMalformed, IndexOutOfRange, IndexRepeated or
     IndexUnsorted.
     """
-    name = name_of(mode)
+    name = CODINGS.name_of(mode)
     read = CODINGS[name].decode
     if read is None:
         raise WrongDtype(f"index mode {mode} ({name}) is valid only with values of mode 5 (scale)")
@@ -102,19 +101,6 @@ def decode(octets: bytes, count: int, size: int, mode: int) -> Indices:
     if count and indices[-1] >= size:
         raise IndexOutOfRange(f"index {indices[-1]} lies outside the {size} parameters")
     return indices
-
-
-def name_of(mode: int) -> str:
-    """The name of an index mode that codes indices. Raises WrongDtype if it is unknown."""
-    if mode in _NAMES:
-        return _NAMES[mode]
-    for name, coding in CODINGS.items():
-        if coding.mode == mode:
-            return name
-    known = sorted([(DENSE, "dense"), *((coding.mode, name) for name, coding in CODINGS.items())])
-    raise WrongDtype(
-        f"index mode {mode} is unknown; known are {', '.join(f'{mode} ({name})' for mode, name in known)}"
-    )
 
 
 def _decode_raw(octets: bytes, count: int) -> Indices:
@@ -255,7 +241,5 @@ _OURS: dict[str, IndexCoding] = {
     "runs": IndexCoding(RUNS, _encode_runs, _decode_runs),
 }
 
-_NAMES = {coding.mode: name for name, coding in _OURS.items()}
-
-CODINGS: Table[IndexCoding] = Table("edgeflock.index_codings", _OURS, coding_check(IndexCoding))
-"""Index codings by name; the mode is their number on the wire."""
+CODINGS = Codings("index", _OURS, IndexCoding)
+"""Index codings by name."""

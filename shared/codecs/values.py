@@ -26,9 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.codecs import bits
-from edgeflock.shared.codecs.others import coding_check
+from edgeflock.shared.codecs.others import Codings
 from edgeflock.shared.errors import WrongDtype
-from edgeflock.shared.plugins import Table
 
 Values = NDArray[np.float32]
 Counts = NDArray[np.int64]
@@ -68,7 +67,7 @@ def decode(octets: bytes, counts: Counts, mode: int) -> Values:
     The result may hold NaN or infinity if the bytes do: admission checks for them. Raises WrongDtype if the
     mode is unknown or the number of bytes does not match it.
     """
-    name = name_of(mode)
+    name = CODINGS.name_of(mode)
     expected = size_of(mode, counts)
     if len(octets) != expected:
         raise WrongDtype(f"{counts.sum()} values as {name} take {expected} bytes, not {len(octets)}")
@@ -77,18 +76,7 @@ def decode(octets: bytes, counts: Counts, mode: int) -> Values:
 
 def size_of(mode: int, counts: Counts) -> int:
     """The size of values of which tensor t has counts[t]. Raises WrongDtype if the mode is unknown."""
-    return CODINGS[name_of(mode)].size(int(counts.sum()), int(np.count_nonzero(counts)))
-
-
-def name_of(mode: int) -> str:
-    """The name of a value mode. Raises WrongDtype if it is unknown."""
-    if mode in _NAMES:
-        return _NAMES[mode]
-    for name, coding in CODINGS.items():
-        if coding.mode == mode:
-            return name
-    known = ", ".join(f"{coding.mode} ({name})" for name, coding in CODINGS.items())
-    raise WrongDtype(f"value mode {mode} is unknown; known are {known}")
+    return CODINGS[CODINGS.name_of(mode)].size(int(counts.sum()), int(np.count_nonzero(counts)))
 
 
 def encode_statistics(statistics: Values) -> bytes:
@@ -252,7 +240,5 @@ _OURS: dict[str, ValueCoding] = {
     "scale": ValueCoding(5, _encode_scale, _decode_scale, lambda k, t: t, means_only=True),
 }
 
-_NAMES = {coding.mode: name for name, coding in _OURS.items()}
-
-CODINGS: Table[ValueCoding] = Table("edgeflock.value_codings", _OURS, coding_check(ValueCoding))
-"""Value codings by name; the mode is their number on the wire."""
+CODINGS = Codings("value", _OURS, ValueCoding)
+"""Value codings by name."""

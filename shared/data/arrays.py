@@ -1,7 +1,7 @@
 """Readers of arrays: npz:PATH and digits:."""
 
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from zipfile import BadZipFile
 
@@ -30,17 +30,35 @@ def read_digits(path: str, split: str, options: Mapping[str, str]) -> Raw:
 
 
 def read_npz(path: str, split: str, options: Mapping[str, str]) -> Raw:
+    def select(names: list[str]) -> tuple[str, ...]:
+        if split == "train" and "x" in names and "x_train" not in names:
+            return "x", "y"
+        if f"jpg_{split}" in names:
+            return f"jpg_{split}", f"off_{split}", f"y_{split}"
+        fields = [name for name in names if name.startswith(f"x_{split}.")]
+        return *(fields or [f"x_{split}"]), f"y_{split}"
+
+    arrays = load_arrays(path, select)
+    target, y = arrays.popitem()
+    if target != "y" and f"jpg_{split}" in arrays:
+        octets, offsets = arrays.values()
+        arrays = {f"jpg_{split}": _decode_images(octets, offsets, path)}
+    for name, array in arrays.items():
+        if not array.ndim or not y.ndim or len(array) != len(y) or len(y) == 0:
+            counts = [len(one) if one.ndim else "no" for one in (array, y)]
+            raise ConfigError(f"data 'npz:{path}': {name} has {counts[0]} samples, {target} {counts[1]}")
+    if "." in name:
+        return Raw(f"npz:{path}", fields_of(arrays), y)
+    return Raw(f"npz:{path}", arrays[name], y, place=lambda sample: f"{name}[{sample}]")
+
+
+def load_arrays(path: str, select: Callable[[list[str]], Sequence[str]]) -> dict[str, NDArray[np.generic]]:
+    """Load the arrays of an archive that `select` chooses by the names of all. Raises ConfigError."""
     if not Path(path).is_file():
         raise missing_file(f"npz:{path}")
-    names: tuple[str, ...] = (f"x_{split}", f"y_{split}")
     try:
         with open(path, "rb") as file, np.load(file) as archive:
-            if split == "train" and "x" in archive and "x_train" not in archive:
-                names = ("x", "y")
-            elif f"jpg_{split}" in archive:
-                names = (f"y_{split}", f"jpg_{split}", f"off_{split}")
-            elif fields := [name for name in archive.files if name.startswith(f"x_{split}.")]:
-                names = (f"y_{split}", *fields)
+            names = select(archive.files)
             found = {name: archive[name] for name in names if name in archive}
             content = ", ".join(archive.files)
     except (OSError, EOFError, ValueError, TypeError, AttributeError, BadZipFile) as error:
@@ -49,28 +67,12 @@ def read_npz(path: str, split: str, options: Mapping[str, str]) -> Raw:
     for name in names:
         if name not in found:
             raise ConfigError(f"data 'npz:{path}': has no array {name}; it holds {content}")
-    if names[1].startswith(f"x_{split}."):
-        y, *inputs = (found[name] for name in names)
-        return _read_fields(path, dict(zip(names[1:], inputs, strict=True)), y, names[0])
-    if len(names) == 3:
-        y, octets, offsets = (found[name] for name in names)
-        x = _decode_images(octets, offsets, path)
-    else:
-        x, y = (found[name] for name in names)
-    if not x.ndim or not y.ndim or len(x) != len(y) or len(y) == 0:
-        counts = [len(array) if array.ndim else "no" for array in (x, y)]
-        raise ConfigError(f"data 'npz:{path}': {names[0]} has {counts[0]} samples, {names[1]} {counts[1]}")
-    return Raw(f"npz:{path}", x, y, place=lambda sample: f"{names[0]}[{sample}]")
+    return found
 
 
-def _read_fields(path: str, arrays: dict[str, NDArray[np.generic]], y: NDArray[np.generic], name: str) -> Raw:
-    """Return samples with several inputs. `arrays` and y have their names in the archive."""
-    for other, array in arrays.items():
-        if not array.ndim or not y.ndim or len(array) != len(y) or len(y) == 0:
-            counts = [len(one) if one.ndim else "no" for one in (array, y)]
-            raise ConfigError(f"data 'npz:{path}': {other} has {counts[0]} samples, {name} {counts[1]}")
-    x = Fields({other.partition(".")[2]: array for other, array in arrays.items()})
-    return Raw(f"npz:{path}", x, y)
+def fields_of(arrays: Mapping[str, NDArray[np.generic]]) -> Fields:
+    """Return the fields of arrays such as x_train.NAME."""
+    return Fields({name.partition(".")[2]: array for name, array in arrays.items()})
 
 
 def _decode_images(octets: NDArray[np.generic], offsets: NDArray[np.generic], path: str) -> NDArray[np.uint8]:

@@ -7,13 +7,13 @@
 Images are read on demand and not kept, so a folder may be larger than memory.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared.data.samples import Lazy, Raw, missing_file
+from edgeflock.shared.data.samples import Raw, Shape, Unread, missing_file
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.extras import install_command
 
@@ -27,35 +27,21 @@ _MODES = {1: "L", 3: "RGB"}
 _KINDS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 
 
-class Pictures:
-    """Image files, which are read on demand."""
+def pictures(files: list[Path], chosen: Shape) -> Unread:
+    """Return image files, which are read on demand. `chosen` is the user's [channels, height, width]."""
 
-    def __init__(self, files: list[Path], shape: tuple[int, ...] | None) -> None:
-        """`shape` is the user's choice: [channels, height, width]."""
-        self._files = files
-        self._shape = shape
-
-    def __len__(self) -> int:
-        return len(self._files)
-
-    def select(self, indices: NDArray[np.int64]) -> "Pictures":
-        return Pictures([self._files[index] for index in indices], self._shape)
-
-    def read_as(self, shape: tuple[int, ...] | None) -> Lazy:
-        """Return x of this shape. Raises ConfigError if images cannot have it."""
-        wanted = shape or self._shape or (CHANNELS, SIZE, SIZE)
-        if self._shape not in (None, wanted) or len(wanted) != 3 or wanted[0] not in _MODES:
-            mine = list(self._shape or (CHANNELS, SIZE, SIZE))
+    def opened(first: int, shape: Shape) -> tuple[Callable[[int], NDArray[np.float32]], tuple[int, ...]]:
+        wanted = shape or chosen or (CHANNELS, SIZE, SIZE)
+        if chosen not in (None, wanted) or len(wanted) != 3 or wanted[0] not in _MODES:
+            mine = list(chosen or (CHANNELS, SIZE, SIZE))
             raise ConfigError(
                 f"data 'images:': samples of the run have the shape {list(wanted)}, and images {mine}; leave "
                 "size and channels out to use the run's"
             )
         channels, height, width = wanted
+        return lambda number: read_image(files[number], _MODES[channels], (width, height)), wanted
 
-        def read(number: int) -> NDArray[np.float32]:
-            return read_image(self._files[number], _MODES[channels], (width, height))
-
-        return Lazy(read, np.arange(len(self._files)), wanted)
+    return Unread(np.arange(len(files)), opened)
 
 
 def read_images(path: str, options: Mapping[str, str]) -> Raw:
@@ -90,8 +76,8 @@ def read_images(path: str, options: Mapping[str, str]) -> Raw:
             f"{', '.join(_KINDS[:3])} or the like in it: {path}/cat/1.jpg"
         )
     y = np.array([file.parent.name for file in files])
-    pictures = Pictures(files, (channels, size, size) if options else None)
-    return Raw(source, pictures, y, place=lambda sample: str(files[sample].relative_to(path)))
+    x = pictures(files, (channels, size, size) if options else None)
+    return Raw(source, x, y, place=lambda sample: str(files[sample].relative_to(path)))
 
 
 def files_in(folder: Path) -> list[Path]:

@@ -8,13 +8,13 @@ are its arguments, as text. An argument `split`, if it has one, gets "train" or 
 import importlib
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared.data.samples import Lazy, Raw
+from edgeflock.shared.data.samples import Raw, Shape, Unread
 from edgeflock.shared.errors import ConfigError
 
 _NAMED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -25,50 +25,42 @@ def is_own(uri: str) -> bool:
     return _NAMED.fullmatch(uri.partition("?")[0]) is not None
 
 
-class Items:
-    """An object x whose sample i is x[i]."""
+def _items(source: str, x: Any, count: int) -> Unread:
+    """Return the samples of an object x whose sample i is x[i]."""
 
-    def __init__(self, source: str, x: Any, indices: NDArray[np.int64]) -> None:
-        self._source = source
-        self._x = x
-        self._indices = indices
+    def item(number: int) -> NDArray[np.float32]:
+        try:
+            found = np.asarray(x[number])
+        except Exception as error:  # user code may raise anything
+            raise ConfigError(f"data {source!r}: x[{number}]: {error!r}") from error
+        if found.dtype.kind not in "biuf":
+            raise ConfigError(f"data {source!r}: x[{number}] is of {found.dtype}, not of numbers")
+        units = np.float32(255 if found.dtype == np.uint8 else 1)
+        found = found.astype(np.float32) / units
+        return found[np.newaxis] if units > 1 and found.ndim == 2 else found
 
-    def __len__(self) -> int:
-        return len(self._indices)
-
-    def select(self, indices: NDArray[np.int64]) -> "Items":
-        return Items(self._source, self._x, self._indices[indices])
-
-    def read_as(self, shape: tuple[int, ...] | None) -> Lazy:
-        """Return x of this shape. Raises ConfigError if sample 0 has another shape."""
-        first = self._item(int(self._indices[0])).shape
+    def opened(number: int, shape: Shape) -> tuple[Callable[[int], NDArray[np.float32]], tuple[int, ...]]:
+        first = item(number).shape
         if shape is not None and first != shape:
             raise ConfigError(
-                f"data {self._source!r}: samples have the shape {list(first)}, and those of the run "
+                f"data {source!r}: samples have the shape {list(first)}, and those of the run "
                 f"{list(shape)} (model.data or model.input of the server)"
             )
 
         def read(number: int) -> NDArray[np.float32]:
-            x = self._item(number)
-            if x.shape != first or not np.isfinite(x).all():
-                reason = "holds NaN or infinity" if x.shape == first else f"has the shape {list(x.shape)}"
-                raise ConfigError(
-                    f"data {self._source!r}: x[{number}] {reason}, x[0] has {list(first)}; correct it"
+            found = item(number)
+            if found.shape != first or not np.isfinite(found).all():
+                reason = (
+                    "holds NaN or infinity" if found.shape == first else f"has the shape {list(found.shape)}"
                 )
-            return x
+                raise ConfigError(
+                    f"data {source!r}: x[{number}] {reason}, x[0] has {list(first)}; correct it"
+                )
+            return found
 
-        return Lazy(read, self._indices, first)
+        return read, first
 
-    def _item(self, number: int) -> NDArray[np.float32]:
-        try:
-            x = np.asarray(self._x[number])
-        except Exception as error:  # user code may raise anything
-            raise ConfigError(f"data {self._source!r}: x[{number}]: {error!r}") from error
-        if x.dtype.kind not in "biuf":
-            raise ConfigError(f"data {self._source!r}: x[{number}] is of {x.dtype}, not of numbers")
-        units = np.float32(255 if x.dtype == np.uint8 else 1)
-        x = x.astype(np.float32) / units
-        return x[np.newaxis] if units > 1 and x.ndim == 2 else x
+    return Unread(np.arange(count), opened)
 
 
 def read_own(name: str, split: str, options: Mapping[str, str]) -> Raw:
@@ -99,7 +91,7 @@ def read_own(name: str, split: str, options: Mapping[str, str]) -> Raw:
             raise ConfigError(f"data {name!r}: x is no array of numbers: {error}") from error
     if isinstance(x, np.ndarray):
         return Raw(name, x, y)
-    return Raw(name, Items(name, x, np.arange(len(y))), y)
+    return Raw(name, _items(name, x, len(y)), y)
 
 
 def _count(samples: Any) -> int:

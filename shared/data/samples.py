@@ -10,7 +10,7 @@ lazy reads. Errors about a sample name its row.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,16 +57,28 @@ class Lazy:
         return x
 
 
-class Unread(Protocol):
+Shape = tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
     """x that has not been read yet."""
 
-    def __len__(self) -> int: ...
+    indices: NDArray[np.int64]
+    open: Callable[[int, Shape], tuple[Callable[[int], NDArray[np.float32]], tuple[int, ...]]]
+    """(the first index, the shape of samples or None for their own) -> (reader of one sample, its shape)."""
+
+    def __len__(self) -> int:
+        return len(self.indices)
 
     def select(self, indices: NDArray[np.int64]) -> "Unread":
         """Return x of these samples only."""
+        return replace(self, indices=self.indices[indices])
 
-    def read_as(self, shape: tuple[int, ...] | None) -> Lazy:
-        """Return samples of this shape; None: of their own shape."""
+    def read_as(self, shape: Shape) -> Lazy:
+        """Return samples of this shape. Raises ConfigError if they cannot have it."""
+        read, found = self.open(int(self.indices[0]), shape)
+        return Lazy(read, self.indices, found)
 
 
 @dataclass(frozen=True, slots=True)

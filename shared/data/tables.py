@@ -45,8 +45,7 @@ _UNLABELLED = ("0",)
 def read_csv(path: str, options: Mapping[str, str], *, labelled: bool = True) -> Raw:
     """Read a table. If it is not `labelled`, no column is the label and y is 0. Raises ConfigError."""
     source = f"csv:{path}"
-    separator = options.get("sep", ",")
-    separator = "\t" if separator == "tab" else separator
+    separator = separator_of(options)
     if len(separator) != 1:
         raise ConfigError(f"data {source!r}: sep={separator} must be one character, or tab")
     decimal = options.get("decimal", "point")
@@ -78,6 +77,11 @@ def read_csv(path: str, options: Mapping[str, str], *, labelled: bool = True) ->
     names = tuple(header[column] for column in chosen)
     raw = Raw(source, x, y, names, lambda sample: f"line {rows[sample]}", texts)
     return _apply_options(raw, unlabelled, options)
+
+
+def separator_of(options: Mapping[str, str]) -> str:
+    """Return the character between two cells of CSV that sep= names."""
+    return {"": ",", "tab": "\t"}.get(options.get("sep", ""), options.get("sep", ""))
 
 
 Block = tuple[NDArray[np.float64], Cells, NDArray[np.int64], dict[int, list[tuple[int, str]]]]

@@ -16,12 +16,12 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 
-from edgeflock.shared.data import datasets, images, tables
+from edgeflock.shared.data import arrays, datasets, images, tables
 from edgeflock.shared.data.fitting import inputs_of
-from edgeflock.shared.data.samples import Raw, missing_file
+from edgeflock.shared.data.samples import Raw
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.description import Description
-from edgeflock.shared.model.fields import Fields, Inputs
+from edgeflock.shared.model.fields import Inputs
 
 Row = tuple[str, ...]
 
@@ -84,8 +84,7 @@ def _table(
     ours = {key: value for key, value in options.items() if key in ("sep", "decimal")}
     raw = replace(reading(path, ours, labelled=False), missing="mean")
     if scheme == "csv":
-        separator = {"tab": "\t"}.get(options.get("sep", ","), options.get("sep", ","))
-        header, rows = _cells(path, separator)
+        header, rows = _cells(path, tables.separator_of(options))
     else:
         header, rows = _cells_of_parquet(path)
     return _samples(raw, description, None, header, rows)
@@ -121,28 +120,23 @@ def _images(path: str, description: Description | None, shape: tuple[int, ...] |
     if not files:
         raise ConfigError(f"data 'images:{path}': there are no images; name a folder that has some")
     names = [str(file.relative_to(path)) for file in files]
-    pictures, nothing = images.Pictures(files, None), np.zeros(len(files), np.int64)
+    pictures, nothing = images.pictures(files, None), np.zeros(len(files), np.int64)
     raw = Raw(f"images:{path}", pictures, nothing, place=names.__getitem__)
     return _samples(raw, description, shape, ("file",), lambda: ((name,) for name in names))
 
 
 def _archive(path: str) -> Raw:
-    source = f"npz:{path}"
-    if not Path(path).is_file():
-        raise missing_file(source)
-    try:
-        with np.load(path) as archive:
-            for prefix in ("x", "x_test"):
-                fields = {
-                    name.partition(".")[2]: archive[name]
-                    for name in archive.files
-                    if name.startswith(f"{prefix}.")
-                }
-                x = archive[prefix] if prefix in archive else Fields(fields) if fields else None
-                if x is not None:
-                    count = len(next(iter(fields.values()))) if isinstance(x, Fields) else len(x)
-                    return Raw(source, x, np.zeros(count, np.int64))
-            held = ", ".join(archive.files)
-    except (OSError, EOFError, ValueError, TypeError) as error:
-        raise ConfigError(f"data {source!r}: is no readable np.savez archive: {error}") from error
-    raise ConfigError(f"data {source!r}: has no array x or x_test; it holds {held}")
+    def select(names: list[str]) -> list[str]:
+        for prefix in ("x", "x_test"):
+            found = [name for name in names if name == prefix] or [
+                name for name in names if name.startswith(f"{prefix}.")
+            ]
+            if found:
+                return found
+        return ["x or x_test"]
+
+    found = arrays.load_arrays(path, select)
+    name, first = next(iter(found.items()))
+    return Raw(
+        f"npz:{path}", arrays.fields_of(found) if "." in name else first, np.zeros(len(first), np.int64)
+    )

@@ -2,7 +2,6 @@
 
     opening.py      gym:URI -> an Environment: its observations and actions, and how to make one
     actions.py      the outputs of a policy -> actions and their log probabilities
-    advantages.py   rewards and values -> advantages and returns
     rollouts.py     a policy that acts -> batches for the losses a2c and ppo
     episodes.py     a policy that acts -> mean return and length of some episodes
 

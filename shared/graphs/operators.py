@@ -90,7 +90,7 @@ TABLE: dict[str, Operator] = {
             "Tanh",
         ),
         Operator(shapes.like_first, 1),
-    ),
+    ),  # fmt: skip
     **dict.fromkeys(
         ("Add", "Div", "Max", "Min", "Mul", "PRelu", "Pow", "Sub"), Operator(shapes.broadcast, 2)
     ),

@@ -13,51 +13,17 @@ DeviceState = Literal["training", "waiting", "starved", "idle", "paused", "away"
 Role = Literal["viewer", "admin"]
 RunState = Literal["training", "finished", "diverged"]
 EventKind = Literal[
-    "joined",
-    "left",
-    "refused",
-    "paused",
-    "resumed",
-    "dropped",
-    "config",
-    "checkpoint",
-    "round",
-    "diverged",
-    "finished",
-    "warning",
-    "finding",
-    "over",
-]
+    "joined", "left", "refused", "paused", "resumed", "dropped", "config", "checkpoint", "round", "diverged",
+    "finished", "warning", "finding", "over",
+]  # fmt: skip
 """finding: something begins to be wrong; over: it is no longer. The text begins with the finding's kind."""
 
 Severity = Literal["critical", "warning", "notice"]
 FindingKind = Literal[
-    "diverged",
-    "targets",
-    "held-out",
-    "unevaluated",
-    "learning",
-    "stalled",
-    "overfitting",
-    "lost-class",
-    "lost-device",
-    "disagrees",
-    "norm",
-    "statistics",
-    "silent",
-    "gone",
-    "flapping",
-    "stale",
-    "refused",
-    "unfit",
-    "dropping",
-    "hot",
-    "throttled",
-    "undervoltage",
-    "clock",
-    "disk",
-    "journal",
-]
+    "diverged", "targets", "held-out", "unevaluated", "learning", "stalled", "overfitting", "lost-class",
+    "lost-device", "disagrees", "norm", "statistics", "silent", "gone", "flapping", "stale", "refused",
+    "unfit", "dropping", "hot", "throttled", "undervoltage", "clock", "disk", "journal",
+]  # fmt: skip
 
 LEFT = ("finished", "retired", "error", "refused", "killed", "timed out", "replaced", "stopped")
 """What why_left begins with: the device has done its part; its owner stopped it; it failed, as it says; the

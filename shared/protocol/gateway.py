@@ -109,17 +109,9 @@ class Spilled(NamedTuple):
 
 
 OfGateway = (
-    AccessRequest
-    | Enter
-    | DeviceUpdate
-    | DeviceTelemetry
-    | DeviceRefused
-    | SessionEnded
-    | AliveReply
-    | Ready
-    | Shared
-    | Spilled
-)
+    AccessRequest | Enter | DeviceUpdate | DeviceTelemetry | DeviceRefused | SessionEnded | AliveReply | Ready
+    | Shared | Spilled
+)  # fmt: skip
 
 OF_GATEWAYS: tuple[type[OfGateway], ...] = get_args(OfGateway)
 
@@ -279,21 +271,9 @@ class DealtSamples(NamedTuple):
 
 
 OfLeader = (
-    Sync
-    | Change
-    | AccessGranted
-    | Entered
-    | Denied
-    | UpdateTaken
-    | UpdateHeld
-    | End
-    | AliveQuery
-    | Paused
-    | DeviceRecord
-    | Done
-    | DealtSamples
-    | Resumed
-)
+    Sync | Change | AccessGranted | Entered | Denied | UpdateTaken | UpdateHeld | End | AliveQuery | Paused
+    | DeviceRecord | Done | DealtSamples | Resumed
+)  # fmt: skip
 
 OF_LEADERS: tuple[type[OfLeader], ...] = get_args(OfLeader)
 

@@ -184,7 +184,7 @@ class Update:
     indices: bytes
     values: bytes
     loss: float
-    """Of the batch. It travels as a level (levels.py)."""
+    """Of the batch. It travels as a level (wire.py)."""
     samples: int
     pull: bool
     """Whether the receipt should carry the next model."""
@@ -296,20 +296,9 @@ class Goodbye:
 
 
 Record = (
-    Hello
-    | Welcome
-    | Pull
-    | Model
-    | Update
-    | Receipt
-    | Refusal
-    | Stop
-    | Samples
-    | Task
-    | Over
-    | Telemetry
+    Hello | Welcome | Pull | Model | Update | Receipt | Refusal | Stop | Samples | Task | Over | Telemetry
     | Goodbye
-)
+)  # fmt: skip
 
 TAGS: dict[type[Record], int] = {kind: tag for tag, kind in enumerate(get_args(Record), 1)}
 """The first element of a record's msgpack array: 1 of a Hello, and on in the order above."""

@@ -93,6 +93,7 @@ ROWS: tuple[Row, ...] = (
     Row("optimizer.beta2", ("optimizer.kind=adam|adamw",), "is the decay of a mean of squares"),
     Row("optimizer.epsilon", ("optimizer.kind=adam|adamw|adagrad",), "is added to a root of squares"),
     Row("optimizer.period", ("optimizer.schedule=step|cosine",), "is a duration of a schedule"),
+    Row("optimizer.schedule=step", ("optimizer.period",), "lowers the rate after each period"),
     Row("optimizer.factor", ("optimizer.schedule=step|plateau",), "is the factor of a lowered rate"),
     Row("optimizer.schedule_unit", ("optimizer.warmup", "optimizer.schedule=step|cosine"), "is a time unit"),
     Row("optimizer.min_factor", ("optimizer.schedule=step|cosine|plateau",), "is the limit of a schedule"),

@@ -87,7 +87,7 @@ def _error_of(row: Row, config: Config) -> InitErrorDetails:
 def _section_of(settings: dict[str, Any], name: str) -> dict[str, Any]:
     """Return the section `name` as it was given, before any check; empty if there is none."""
     section = settings.get(name)
-    return section if isinstance(section, dict) else {}
+    return dict(section) if isinstance(section, dict | Section) else {}
 
 
 def _with_defaults(settings: dict[str, Any], name: str, defaults: Mapping[str, object]) -> dict[str, Any]:

@@ -52,15 +52,6 @@ class OptimizerSettings(Section):
             )
         return self
 
-    @model_validator(mode="after")
-    def _check_period(self) -> Self:
-        if self.schedule == "step" and not self.period:
-            raise ValueError(
-                "schedule = 'step' cannot fall with period = 0: set period to the number of "
-                f"{self.schedule_unit} between two falls"
-            )
-        return self
-
     def end(self, updates: int) -> float:
         """Return the period in a run of `updates` updates (0: endless).
 

@@ -1,7 +1,7 @@
-"""Presets: the settings that `compression = "NAME"` sets."""
+"""Presets: the settings that `preset = "NAME"` sets."""
 
 PRESETS: dict[str, dict[str, object]] = {
-    "record": {
+    "low-bandwidth": {
         "run.local_steps": 2,
         "run.local_optimizer": "sgd",
         "coordination.rule": "adacomp",
@@ -23,6 +23,6 @@ PRESETS: dict[str, dict[str, object]] = {
         "downlink.share": 0.3,
     },
 }
-"""cohort: the fewest known bytes for an accuracy, for fleets whose devices may take turns; record: the fewest
-if all devices train at any time. docs/cohorts.md and docs/compression.md say when not to use them.
+"""cohort: the fewest known bytes for an accuracy, for fleets whose devices may take turns; low-bandwidth: the
+fewest if all devices train at any time. docs/cohorts.md and docs/compression.md say when not to use them.
 """

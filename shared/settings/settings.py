@@ -22,6 +22,8 @@ from edgeflock.shared.settings.presets import PRESETS
 PREFIX = "EDGEFLOCK_"
 
 RENAMED = {
+    "compression = 'cohort'": "preset = 'cohort'",
+    "compression = 'record'": "preset = 'low-bandwidth'",
     "client.gentle": "client.low_priority",
     "coordination.alpha": "coordination.moving_rate",
     "coordination.turns": "coordination.cohort_rounds",
@@ -30,6 +32,9 @@ RENAMED = {
     "optimizer.least": "optimizer.min_factor",
 }
 """Settings of Edgeflock 0.1 -> their names."""
+
+_OUTSIDE = ("preset", "compression")
+"""Keys outside of sections; `compression` is an earlier name."""
 
 
 def check_64_bits(value: Any) -> Any:
@@ -96,7 +101,7 @@ def parse_as(
     if document is None:
         settings |= _from_toml(schema, toml, source)
     else:
-        settings |= _from_tables(schema, dict(document), source, lambda section, key: source)
+        settings |= _from_tables(schema, document, source, lambda section, key: source)
     settings |= _from_environment(environ or {})
     settings |= _from_overrides(overrides)
     sections: dict[str, Any] = {}
@@ -119,31 +124,21 @@ def _from_toml(schema: type[Section], text: str, source: str) -> _Settings:
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        both = "[compression]" in text and any(line.startswith("compression") for line in text.splitlines())
-        hint = (
-            "; compression is a preset's name or a table, not both: use --set compression=NAME"
-            if both
-            else ""
-        )
-        raise ConfigError(f"{source}: not TOML: {error}{hint}") from error
+        raise ConfigError(f"{source}: not TOML: {error}") from error
     return _from_tables(
         schema, tables, source, lambda section, key: f"{source} line {_line(text, section, key)}"
     )
 
 
 def _from_tables(
-    schema: type[Section], tables: dict[str, Any], source: str, origin: Callable[[str, str], str]
+    schema: type[Section], tables: Mapping[str, Any], source: str, origin: Callable[[str, str], str]
 ) -> _Settings:
     """`origin` says where a section's key was set."""
     settings: _Settings = {}
-    preset = tables.get("compression")
-    if isinstance(preset, str):  # first, so that whatever the file says of its settings overrides it
-        del tables["compression"]
-        settings |= _from_preset(preset, origin("", "compression"))
     for section, table in tables.items():
         if not isinstance(table, dict):
-            near = _hint(schema, section)
-            raise ConfigError(f"{source}: {section} = {table!r} is outside a section; {near}")
+            settings["", section] = _Setting(table, origin("", section))
+            continue
         for key, value in table.items():
             if isinstance(value, dict) and _is_family(schema, section):
                 path, items = f"{section}.{key}", value
@@ -153,17 +148,19 @@ def _from_tables(
                 path, items = section, {key: value}
             for name, item in items.items():
                 settings[path, name] = _Setting(item, origin(path, name))
-    return settings
+    return _with_preset(settings)
 
 
-def _from_preset(name: str, origin: str) -> _Settings:
-    preset = PRESETS.get(name)
-    if preset is None:
-        raise ConfigError(f"{origin}: compression = {name!r} is no preset; known are {', '.join(PRESETS)}")
-    return {
-        (path.partition(".")[0], path.partition(".")[2]): _Setting(value, f"{origin}: compression = {name!r}")
-        for path, value in preset.items()
-    }
+def _with_preset(settings: _Settings) -> _Settings:
+    """Add the settings of the preset that `settings` name, if any; `settings` override them."""
+    chosen = settings.pop(("", "preset"), None)
+    if chosen is None:
+        return settings
+    origin = f"{chosen.origin}: preset = {chosen.value!r}"
+    if chosen.value not in list(PRESETS):
+        raise ConfigError(f"{origin} is no preset; known are {', '.join(PRESETS)}")
+    preset = {path.partition("."): value for path, value in PRESETS[str(chosen.value)].items()}
+    return {(section, key): _Setting(value, origin) for (section, _, key), value in preset.items()} | settings
 
 
 def _line(text: str, section: str, key: str) -> int:
@@ -181,28 +178,24 @@ def _line(text: str, section: str, key: str) -> int:
 def _from_environment(environ: Mapping[str, str]) -> _Settings:
     """EDGEFLOCK_RUN__SEED=1 sets run.seed. Names without a double underscore are not settings."""
     settings: _Settings = {}
-    if preset := environ.get(f"{PREFIX}COMPRESSION"):
-        settings |= _from_preset(preset, f"{PREFIX}COMPRESSION")
     for name, value in environ.items():
         section, separator, key = name.removeprefix(PREFIX).lower().partition("__")
-        if name.startswith(PREFIX) and separator:
+        if not separator:
+            section, key = "", section
+        if name.startswith(PREFIX) and (section or key in _OUTSIDE):
             settings[section, key] = _Setting(value, name, text=True)
-    return settings
+    return _with_preset(settings)
 
 
 def _from_overrides(overrides: Iterable[str]) -> _Settings:
     settings: _Settings = {}
-    # Presets first, so that --set in any order overrides them.
-    for override in sorted(overrides, key=lambda one: one.partition("=")[0].strip() != "compression"):
+    for override in overrides:
         path, equals, value = override.partition("=")
-        if path.strip() == "compression" and equals:
-            settings |= _from_preset(value.strip(), "--set")
-            continue
-        section, dot, key = path.strip().rpartition(".")
-        if not (equals and dot):
+        section, _, key = path.strip().rpartition(".")
+        if not equals or not (section or key in _OUTSIDE):
             raise ConfigError(f"--set {override!r} must be section.key=value, e.g. run.updates=1000")
         settings[section, key] = _Setting(value.strip(), "--set", text=True)
-    return settings
+    return _with_preset(settings)
 
 
 def _is_open(schema: type[Section], section: str) -> bool:
@@ -222,12 +215,14 @@ def _parse_value(text: object) -> object:
 
 
 def _check_known(schema: type[Section], section: str, key: str, setting: _Setting) -> None:
-    if _is_open(schema, section):
+    if _is_open(schema, section) or key in _fields(schema, section):
         return
-    if key not in _fields(schema, section):
-        near = RENAMED.get(f"{section}.{key}")
-        near = f"it is called {near} now" if near else _hint(schema, f"{section}.{key}")
-        raise ConfigError(f"{setting.origin}: unknown key {section}.{key} = {setting.value!r}; {near}")
+    path = f"{section}.{key}" if section else key
+    text = f"{path} = {setting.value!r}"
+    new = RENAMED.get(path, RENAMED.get(text))
+    near = f"it is called {new} now" if new else _hint(schema, path)
+    problem = f"unknown key {text}" if section else f"{text} is outside a section"
+    raise ConfigError(f"{setting.origin}: {problem}; {near}")
 
 
 def _fields(schema: type[Section], section: str) -> dict[str, Any]:

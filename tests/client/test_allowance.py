@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeflock.client.neighbour.allowance import Allowance
+from edgeflock.client.neighbour.limits import Allowance
 
 
 def test_what_is_spent_has_to_be_worth_it() -> None:

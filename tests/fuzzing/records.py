@@ -122,7 +122,7 @@ async def _outcomes(sessions: Iterable[Session]) -> Counter[str]:
 async def _outcome(session: Session) -> str:
     hello = Hello(PROTOCOL, "pi", b"", {}, shares=True)
     link = Link("http://192.0.2.1", None, hello, Random(0), _at_once, memory=MEMORY, insecure=True)
-    link._http = link._dialer.http = _Http(session)  # type: ignore[assignment]
+    link._dialer.http = _Http(session)  # type: ignore[assignment]
     good = worker(link, FakeBackend(), samples=50, compute=_here)  # type: ignore[arg-type]
     try:
         await good.run()

@@ -10,7 +10,7 @@ from random import Random
 import aiohttp
 import pytest
 
-from edgeflock.client.transport import Link, joining
+from edgeflock.client.transport import Link, credentials
 from edgeflock.server.web.attempts import ATTEMPTS
 from edgeflock.tui.sources import FeedClient
 from tests.certificates import certificate
@@ -90,8 +90,8 @@ async def test_devices_join_and_train_and_monitors_watch_through_it(tmp_path: Pa
         hosting(tmp_path / "run", closed=True, shown=pem) as hosted,
         proxied(tmp_path / "nginx", pem, hosted.port) as url,
     ):
-        identity = await joining.join(url, hosted.register.create("device").text, "pi")
-        async with Link(url, identity, link(0, "pi")._dialer.hello, Random(0)) as device:
+        identity = await credentials.join(url, hosted.register.create("device").text, "pi")
+        async with Link(url, identity, link(0, "pi").conversation.hello, Random(0)) as device:
             await device.join()
             assert (await device.push(update(1, 0))).version == 1
         viewer = hosted.register.create("viewer").text

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from edgeflock.client.identity import ClientIdentity, load_identity, save_identity
-from edgeflock.client.transport import Link, joining
+from edgeflock.client.transport import Link, credentials
 from edgeflock.server.gateway import Gateway
 from edgeflock.server.hosting.run import open_run
 from edgeflock.server.identity import Authority, Register
@@ -27,7 +27,7 @@ from tests.integration.test_reconnect import link, update
 
 
 def of(hosted: Hosted, identity: ClientIdentity) -> Link:
-    return Link(hosted.url, identity, link(0, identity.name)._dialer.hello, Random(0))
+    return Link(hosted.url, identity, link(0, identity.name).conversation.hello, Random(0))
 
 
 @asynccontextmanager
@@ -38,7 +38,7 @@ async def demanding(directory: Path, who: str) -> AsyncIterator[Hosted]:
 
 
 async def joined(hosted: Hosted, name: str) -> ClientIdentity:
-    return await joining.join(hosted.url, hosted.register.create("device").text, name)
+    return await credentials.join(hosted.url, hosted.register.create("device").text, name)
 
 
 @asynccontextmanager
@@ -51,12 +51,12 @@ async def of_both(
 
 
 def at(url: str, identity: ClientIdentity) -> Link:
-    return Link(url, replace(identity, server=url), link(0, identity.name)._dialer.hello, Random(0))
+    return Link(url, replace(identity, server=url), link(0, identity.name).conversation.hello, Random(0))
 
 
 async def test_a_gateway_demands_what_its_leader_does(tmp_path: Path) -> None:
     async with of_both(tmp_path, "devices") as (hosted, _, url):
-        pi = await joining.join(url, hosted.register.create("device").text, "pi")
+        pi = await credentials.join(url, hosted.register.create("device").text, "pi")
         jetson = await joined(hosted, "jetson")
         async with at(url, pi) as device:
             await device.join()
@@ -177,7 +177,7 @@ async def test_nobody_gets_through_the_handshake_without_one(tmp_path: Path) -> 
             await joined(hosted, "jetson")
         assert await answer(hosted.port) == b""
         async with Link(
-            hosted.url, replace(pi, server=hosted.url), link(0)._dialer.hello, Random(0)
+            hosted.url, replace(pi, server=hosted.url), link(0).conversation.hello, Random(0)
         ) as device:
             await device.join()
 
@@ -187,7 +187,7 @@ async def test_another_key_comes_with_another_certificate(tmp_path: Path) -> Non
         told: list[ClientIdentity] = []
         first = await joined(hosted, "pi")
         async with Link(
-            hosted.url, first, link(0)._dialer.hello, Random(0), on_renewed=told.append
+            hosted.url, first, link(0).conversation.hello, Random(0), on_renewed=told.append
         ) as device:
             await device.join()
             with closing(Register(tmp_path)) as command:

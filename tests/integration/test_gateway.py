@@ -17,7 +17,7 @@ from rich.console import Console
 from edgeflock.client.identity import ClientIdentity
 from edgeflock.client.training.replica import Replica
 from edgeflock.client.transport import Link
-from edgeflock.client.transport.joining import join
+from edgeflock.client.transport.credentials import join
 from edgeflock.operations.status import print_status
 from edgeflock.server.gateway import Gateway, GatewayAddress
 from edgeflock.server.identity import Register
@@ -207,7 +207,7 @@ async def test_the_newest_session_has_the_name_whichever_gateway_it_comes_throug
             async with joined(b, "pi"):
                 pass
         living.cancel()
-        async with joined(b, "pi", secret=old.link._dialer.hello.secret) as new:
+        async with joined(b, "pi", secret=old.link.conversation.hello.secret) as new:
             assert new.sequence == 1
             await new.step()
             assert leader.registry.devices["pi"].connection.is_connected
@@ -215,7 +215,7 @@ async def test_the_newest_session_has_the_name_whichever_gateway_it_comes_throug
             assert "replaced: a newer session has its name" in events
             with pytest.raises(Superseded):
                 await old.link.pull(None)
-        async with joined(leader.url, "pi", secret=new.link._dialer.hello.secret) as direct:
+        async with joined(leader.url, "pi", secret=new.link.conversation.hello.secret) as direct:
             await direct.step()
         assert leader.engine.published.version == 3
 

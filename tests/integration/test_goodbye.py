@@ -11,9 +11,9 @@ import pytest
 
 from edgeflock.client.run import process, run_client
 from edgeflock.client.run.building import Building
-from edgeflock.client.run.program_objects import ClientObjects
+from edgeflock.client.run.choosing import ClientObjects
 from edgeflock.client.training import Trainer, attempts
-from edgeflock.client.transport.joining import join
+from edgeflock.client.transport.credentials import join
 from edgeflock.shared.errors import ConfigError, NameInUse, TrainingFailed
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.protocol.messages import Welcome

@@ -12,7 +12,7 @@ import aiohttp
 from yarl import URL
 
 from edgeflock.client.identity import ClientIdentity
-from edgeflock.client.transport.joining import renew
+from edgeflock.client.transport.credentials import renew
 from edgeflock.server.app import create_app
 from edgeflock.server.hosting.model import ModelSetup
 from edgeflock.server.hosting.run import HostedRun

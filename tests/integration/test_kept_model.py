@@ -66,14 +66,14 @@ async def test_behind_a_gateway_the_model_comes_from_its_leader(tmp_path: Path) 
     async with hosting(tmp_path / "run", closed=True) as hosted, gateway(hosted) as (_, url):
         device = hosted.enrol("d")
         async with Link(url, device, Hello(PROTOCOL, "d", b"", {}), Random(0)) as link:
-            found = await link.model("safetensors", "")
+            found = await link.downloads.model("safetensors", "")
             assert found is not None
             path = tmp_path / "m.safetensors"
             path.write_bytes(found.octets)
             assert safetensors_file.load(path).theta.tobytes() == hosted.engine.parameters.theta.tobytes()
-            assert await link.model("safetensors", found.etag) is None, "it has not changed"
+            assert await link.downloads.model("safetensors", found.etag) is None, "it has not changed"
             with pytest.raises(ConfigError, match="gives no model"):
-                await link.model("onnx", "")
+                await link.downloads.model("onnx", "")
 
 
 def keeper(path: Path, *answers: object, command: str = "") -> ModelKeeper:

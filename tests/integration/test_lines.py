@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from edgeflock.client.identity import ClientIdentity
-from edgeflock.client.neighbour import allowance
+from edgeflock.client.neighbour import limits
 from edgeflock.client.transport import Link
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello
@@ -30,11 +30,11 @@ def narrow(url: str, rate: float = PLENTY, identity: ClientIdentity | None = Non
 async def test_what_passes_is_what_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[float] = []
 
-    def spend(self: allowance.Allowance, amount: float, now: float) -> float:
+    def spend(self: limits.Allowance, amount: float, now: float) -> float:
         counted.append(amount)
         return 0.0
 
-    monkeypatch.setattr(allowance.Allowance, "spend", spend)
+    monkeypatch.setattr(limits.Allowance, "spend", spend)
     async with hosting(tmp_path) as hosted, proxying(hosted.port) as proxy:
         async with narrow(f"http://127.0.0.1:{proxy.port}", 20e3) as device:
             await device.join()

@@ -192,12 +192,12 @@ async def test_a_graph_is_sent_once_and_then_only_if_it_changed() -> None:
         return f'"{sha256(octets).hexdigest()}"'
 
     async with answering(handler) as device:
-        assert await device.graph("step") == b"one"
-        assert await device.graph("evaluation") == b"two"
-        assert await device.graph("step") == b"one"
+        assert await device.downloads.graph("step") == b"one"
+        assert await device.downloads.graph("evaluation") == b"two"
+        assert await device.downloads.graph("step") == b"one"
         graphs["step"] = b"three"
-        assert await device.graph("step") == b"three"
-        assert await device.graph("step") == b"three"
+        assert await device.downloads.graph("step") == b"three"
+        assert await device.downloads.graph("step") == b"three"
     token = "Bearer secret"
     assert asked == [
         ("step", token, None),
@@ -230,7 +230,7 @@ async def test_a_server_in_trouble_is_asked_again(trouble: Callable[[], web.Resp
         return trouble() if attempts < 4 else web.Response(body=b"graph")
 
     async with answering(handler) as device:
-        assert await device.graph("step") == b"graph"
+        assert await device.downloads.graph("step") == b"graph"
     assert attempts == 4
 
 
@@ -246,7 +246,7 @@ async def test_a_server_that_hangs_up_is_asked_again() -> None:
         return web.Response(body=b"graph")
 
     async with answering(handler) as device:
-        assert await device.graph("step") == b"graph"
+        assert await device.downloads.graph("step") == b"graph"
     assert attempts == 3
 
 
@@ -281,5 +281,5 @@ async def test_what_no_retry_can_mend_is_raised_at_once(
 
     async with answering(handler) as device:
         with pytest.raises(error, match=said):
-            await device.graph("step")
+            await device.downloads.graph("step")
     assert attempts == 1

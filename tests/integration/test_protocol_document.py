@@ -25,7 +25,7 @@ from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import CONSTANT, NORMAL, UNIFORM, Filling, Start, generate
 from edgeflock.shared.model.weights import Weights
-from edgeflock.shared.protocol import app, levels, messages, wire
+from edgeflock.shared.protocol import app, messages, wire
 from tests.hosting import LAYOUT, RUN, hosting, initial_theta
 from tests.integration.foreign_client import (
     CODEBOOK4,
@@ -616,7 +616,7 @@ def test_levels_of_losses() -> None:
     rows = re.findall(r"^\| (\S+) \| (-?\d+) \| (\d) \|$", DOCUMENT, re.M)
     assert len(rows) == 5
     for loss, level, octets in rows:
-        assert levels.level(float(loss)) == int(level)
+        assert wire.level(float(loss)) == int(level)
         assert len(pack([int(level)])) == 1 + int(octets)
 
 

@@ -33,7 +33,7 @@ class Met(Exception):
 
 
 def patient(hosted: Hosted, identity: ClientIdentity, sleep: Callable[[float], Awaitable[None]]) -> Link:
-    return Link(hosted.url, identity, link(0, identity.name)._dialer.hello, Random(0), sleep)
+    return Link(hosted.url, identity, link(0, identity.name).conversation.hello, Random(0), sleep)
 
 
 async def misbehave(hosted: Hosted, identity: ClientIdentity, waits: list[float]) -> None:

@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 
 from edgeflock.client.identity import ClientIdentity, load_identity, save_identity
-from edgeflock.client.transport import Link, joining
+from edgeflock.client.transport import Link, credentials
 from edgeflock.server.hosting.run import open_run
 from edgeflock.server.identity import Caller, Logins, Register, Role, own_certificate, server_tls
 from edgeflock.shared.errors import ConfigError, NameInUse, Unauthorized
@@ -160,7 +160,7 @@ async def test_a_device_rotates_its_key_when_it_is_asked_to(tmp_path: Path) -> N
     async with hosting(tmp_path, closed=True) as hosted:
         first = hosted.enrol("pi")
         told: list[ClientIdentity] = []
-        hello = link(hosted.port, "pi")._dialer.hello
+        hello = link(hosted.port, "pi").conversation.hello
         async with Link(hosted.url, first, hello, Random(0), on_renewed=told.append) as device:
             await device.join()
             await device.push(update(1, 0))
@@ -186,17 +186,17 @@ async def test_a_device_rotates_its_key_when_it_is_asked_to(tmp_path: Path) -> N
 async def test_a_device_joins_over_tls_and_trains(tmp_path: Path) -> None:
     async with hosting(tmp_path, closed=True, with_tls=True) as hosted:
         token = hosted.register.create("device", graph=bytes(32)).text
-        identity = await joining.join(hosted.url, token, "pi")
+        identity = await credentials.join(hosted.url, token, "pi")
         save_identity(identity, tmp_path / "kept" / "identity.json")
         assert load_identity(tmp_path / "kept" / "identity.json") == identity
         assert identity.graph == bytes(32)
-        async with Link(hosted.url, identity, link(0, "pi")._dialer.hello, Random(0)) as device:
+        async with Link(hosted.url, identity, link(0, "pi").conversation.hello, Random(0)) as device:
             await device.join()
             assert (await device.push(update(1, 0))).version == 1
         with pytest.raises(Unauthorized, match="was for one device"):
-            await joining.join(hosted.url, token, "jetson")
+            await credentials.join(hosted.url, token, "jetson")
         with pytest.raises(NameInUse, match="give each its own --name"):
-            await joining.join(hosted.url, hosted.register.create("device").text, "pi")
+            await credentials.join(hosted.url, hosted.register.create("device").text, "pi")
         lines = (tmp_path / "audit.jsonl").read_text().splitlines()
         assert [json.loads(line)["did"] for line in lines] == ["'pi' joined"]
         assert stat.S_IMODE((tmp_path / "audit.jsonl").stat().st_mode) == 0o600
@@ -238,12 +238,12 @@ async def test_who_stands_between_gets_nothing(tmp_path: Path) -> None:
         async with in_the_middle(tmp_path / "mallory", hosted.port) as (port, heard):
             url = f"https://127.0.0.1:{port}"
             with pytest.raises(ConfigError, match="nothing was sent"):
-                await joining.join(url, token, "jetson")
-            async with Link(url, identity, link(0, "pi")._dialer.hello, Random(0)) as device:
+                await credentials.join(url, token, "jetson")
+            async with Link(url, identity, link(0, "pi").conversation.hello, Random(0)) as device:
                 with pytest.raises(ConfigError, match="nothing was sent"):
                     await device.join()
                 with pytest.raises(ConfigError, match="nothing was sent"):
-                    await device.graph("step")
+                    await device.downloads.graph("step")
             with pytest.raises(ConfigError, match="nothing was sent"):
                 await FeedClient(url, viewer).device("pi")
             assert not any(heard)
@@ -252,9 +252,9 @@ async def test_who_stands_between_gets_nothing(tmp_path: Path) -> None:
 async def test_a_token_of_a_server_with_tls_is_not_sent_in_the_clear(tmp_path: Path) -> None:
     for url, why in ((f"http://127.0.0.1:{1}", "write https://"), ("http://192.0.2.1:1", "write https://")):
         with pytest.raises(ConfigError, match=why):
-            await joining.join(url, Token.new(bytes(32)).text, "pi", insecure=True)
+            await credentials.join(url, Token.new(bytes(32)).text, "pi", insecure=True)
     with pytest.raises(ConfigError, match="--insecure"):
-        await joining.join("http://192.0.2.1:1", Token.new().text, "pi")
+        await credentials.join("http://192.0.2.1:1", Token.new().text, "pi")
 
 
 async def test_bad_joinings_are_told(tmp_path: Path) -> None:
@@ -281,7 +281,9 @@ async def test_bad_joinings_are_told(tmp_path: Path) -> None:
 async def test_five_hundred_devices_join_at_once(tmp_path: Path) -> None:
     async with hosting(tmp_path, closed=True) as hosted:
         token = hosted.register.create("device", reusable=True).text
-        identities = await asyncio.gather(*(joining.join(hosted.url, token, f"pi-{n}") for n in range(500)))
+        identities = await asyncio.gather(
+            *(credentials.join(hosted.url, token, f"pi-{n}") for n in range(500))
+        )
         assert len({identity.credential for identity in identities}) == len(hosted.register.devices) == 500
 
 

@@ -18,7 +18,7 @@ _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload(
     [
         *("edgeflock.client.run", "edgeflock.devices.emulation", "edgeflock.server.app"),
-        *("edgeflock.cli", "edgeflock.shared.model.torch_module"),
+        *("edgeflock.cli", "edgeflock.shared.model.torch_module", "tests.exporting"),
     ]
 )
 

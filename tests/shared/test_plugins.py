@@ -16,7 +16,7 @@ import pytest
 from edgeflock.server.descent import Step
 from edgeflock.server.descent.weighting import Rule, rule, rule_of
 from edgeflock.server.hosting.choices import CHOICES
-from edgeflock.shared.codecs.others import coding_check
+from edgeflock.shared.codecs.others import Codings
 from edgeflock.shared.codecs.values import CODINGS, ValueCoding
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.plugins import Table
@@ -144,7 +144,7 @@ def test_an_object_has_a_name_that_tells_it_from_others() -> None:
 
 @pytest.mark.parametrize(("mode", "says"), [(5, "a coding has mode = 5: choose one of 64 to 127"), (70, "")])
 def test_a_coding_has_a_number_of_its_own(mode: int, says: str) -> None:
-    table: Table[ValueCoding] = Table("edgeflock.nothing", {}, coding_check(ValueCoding))
+    table = Codings[ValueCoding]("no", {}, ValueCoding)
     coding = ValueCoding(mode, CODINGS["f32"].encode, CODINGS["f32"].decode, len)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=says) if says else nullcontext():
         assert table[table.register(coding)] is coding

@@ -37,8 +37,16 @@ def password(uri: Uri) -> str | None:
     return None
 
 
-def tls(uri: Uri) -> ssl.SSLContext:
-    """Return a context that always checks the server's certificate and name. Raises ConfigError."""
+def tls(uri: Uri) -> ssl.SSLContext | None:
+    """Return a context that always checks the server's certificate and name; None: the scheme has no TLS.
+
+    Raises ConfigError.
+    """
+    if not uri.scheme.endswith("s"):
+        for name in TLS:
+            if name in uri.options:
+                raise uri.error(f"{name}= goes with {uri.scheme}s:, which is {uri.scheme}: over TLS")
+        return None
     try:
         context = ssl.create_default_context(cafile=uri.options.get("ca"))
         if "certificate" in uri.options:
@@ -50,10 +58,3 @@ def tls(uri: Uri) -> ssl.SSLContext:
         named = ", ".join(f"{name}={uri.options[name]}" for name in TLS if name in uri.options)
         raise uri.error(f"{named}: {error}") from error
     return context
-
-
-def reject_tls(uri: Uri) -> None:
-    """Raises ConfigError if `uri` has options that require TLS."""
-    for name in TLS:
-        if name in uri.options:
-            raise uri.error(f"{name}= goes with {uri.scheme}s:, which is {uri.scheme}: over TLS")

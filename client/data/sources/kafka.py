@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgeflock.client.data.reading import OPTIONS, MessageReader
 from edgeflock.client.data.records import RECORD_BYTES, Skipped, StreamChunk
-from edgeflock.client.data.sources.access import PASSWORD, TLS, password, reject_tls, tls
+from edgeflock.client.data.sources.access import PASSWORD, TLS, password, tls
 from edgeflock.client.data.uri import Uri
 from edgeflock.shared.extras import install_command
 from edgeflock.shared.protocol.backoff import back_off
@@ -138,12 +138,11 @@ def _name(message: "aiokafka.ConsumerRecord[object, object]") -> str:
 def consumer_settings(uri: Uri) -> dict[str, Any]:
     """Return the arguments of aiokafka's consumer. Raises ConfigError."""
     uri.check_options("group", "from", "sasl", *OPTIONS, *PASSWORD, *TLS)
-    secure, group = uri.scheme == "kafkas", uri.options.get("group") or None
+    context, group = tls(uri), uri.options.get("group") or None
+    secure = context is not None
     broker, secret = uri.broker(PORT + secure), password(uri)
     start = uri.one_of("from", *(("earliest", "latest") if group else ("latest", "earliest")))
     mechanism = uri.one_of("sasl", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-    if not secure:
-        reject_tls(uri)
     secret = secret or broker.password
     if (broker.user is None) != (secret is None):
         raise uri.error(
@@ -164,7 +163,7 @@ def consumer_settings(uri: Uri) -> dict[str, Any]:
         "security_protocol": ("SASL_" if broker.user else "") + ("SSL" if secure else "PLAINTEXT"),
     }
     if secure:
-        settings["ssl_context"] = tls(uri)
+        settings["ssl_context"] = context
     if broker.user:
         settings["sasl_mechanism"] = mechanism
         settings["sasl_plain_username"], settings["sasl_plain_password"] = broker.user, secret

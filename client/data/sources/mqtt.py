@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from edgeflock.client.data.reading import OPTIONS, MessageReader
 from edgeflock.client.data.records import OVERRUN, RECORD_BYTES, Skipped, StreamChunk
-from edgeflock.client.data.sources.access import PASSWORD, TLS, password, reject_tls, tls
+from edgeflock.client.data.sources.access import PASSWORD, TLS, password, tls
 from edgeflock.client.data.uri import Uri
 from edgeflock.shared.extras import install_command
 from edgeflock.shared.protocol.backoff import back_off, permanent_error
@@ -40,13 +40,10 @@ SESSION_SECONDS = 7 * 24 * 3600
 
 async def from_mqtt(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
     uri.check_options("session", *OPTIONS, *PASSWORD, *TLS)
-    reader, secure = MessageReader(uri, tally), uri.scheme == "mqtts"
-    broker, secret = uri.broker(8883 if secure else 1883), password(uri)
-    if not secure:
-        reject_tls(uri)
+    reader, context = MessageReader(uri, tally), tls(uri)
+    broker, secret = uri.broker(8883 if context else 1883), password(uri)
     if broker.user is None and (secret or broker.password):
         raise uri.error("a password needs its user: mqtt://user@host/topic")
-    context = tls(uri) if secure else None
     try:
         import aiomqtt
         from paho.mqtt.packettypes import PacketTypes

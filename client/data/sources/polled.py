@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from edgeflock.client.data.messages import value_at
 from edgeflock.client.data.reading import OPTIONS, MessageReader
 from edgeflock.client.data.records import Broken, Skipped, StreamChunk
-from edgeflock.client.data.sources.access import PASSWORD, TLS, password, reject_tls, tls
+from edgeflock.client.data.sources.access import PASSWORD, TLS, password, tls
 from edgeflock.client.data.uri import Uri
 from edgeflock.shared.protocol.backoff import back_off, permanent_error
 
@@ -56,7 +56,7 @@ async def poll_http(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, Non
 
     own, rest = uri.split("poll", "items", *OPTIONS, *PASSWORD, *TLS)
     reader, pause = MessageReader(uri, tally), uri.seconds("poll", POLL)
-    context = _tls(uri)
+    context = tls(uri) or True
     try:
         url = URL(f"{uri.scheme}:{uri.place}")
         headers = _login(url.user, password(uri) or url.password)  # sent to this host only: see redirects
@@ -139,10 +139,3 @@ def _login(user: str | None, secret: str | None) -> dict[str, str]:
         pair = f"{user}:{secret or ''}".encode()
         return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
     return {"Authorization": f"Bearer {secret}"} if secret else {}
-
-
-def _tls(uri: Uri) -> Any:
-    if uri.scheme == "https":
-        return tls(uri)
-    reject_tls(uri)
-    return True

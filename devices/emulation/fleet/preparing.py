@@ -18,10 +18,10 @@ from edgeflock.shared.environments import Environment, is_environment, open_envi
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.fields import rows
+from edgeflock.shared.model.gradient import SAMPLES
 from edgeflock.shared.model.held_out import Overlap, sketch_of
 from edgeflock.shared.model.losses import scales_targets
 from edgeflock.shared.model.torch_module import FlatModule, Make
-from edgeflock.shared.model.trial import SAMPLES
 
 log = logging.getLogger(__name__)
 

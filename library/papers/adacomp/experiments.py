@@ -32,7 +32,7 @@ FIGURE_3 = (
     _method("AdaComp c=0.1", "adacomp", 0.1, 0.1),
     ADACOMP,
 )
-RECORD = Method("record", {**PRESETS["record"], "run.local_steps": 1, "downlink.mode": "exact"}, 0.1)
+RECORD = Method("record", {**PRESETS["low-bandwidth"], "run.local_steps": 1, "downlink.mode": "exact"}, 0.1)
 AVERAGED = Method("ASGD, averaged model", {**ASGD.settings, "coordination.average": 8.0}, 0.1)
 """The dense baseline with the record's averaging, to measure the effect of averaging alone."""
 

@@ -18,7 +18,7 @@ from edgeflock.server.ledger.damage.verifying import VerifyReport, check
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.server.ledger.stores import mark
-from edgeflock.server.ledger.stores.examination import Examination, compare, examine, seal
+from edgeflock.server.ledger.stores.examination import Examination, examine, seal
 from edgeflock.server.ledger.stores.migrations import SCHEMA, TABLES, schema_of
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 
@@ -56,9 +56,7 @@ def repair(path: Path, version: int, now: float) -> RepairReport:
         with closing(SqliteDatabase(path, read_only=True)) as db:
             if schema_of(db) != SCHEMA:
                 raise ConfigError(f"{path} holds no run of schema {SCHEMA}, so nothing can be repaired")
-            found = examine(db)
-            compare(db, found, marked)
-            report = check(db, marked, found)
+            report, found = check(db, marked)
             _check_version(path, report, version)
             run = _copy(db, found, report, version, fresh, now)
             lost = "SELECT count(*), count(DISTINCT device) FROM updates WHERE version > ? AND device > 0"

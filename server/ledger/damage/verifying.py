@@ -46,23 +46,23 @@ def verify(place: Path | str) -> VerifyReport:
     path = place if isinstance(place, Path) else file_of(place)
     marked = None if path is None else mark.read(path)  # before the journal, which may grow meanwhile
     try:
-        with closing(open_reader(str(place) if path is None else path)) as db:
+        with closing(open_reader(place)) as db:
             if (schema := schema_of(db)) != SCHEMA:
                 raise ConfigError(
                     f"{db.path} is of schema {schema}, and only {SCHEMA} is verified; its server migrates it"
                     if schema
                     else f"{db.path} holds no run"
                 )
-            found = examine(db)
-            if path is not None:
-                compare(db, found, marked)
-            return check(db, marked, found)
+            return check(db, marked)[0]
     except (JournalLost, sqlite3.Error) as error:
         raise ConfigError(f"{place if path else 'it'} cannot be read: {error}") from error
 
 
-def check(db: Database, marked: mark.Heads | None, found: Examination) -> VerifyReport:
-    """Check an open journal, of which `found` is known already."""
+def check(db: Database, marked: mark.Heads | None) -> tuple[VerifyReport, Examination]:
+    """Check an open journal, which had come as far as its mark notes."""
+    found = examine(db)
+    if isinstance(db, SqliteDatabase):
+        compare(db, found, marked)
     run, *model = db.row("SELECT run, model, layout, start, data FROM meta") or ()
     layout = None if found.unsound.get("meta") else decode_run(db.path, run, *model).layout
     acknowledged = -1 if marked is None else marked["updates"].row
@@ -97,7 +97,7 @@ def check(db: Database, marked: mark.Heads | None, found: Examination) -> Verify
         result.repairs = [(version, given_up, name) for version, given_up, name in repairs]
     except JournalDamaged as damage:
         result.damage.append(f"its devices or repairs cannot be read: {sqlite_error(damage)}")
-    return result
+    return result, found
 
 
 def _mismatch(facts: Facts, frame: bytes, layout: Layout) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgpack
 
-from edgeflock.shared.protocol.levels import level
+from edgeflock.shared.protocol.wire import level
 
 
 def reorder(db: sqlite3.Connection) -> None:

@@ -284,7 +284,7 @@ def test_what_is_kept_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> No
     large = Samples(20, False, x.tobytes(), True, y.astype("<i4").tobytes())
     receiving.injected.receive(large)
     assert numbers_of(receiving.step()) == [*range(20, 30)]
-    assert receiving.injected.rejected == 1
+    assert receiving.injected._tally.total == 1
 
 
 def test_what_is_drawn_and_not_sent_is_bounded_too() -> None:
@@ -363,7 +363,7 @@ def test_a_broken_record_is_dropped_and_logged_once(name: str, caplog: pytest.Lo
         receiving.injected.receive(shared(200))
         numbers = numbers_of(receiving.step())
         assert numbers[10:] == [200]
-        assert receiving.injected.rejected == count
+        assert receiving.injected._tally.total == count
     assert len(caplog.records) == 1
     assert receiving.injected.received == 2
 

@@ -33,7 +33,7 @@ def test_a_line_without_end_takes_no_memory_and_is_passed_over() -> None:
     lines = LineReader(tally := Skipped())
     for _ in range(40):
         assert lines.feed(bytes(RECORD_BYTES // 4)) == []
-        assert lines.partial_bytes <= RECORD_BYTES + 1
+        assert len(lines._partial) <= RECORD_BYTES + 1
     assert lines.feed(b"still\nnext\n") == [(10 * RECORD_BYTES + 6, 2, b"next")]
     assert tally.counts == {"too large": 1}
 

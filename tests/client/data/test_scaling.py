@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from edgeflock.client.data.backlog import Backlog
 from edgeflock.client.data.open import open_batches
 from edgeflock.client.data.records import Skipped, StreamChunk
 from edgeflock.client.data.scaling import CLIP, MIN_WINDOW, WINDOW, WINDOW_BYTES, Scaling
-from edgeflock.client.data.stream_batches import StreamBatches
+from edgeflock.client.data.stream_batches import Backlog, StreamBatches
 from edgeflock.client.data.stream_buffer import Buffer, Truncation
 from edgeflock.client.data.stream_disk import Persistence
 from edgeflock.devices.emulation.clock import run_virtually

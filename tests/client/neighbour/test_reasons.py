@@ -10,8 +10,7 @@ from edgeflock.shared.errors import ConfigError
 
 
 def told(judge: RestRules, seen: MachineState, now: float = 100.0) -> str | None:
-    reason = judge(seen, now)
-    return None if reason is None else reason.text
+    return judge(seen, now)
 
 
 def test_heat_and_supply_count_unless_they_are_turned_off() -> None:

@@ -18,7 +18,7 @@ from edgeflock.shared.errors import RunOver
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import PROTOCOL, Model, Receipt, Task, Update, Welcome
-from edgeflock.shared.selection.feedback import HORIZON
+from edgeflock.shared.selection import HORIZON
 
 LAYOUT = Layout.from_shapes([("kernel", (2, 5)), ("bias", (4,))])
 F32 = values.CODINGS["f32"].mode

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgeflock.client.data.batcher import Shuffled
-from edgeflock.client.training.adafactor import MIN_SCALE, Adafactor
+from edgeflock.client.training.local_optimizer import MIN_SCALE, Adafactor
 from edgeflock.client.training.terms import layout_of
 from edgeflock.client.training.trainer import Trainer
 from edgeflock.shared.codecs import moments

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from edgeflock.client.data.batcher import Shuffled
-from edgeflock.client.training.adafactor import Adafactor
 from edgeflock.client.training.elastic import Elastic
+from edgeflock.client.training.local_optimizer import Adafactor
 from edgeflock.client.training.selector import LocalSteps
 from edgeflock.client.training.terms import layout_of
 from edgeflock.client.training.worker import Worker

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgeflock.client.training.local import LocalOptimizer
+from edgeflock.client.training.local_optimizer import LocalOptimizer
 from edgeflock.client.training.terms import layout_of
 from edgeflock.shared.errors import ServerAtFault
 from tests.client.training.fakes import WELCOME

@@ -12,6 +12,7 @@ import pytest
 from edgeflock.client.backends.backend import Backend
 from edgeflock.client.data.batcher import Batch, Shuffled, StreamEnded
 from edgeflock.client.training import Worker, WorkerProgress
+from edgeflock.client.training.spool import Spool
 from edgeflock.devices.emulation.clock import run_virtually
 from edgeflock.shared.codecs import moments, sparse
 from edgeflock.shared.data.datasets import Dataset
@@ -321,7 +322,7 @@ async def test_what_receipts_bring_divides_the_next_gradients() -> None:
 async def test_moments_of_another_model_end_the_worker() -> None:
     server = FakeServer([None], replace(WELCOME, adafactor=0.9), moments=b"none")
     with pytest.raises(
-        ServerAtFault, match="mean over the fleet is not valid for this device: .* no zlib stream"
+        ServerAtFault, match="mean over the fleet is not valid for this device: .* 12 bytes, deflated"
     ):
         await worker(server, FakeBackend()).run()
 
@@ -411,12 +412,11 @@ def test_stored_data_have_nothing_to_tell() -> None:
 # The update that outlasts its client
 
 
-class Kept:
+class Kept(Spool):
     """A spool in memory."""
 
-    has_failed = False
-
     def __init__(self, update: Update | None = None) -> None:
+        self.has_failed = False
         self.update = update
         self.at_push: list[Update | None] = []
 

@@ -274,7 +274,7 @@ async def test_a_graph_without_an_end_is_not_read_to_its_end(
 
     async with serving(answer) as link:
         with pytest.raises(ServerAtFault, match="/v1/graphs/step answered with more than 100000 bytes"):
-            await link.graph("step")
+            await link.downloads.graph("step")
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ async def test_why_there_is_no_graph_is_one_line(body: bytes) -> None:
 
     async with serving(answer) as link:
         with pytest.raises(ConfigError, match="gives no graph") as raised:
-            await link.graph("step")
+            await link.downloads.graph("step")
     assert len(str(raised.value)) < 500
     assert str(raised.value).isprintable()
 
@@ -309,7 +309,7 @@ async def test_a_device_is_not_sent_elsewhere(what: str) -> None:
 
         async with serving(answer) as link:
             with pytest.raises(ConfigError, match="on to .*/admin: .* name it in client.server"):
-                await (link.join() if what == "session" else link.graph("step"))
+                await (link.join() if what == "session" else link.downloads.graph("step"))
     assert asked == []
 
 

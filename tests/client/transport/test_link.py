@@ -75,7 +75,7 @@ async def test_what_passes_by_itself_is_tried_again(status: int) -> None:
             await join(f"http://127.0.0.1:{port}")
         async with dial(f"http://127.0.0.1:{port}") as link:
             with pytest.raises(TriedAgain):
-                await link.graph("step")
+                await link.downloads.graph("step")
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])

@@ -8,9 +8,13 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from edgeflock.client.training.conversation import DeviceConversation
 from edgeflock.client.transport.liveness import HANG_SECONDS, Liveness, ServerHangs
 from edgeflock.client.transport.session import RecordSession
 from edgeflock.devices.emulation.clock import run_virtually
+from edgeflock.shared.protocol.messages import PROTOCOL, Hello
+
+CONVERSATION = DeviceConversation(Hello(PROTOCOL, "pi", b"", {}))
 
 
 class Server:
@@ -156,7 +160,7 @@ class Line:
 def test_a_long_message_that_leaves_over_a_slow_line_is_a_sign_of_life() -> None:
     own, other = socket.socketpair()
     with own, other:
-        session = RecordSession(Line(own), 1 << 20, math.inf, lambda record: None)  # type: ignore[arg-type]
+        session = RecordSession(Line(own), 1 << 20, math.inf, CONVERSATION)  # type: ignore[arg-type]
         before = session.count_signs()
         for _ in range(8):
             own.send(bytes(4096))
@@ -172,7 +176,7 @@ def test_a_ping_that_leaves_is_none() -> None:
     """The system of a server that hangs takes it."""
     own, other = socket.socketpair()
     with own, other:
-        session = RecordSession(Line(own), 1 << 20, math.inf, lambda record: None)  # type: ignore[arg-type]
+        session = RecordSession(Line(own), 1 << 20, math.inf, CONVERSATION)  # type: ignore[arg-type]
         own.send(bytes(28))
         before = session.count_signs()
         other.recv(28)

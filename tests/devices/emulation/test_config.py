@@ -67,8 +67,8 @@ def test_set_reaches_into_classes() -> None:
 
 
 def test_the_compression_preset_works_as_for_the_server() -> None:
-    file = parse('compression = "record"\n' + FILE, "fleet.toml")
-    preset = PRESETS["record"]
+    file = parse('preset = "low-bandwidth"\n' + FILE, "fleet.toml")
+    preset = PRESETS["low-bandwidth"]
     assert file.compression.select == preset["compression.select"] != FleetFile().compression.select
     assert file.compression.values == preset["compression.values"]
 

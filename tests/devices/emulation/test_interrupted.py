@@ -160,4 +160,4 @@ def test_frames_name_the_updates_whose_records_are_there(tmp_path: Path) -> None
 
 def test_a_journal_need_not_wait_for_the_disk(tmp_path: Path) -> None:
     with closing(Journal(tmp_path / "journal.sqlite", durable=False)) as journal:
-        assert journal._db.row("PRAGMA synchronous") == (0,)
+        assert journal.db.row("PRAGMA synchronous") == (0,)

@@ -4,6 +4,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import edgeflock as ef
 from tests.shared.environments.worlds import HERE
 
@@ -17,6 +19,7 @@ def device(server: ef.Server, name: str, backend: str) -> ef.Client:
     )
 
 
+@pytest.mark.usefixtures("exports_in_this_process")
 async def test_a_fleet_learns_to_walk_while_a_device_comes_and_goes(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"updates": 240, "batch": 32, "evaluate_every": 0.2, "evaluate": CORRIDOR}
     coordination = {"mode": "rounds", "quorum": 2, "learning_rate": 0.5}  # neither is done before the other

@@ -13,6 +13,7 @@ from tests.library.api.nets import Linear as Net
 from tests.library.api.nets import accuracy, sides
 
 
+@pytest.mark.usefixtures("exports_in_this_process")
 async def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (x, y), (x_test, y_test) = sides(400), sides(100)
@@ -27,7 +28,7 @@ async def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         updates=200,
         evaluate=(x_test, y_test),
         coordination=ef.AdaComp(learning_rate=0.5),
-        compression="record",
+        preset="low-bandwidth",
     ) as server:
         async with asyncio.TaskGroup() as group:
             for part in ef.deal(x, y, 4):

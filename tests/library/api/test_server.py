@@ -465,7 +465,7 @@ WRONG: list[tuple[Any, str]] = [
         lambda: ef.Server(LINEAR, coordination={"rule": "adacom"}),
         r"edgeflock.Server: coordination.rule = 'adacom': must be .*did you mean 'adacomp'",
     ),
-    (lambda: ef.Server(LINEAR, compression="recrod"), r"compression = 'recrod' is no preset; known are rec"),
+    (lambda: ef.Server(LINEAR, preset="recrod"), r"preset = 'recrod' is no preset; known are low"),
     (
         lambda: ef.Server(LINEAR, on_update=ANYTHING),
         r"Server\(on_update=...\) is a int; give a function of one",

@@ -12,6 +12,8 @@ from torch import nn
 import edgeflock as ef
 from tests.server.hosting.test_described import MODULE
 
+pytestmark = pytest.mark.usefixtures("exports_in_this_process")
+
 MEAN, SLOPE = 5000.0, 300.0
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from edgeflock.cli import client as client_command
 from edgeflock.cli.options import _Lines, _Objects
-from edgeflock.client.run.program_objects import ClientObjects
+from edgeflock.client.run.choosing import ClientObjects
 from edgeflock.client.training import WorkerProgress
 from edgeflock.shared import extras
 from edgeflock.shared.errors import ConfigError

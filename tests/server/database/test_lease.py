@@ -118,11 +118,11 @@ def test_who_lost_it_is_told(postgres: Cluster) -> None:
     lease = Lease(url, 6.0)  # it looks every two seconds
     assert lease.acquire()
     journal = Journal(PostgresStore(url, lease))
-    journal.add_loss_callback(told.set)
-    assert not journal.loss_reason()
+    journal.db.add_loss_callback(told.set)
+    assert not journal.db.loss_reason()
     end_sessions(postgres, "lease")
     assert told.wait(300)
-    assert "the lease of the run is lost" in journal.loss_reason()
+    assert "the lease of the run is lost" in journal.db.loss_reason()
     with pytest.raises(JournalLost, match="the lease of the run is lost"):
         journal.begin_run("run 1", "package:Model", LAYOUT, THETA, 1.0)
     journal.abandon()

@@ -214,7 +214,7 @@ def test_with_a_rate_of_an_operator_s_patience_begins_anew(killed: bool, tmp_pat
             "its number of seconds",
         ),
         (["optimizer.schedule=cosine", "run.updates=9", "optimizer.warmup=9"], "raise run.updates"),
-        (["optimizer.schedule=step"], "cannot fall with period = 0"),
+        (["optimizer.schedule=step"], "it lowers the rate after each period; set optimizer.period, or"),
         (["optimizer.schedule=cosine", "optimizer.period=5", "optimizer.warmup=5"], "no shorter than"),
         (["optimizer.schedule=cosin"], "must be 'constant', 'step', 'cosine'"),
         (["optimizer.kind=adm"], "optimizer.kind = 'adm': must be 'sgd', 'momentum'"),

@@ -24,7 +24,7 @@ from edgeflock.shared.errors import ConfigError, Refused
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Model, Receipt, Update
-from edgeflock.shared.selection.largest import select_largest
+from edgeflock.shared.selection import select_largest
 from edgeflock.shared.settings import config
 from tests.server.pushes import (
     LAYOUT,

@@ -163,7 +163,7 @@ def test_what_is_damaged_is_left_for_whoever_takes_over(
     recover(journal, LAYOUT, REGIME)
     follower = Follower(url, LAYOUT)
     assert follower.poll() == 0
-    journal._db.write('UPDATE regimes SET "window" = 9')
+    journal.db.write('UPDATE regimes SET "window" = 9')
     journal.commit()
     assert follower.poll() is None
     journal.abandon()

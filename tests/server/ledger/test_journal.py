@@ -43,8 +43,8 @@ def journal(path: Path) -> Iterator[Journal]:
 
 
 def database(journal: Journal) -> sqlite3.Connection:
-    assert isinstance(journal._db, SqliteDatabase)
-    return journal._db.connection
+    assert isinstance(journal.db, SqliteDatabase)
+    return journal.db.connection
 
 
 def test_a_new_journal_has_no_run(path: Path) -> None:

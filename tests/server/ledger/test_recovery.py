@@ -318,7 +318,7 @@ def test_killed_while_the_run_is_set_up(tmp_path: Path, monkeypatch: pytest.Monk
         directory.mkdir()
         journal = Journal(directory / "journal.sqlite")
         with monkeypatch.context() as patch:
-            patch.setattr(journal._db if method == "write" else journal, method, killed)
+            patch.setattr(journal.db if method == "write" else journal, method, killed)
             with pytest.raises(KeyboardInterrupt):
                 journal.begin_run("run", "package:Model", LAYOUT, THETA, 0.0)
         _, engine = open_engine(copy_as_killed(directory, directory / "killed"))

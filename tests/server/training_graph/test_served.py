@@ -130,9 +130,8 @@ async def test_it_serves_the_model_s_graphs(tmp_path: Path, data: str, started: 
     [
         (f"{NETS}dense", "", "model.input"),
         (f"{NETS}by_number", "{data}", "must not depend on the values"),
-        (f"{NETS}dense", "npz:nowhere.npz", "nowhere.npz"),
     ],
-    ids=["no data", "not exportable", "no file"],
+    ids=["no data", "not exportable"],
 )
 async def test_it_says_why_there_is_none(
     module: str, uri: str, says: str, tmp_path: Path, data: str, started: Started
@@ -194,10 +193,19 @@ async def test_whoever_stops_waits_for_an_export_in_a_thread(monkeypatch: pytest
         await asking
 
 
-async def test_a_shape_that_does_not_fit(started: Started) -> None:
-    store = GraphStore(ModelSettings(module=f"{NETS}dense", data="", input=[7]))
-    with pytest.raises(NotExportable, match=r"model.input = \[7\] does not fit model.module"):
-        await store.get("step")
+@pytest.mark.parametrize(
+    ("chosen", "says"),
+    [
+        ({"input": [7]}, r"model.input = \[7\] does not fit model.module"),
+        ({"data": "npz:nowhere.npz"}, r"nowhere\.npz"),
+    ],
+    ids=["no such shape", "no file"],
+)
+async def test_data_that_do_not_fit(chosen: dict[str, Any], says: str, exports_in_this_process: None) -> None:
+    store = GraphStore(ModelSettings.model_validate({"module": f"{NETS}dense", "data": "", **chosen}))
+    for kind in ("step", "evaluation"):
+        with pytest.raises(NotExportable, match=says):
+            await store.get(kind)
 
 
 async def test_the_server_s_end_is_the_export_s(tmp_path: Path, data: str, started: Started) -> None:

@@ -18,7 +18,7 @@ from edgeflock.shared.codecs import activity, grid, sparse
 from edgeflock.shared.codecs.activity import Activity
 from edgeflock.shared.errors import IndexMalformed, IndexOutOfRange, Refused
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.selection.largest import select_largest
+from edgeflock.shared.selection import select_largest
 from tests.laws import Indices
 
 Flags = grid.Flags

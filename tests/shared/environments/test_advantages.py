@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeflock.shared.environments.advantages import advantages
+from edgeflock.shared.environments.rollouts import advantages
 
 
 @given(st.integers(1, 6), st.integers(1, 3), st.floats(0, 1), st.floats(0, 1), st.integers(0, 9))

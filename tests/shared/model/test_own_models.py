@@ -16,7 +16,7 @@ from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.fields import Fields
 from edgeflock.shared.model.losses import LOSSES
 from edgeflock.shared.model.torch_module import FlatModule
-from edgeflock.shared.selection.largest import select_largest
+from edgeflock.shared.selection import select_largest
 from edgeflock.shared.settings.config import parse
 
 _bce = functional.binary_cross_entropy_with_logits

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.model.gradient import Gradient
-from edgeflock.shared.model.trial import trial
+from edgeflock.shared.model.gradient import Gradient, trial
 
 X, Y, THETA = np.full((8, 3), 7, np.float32), np.zeros(8, np.int64), np.zeros(4, np.float32)
 

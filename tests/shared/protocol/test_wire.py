@@ -12,7 +12,6 @@ from edgeflock.shared.errors import Malformed, UnknownRecord
 from edgeflock.shared.model.start import CONSTANT, NORMAL, UNIFORM, Filling, Start
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol import wire
-from edgeflock.shared.protocol.levels import MAX_LEVEL, loss_of
 from edgeflock.shared.protocol.messages import (
     TAGS,
     Goodbye,
@@ -30,6 +29,7 @@ from edgeflock.shared.protocol.messages import (
     Update,
     Welcome,
 )
+from edgeflock.shared.protocol.wire import MAX_LEVEL, loss_of
 
 whole_numbers = st.integers(0, (1 << 63) - 1)
 single = st.floats(width=32, allow_nan=False)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from edgeflock.shared.selection.adaptive import WEIGHT, NormAverages, follow, is_sufficient
+from edgeflock.shared.selection import WEIGHT, NormAverages, follow_norms, is_sufficient
 
 
 def vector(*entries: float) -> NDArray[np.float32]:
@@ -20,13 +20,13 @@ def at(*indices: int) -> NDArray[np.int64]:
 
 
 def test_the_first_gradient_begins_the_averages() -> None:
-    assert follow(None, vector(3, 0, -4), at(2)) == NormAverages(25, 16)
+    assert follow_norms(None, vector(3, 0, -4), at(2)) == NormAverages(25, 16)
 
 
 def test_each_next_one_moves_them_by_its_weight() -> None:
     """From 100 and 80 by a tenth of the way to 200 and 60."""
-    norms = follow(NormAverages(100, 80), vector(10, -10, 0), at(1))
-    assert norms == follow(NormAverages(100, 80), vector(0, 10, 10), at(2))
+    norms = follow_norms(NormAverages(100, 80), vector(10, -10, 0), at(1))
+    assert norms == follow_norms(NormAverages(100, 80), vector(0, 10, 10), at(2))
     assert (norms.whole, norms.selected) == (100 + WEIGHT * 100, 80 + WEIGHT * 20)
 
 
@@ -38,10 +38,10 @@ def test_a_selection_will_do_up_to_the_threshold(delta: float, enough: bool) -> 
 
 def test_averages_are_compared_not_gradients() -> None:
     """One gradient that loses all of a little does not change what a hundred times larger ones say."""
-    norms = follow(None, vector(10, 1), at(0))
-    norms = follow(norms, vector(1, 0), at(1))
+    norms = follow_norms(None, vector(10, 1), at(0))
+    norms = follow_norms(norms, vector(1, 0), at(1))
     assert is_sufficient(norms, 0.02)
-    assert not is_sufficient(follow(None, vector(1, 0), at(1)), 0.02)
+    assert not is_sufficient(follow_norms(None, vector(1, 0), at(1)), 0.02)
 
 
 gradients = st.lists(st.lists(st.integers(-999, 999), min_size=3, max_size=3), min_size=1, max_size=30)
@@ -54,7 +54,7 @@ def test_the_rule_is_the_paper_s(steps: list[list[int]], delta: float) -> None:
     whole = kept = Fraction(0)
     for step in steps:
         top = max(range(3), key=lambda k: abs(step[k]))
-        norms = follow(norms, vector(*step), at(top))
+        norms = follow_norms(norms, vector(*step), at(top))
         first = step is steps[0]
         whole = sum(x * x for x in step) * (1 if first else w) + whole * (1 - w)
         kept = step[top] ** 2 * (1 if first else w) + kept * (1 - w)
@@ -70,16 +70,16 @@ def test_the_rule_is_the_paper_s(steps: list[list[int]], delta: float) -> None:
 def test_at_one_it_always_does(steps: list[list[int]]) -> None:
     norms = None
     for step in steps:
-        norms = follow(norms, vector(*step), at(0))
+        norms = follow_norms(norms, vector(*step), at(0))
         assert is_sufficient(norms, 1.0)
 
 
 def test_a_gradient_of_zeros_needs_no_more_than_its_selection() -> None:
-    assert is_sufficient(follow(None, np.zeros(4, np.float32), at(0)), 1e-6)
+    assert is_sufficient(follow_norms(None, np.zeros(4, np.float32), at(0)), 1e-6)
 
 
 def test_large_entries_do_not_overflow() -> None:
-    norms = follow(None, vector(3e38, 3e38), at(0))
+    norms = follow_norms(None, vector(3e38, 3e38), at(0))
     assert norms.whole == pytest.approx(2 * norms.selected)
     assert is_sufficient(norms, 0.51)
     assert not is_sufficient(norms, 0.49)

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.selection.feedback import recall, remember
-from edgeflock.shared.selection.largest import select_largest
+from edgeflock.shared.selection import recall, remember, select_largest
 
 numbers = st.floats(-1e6, 1e6, width=32)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.selection.largest import grow_fraction, quotas, select_largest
+from edgeflock.shared.selection import grow_fraction, quotas, select_largest
 
 
 def assert_largest(gradient: NDArray[np.float32], layout: Layout, fraction: float) -> None:

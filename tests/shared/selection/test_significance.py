@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from edgeflock.shared.codecs import entries, sparse, values
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.selection.significance import decay_threshold, select_significant
+from edgeflock.shared.selection import decay_threshold, select_significant
 
 SIXTEENTHS = st.integers(-64, 64).map(lambda n: n / 16)
 """Numbers whose products float32 has exactly."""

@@ -212,8 +212,8 @@ def test_every_wrong_value_is_named_at_once() -> None:
         (("downlink.indices=golomb",), "downlink.values: "),
         (("compression.values=sign", "compression.indices=grid"), "--set: compression.indices = 'grid': "),
         (("compression.values=scale", "compression.indices=raw"), "--set: compression.values = 'scale': "),
-        (("compression=record", "compression.values=sign"), "--set: compression = 'record': "),
-        (("compression=record", "compression.indices=golomb"), "--set: compression = 'record': "),
+        (("preset=low-bandwidth", "compression.values=sign"), "--set: preset = 'low-bandwidth': "),
+        (("preset=low-bandwidth", "compression.indices=golomb"), "--set: preset = 'low-bandwidth': "),
     ],
 )
 def test_signs_travel_once(settings: tuple[str, ...], at: str) -> None:
@@ -423,7 +423,7 @@ def test_set_changes_one_member_and_begins_another() -> None:
         ("[body]\nspan = 1\n", "bird.toml line 2: unknown key body.span = 1; "),
         ("[body.left]\nlength = 1\n", "bird.toml line 1: unknown key body.left = {'length': 1}; "),
         ("[wings.left]\n", "bird.toml: [wings.left] is empty"),
-        ("wings = 3\n", "bird.toml: wings = 3 is outside a section; "),
+        ("wings = 3\n", "bird.toml line 1: wings = 3 is outside a section; "),
     ],
 )
 def test_an_error_in_a_family_names_the_member(toml: str, message: str) -> None:
@@ -459,8 +459,8 @@ def test_devices_go_by_adafactor_at_its_own_rate_unless_a_rate_is_given() -> Non
         "coordination.mode=buffer",
         "optimizer.kind=adam",
         "compression.selection=significance",
-        "compression=record",
-        "compression=cohort",
+        "preset=low-bandwidth",
+        "preset=cohort",
         "model.module=arrays:model.npz",
     ],
 )
@@ -486,7 +486,7 @@ def test_half_of_an_injection_injects_nothing(half: str) -> None:
     assert f"set injection.{other}, or leave" in error_of(overrides=(f"injection.{half}=0.5",))
 
 
-@pytest.mark.parametrize(("old", "new"), RENAMED.items())
+@pytest.mark.parametrize(("old", "new"), [item for item in RENAMED.items() if "=" not in item[0]])
 def test_an_old_name_gets_the_new_one(old: str, new: str) -> None:
     assert f"unknown key {old} = '1'; it is called {new} now" in error_of(overrides=(f"{old}=1",))
     section, _, key = new.partition(".")

@@ -1,4 +1,4 @@
-"""compression = "NAME": settings that belong together, and what may override them."""
+"""preset = "NAME": settings that belong together, and what may override them."""
 
 import pytest
 
@@ -7,10 +7,10 @@ from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import Config, parse
 from edgeflock.shared.settings.presets import PRESETS
 
-RECORD = 'compression = "record"\n'
+RECORD = 'preset = "low-bandwidth"\n'
 
 
-def chosen(config: Config, preset: str = "record") -> dict[str, object]:
+def chosen(config: Config, preset: str = "low-bandwidth") -> dict[str, object]:
     """The keys that the preset sets, as they came out."""
     settings = config.model_dump()
     paths = {path: path.partition(".") for path in PRESETS[preset]}
@@ -19,7 +19,7 @@ def chosen(config: Config, preset: str = "record") -> dict[str, object]:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_is_of_settings_that_hold(name: str) -> None:
-    assert chosen(parse(overrides=[f"compression={name}"]), name) == PRESETS[name]
+    assert chosen(parse(overrides=[f"preset={name}"]), name) == PRESETS[name]
 
 
 def test_the_record_is_sparse_damped_and_averaged() -> None:
@@ -34,15 +34,15 @@ def test_the_record_is_sparse_damped_and_averaged() -> None:
     ("toml", "overrides"),
     [
         (RECORD, []),
-        ("compression='record' # the fewest bytes\n[run]\nbatch = 3\n", []),
-        ("", ["compression=record"]),
-        ("", [" compression = record "]),
-        ('[compression]\nselect = 0.7\nvalues = "f16"\n', ["compression=record"]),
+        ("preset = 'low-bandwidth' # the fewest bytes\n[run]\nbatch = 3\n", []),
+        ("", ["preset=low-bandwidth"]),
+        ("", [" preset = low-bandwidth "]),
+        ('[compression]\nselect = 0.7\nvalues = "f16"\n', ["preset=low-bandwidth"]),
     ],
 )
 def test_a_preset_in_the_file_and_in_set(toml: str, overrides: list[str]) -> None:
     config = parse(toml, overrides=overrides)
-    assert chosen(config) == PRESETS["record"]
+    assert chosen(config) == PRESETS["low-bandwidth"]
     assert (config.run.local_optimizer, config.coordination.learning_rate) == ("sgd", 0.05)
 
 
@@ -60,12 +60,12 @@ def test_a_preset_in_the_file_and_in_set(toml: str, overrides: list[str]) -> Non
             0.4,
             1.0,
         ),
-        ("", {}, ["compression=record", "compression.select=0.4"], 0.4, 8.0),
+        ("", {}, ["preset=low-bandwidth", "compression.select=0.4"], 0.4, 8.0),
         # --set is stronger than the environment, and a setting than a preset.
-        ("", {"EDGEFLOCK_COMPRESSION__SELECT": "0.3"}, ["compression=record"], 0.0005, 8.0),
-        ("", {}, ["compression.select=0.4", "compression=record"], 0.4, 8.0),
-        ("", {"EDGEFLOCK_COMPRESSION": "record"}, [], 0.0005, 8.0),
-        ("", {"EDGEFLOCK_COMPRESSION": "record"}, ["coordination.average=0"], 0.0005, 0.0),
+        ("", {"EDGEFLOCK_COMPRESSION__SELECT": "0.3"}, ["preset=low-bandwidth"], 0.0005, 8.0),
+        ("", {}, ["compression.select=0.4", "preset=low-bandwidth"], 0.4, 8.0),
+        ("", {"EDGEFLOCK_PRESET": "low-bandwidth"}, [], 0.0005, 8.0),
+        ("", {"EDGEFLOCK_PRESET": "low-bandwidth"}, ["coordination.average=0"], 0.0005, 0.0),
     ],
 )
 def test_what_overrides_a_preset(
@@ -73,7 +73,7 @@ def test_what_overrides_a_preset(
 ) -> None:
     config = parse(toml, environ=environ, overrides=overrides)
     assert (config.compression.select, config.coordination.average) == (select, average)
-    assert config.compression.feedback == PRESETS["record"]["compression.feedback"]
+    assert config.compression.feedback == PRESETS["low-bandwidth"]["compression.feedback"]
 
 
 def test_a_key_of_the_same_file_overrides_wherever_it_stands() -> None:
@@ -98,40 +98,58 @@ def error_of(toml: str = "", overrides: tuple[str, ...] = (), environ: dict[str,
 @pytest.mark.parametrize(
     ("toml", "overrides", "origin"),
     [
-        ('\n\ncompression = "recrd"\n[run]\nbatch = 3\n', (), "fleet.toml line 3"),
-        ("", ("compression=recrd",), "--set"),
+        ('\n\npreset = "recrd"\n[run]\nbatch = 3\n', (), "fleet.toml line 3"),
+        ("", ("preset=recrd",), "--set"),
     ],
 )
 def test_an_unknown_preset_is_named_with_the_known(
     toml: str, overrides: tuple[str, ...], origin: str
 ) -> None:
     message = error_of(toml, overrides)
-    assert message == f"{origin}: compression = 'recrd' is no preset; known are {', '.join(PRESETS)}"
+    assert message == f"{origin}: preset = 'recrd' is no preset; known are {', '.join(PRESETS)}"
 
 
 def test_no_name_at_all_is_no_preset() -> None:
-    assert "compression = '' is no preset" in error_of(overrides=("compression=",))
-    assert "--set 'compression' must be section.key=value" in error_of(overrides=("compression",))
+    assert "preset = '' is no preset" in error_of(overrides=("preset=",))
+    assert "--set 'preset' must be section.key=value" in error_of(overrides=("preset",))
 
 
 def test_a_number_is_no_preset() -> None:
-    assert "compression = 3 is outside a section" in error_of("compression = 3\n")
+    assert "preset = 3 is no preset" in error_of("preset = 3\n")
 
 
-def test_only_compression_has_presets() -> None:
+@pytest.mark.parametrize(
+    ("toml", "overrides", "environ", "origin"),
+    [
+        ('\ncompression = "record"\n', (), {}, "fleet.toml line 2"),
+        ("", ("compression=record",), {}, "--set"),
+        ("", (), {"EDGEFLOCK_COMPRESSION": "record"}, "EDGEFLOCK_COMPRESSION"),
+    ],
+)
+def test_an_earlier_name_is_told(
+    toml: str, overrides: tuple[str, ...], environ: dict[str, str], origin: str
+) -> None:
+    told = "compression = 'record' is outside a section; it is called preset = 'low-bandwidth' now"
+    assert error_of(toml, overrides, environ) == f"{origin}: {told}"
+
+
+def test_a_section_is_no_preset() -> None:
     assert "coordination = 'record' is outside a section" in error_of('coordination = "record"\n')
     assert "must be section.key=value" in error_of(overrides=("coordination=record",))
 
 
 def test_a_wrong_value_of_a_preset_would_be_placed_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PRESETS, "wrong", {"compression.select": 2.0})
-    message = error_of('[run]\nbatch = 3\n[client]\nname = "a"\n', ("compression=wrong",))
-    assert message.startswith("--set: compression = 'wrong': compression.select = 2.0: must be less than")
-    message = error_of('# a\ncompression = "wrong"\n')
-    assert message.startswith("fleet.toml line 2: compression = 'wrong': compression.select = 2.0")
+    message = error_of('[run]\nbatch = 3\n[client]\nname = "a"\n', ("preset=wrong",))
+    assert message.startswith("--set: preset = 'wrong': compression.select = 2.0: must be less than")
+    message = error_of('# a\npreset = "wrong"\n')
+    assert message.startswith("fleet.toml line 2: preset = 'wrong': compression.select = 2.0")
 
 
 def test_a_fleet_file_knows_them_too() -> None:
     devices = "[run]\nupdates = 9\n[devices.all]\nstep_ms = 5\n"
-    assert chosen(fleet_config.parse(RECORD + devices, "fleet.toml")) == PRESETS["record"]
-    assert chosen(fleet_config.parse(devices, "fleet.toml", ["compression=record"])) == PRESETS["record"]
+    assert chosen(fleet_config.parse(RECORD + devices, "fleet.toml")) == PRESETS["low-bandwidth"]
+    assert (
+        chosen(fleet_config.parse(devices, "fleet.toml", ["preset=low-bandwidth"]))
+        == PRESETS["low-bandwidth"]
+    )

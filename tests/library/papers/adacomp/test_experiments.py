@@ -107,7 +107,7 @@ def test_the_record_is_the_preset_and_has_its_control() -> None:
     ours, control = experiments.record(DATA, FULL)
     settings = ours.file.model_dump()
     assert (ours.file.run.local_steps, ours.file.downlink.mode) == (1, "exact")
-    for path, value in (PRESETS["record"] | {"run.local_steps": 1}).items():
+    for path, value in (PRESETS["low-bandwidth"] | {"run.local_steps": 1}).items():
         section, _, key = path.partition(".")
         assert settings[section][key] == value
     assert facts(control.file) == ("tau", 1.0, "f32")

@@ -30,8 +30,8 @@ from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import ConfigError, JournalDamaged, JournalTooNew
 from edgeflock.shared.model.start import generate
 from edgeflock.shared.protocol import wire
-from edgeflock.shared.protocol.levels import level
 from edgeflock.shared.protocol.messages import Receipt, Update
+from edgeflock.shared.protocol.wire import level
 from tests.data import JOURNALS, expected, unpacked
 from tests.server.pushes import LAYOUT, THETA, commit
 
