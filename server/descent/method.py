@@ -53,6 +53,11 @@ class StepMethod:
         """Whether a step is just theta - rate g, at any rate."""
         return self.kind == "sgd" and not self.weight_decay and not self.clip and self.together == 1
 
+    @property
+    def unit(self) -> int:
+        """How many updates staleness counts as one: those of a step, or one from each node."""
+        return max(self.together, self.nodes)
+
     def text(self) -> str:
         """Encode the fields that differ from the defaults, for the journal; "" if none do."""
         changed = {name: value for name, value in asdict(self).items() if value != getattr(_DEFAULT, name)}

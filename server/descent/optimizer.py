@@ -21,17 +21,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, sqrt
 from types import FunctionType
+from typing import TYPE_CHECKING
 
+import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import steps
-from edgeflock.server.descent.kernels import descend as descend_at
+from edgeflock.server.descent import kernels
 from edgeflock.server.descent.method import StepMethod
 from edgeflock.server.descent.step import Index
-from edgeflock.server.descent.step_bound import max_magnitude
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.plugins import Table
+
+if TYPE_CHECKING:
+    from edgeflock.server.descent.stepper import MoveBound
 
 Vector = NDArray[np.float32]
 Indices = NDArray[np.int64]
@@ -47,7 +50,7 @@ def descend(theta: Vector, indices: Index, delta: Vector, rate: np.float32) -> N
     if isinstance(indices, slice):
         theta -= rate * delta
     else:
-        descend_at(theta, indices, delta, rate)
+        kernels.descend(theta, indices, delta, rate)
 
 
 def clip_factor(norm: float, limit: float) -> np.float32 | None:
@@ -74,86 +77,125 @@ class OptimizerKind:
     """Works in place, on theta[indices] and memory[indices] only; `preview` passes these alone. It must do
     the same float32 operations in the same order everywhere, so that a replay gives the same bits."""
     max_move: Callable[["MoveBound", float], float] = lambda bound, gradient: inf
-    """(foresight, the largest |g_k|) -> the most that any |theta_k| moves, in units of the rate, except by
+    """(bound, the largest |g_k|) -> the most that any |theta_k| moves, in units of the rate, except by
     decoupled weight decay. inf: unknown, and each step is tried before it is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerMemory:
+    """The state of an optimizer: all that later steps depend on, except theta. Part of each snapshot.
+
+    It has its kind, so that another optimizer can reuse the parts that fit.
+    """
+
+    kind: str = ""
+    """OptimizerKind.state."""
+    numbers: Memory | None = None
+    """The optimizer's numbers."""
+    gathered: Vector | None = None
+    """The sum of the updates that wait for others to make a step: [P]."""
+    waiting: int = 0
+    """How many updates wait."""
+
+    def pack(self) -> bytes | None:
+        """Encode the state. None: there is none."""
+        if self.numbers is None and self.gathered is None:
+            return None
+        arrays = [
+            b"" if one is None else one.astype("<f4").tobytes() for one in (self.numbers, self.gathered)
+        ]
+        columns = 0 if self.numbers is None else self.numbers.shape[1]
+        return bytes(msgpack.packb([self.kind, columns, *arrays, self.waiting]))
+
+    @classmethod
+    def unpack(cls, octets: bytes | None, size: int) -> "OptimizerMemory":
+        """Decode the state of `size` parameters. Raises ValueError if it is invalid."""
+        if octets is None:
+            return cls()
+        try:
+            kind, columns, numbers, gathered, waiting = msgpack.unpackb(octets)
+            return cls(
+                str(kind),
+                _vector(numbers).reshape(size, columns) if columns else None,
+                _vector(gathered).reshape(size) if gathered else None,
+                int(waiting),
+            )
+        except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
+            raise ValueError(f"the optimizer's state in the journal cannot be read: {error}") from error
+
+
+def _vector(octets: bytes) -> Vector:
+    return np.frombuffer(octets, "<f4").astype(np.float32)
 
 
 class Optimizer:
     """An optimizer with its state of `size` parameters."""
 
-    def __init__(self, method: StepMethod, size: int, memory: Memory | None = None) -> None:
-        """`memory` is the state, changed in place; None: start with zeros.
+    def __init__(self, method: StepMethod, size: int, memory: OptimizerMemory | None = None) -> None:
+        """`memory` is the state, changed in place. Without one of this kind of optimizer, start with zeros.
 
-        Raises ConfigError if the kind is unknown, or the shape of `memory` is wrong.
+        Raises ConfigError if the kind is unknown, or the shape of the state is wrong.
         """
         self.method = method
         self.kind = KINDS.lookup(method.kind, "optimizer.kind")
         shape = (size, self.kind.columns)
-        self.memory: Memory = np.zeros(shape, np.float32) if memory is None else memory
-        if self.memory.shape != shape:
+        numbers = memory.numbers if memory is not None and memory.kind == self.kind.state else None
+        self._rows: Memory = np.zeros(shape, np.float32) if numbers is None else numbers
+        if self._rows.shape != shape:
             raise ConfigError(
-                f"the state of optimizer.kind = {method.kind!r} has shape {shape}, not {self.memory.shape}"
+                f"the state of optimizer.kind = {method.kind!r} has shape {shape}, not {self._rows.shape}"
             )
+        self._all_indices = np.arange(0)
+        """All indices, made on first use."""
         adam = self.kind.state == "moments"
         self.means = _corrections(method.beta1) if adam else None
         self.squares = _corrections(method.beta2) if adam else None
 
-    def step(self, theta: Vector, indices: Indices, gradient: Vector, rate: np.float32) -> None:
-        """Step with a gradient: update theta and the state at `indices` in place."""
-        self.kind.step(self, theta, self.memory, indices, gradient, rate)
+    @property
+    def memory(self) -> OptimizerMemory:
+        return OptimizerMemory(self.kind.state, self._rows if self.kind.columns else None)
 
-    def preview(self, theta: Vector, indices: Indices, gradient: Vector, rate: np.float32) -> Vector:
+    @property
+    def nbytes(self) -> int:
+        """The memory of its state."""
+        return self._rows.nbytes
+
+    def step(self, theta: Vector, indices: Index, gradient: Vector, rate: np.float32) -> None:
+        """Step with a gradient: update theta and the state at `indices` in place."""
+        self.kind.step(self, theta, self._rows, self._indices(indices), gradient, rate)
+
+    def preview(self, theta: Vector, indices: Index, gradient: Vector, rate: np.float32) -> Vector:
         """Return the parameters at `indices` as `step` would leave them, without changing anything."""
-        values, memory = theta[indices], self.memory[indices]
-        self.kind.step(self, values, memory, np.arange(indices.size), gradient, rate)
+        values, rows = theta[self._indices(indices)], self._rows[self._indices(indices)]
+        self.kind.step(self, values, rows, np.arange(values.size), gradient, rate)
         return values
 
-
-class MoveBound:
-    """Bounds how far steps can move theta, without reading the optimizer's state."""
-
-    def __init__(self, method: StepMethod, memory: Memory | None = None) -> None:
-        """`memory` is the optimizer's initial state. Raises ConfigError if the kind is unknown."""
-        self.method = method
-        self.kind = KINDS.lookup(method.kind, "optimizer.kind")
-        self._fastest = 0.0
-        """An upper bound of all velocities."""
-        if memory is not None and self.kind.state == "velocity":
-            self._fastest = max_magnitude(memory.ravel())
-
-    def max_move(self, gradient: float, rate: float, limit: float) -> float:
-        """Return a bound on the move of any |theta_k| <= `limit`, for entries |g_k| <= `gradient`."""
-        decay = self.method.weight_decay * limit
-        return rate * (self.kind.max_move(self, gradient + decay) + decay)
-
-    def record(self, gradient: float) -> None:
-        """Record a step with entries |g_k| <= `gradient`."""
-        if self.kind.state == "velocity":
-            self._fastest = self.velocity(gradient)
-
-    def velocity(self, gradient: float) -> float:
-        """Return a bound on all velocities after a step with entries |g_k| <= `gradient`."""
-        return max(self._fastest, self.method.beta1 * self._fastest + gradient)
+    def _indices(self, indices: Index) -> Indices:
+        if not isinstance(indices, slice):
+            return indices
+        if not self._all_indices.size:
+            self._all_indices = np.arange(len(self._rows))
+        return self._all_indices
 
 
 def _sgd(
     optimizer: Optimizer, theta: Vector, memory: Memory, indices: Indices, gradient: Vector, rate: np.float32
 ) -> None:
-    steps.sgd(theta, indices, gradient, rate, np.float32(optimizer.method.weight_decay))
+    kernels.sgd(theta, indices, gradient, rate, np.float32(optimizer.method.weight_decay))
 
 
 def _momentum(
     optimizer: Optimizer, theta: Vector, memory: Memory, indices: Indices, gradient: Vector, rate: np.float32
 ) -> None:
     beta, decay = np.float32(optimizer.method.beta1), np.float32(optimizer.method.weight_decay)
-    steps.momentum(theta, memory, indices, gradient, rate, decay, beta)
+    kernels.momentum(theta, memory, indices, gradient, rate, decay, beta)
 
 
 def _nesterov(
     optimizer: Optimizer, theta: Vector, memory: Memory, indices: Indices, gradient: Vector, rate: np.float32
 ) -> None:
     beta, decay = np.float32(optimizer.method.beta1), np.float32(optimizer.method.weight_decay)
-    steps.nesterov(theta, memory, indices, gradient, rate, decay, beta)
+    kernels.nesterov(theta, memory, indices, gradient, rate, decay, beta)
 
 
 def _adam(
@@ -163,23 +205,23 @@ def _adam(
     coupled, decoupled = (zero, decay) if optimizer.method.kind == "adamw" else (decay, zero)
     epsilon = np.float32(optimizer.method.epsilon)
     means, squares = optimizer.means, optimizer.squares
-    steps.adam(theta, memory, indices, gradient, rate, coupled, decoupled, epsilon, means, squares)
+    kernels.adam(theta, memory, indices, gradient, rate, coupled, decoupled, epsilon, means, squares)
 
 
 def _adagrad(
     optimizer: Optimizer, theta: Vector, memory: Memory, indices: Indices, gradient: Vector, rate: np.float32
 ) -> None:
     decay, epsilon = np.float32(optimizer.method.weight_decay), np.float32(optimizer.method.epsilon)
-    steps.adagrad(theta, memory, indices, gradient, rate, decay, epsilon)
+    kernels.adagrad(theta, memory, indices, gradient, rate, decay, epsilon)
 
 
-def _adam_bound(optimizer: MoveBound, gradient: float) -> float:
+def _adam_bound(bound: "MoveBound", gradient: float) -> float:
     """Return a bound on m_k / sqrt(s_k), doubled to cover rounding.
 
     m_k and s_k average g_k and g_k^2 with different weights. The Cauchy-Schwarz inequality gives the bound if
     beta_1^2 < beta_2.
     """
-    beta1, beta2 = optimizer.method.beta1, optimizer.method.beta2
+    beta1, beta2 = bound.method.beta1, bound.method.beta2
     if beta1 * beta1 >= beta2:
         return inf
     return 2 * max(1.0, (1 - beta1) / sqrt((1 - beta2) * (1 - beta1 * beta1 / beta2)))
