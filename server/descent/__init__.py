@@ -10,13 +10,13 @@ Imports edgeflock.shared only.
 
 from edgeflock.server.descent.aggregates import AGGREGATES, MEAN
 from edgeflock.server.descent.gathering import Gathered
-from edgeflock.server.descent.method import StepMethod
-from edgeflock.server.descent.optimizer import KINDS, OptimizerMemory
+from edgeflock.server.descent.memory import OptimizerMemory
+from edgeflock.server.descent.optimizer import KINDS
 from edgeflock.server.descent.parameters import Parameters, Place
 from edgeflock.server.descent.part import Entries, Part, ShardStatus, Vectors, VectorState
 from edgeflock.server.descent.rates import SCHEDULES
 from edgeflock.server.descent.recoverable import RecoverableVectors, VectorsLost
-from edgeflock.server.descent.regime import Regime
+from edgeflock.server.descent.regime import Regime, StepMethod
 from edgeflock.server.descent.step import Index, Step
 from edgeflock.server.descent.weighting import RULES
 

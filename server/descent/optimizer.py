@@ -21,25 +21,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, sqrt
 from types import FunctionType
-from typing import TYPE_CHECKING
 
-import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.descent import kernels
-from edgeflock.server.descent.method import StepMethod
+from edgeflock.server.descent.memory import Memory, OptimizerMemory, Vector
+from edgeflock.server.descent.regime import StepMethod
 from edgeflock.server.descent.step import Index
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.plugins import Table
 
-if TYPE_CHECKING:
-    from edgeflock.server.descent.stepper import MoveBound
-
-Vector = NDArray[np.float32]
 Indices = NDArray[np.int64]
-Memory = NDArray[np.float32]
-"""The state, one row a parameter: [P, columns]."""
+
+_ROUNDING = 1 + 1e-6
+"""A factor that covers the two roundings of a step."""
 
 _MAX_COUNT = 1 << 16
 """The highest count of a parameter's updates. 1 - beta^t is about 1 by then."""
@@ -79,53 +75,6 @@ class OptimizerKind:
     max_move: Callable[["MoveBound", float], float] = lambda bound, gradient: inf
     """(bound, the largest |g_k|) -> the most that any |theta_k| moves, in units of the rate, except by
     decoupled weight decay. inf: unknown, and each step is tried before it is taken."""
-
-
-@dataclass(frozen=True, slots=True)
-class OptimizerMemory:
-    """The state of an optimizer: all that later steps depend on, except theta. Part of each snapshot.
-
-    It has its kind, so that another optimizer can reuse the parts that fit.
-    """
-
-    kind: str = ""
-    """OptimizerKind.state."""
-    numbers: Memory | None = None
-    """The optimizer's numbers."""
-    gathered: Vector | None = None
-    """The sum of the updates that wait for others to make a step: [P]."""
-    waiting: int = 0
-    """How many updates wait."""
-
-    def pack(self) -> bytes | None:
-        """Encode the state. None: there is none."""
-        if self.numbers is None and self.gathered is None:
-            return None
-        arrays = [
-            b"" if one is None else one.astype("<f4").tobytes() for one in (self.numbers, self.gathered)
-        ]
-        columns = 0 if self.numbers is None else self.numbers.shape[1]
-        return bytes(msgpack.packb([self.kind, columns, *arrays, self.waiting]))
-
-    @classmethod
-    def unpack(cls, octets: bytes | None, size: int) -> "OptimizerMemory":
-        """Decode the state of `size` parameters. Raises ValueError if it is invalid."""
-        if octets is None:
-            return cls()
-        try:
-            kind, columns, numbers, gathered, waiting = msgpack.unpackb(octets)
-            return cls(
-                str(kind),
-                _vector(numbers).reshape(size, columns) if columns else None,
-                _vector(gathered).reshape(size) if gathered else None,
-                int(waiting),
-            )
-        except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
-            raise ValueError(f"the optimizer's state in the journal cannot be read: {error}") from error
-
-
-def _vector(octets: bytes) -> Vector:
-    return np.frombuffer(octets, "<f4").astype(np.float32)
 
 
 class Optimizer:
@@ -178,6 +127,66 @@ class Optimizer:
         return self._all_indices
 
 
+class MoveBound:
+    """Bounds the magnitudes of the parameters after steps with entries up to a magnitude `entry`."""
+
+    def __init__(self, method: StepMethod, memory: OptimizerMemory) -> None:
+        """`memory` is the optimizer's initial state. Raises ConfigError if the kind is unknown."""
+        self.method = method
+        self._kind = KINDS.lookup(method.kind, "optimizer.kind")
+        self._largest = self._moved = inf
+        """The bound, and the sum of the moves since the parameters were last read."""
+        self._fastest = 0.0
+        """An upper bound of all velocities."""
+        if memory.numbers is not None and memory.kind == self._kind.state == "velocity":
+            self._fastest = kernels.max_magnitude(memory.numbers.ravel())
+        self._gathered = 0.0 if memory.gathered is None else kernels.max_magnitude(memory.gathered)
+        """An upper bound of the entries of the waiting updates' sum."""
+
+    def max_move(self, entry: float, rate: float, limit: float, waiting: int) -> float:
+        """Return a bound on the move of any |theta_k| <= `limit`.
+
+        `waiting` updates make the step, this one included, or as many as a step needs.
+        """
+        gradient = (self._gathered + entry) / max(self.method.together, waiting)
+        decay = self.method.weight_decay * limit
+        return rate * (self._kind.max_move(self, gradient + decay) + decay)
+
+    def is_enough(self, read: Callable[[], float], move: float, limit: float) -> bool:
+        """Whether a step that moves no parameter by more than `move` certainly takes none beyond `limit`.
+
+        If so, the step is recorded as taken.
+
+        `read` returns the largest magnitude. It is called only after steps add up to a quarter of `limit`, so
+        that no device can force frequent calls.
+        """
+        if not self._largest + move <= limit and self._moved > limit / 4:
+            self._largest, self._moved = read(), 0.0
+        if not (self._largest + move) * _ROUNDING <= limit:
+            return False
+        self._largest = (self._largest + move) * _ROUNDING
+        self._moved += move
+        return True
+
+    def record_checked(self, move: float, limit: float) -> None:
+        """Record a step that was checked entry by entry: it takes no parameter beyond `limit`."""
+        self._largest = max(self._largest, limit)
+        self._moved += move
+
+    def record(self, entry: float, waiting: int) -> None:
+        """Record an update that is one of `waiting`: they make a step if they are enough."""
+        if waiting < self.method.together:
+            self._gathered += entry
+            return
+        if self._kind.state == "velocity":
+            self._fastest = self.velocity((self._gathered + entry) / waiting)
+        self._gathered = 0.0
+
+    def velocity(self, gradient: float) -> float:
+        """Return a bound on all velocities after a step with entries |g_k| <= `gradient`."""
+        return max(self._fastest, self.method.beta1 * self._fastest + gradient)
+
+
 def _sgd(
     optimizer: Optimizer, theta: Vector, memory: Memory, indices: Indices, gradient: Vector, rate: np.float32
 ) -> None:
@@ -215,7 +224,7 @@ def _adagrad(
     kernels.adagrad(theta, memory, indices, gradient, rate, decay, epsilon)
 
 
-def _adam_bound(bound: "MoveBound", gradient: float) -> float:
+def _adam_bound(bound: MoveBound, gradient: float) -> float:
     """Return a bound on m_k / sqrt(s_k), doubled to cover rounding.
 
     m_k and s_k average g_k and g_k^2 with different weights. The Cauchy-Schwarz inequality gives the bound if

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.descent.gathering import Gathered
-from edgeflock.server.descent.optimizer import OptimizerMemory
+from edgeflock.server.descent.memory import OptimizerMemory
 from edgeflock.server.descent.part import Part, Vectors, VectorState
 from edgeflock.server.descent.rates import SCHEDULES, rate_factor
 from edgeflock.server.descent.recoverable import RecoverableVectors

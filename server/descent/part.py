@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.descent import kernels
-from edgeflock.server.descent.optimizer import Optimizer, OptimizerMemory, descend
+from edgeflock.server.descent.memory import OptimizerMemory
+from edgeflock.server.descent.optimizer import Optimizer, descend
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.staleness import Staleness
 from edgeflock.server.descent.statistics import move_towards

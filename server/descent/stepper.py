@@ -5,23 +5,18 @@ bounds of how far steps move the parameters, which save reading all of them at e
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from edgeflock.server.descent.kernels import max_magnitude
-from edgeflock.server.descent.method import StepMethod
-from edgeflock.server.descent.optimizer import KINDS, OptimizerMemory, clip_factor
+from edgeflock.server.descent.optimizer import MoveBound, clip_factor
 from edgeflock.server.descent.part import VectorState
 from edgeflock.server.descent.recoverable import RecoverableVectors
 from edgeflock.server.descent.step import Index, Step
 
 _SQUARABLE = 1e15
 """The largest gradient entry that an optimizer accepts. Sums of larger squares could overflow."""
-
-_ROUNDING = 1 + 1e-6
-"""A factor that covers the two roundings of a step."""
 
 _ONE = np.float32(1)
 
@@ -123,63 +118,3 @@ class Stepper:
 
     def _max_magnitude(self) -> float:
         return self._store.retry(lambda: self._store.vectors.max_magnitude())
-
-
-class MoveBound:
-    """Bounds the magnitudes of the parameters after steps with entries up to a magnitude `entry`."""
-
-    def __init__(self, method: StepMethod, memory: OptimizerMemory) -> None:
-        """`memory` is the optimizer's initial state. Raises ConfigError if the kind is unknown."""
-        self.method = method
-        self._kind = KINDS.lookup(method.kind, "optimizer.kind")
-        self._largest = self._moved = math.inf
-        """The bound, and the sum of the moves since the parameters were last read."""
-        self._fastest = 0.0
-        """An upper bound of all velocities."""
-        if memory.numbers is not None and memory.kind == self._kind.state == "velocity":
-            self._fastest = max_magnitude(memory.numbers.ravel())
-        self._gathered = 0.0 if memory.gathered is None else max_magnitude(memory.gathered)
-        """An upper bound of the entries of the waiting updates' sum."""
-
-    def max_move(self, entry: float, rate: float, limit: float, waiting: int) -> float:
-        """Return a bound on the move of any |theta_k| <= `limit`.
-
-        `waiting` updates make the step, this one included, or as many as a step needs.
-        """
-        gradient = (self._gathered + entry) / max(self.method.together, waiting)
-        decay = self.method.weight_decay * limit
-        return rate * (self._kind.max_move(self, gradient + decay) + decay)
-
-    def is_enough(self, read: Callable[[], float], move: float, limit: float) -> bool:
-        """Whether a step that moves no parameter by more than `move` certainly takes none beyond `limit`.
-
-        If so, the step is recorded as taken.
-
-        `read` returns the largest magnitude. It is called only after steps add up to a quarter of `limit`, so
-        that no device can force frequent calls.
-        """
-        if not self._largest + move <= limit and self._moved > limit / 4:
-            self._largest, self._moved = read(), 0.0
-        if not (self._largest + move) * _ROUNDING <= limit:
-            return False
-        self._largest = (self._largest + move) * _ROUNDING
-        self._moved += move
-        return True
-
-    def record_checked(self, move: float, limit: float) -> None:
-        """Record a step that was checked entry by entry: it takes no parameter beyond `limit`."""
-        self._largest = max(self._largest, limit)
-        self._moved += move
-
-    def record(self, entry: float, waiting: int) -> None:
-        """Record an update that is one of `waiting`: they make a step if they are enough."""
-        if waiting < self.method.together:
-            self._gathered += entry
-            return
-        if self._kind.state == "velocity":
-            self._fastest = self.velocity((self._gathered + entry) / waiting)
-        self._gathered = 0.0
-
-    def velocity(self, gradient: float) -> float:
-        """Return a bound on all velocities after a step with entries |g_k| <= `gradient`."""
-        return max(self._fastest, self.method.beta1 * self._fastest + gradient)

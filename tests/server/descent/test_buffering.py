@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from edgeflock.client.training.replica import Replica
 from edgeflock.server.descent import RULES, Parameters, Part, Place, Regime, Step, StepMethod
-from edgeflock.server.descent.optimizer import OptimizerMemory
+from edgeflock.server.descent.memory import OptimizerMemory
 from edgeflock.server.engine import Engine
 from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.hosting.choices import CHOICES

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from edgeflock.server.descent import KINDS, Gathered, OptimizerMemory, Parameters, Regime, Step, StepMethod
-from edgeflock.server.descent.optimizer import Optimizer
-from edgeflock.server.descent.stepper import MoveBound
+from edgeflock.server.descent.optimizer import MoveBound, Optimizer
 from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import replay

@@ -23,7 +23,7 @@ from edgeflock.server.descent import (
     VectorsLost,
     VectorState,
 )
-from edgeflock.server.descent.optimizer import OptimizerMemory
+from edgeflock.server.descent.memory import OptimizerMemory
 from edgeflock.server.engine import Answer, Engine
 from edgeflock.server.ledger import Journal, open_engine
 from edgeflock.server.ledger.recovery import replay
