@@ -61,19 +61,16 @@ def natural_key(text: str) -> list[tuple[int, int, str]]:
     ]
 
 
-def _sort_key(field: str) -> Callable[[DeviceRow, Labels], Any]:
-    return lambda row, _: getattr(row, field)
-
-
-def _cell_text(field: str, form: Callable[[Any], str]) -> Callable[[DeviceRow, MonitorState, Labels], str]:
-    return lambda row, state, labels: form(getattr(row, field))
-
-
 def _column(
     key: str, title: str, width: int, form: Callable[[Any], str], description: str, align: Align = "right"
 ) -> Column:
     field = query.KEYS[key]
-    return Column(key, title, width, _sort_key(field), _cell_text(field, form), description, align)
+    return Column(
+        *(key, title, width),
+        lambda row, _: getattr(row, field),
+        lambda row, state, labels: form(getattr(row, field)),
+        *(description, align),
+    )
 
 
 def _optional_text(value: str | None) -> str:
@@ -102,7 +99,7 @@ COLUMNS: tuple[Column, ...] = (
         "state",
         "state",
         10,
-        _sort_key("state"),
+        lambda row, _: row.state,
         lambda row, state, labels: f"{STATES[row.state][0]} {row.state}",
         "training, waiting (for its turn), idle (connected, but long silent), starved (idle without "
         "samples), paused or away",

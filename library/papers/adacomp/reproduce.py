@@ -10,7 +10,6 @@ from edgeflock.papers.adacomp.experiments import ASGD, RECORD
 from edgeflock.papers.adacomp.report import report
 from edgeflock.papers.adacomp.results import summarise
 from edgeflock.papers.reproduce import (
-    Experiment,
     Measured,
     Method,
     Reproduction,
@@ -44,7 +43,8 @@ def reproduce_adacomp(asked: Reproduction) -> None:
         *experiments.table_2(data, samples, scale, ours),
         *experiments.figure_4(data, samples, scale, ours),
     ]
-    results = by_part(measure(asked, parts, scale.seeds, _is_headline))
+    headline = (RECORD.name, ASGD.name)
+    results = by_part(measure(asked, parts, scale.seeds, lambda one: one.method.name in headline))
     if not finished_enough(results):
         raise ConfigError(
             f"--finished: in {asked.out} no run has ended yet of {RECORD.name}, or of {ASGD.name}"
@@ -74,7 +74,3 @@ def best_rates(measured: Iterable[Measured]) -> tuple[Method, ...]:
         replace(method, rate=best[method.name].experiment.method.rate) if method.name in best else method
         for method in experiments.FIGURE_3
     )
-
-
-def _is_headline(one: Experiment) -> bool:
-    return one.method.name in (RECORD.name, ASGD.name)

@@ -11,9 +11,7 @@ from edgeflock.results.outcomes import Outcome
 
 def samples_per_second(outcome: Outcome) -> float:
     """Return the samples per virtual second of all nodes together, until the run's last evaluation."""
-    return float(
-        sum(kind["samples"] for kind in outcome.end["classes"].values()) / outcome.rows[-1]["seconds"]
-    )
+    return float(outcome.samples / outcome.rows[-1]["seconds"])
 
 
 def summarise(results: Results, asked: Reproduction) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from statistics import fmean
 
-from edgeflock.papers.reproduce import Experiment, Measured, Reproduction, by_part, measure, narrate
+from edgeflock.papers.reproduce import Measured, Reproduction, by_part, measure, narrate
 from edgeflock.papers.scadles import experiments
 from edgeflock.papers.scadles.report import report
 from edgeflock.papers.scadles.results import summarise
@@ -34,15 +34,11 @@ def reproduce_scadles(asked: Reproduction) -> None:
         *experiments.injection_traffic(scale),
         *experiments.asynchronous(folder, scale, rates),
     ]
-    results = by_part(measure(asked, parts, scale.seeds, _is_headline))
+    results = by_part(measure(asked, parts, scale.seeds, lambda one: one.part.startswith("speed-up")))
     if not any(part.startswith("speed-up") for part in results):
         raise ConfigError(f"--finished: in {asked.out} no run of the speed-up has ended yet")
     summary = summarise(results, asked)
     asked.publish("scadles", summary, report(results, summary, asked.out))
-
-
-def _is_headline(one: Experiment) -> bool:
-    return one.part.startswith("speed-up")
 
 
 def best_rates(measured: Iterable[Measured]) -> Rates:
