@@ -130,10 +130,10 @@ class Setting:
 
     def series(self, key: str) -> list[tuple[float, list[float]]]:
         """Return (mean of `key`, measures) at each evaluation that all runs have."""
-        measure, columns = self.measure, zip(*(outcome.rows for outcome in self.outcomes), strict=False)
+        columns = zip(*(outcome.rows for outcome in self.outcomes), strict=False)
 
         def measured(row: dict[str, Any]) -> float:
-            return (row["metrics"] if measure == "return" else row)[measure] or 0.0
+            return (row["metrics"] if self.measure == "return" else row)[self.measure] or 0.0
 
         return [
             (statistics.fmean(row_value(row, key) for row in rows), list(map(measured, rows)))

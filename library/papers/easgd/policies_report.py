@@ -31,11 +31,11 @@ _PAPER = {
 }
 
 
-def summarise(results: Results, asked: Reproduction) -> dict[str, Any]:
+def summarise(results: Results, options: Reproduction) -> dict[str, Any]:
     """easgd-rl.json: of each panel and method returns, where it was solved, and steps per second."""
     epochs = {agent.method.name: agent.epochs for agent in AGENTS}
     return {
-        **asked.about,
+        **options.about,
         "panels": {
             part_of(game, workers): {
                 one.experiment.name: _summary_of(one, game, epochs[one.experiment.name])

@@ -14,7 +14,7 @@ def samples_per_second(outcome: Outcome) -> float:
     return float(outcome.samples / outcome.rows[-1]["seconds"])
 
 
-def summarise(results: Results, asked: Reproduction) -> dict[str, Any]:
+def summarise(results: Results, options: Reproduction) -> dict[str, Any]:
     """Throughput in samples per virtual second, accuracy of the last evaluation, bytes both ways."""
     tasks: dict[str, Any] = {}
     for task in TASKS:
@@ -46,7 +46,7 @@ def summarise(results: Results, asked: Reproduction) -> dict[str, Any]:
             },
             "staggered_over_easgd": _gains_by_seed(results.get(f"accuracy, {task.name}", [])),
         }
-    return {**asked.about, "tasks": tasks}
+    return {**options.about, "tasks": tasks}
 
 
 def _gains_by_seed(measured: Sequence[Measured]) -> dict[str, list[float]]:
