@@ -12,7 +12,6 @@ from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.monitoring.feed import Feed
 from edgeflock.server.monitoring.health import RunHealth
 from edgeflock.server.monitoring.listeners import Listeners
-from edgeflock.server.roster import Trail
 from edgeflock.server.sessions import Gateways, RunHost, Writer
 from edgeflock.server.training_graph.served import GraphStore
 from edgeflock.server.web import Asset, LoginAttempts, Origins
@@ -39,6 +38,5 @@ HOST = web.AppKey("host", RunHost)
 PIN = web.AppKey("pin", bytes)
 """The pin of the server's public key. If it is empty, devices compare none."""
 REGISTER = web.AppKey("register", Register)
-TRAIL = web.AppKey("trail", Trail)
 WATCHERS = web.AppKey("watchers", Watchers)
 WRITER = web.AppKey("writer", Writer)
