@@ -1,10 +1,10 @@
-"""The application keys under which handlers find the server's parts."""
+"""The keys under which handlers find the server's parts, and the connection of a request."""
 
 from pathlib import Path
 
 from aiohttp import web
 
-from edgeflock.server.connections import ConnectionLimits
+from edgeflock.server.connections import ConnectionLimits, GuardedConnection
 from edgeflock.server.http.model_exports import ModelExports
 from edgeflock.server.http.watchers import Watchers
 from edgeflock.server.identity import Audit, Authority, Logins, Register
@@ -21,6 +21,7 @@ ASSETS = web.AppKey("assets", dict[str, Asset])
 ATTEMPTS = web.AppKey("attempts", LoginAttempts)
 AUDIT = web.AppKey("audit", Audit)
 AUTHORITY = web.AppKey("authority", Authority)
+CONNECTION = web.RequestKey("connection", GuardedConnection)
 CONNECTION_LIMITS = web.AppKey("connection_limits", ConnectionLimits)
 EVALUATOR = web.AppKey("evaluator", Evaluator)
 FEED = web.AppKey("feed", Feed)
