@@ -52,6 +52,8 @@ def row(n: int, tick: int, rng: random.Random) -> DeviceRow:
         clipped=None,
         dropped=None,
         standing=None,
+        labels=None,
+        edgeflock=None,
     )
 
 

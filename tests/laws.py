@@ -8,14 +8,13 @@ tests/shared/codecs/test_grid.py.
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import Step
-from edgeflock.server.descent.kernels import decode_golomb
-from edgeflock.server.engine.admission import COMPILED_MODES, SCALE_MODE, decode, decode_compiled
-from edgeflock.shared.codecs import sparse, values
+from edgeflock.shared.codecs import entries, sparse, values
+from edgeflock.shared.codecs.compiled_entries import SCALE_MODE, VALUE_MODES, decode_golomb, decode_usual
 from edgeflock.shared.errors import (
     IndexMalformed,
     IndexOutOfRange,
@@ -67,7 +66,7 @@ def _index_decoder(mode: int) -> Callable[[bytes, int, int], Indices]:
 
 
 def _compiled_golomb(octets: bytes, count: int, size: int) -> Indices:
-    """kernels.decode_golomb, called as admission calls it."""
+    """compiled_entries.decode_golomb, called as for an update."""
     if count > 8 * len(octets):
         raise IndexMalformed
     indices = np.empty(count, np.int64)
@@ -83,20 +82,20 @@ def _value_decoder(mode: int) -> Callable[[bytes, Counts], Values]:
 
 
 def _compiled_values(mode: int) -> Callable[[bytes, Counts], Values]:
-    """kernels.decode_update, for an update of every parameter of a layout that has as many as `counts`."""
+    """decode_usual, for an update of every parameter of a layout that has as many as `counts`."""
 
     def decoded(octets: bytes, counts: Counts) -> Values:
-        if not octets:  # admission leaves an update without values to the other decoder
+        if not octets:  # an update without values is left to the other decoder
             return values.decode(octets, counts, mode)
         layout = Layout.from_shapes(
             [*((str(t), (int(count),)) for t, count in enumerate(counts)), ("untouched", (1,))]
         )
         count = int(counts.sum())
         indices = sparse.encode(np.arange(count), layout.size)
-        step = decode_compiled(update_of(indices, count, octets, mode), layout)
-        if step is None:
+        decoded = decode_usual(sparse.GOLOMB, mode, count, indices, octets, layout)
+        if decoded is None:
             raise WrongDtype
-        return step.delta
+        return decoded[1]
 
     return decoded
 
@@ -112,7 +111,7 @@ VALUE_CODINGS: dict[str, ValueCoding] = {
 } | {
     f"{name}-compiled": ValueCoding(name, _compiled_values(coding.mode))
     for name, coding in values.CODINGS.items()
-    if coding.mode in COMPILED_MODES
+    if coding.mode in VALUE_MODES
 }
 
 
@@ -210,29 +209,25 @@ def decoders_agree(update: Update, layout: Layout) -> None:
     It may leave to them what is not of the usual kind: other modes, or no values. What it refuses by itself
     they refuse alike.
     """
-    compiled = _taken(decode_compiled, update, layout)
-    defined = _taken(decode, update, layout)
-    if not isinstance(defined, Step):
+    compiled = _taken(decode_usual, update, layout)
+    defined = _taken(entries.decode, update, layout)
+    if not isinstance(defined, tuple):
         assert compiled in (None, defined)
         return
     if compiled is None:
-        usual = update.value_mode in (COMPILED_MODES if update.index_mode == sparse.GOLOMB else (SCALE_MODE,))
+        usual = update.value_mode in (VALUE_MODES if update.index_mode == sparse.GOLOMB else (SCALE_MODE,))
         assert not usual or not update.values
         return
-    assert isinstance(compiled, Step)
-    assert isinstance(compiled.indices, np.ndarray)
-    assert isinstance(defined.indices, np.ndarray)
-    assert compiled.base == defined.base
-    assert compiled.indices.tolist() == defined.indices.tolist()
-    assert compiled.delta.tobytes() == defined.delta.tobytes()
+    assert isinstance(compiled, tuple)
+    assert compiled[0].tolist() == defined[0].tolist()
+    assert compiled[1].tobytes() == defined[1].tobytes()
 
 
-def _taken(
-    decoder: Callable[[Update, Layout], Step | None], update: Update, layout: Layout
-) -> Step | type[Refused] | None:
+def _taken(decoder: Callable[..., Any], update: Update, layout: Layout) -> Any:
+    coded = update.index_mode, update.value_mode, update.count, update.indices, update.values
     try:
         with np.errstate(all="ignore"):
-            return decoder(update, layout)
+            return decoder(*coded, layout)
     except Refused as refusal:
         return type(refusal)
 

@@ -167,7 +167,7 @@ def test_a_server_has_compiled_what_its_first_update_needs() -> None:
     loaded = modules_after("import edgeflock.server.app, edgeflock.server.hosting")
     for room in ("server.descent", "server.publication", "server.findings"):
         assert f"edgeflock.{room}.kernels" in loaded
-    assert "edgeflock.shared.codecs.decisions" in loaded
+    assert {"edgeflock.shared.codecs.decisions", "edgeflock.shared.codecs.compiled_entries"} <= loaded
 
 
 def test_a_device_s_doctor_needs_nothing_of_a_server() -> None:

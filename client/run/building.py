@@ -133,7 +133,7 @@ class Building:
         """Build a trainer. Raises ConfigError if this device cannot train the Welcome's model."""
         self.data.schema.take(welcome)  # samples arrive while the backend is built
         kind = choose(self.settings, welcome.model, self.objects, welcome.loss)
-        await self.link.introduce(facts_of(kind))
+        await self.link.introduce(facts_of(kind, self.settings.labels))
         if self.app is not None:
             if welcome.personal is not None:
                 raise ConfigError(

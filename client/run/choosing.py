@@ -2,7 +2,7 @@
 
 import os
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
@@ -169,10 +169,12 @@ def flower_app(settings: "ClientSettings") -> "FlowerApp":
     return FlowerApp(settings.flower_app, settings.node_config, settings.name, directory(settings))
 
 
-def facts_of(kind: Kind) -> Facts:
-    """Return the facts about this device for its Hello."""
+def facts_of(kind: Kind, labels: Iterable[str] = ()) -> Facts:
+    """Return the facts about this device for its Hello, with its owner's `labels` (client.labels)."""
     facts: Facts = {"backend": _engine(kind), "machine": platform.machine(), "cores": os.cpu_count() or 1}
     facts["memory"] = memory_of() >> 20
+    facts["version"] = metadata.version("edgeflock")
+    facts |= {f"label.{name}": value for name, _, value in (label.partition("=") for label in labels)}
     device = device_class()
     return facts if device is None else {**facts, "class": device}
 

@@ -67,4 +67,4 @@ class PersonalFile(DeviceFile):
         """Write the layers. A failure is logged once, and training goes on."""
         if self._theta is not None:
             self._saved_at = time.monotonic()
-            self.write(self._run, self._shapes, self._theta.astype("<f4").tobytes(), synced=True)
+            self.write(self._run, self._shapes, self._theta.astype("<f4").tobytes(), durable=True)

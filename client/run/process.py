@@ -68,7 +68,7 @@ async def run_client(
     app = flower_app(settings) if settings.flower_app else None
     memory = memory_of() // 2
     # Only the Welcome names the model; assume one of the zoo.
-    facts = facts_of(choose(settings, ZOO, objects))
+    facts = facts_of(choose(settings, ZOO, objects), settings.labels)
     link = Link(
         settings.server,
         identity,

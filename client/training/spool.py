@@ -10,7 +10,6 @@ Invalid contents are dropped, since the disk is not trusted.
 
 import hashlib
 import logging
-import os
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 import msgpack
 
 from edgeflock.shared.errors import SessionRefused
+from edgeflock.shared.files import write_atomically
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Update
 
@@ -42,21 +42,15 @@ class DeviceFile:
         self.has_failed = False
         """Whether the last content could not be written."""
 
-    def write(self, run: str, *fields: object, synced: bool = False) -> None:
+    def write(self, run: str, *fields: object, durable: bool = False) -> None:
         """Write the fields atomically. On a disk error it logs one warning, and training continues.
 
-        Unless it is `synced`, which wears a memory card, a power failure may lose it.
+        Unless it is `durable`, which wears a memory card, a power failure may lose it.
         """
         content = msgpack.packb([_FORMAT, run, self._device, *fields])
-        fresh = self.path.with_suffix(f"{self.path.suffix}-new")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(hashlib.sha256(content).digest() + content)
-                if synced:
-                    file.flush()
-                    os.fsync(file.fileno())
-            fresh.replace(self.path)
+            write_atomically(self.path, hashlib.sha256(content).digest() + content, durable=durable)
             self.has_failed = False
         except OSError as error:
             if not self.has_failed:

@@ -92,6 +92,10 @@ def train(
             "[client.pause_on].",
         ),
     ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A label to select it by [client.labels]; may repeat."),
+    ] = None,
     set_: Set = None,
     log_level: LogLevel = Level.info,
     log_format: LogFormat = Format.text,
@@ -117,6 +121,7 @@ def train(
         cpu=cpu,
         bandwidth=bandwidth,
         pause_on=pause_on,
+        labels=",".join(label) if label else None,
     )
     settings = load_settings(config, [*(set_ or []), *flags])
     from edgeflock.api.client import Client

@@ -14,6 +14,10 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat it while the run goes on.")] = False,
     interval: Annotated[float, typer.Option(min=0.2, max=60, help="Seconds of --watch's pauses.")] = 2.0,
     device: Annotated[str | None, typer.Option(help="One device, with its recent updates.")] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Only devices with this label [client.labels]; may repeat."),
+    ] = None,
     set_: Set = None,
     json: Json = False,
 ) -> None:
@@ -27,4 +31,4 @@ def status(
     elif watch:
         text.watch(server, secret, interval, as_json=json)
     else:
-        show_status(server, secret, as_json=json)
+        show_status(server, secret, as_json=json, labels=label or ())

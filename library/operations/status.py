@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -39,9 +40,9 @@ async def status(server: str, token: str = "", *, feed: bool = True) -> dict[str
     return fields if state is None else {**fields, "feed": summary(state)}
 
 
-def show_status(server: str, token: str, *, as_json: bool) -> None:
-    """Print the state of the run at `server`."""
-    fields = asyncio.run(status(server, token, feed=as_json))
+def show_status(server: str, token: str, *, as_json: bool, labels: Iterable[str] = ()) -> None:
+    """Print the state of the run at `server`, with the devices that have all of the `labels`."""
+    fields = with_labels(asyncio.run(status(server, token, feed=as_json)), labels)
     if as_json:
         print(json.dumps(fields))
     else:
@@ -104,6 +105,9 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
     if (averages := status["on_devices"]) is not None:
         means = ", ".join(f"{name} {value:.4g}" for name, value in averages.items() if name != "num-examples")
         console.print(f"On devices' own {averages['num-examples']:,.0f} examples: {means}", highlight=False)
+    for label, averages in status.get("on_devices_by_label", {}).items():
+        means = ", ".join(f"{name} {value:.4g}" for name, value in averages.items() if name != "num-examples")
+        console.print(f"  {label}: {means}", highlight=False)
     console.print(
         f"Ingress {size(status['ingress'])}, egress {size(status['egress'])}"
         + (
@@ -119,7 +123,13 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
             highlight=False,
         )
     devices = sorted(status["devices"], key=lambda device: device["name"])
+    versions = Counter(str(device["facts"].get("version", "unknown")) for device in devices)
+    if len(versions) > 1:
+        each = ", ".join(f"{version} on {count:,}" for version, count in sorted(versions.items()))
+        console.print(f"Devices run other versions of Edgeflock: {each}", highlight=False)
     columns = dict(_COLUMNS)
+    if any(device.get("labels") for device in devices):
+        columns["labels"] = _labels_text
     if compression["threshold"] or (status["cnc"] and any(device["uncompressed"] for device in devices)):
         if status["cnc"] is not None:
             console.print(
@@ -161,6 +171,22 @@ def _table(columns: Mapping[str, Column], devices: Iterable[dict[str, Any]]) -> 
     for device in devices:
         table.add_row(*(column(device) for column in columns.values()))
     return table
+
+
+def _labels_text(device: dict[str, Any]) -> Text:
+    text = " ".join(f"{name}={value}" for name, value in sorted(device.get("labels", {}).items()))
+    return Text("".join(c if c.isprintable() else "?" for c in text) or "-")
+
+
+def with_labels(status: dict[str, Any], labels: Iterable[str]) -> dict[str, Any]:
+    """Return the status with only those devices that have all of the labels, NAME=VALUE."""
+    wanted = [label.partition("=")[::2] for label in labels]
+    devices = [
+        device
+        for device in status.get("devices", ())
+        if all(device.get("labels", {}).get(name) == value for name, value in wanted)
+    ]
+    return {**status, "devices": devices} if wanted and "devices" in status else status
 
 
 def _describe_rule(coordination: dict[str, Any]) -> str:

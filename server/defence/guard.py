@@ -15,7 +15,7 @@ from edgeflock.server.defence.rules import DEFENCES, AdmittedUpdate, norm_to_rec
 from edgeflock.server.defence.standing import Agreements, decay_standing
 from edgeflock.server.defence.trusted import Cosines, Trusted
 from edgeflock.server.descent import Step
-from edgeflock.server.descent.steps import norm
+from edgeflock.server.descent.kernels import norm
 
 _JUMP_RATIO = 2.0
 """An update this many times as large as its device's earlier ones removes the device's positive standing."""

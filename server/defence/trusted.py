@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.descent import Index
-from edgeflock.server.descent.steps import norm
+from edgeflock.server.descent.kernels import norm
 
 
 class Cosines(NamedTuple):

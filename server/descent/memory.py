@@ -6,16 +6,20 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
+Vector = NDArray[np.float32]
+Memory = NDArray[np.float32]
+"""The state, one row a parameter: [P, columns]."""
+
 
 @dataclass(frozen=True, slots=True)
 class OptimizerMemory:
     """The state of an optimizer, with its kind, so that another optimizer can reuse the parts that fit."""
 
     kind: str = ""
-    """OptimizerKind.remembers."""
-    numbers: NDArray[np.float32] | None = None
-    """The optimizer's numbers: [P, columns]."""
-    gathered: NDArray[np.float32] | None = None
+    """OptimizerKind.state."""
+    numbers: Memory | None = None
+    """The optimizer's numbers."""
+    gathered: Vector | None = None
     """The sum of the updates that wait for others to make a step: [P]."""
     waiting: int = 0
     """How many updates wait."""
@@ -47,5 +51,5 @@ class OptimizerMemory:
             raise ValueError(f"the optimizer's state in the journal cannot be read: {error}") from error
 
 
-def _vector(octets: bytes) -> NDArray[np.float32]:
+def _vector(octets: bytes) -> Vector:
     return np.frombuffer(octets, "<f4").astype(np.float32)

@@ -8,15 +8,14 @@ from numpy.typing import NDArray
 
 from edgeflock.server.descent.gathering import Gathered
 from edgeflock.server.descent.memory import OptimizerMemory
-from edgeflock.server.descent.part import Part, Vectors, VectorState, needs_optimizer
+from edgeflock.server.descent.part import Part, Vectors, VectorState
 from edgeflock.server.descent.rates import SCHEDULES, rate_factor
 from edgeflock.server.descent.recoverable import RecoverableVectors
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.statistics import LIMITED, Running
 from edgeflock.server.descent.step import Index, Step
-from edgeflock.server.descent.step_bound import StepBound
-from edgeflock.server.descent.ways import Optimized, Plain, Stepper
-from edgeflock.server.descent.weighting import linear_scaling, rule, stream_share
+from edgeflock.server.descent.stepper import Stepper
+from edgeflock.server.descent.weighting import batch_share, rule
 
 Place = Callable[[VectorState, Iterable[Step]], Vectors]
 """Creates the vectors: a `Part` in this process, or model shards."""
@@ -85,18 +84,13 @@ class Parameters:
         limited = self.regime.method.statistics == LIMITED
         self._running = Running(theta[theta.size - self._buffers :], self._norms) if limited else None
         """A copy of the running statistics, if the regime limits those of steps; else None."""
-        self._bound = StepBound()
-        self._stepper: Stepper = (
-            Optimized(state, self.store, self._bound)
-            if needs_optimizer(state)
-            else Plain(self.store, self._bound)
-        )
+        self._stepper = Stepper(state, self.store)
         self.store.begin(lambda: self._place(state, recent))
 
     @property
     def theta(self) -> NDArray[np.float32]:
         """[P + B]."""
-        return self.store.retry(lambda: self.store.vectors.theta)
+        return self.store[:]
 
     @property
     def average(self) -> NDArray[np.float32] | None:
@@ -138,25 +132,27 @@ class Parameters:
 
         Running statistics are not checked. They are sent at half precision, and stay within the sent range.
         """
+        rate, unit = self.learning_rate(step.time), self.regime.method.unit
         if not self.regime.rounds:
-            return self._stepper.fits(step, self._weight(step), self.learning_rate(step.time), limit)
+            return self._stepper.fits(step, self._weight(step), rate, limit, unit)
         with np.errstate(over="ignore", invalid="ignore"):
             total, samples = np.float32(step.samples) * step.delta, step.samples
             if gathered is not None:
                 total += gathered.gradient[step.indices]
                 samples += gathered.samples
-        return not step.samples or self._sum_fits(replace(step, delta=total), samples, limit)
+        weight, total_step = self._round_weight(samples), replace(step, delta=total)
+        return not step.samples or self._stepper.fits(total_step, weight, rate, limit, unit, samples)
 
     def fits_round(self, gathered: Gathered, limit: float) -> bool:
         """`fits` for a whole round, whose learning rate may have changed since."""
-        return not gathered.samples or self._sum_fits(self._sum(gathered), gathered.samples, limit)
+        return not gathered.samples or self._stepper.fits(
+            *self._round_step(gathered), limit, 1, gathered.samples
+        )
 
-    def _sum_fits(self, step: Step, samples: int, limit: float) -> bool:
-        return self._stepper.fits(step, self._scale(samples), self.learning_rate(step.time), limit, samples)
-
-    def _sum(self, gathered: Gathered) -> Step:
-        """Return a round as one dense step."""
-        return Step(self.version, slice(None), gathered.total, time=gathered.time)
+    def _round_step(self, gathered: Gathered) -> tuple[Step, float, float]:
+        """Return a round as one dense step, its weight and its rate."""
+        step = Step(self.version, slice(None), gathered.total, time=gathered.time)
+        return step, self._round_weight(gathered.samples), self.learning_rate(gathered.time)
 
     def limit_statistics(self, step: Step) -> Step:
         """Return `step` with its running statistics limited as the regime says for this version.
@@ -171,32 +167,40 @@ class Parameters:
     def set_node_count(self, nodes: int) -> None:
         """Set the number of nodes that train at a time (StepMethod.nodes)."""
         self.regime = replace(self.regime, method=replace(self.regime.method, nodes=nodes))
-        self.store.retry(lambda: self.store.vectors.set_node_count(nodes))
 
     def apply(self, change: Step | Gathered) -> None:
-        """Apply a step as the next version, or a round as one version for each of its steps."""
+        """Apply a step as the next version, or a round as one version for each of its steps.
+
+        Of a round only the last of these versions exists: w <- w - eta_scaled sum_i r_i g_i over its steps
+        (ScaDLES, equations 4a to 4c).
+        """
         if self.start_time is None:
             self.start_time = change.start_time if isinstance(change, Gathered) else change.time
-        if isinstance(change, Gathered):
-            self._end_round(change)
-        else:
-            self._descend(change)
-        if self._stepper.is_finished:
-            self._stepper = Plain(self.store, self._bound)
+        if isinstance(change, Step):
+            rate, unit = self.learning_rate(change.time), self.regime.method.unit
+            self._stepper.take(change, self._weight(change), rate, unit)
+            if change.statistics.size:
+                self._follow(change.statistics, self.version - change.base)
+            self._advance(1)
+            return
+        if change.samples:  # else a defence has rejected all of it
+            self._stepper.take(*self._round_step(change), 1, change.samples)
+        if change.measured_samples:
+            self._follow(change.statistics / np.float32(change.measured_samples), 0)
+        self._advance(change.steps)
 
-    def _descend(self, step: Step) -> None:
-        """Weigh a step and apply it."""
-        self._stepper.take(step, self._weight(step), self.learning_rate(step.time))
-        if step.statistics.size:
-            self._follow(step.statistics, self.version - step.base)
-        self._advance(1)
+    def _advance(self, versions: int) -> None:
+        before, self.version = self.version, self.version + versions
+        if self.regime.average:
+            for count in range(before // _STRIDE + 1, self.version // _STRIDE + 1):
+                self._update_average(count)
 
     def reported_weight(self, step: Step) -> float:
         """Return the weight of a step by the sample count that its device reports.
 
         No other field of an update can increase its weight.
         """
-        return step.samples if self.regime.rounds else stream_share(step, self.regime.base_batch)
+        return step.samples if self.regime.rounds else batch_share(step.samples, self.regime.base_batch)
 
     def changed_indices(self, indices: Index) -> Index:
         """Return the parameters that the next version changes, if its update touches `indices`."""
@@ -215,31 +219,13 @@ class Parameters:
 
         With n nodes, each step counts 1 / n, and the rule counts n steps as one version.
         """
-        base, nodes = self._stepper.effective_base(step.base, self.version), self.regime.method.nodes
-        turns = -((step.base - base) // nodes)
-        return self._rule.weight(step, step.base + turns) * stream_share(step, self.regime.base_batch) / nodes
+        nodes = self.regime.method.nodes
+        turns = -(-self._stepper.steps_since(step.base, self.version) // nodes)
+        share = batch_share(step.samples, self.regime.base_batch)
+        return self._rule.weight(step, step.base + turns) * share / nodes
 
-    def _scale(self, samples: int) -> float:
-        """Return the factor of a round's learning rate for its number of samples."""
-        return linear_scaling(samples, self.regime.base_batch)
-
-    def _end_round(self, gathered: Gathered) -> None:
-        """Compute w <- w - eta_scaled sum_i r_i g_i over a round's steps (ScaDLES, equations 4a to 4c).
-
-        Only the last of the versions that its steps make exists.
-        """
-        if gathered.samples:  # else a defence has rejected all of it
-            rate = self.learning_rate(gathered.time)
-            self._stepper.take(self._sum(gathered), self._scale(gathered.samples), rate, gathered.samples)
-        if gathered.measured_samples:
-            self._follow(gathered.statistics / np.float32(gathered.measured_samples), 0)
-        self._advance(gathered.steps)
-
-    def _advance(self, versions: int) -> None:
-        before, self.version = self.version, self.version + versions
-        if self.regime.average:
-            for count in range(before // _STRIDE + 1, self.version // _STRIDE + 1):
-                self._update_average(count)
+    def _round_weight(self, samples: int) -> float:
+        return batch_share(samples, self.regime.base_batch)
 
     def _follow(self, statistics: NDArray[np.float32], staleness: int) -> None:
         """Compute b <- b + (s - b) / max(10, tau) for the running statistics b; tau is `staleness`.

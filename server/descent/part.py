@@ -1,27 +1,28 @@
 """A contiguous slice of theta, or all of it, with the state of each of its parameters.
 
-parameters.py and ways/ handle steps as a whole: versions, weights, rates and norms. They call the methods
-here, so that a slice may be in a process of its own (server/shards).
+parameters.py handles steps as a whole: versions, weights, rates and norms. It calls the methods here, so that
+a slice may be in a process of its own (server/shards).
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import steps
-from edgeflock.server.descent.kernels import approach
+from edgeflock.server.descent import kernels
 from edgeflock.server.descent.memory import OptimizerMemory
 from edgeflock.server.descent.optimizer import Optimizer, descend
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.staleness import Staleness
 from edgeflock.server.descent.statistics import move_towards
 from edgeflock.server.descent.step import Index, Step
-from edgeflock.server.descent.step_bound import is_within, max_magnitude
 from edgeflock.server.descent.weighting import rule
 
 Vector = NDArray[np.float32]
+
+_ONE = np.float32(1)
 
 
 class Entries(Protocol):
@@ -48,15 +49,12 @@ class ShardStatus(NamedTuple):
 class Vectors(Protocol):
     """The state of each parameter: float32 [P + B], the last B of them running statistics.
 
-    Methods that change state return nothing. They run in order, at the latest before the next read.
+    Methods that return nothing run in order, at the latest before the next one that returns something. Each
+    `descend` and each `step` counts as a version.
     """
 
-    @property
-    def theta(self) -> Vector: ...
-
-    @property
-    def entries(self) -> Entries:
-        """theta, for access to some entries without a full copy."""
+    def read(self, indices: Index) -> Vector:
+        """Return theta at `indices`, which may repeat, or all of it for slice(None)."""
 
     @property
     def average(self) -> Vector | None: ...
@@ -69,36 +67,29 @@ class Vectors(Protocol):
     def shard_statuses(self) -> Sequence[ShardStatus]:
         """The status of each model shard; empty if the vectors are in this process."""
 
-    def set_node_count(self, nodes: int) -> None:
-        """Count sigma_k in units of n = `nodes` updates from now on."""
+    def descend(self, indices: Index, delta: Vector, base: int, weight: np.float32, unit: int) -> None:
+        """theta_k -= weight / max(1, sigma_k / unit) delta_k, or add this to the sum of waiting updates.
 
-    def descend(self, indices: Index, delta: Vector, base: int, rate: np.float32) -> None:
-        """theta_k -= rate / max(1, sigma_k / n) delta_k, in one pass.
-
-        sigma_k is used only if the rule needs it. Counts as a version.
+        sigma_k is used only if the rule needs it.
         """
 
-    def gather(self, indices: Index, delta: Vector, base: int, weight: np.float32) -> None:
-        """Add weight / max(1, sigma_k / n) delta_k to the waiting updates. Counts as a version."""
-
-    def prepare(self, indices: Index, delta: Vector, base: int, weight: np.float32, waiting: int) -> None:
+    def weigh(
+        self, indices: Index, delta: Vector, base: int, weight: np.float32, unit: int, waiting: int
+    ) -> None:
         """Compute the gradient of the next step. Idempotent.
 
-        It is weight / max(1, sigma_k / n) delta_k, or the mean of `waiting` updates, this one included. With
-        too few updates for a step, only at `indices`.
+        It is weight / max(1, sigma_k / unit) delta_k, or the mean of `waiting` updates, this one included.
+        With too few updates for a step, only at `indices`.
         """
 
     def squares(self, total: float) -> float:
-        """Return total + |g|^2 of the prepared gradient, summed in order, for a norm."""
+        """Return total + |g|^2 of the gradient, summed in order, for a norm."""
 
     def fits(self, rate: np.float32, clip_factor: np.float32 | None, limit: float) -> bool:
         """Whether `step` keeps all magnitudes within `limit`, and moves none further that are beyond it."""
 
     def step(self, rate: np.float32, clip_factor: np.float32 | None) -> None:
-        """Step with the prepared gradient times `clip_factor`, by the optimizer. Counts as a version."""
-
-    def stop_gathering(self) -> None:
-        """Stop gathering: the updates that waited from an earlier regime have made their step."""
+        """Step with the gradient times `clip_factor`, by the optimizer."""
 
     def follow(self, statistics: Vector, lag: int) -> None:
         """Compute b <- b + (s - b) / lag, for the running statistics b."""
@@ -135,6 +126,16 @@ class VectorState(NamedTuple):
         """P."""
         return self.theta.size - self.buffers
 
+    @property
+    def is_gathering(self) -> bool:
+        """Whether updates wait for others to make a step."""
+        return self.regime.method.together > 1 or self.memory.waiting > 0
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a step is just theta - rate g, without an `Optimizer`."""
+        return self.regime.method.is_plain and not self.is_gathering
+
 
 class Part:
     """`Vectors` in this process."""
@@ -150,28 +151,23 @@ class Part:
         self.theta = theta
         self.average = (theta.copy() if average is None else average) if regime.average else None
         self._trained, self._statistics = np.split(theta, [theta.size - buffers])
-        self._updates_per_step, self._is_plain = regime.method.together, regime.method.is_plain
-        self._nodes = regime.method.nodes
-        self._optimizer: Optimizer | None = None
-        """None: a step is theta - rate g, in one pass."""
+        self._method = regime.method
+        self._optimizer = None if state.is_plain else Optimizer(regime.method, state.trained, memory)
+        """None: a step is theta - g, the rate being part of g."""
         self._gathered: Vector | None = None
         """The sum of the updates that wait for others to make a step: [P]."""
-        size = self._trained.size
-        if needs_gathering(state):
-            self._gathered = np.zeros(size, np.float32) if memory.gathered is None else memory.gathered
-        if needs_optimizer(state):
-            self._optimizer = Optimizer(regime.method, size)
-            if memory.kind == self._optimizer.kind.state:
-                self._optimizer = Optimizer(regime.method, size, memory.numbers)
-        self._gradient: tuple[Index, Vector] = slice(None), self._trained[:0]
-        """The gradient of the next step."""
-        self._changes: tuple[Index, Vector] = slice(None), self._trained[:0]
+        if state.is_gathering:
+            self._gathered = (
+                np.zeros(state.trained, np.float32) if memory.gathered is None else memory.gathered
+            )
+        self._nothing: tuple[Index, Vector] = slice(0), self._trained[:0]
+        self._update: tuple[Index, Vector] = self._nothing
         """The update that makes the next step."""
-        self._all_indices: NDArray[np.int64] | None = None
-        """All indices, cached on first use."""
+        self._gradient: tuple[Index, Vector] = self._nothing
+        """The gradient of the next step."""
         self.staleness: Staleness | None = None
         if rule(regime.rule).per_parameter and not regime.rounds:
-            self.staleness = Staleness(size, regime.window, start)
+            self.staleness = Staleness(state.trained, regime.window, start)
             for step in recent:
                 self.touch(step.indices, step.delta)
 
@@ -180,139 +176,92 @@ class Part:
         if self.staleness is not None:
             self.staleness.touch(indices, delta)
 
-    @property
-    def entries(self) -> Entries:
-        return self.theta
-
     def read(self, indices: Index) -> Vector:
-        """Return theta at `indices`."""
         return self.theta[indices]
 
     @property
     def memory(self) -> OptimizerMemory:
-        optimizer = self._optimizer
-        if optimizer is None:
+        if self._optimizer is None:
             return OptimizerMemory()
-        numbers = optimizer.memory if optimizer.kind.columns else None
-        return OptimizerMemory(optimizer.kind.state, numbers, self._gathered)
+        return replace(self._optimizer.memory, gathered=self._gathered)
 
     @property
     def nbytes(self) -> int:
         """The memory of all state of the parameters."""
-        optimizer = 0 if self._optimizer is None else self._optimizer.memory.nbytes
+        optimizer = 0 if self._optimizer is None else self._optimizer.nbytes
         staleness = 0 if self.staleness is None else self.staleness.nbytes
         vectors = (self.theta, self.average, self._gathered)
         return optimizer + staleness + sum(vector.nbytes for vector in vectors if vector is not None)
 
-    # Changes
-
-    def set_node_count(self, nodes: int) -> None:
-        self._nodes = nodes
-
-    def descend(self, indices: Index, delta: Vector, base: int, rate: np.float32) -> None:
+    def descend(self, indices: Index, delta: Vector, base: int, weight: np.float32, unit: int) -> None:
+        changed, rate = (self._trained, weight) if self._gathered is None else (self._gathered, -weight)
         if self.staleness is None:
-            descend(self._trained, indices, delta, rate)
-        elif self._nodes > 1:
-            self.prepare(indices, delta, base, rate, 1)
-            self.step(np.float32(1), None)
+            descend(changed, indices, delta, rate)
         else:
-            self.staleness.descend(self._trained, indices, delta, base, rate)
+            descend(changed, indices, self.staleness.weigh(indices, delta, base, rate, unit), _ONE)
+            self.staleness.touch(indices, delta)
 
-    def gather(self, indices: Index, delta: Vector, base: int, weight: np.float32) -> None:
-        assert self._gathered is not None, "updates make a step together"
-        descend(self._gathered, indices, self._weigh(indices, delta, base, weight), np.float32(-1))
-        self.touch(indices, delta)
-
-    def prepare(self, indices: Index, delta: Vector, base: int, weight: np.float32, waiting: int) -> None:
-        self._changes = indices, delta
-        with np.errstate(over="ignore", invalid="ignore"):
-            gradient = self._weigh(indices, delta, base, weight)
-            if self._gathered is not None:
-                share = np.float32(max(self._updates_per_step, waiting))
-                gradient = (self._gathered[indices] + gradient) / share
-                if waiting >= self._updates_per_step:
-                    mean = self._gathered / share
-                    mean[indices] = gradient
-                    indices, gradient = slice(None), mean
+    def weigh(
+        self, indices: Index, delta: Vector, base: int, weight: np.float32, unit: int, waiting: int
+    ) -> None:
+        self._update = indices, delta
+        gradient = self._weigh(indices, delta, base, weight, unit)
+        if self._gathered is not None:
+            share = np.float32(max(self._method.together, waiting))
+            gradient = (self._gathered[indices] + gradient) / share
+            if waiting >= self._method.together:
+                mean = self._gathered / share
+                mean[indices] = gradient
+                indices, gradient = slice(None), mean
         self._gradient = indices, gradient
 
+    def _weigh(self, indices: Index, delta: Vector, base: int, weight: np.float32, unit: int) -> Vector:
+        if self.staleness is None:
+            return weight * delta
+        return self.staleness.weigh(indices, delta, base, weight, unit)
+
     def squares(self, total: float) -> float:
-        return float(steps.squares(self._gradient[1], total))
+        return float(kernels.squares(self._gradient[1], total))
 
     def fits(self, rate: np.float32, clip_factor: np.float32 | None, limit: float) -> bool:
         indices, gradient = self._clipped_gradient(clip_factor)
         before = self._trained[indices]
-        with np.errstate(over="ignore", invalid="ignore"):
-            if self._optimizer is None:
-                after = before - rate * gradient
-            else:
-                after = self._optimizer.preview(self._trained, self._indices(indices), gradient, rate)
-            return is_within(before, after, limit)
+        if self._optimizer is None:
+            after = before - gradient
+        else:
+            after = self._optimizer.preview(self._trained, indices, gradient, rate)
+        return bool((np.abs(after) <= np.maximum(np.float32(limit), np.abs(before))).all())
 
     def step(self, rate: np.float32, clip_factor: np.float32 | None) -> None:
         indices, gradient = self._clipped_gradient(clip_factor)
-        self.touch(*self._changes)
+        self.touch(*self._update)
         if self._gathered is not None:
             self._gathered[:] = 0
-        if self._optimizer is None:
-            descend(self._trained, indices, gradient, rate)
-        else:
-            self._optimizer.step(self._trained, self._indices(indices), gradient, rate)
-        self._gradient = self._changes = slice(None), self._trained[:0]
+        assert self._optimizer is not None, "a step without an optimizer is in one pass"
+        self._optimizer.step(self._trained, indices, gradient, rate)
+        self._update = self._gradient = self._nothing
+        if self._method.together == 1:  # updates that waited from an earlier regime have made their step
+            self._gathered = None
+            if self._method.is_plain:
+                self._optimizer = None
 
-    def stop_gathering(self) -> None:
-        self._gathered = None
-        if self._is_plain:
-            self._optimizer = None
+    def _clipped_gradient(self, factor: np.float32 | None) -> tuple[Index, Vector]:
+        indices, gradient = self._gradient
+        return indices, gradient if factor is None else gradient * factor
 
     def follow(self, statistics: Vector, lag: int) -> None:
         move_towards(self._statistics, statistics, lag)
 
     def update_average(self, weight: np.float32) -> None:
         assert self.average is not None, "the regime keeps one"
-        approach(self.average, self.theta, weight)
-
-    # Queries
-
-    def max_magnitude(self) -> float:
-        return max_magnitude(self._trained)
+        kernels.approach(self.average, self.theta, weight)
 
     def gathered_indices(self) -> NDArray[np.int64]:
         assert self._gathered is not None, "updates make a step together"
         return np.flatnonzero(self._gathered)
 
+    def max_magnitude(self) -> float:
+        return kernels.max_magnitude(self._trained)
+
     def flush(self) -> None:
         """Nothing to do: changes are made at once."""
-
-    def _weigh(self, indices: Index, delta: Vector, base: int, weight: np.float32) -> Vector:
-        """Return weight / max(1, sigma_k / n) delta_k."""
-        if self.staleness is None:
-            return weight * delta
-        return self.staleness.weigh(indices, delta, base, weight, self._staleness_unit)
-
-    def _clipped_gradient(self, factor: np.float32 | None) -> tuple[Index, Vector]:
-        """The gradient of the next step, clipped."""
-        indices, gradient = self._gradient
-        return indices, gradient if factor is None else gradient * factor
-
-    @property
-    def _staleness_unit(self) -> int:
-        """How many updates staleness counts as one: those of a step, or one from each node."""
-        return max(self._updates_per_step, self._nodes)
-
-    def _indices(self, indices: Index) -> NDArray[np.int64]:
-        if not isinstance(indices, slice):
-            return indices
-        if self._all_indices is None:
-            self._all_indices = np.arange(self._trained.size)
-        return self._all_indices
-
-
-def needs_gathering(state: VectorState) -> bool:
-    """Whether updates wait for others to make a step."""
-    return state.regime.method.together > 1 or state.memory.waiting > 0
-
-
-def needs_optimizer(state: VectorState) -> bool:
-    """Whether steps need an `Optimizer`."""
-    return not state.regime.method.is_plain or needs_gathering(state)

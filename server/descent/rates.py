@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from edgeflock.shared.plugins import Table
 
 if TYPE_CHECKING:
-    from edgeflock.server.descent.method import StepMethod
+    from edgeflock.server.descent.regime import StepMethod
 
 _TERMS = 12
 """Terms of the sine series. Up to pi / 2, further terms are below a double's precision."""

@@ -39,16 +39,12 @@ class RecoverableVectors:
         self.vectors = self.retry(place)
 
     def __getitem__(self, indices: Index, /) -> NDArray[np.float32]:
-        return self.retry(lambda: self.vectors.entries[indices])
+        return self.retry(lambda: self.vectors.read(indices))
 
     @property
     def is_local(self) -> bool:
         """Whether the vectors are in this process."""
         return isinstance(self.vectors, Part)
-
-    def max_magnitude(self) -> float:
-        """Return the largest |theta_k| of the trained parameters."""
-        return self.retry(lambda: self.vectors.max_magnitude())
 
     def flush(self) -> None:
         """Start all applied changes in the processes that hold the vectors."""
@@ -60,10 +56,10 @@ class RecoverableVectors:
         If a part of the vectors is lost, restore them and try again. `read` must not have changed anything in
         this process by then. Raises VectorsLost if restoring does not help.
         """
-        lost = VectorsLost()
-        for again in range(_TRIES):
+        lost: VectorsLost | None = None
+        for _ in range(_TRIES):
             try:
-                if again and self.restore is not None:
+                if lost is not None and self.restore is not None:
                     self.vectors = self.restore(lost)
                     self.restorations += 1
                 return read()
@@ -71,4 +67,4 @@ class RecoverableVectors:
                 if self.restore is None:
                     raise
                 lost = error
-        raise lost
+        raise lost or VectorsLost()

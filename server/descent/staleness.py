@@ -27,9 +27,8 @@ Memory, bytes a parameter: (ceil(window / B) + 1) (B + c) / 8 + c / 8.
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent.kernels import adacomp, touch, touches_since
+from edgeflock.server.descent.kernels import touch, weigh
 from edgeflock.server.descent.step import Index
-from edgeflock.server.descent.steps import weigh
 
 Counts = NDArray[np.unsignedinteger]
 
@@ -74,39 +73,9 @@ class Staleness:
         """
         self._check(base)
         slot, bit = self._slot(base)
-        below = self._bits((1 << bit) - 1)
-        if isinstance(indices, slice):
-            then = np.bitwise_count(self._touches[slot] & below)
-            dense: Counts = self._counts - (self._before[slot] + then)
-            return dense
-        sigma = np.empty(indices.size, self._count)
-        touches_since(indices, self._counts, self._before[slot], self._touches[slot], below, sigma)
+        then = np.bitwise_count(self._touches[slot][indices] & self._bits((1 << bit) - 1))
+        sigma: Counts = self._counts[indices] - (self._before[slot][indices] + then)
         return sigma
-
-    def descend(
-        self,
-        theta: NDArray[np.float32],
-        indices: Index,
-        delta: NDArray[np.float32],
-        base: int,
-        rate: np.float32,
-    ) -> None:
-        """theta_k <- theta_k - rate / max(1, sigma_k) delta_k, equations (4) and (5), in place; then `touch`.
-
-        One pass over the entries. Raises ValueError as `sigma` does.
-        """
-        if isinstance(indices, slice):
-            theta -= rate / np.maximum(self.sigma(indices, base), 1).astype(np.float32) * delta
-            self.touch(indices, delta)
-            return
-        self._check(base)
-        then, bit_then = self._slot(base)
-        slot, bit = self._slot(self.version)
-        adacomp(
-            theta, indices, delta, rate, self._counts, self._before[then], self._touches[then],
-            self._bits((1 << bit_then) - 1), self._touches[slot], self._bits(1 << bit), self._mask,
-        )  # fmt: skip
-        self._advance()
 
     def weigh(
         self,
@@ -114,16 +83,18 @@ class Staleness:
         delta: NDArray[np.float32],
         base: int,
         weight: np.float32,
-        updates: int = 1,
+        unit: int = 1,
     ) -> NDArray[np.float32]:
-        """Return weight / max(1, sigma_k / together) delta_k in a new array, as an optimizer's gradient.
+        """Return weight / max(1, sigma_k / unit) delta_k in a new array. Equation (5) has `unit` 1.
 
-        `updates` updates make a step. Raises ValueError as `sigma` does.
+        Raises ValueError as `sigma` does.
         """
-        share = np.float32(updates)
+        share = np.float32(unit)
         if isinstance(indices, slice):
-            sigma = self.sigma(indices, base).astype(np.float32)
-            dense: NDArray[np.float32] = weight / np.maximum(sigma / share, np.float32(1)) * delta
+            sigma = np.maximum(self.sigma(indices, base), 1).astype(np.float32)
+            if unit > 1:
+                sigma = np.maximum(sigma / share, np.float32(1))
+            dense: NDArray[np.float32] = weight / sigma * delta
             return dense
         self._check(base)
         slot, bit = self._slot(base)

@@ -45,20 +45,12 @@ def root(step: Step, version: int) -> float:
     return 1 / math.sqrt(1 + version - step.base)
 
 
-def stream_share(step: Step, base_batch: int) -> float:
-    """Return b_i / B for a step on b_i samples: the weight of a device by its stream (ScaDLES, section IV).
+def batch_share(samples: int, base_batch: int) -> float:
+    """Return b / B for b samples: the weight of an update, or of a round's rate (ScaDLES, section IV).
 
-    Equation (4a) weighs device i by r_i = S_i / sum_j S_j. Linear scaling multiplies the learning rate by
-    sum_j S_j / B. Their product, S_i / B, does not depend on other devices. So it holds for a single update
-    as in a round. 1 if B is 0.
-    """
-    return step.samples / base_batch if base_batch else 1.0
-
-
-def linear_scaling(samples: int, base_batch: int) -> float:
-    """gamma_scaled = sum_j S_j / B: the learning rate's factor for a round's samples (ScaDLES, section IV).
-
-    1 if B is 0.
+    Equation (4a) weighs device i by r_i = S_i / sum_j S_j. Linear scaling multiplies the learning rate of a
+    round by sum_j S_j / B. Their product, S_i / B, does not depend on other devices. So it holds for a single
+    update as in a round. 1 if B is 0.
     """
     return samples / base_batch if base_batch else 1.0
 

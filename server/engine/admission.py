@@ -6,15 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.descent import Step
-from edgeflock.server.descent.kernels import decode_update, spread_scales
-from edgeflock.shared.codecs import entries, grid, labels, moments, sparse, values
+from edgeflock.shared.codecs import compiled_entries, labels, moments, values
 from edgeflock.shared.errors import (
     BadSamples,
     BadStatistics,
     BaseExpired,
     BaseInFuture,
     ExpansionTooLarge,
-    IndexOutOfRange,
     NonFinite,
     WrongDtype,
 )
@@ -23,12 +21,6 @@ from edgeflock.shared.protocol.messages import Update
 
 EXPANSION_PER_ENTRY = 12
 """Bytes that one entry takes once decoded: an int64 index and a float32 value."""
-
-COMPILED_MODES = {values.CODINGS[name].mode for name in ("int8", "codebook4", "sign")}
-"""Value modes that kernels.decode_update knows, together with Golomb-coded indices."""
-
-SCALE_MODE = values.CODINGS["scale"].mode
-"""The value mode that belongs to grid-coded indices."""
 
 
 def admit(
@@ -101,36 +93,9 @@ def check_statistics(statistics: NDArray[np.float32], layout: Layout) -> None:
 
 def _admit(update: Update, layout: Layout) -> Step:
     """Decode an update of trained parameters only."""
-    if update.count > layout.size:
-        raise IndexOutOfRange(f"{update.count} entries for {layout.size} parameters")
-    return decode_compiled(update, layout) or decode(update, layout)
-
-
-def decode_compiled(update: Update, layout: Layout) -> Step | None:
-    """Decode a usual update with compiled code.
-
-    Return None for another kind, or if decoding fails. For a wrong grid, raise its refusal.
-    """
-    if not update.values or update.count > 8 * len(update.indices):
-        return None
-    octets, delta = np.frombuffer(update.values, np.uint8), np.empty(update.count, np.float32)
-    if update.index_mode == sparse.GRID and update.value_mode == SCALE_MODE:
-        where, negative = grid.decode(update.indices, update.count, layout)
-        fine = spread_scales(where, negative, octets, layout.bounds, values.STEPS, delta)
-    elif update.index_mode == sparse.GOLOMB and update.value_mode in COMPILED_MODES:
-        where = np.empty(update.count, np.int64)
-        indices = np.frombuffer(update.indices, np.uint8)
-        fine = decode_update(indices, octets, update.value_mode, layout.bounds, where, delta)
-    else:
-        return None
-    return Step(update.base, where, delta, samples=update.samples) if fine else None
-
-
-def decode(update: Update, layout: Layout) -> Step:
-    """Decode any update, step by step: this defines what is admitted, and raises the other refusals."""
-    where, delta = entries.decode(
+    indices, delta = compiled_entries.decode(
         update.index_mode, update.value_mode, update.count, update.indices, update.values, layout
     )
     if not np.isfinite(delta).all():
         raise NonFinite("the values hold NaN or infinity; lower the learning rate or check the data")
-    return Step(update.base, where, delta, samples=update.samples)
+    return Step(update.base, indices, delta, samples=update.samples)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.defence import DEFENCES, Trusted
-from edgeflock.server.descent.steps import norm
+from edgeflock.server.descent.kernels import norm
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.fields import rows

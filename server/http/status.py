@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -15,12 +15,12 @@ from edgeflock.server.http.keys import EVALUATOR, GATEWAYS, HEALTH, HOST, WATCHE
 from edgeflock.server.http.roles import DEVICE, EVERYBODY, VIEWER, allows
 from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.monitoring.federated import combine_evaluations
-from edgeflock.server.monitoring.feed import dense_bytes, document, pause_reason, settings, state
+from edgeflock.server.monitoring.feed import dense_bytes, document, labels_of, pause_reason, settings, state
 from edgeflock.server.roster import Device, RateLimiters
 from edgeflock.server.sessions import GatewayConnection, RelayedDevice, RunHost
 from edgeflock.shared.errors import Unauthorized
 from edgeflock.shared.protocol.frames import Finding, Role
-from edgeflock.shared.protocol.messages import TAGS, Samples
+from edgeflock.shared.protocol.messages import TAGS, Facts, Samples
 
 FASTEST, USUAL, SLOWEST = 0.2, 1.0, 60.0
 """Seconds between the frames of a feed."""
@@ -155,6 +155,7 @@ def status(
         "shards": shards(host),
         "evaluation": evaluator.history[-1]._asdict() if evaluator.history else None,
         "on_devices": combine_evaluations(device["telemetry"] for device in devices),
+        "on_devices_by_label": _evaluations_by_label(devices),
         "evaluation_failed": evaluator.failed_at is not None,
         "ingress": traffic.total.ingress,
         "egress": traffic.total.egress,
@@ -196,6 +197,16 @@ def _gateway(line: GatewayConnection) -> dict[str, Any]:
     }
 
 
+def _evaluations_by_label(devices: Iterable[dict[str, Any]]) -> dict[str, Mapping[str, float]]:
+    """NAME=VALUE -> the combined evaluations of the devices with this label."""
+    telemetry: dict[str, list[Facts]] = {}
+    for device in devices:
+        for name, value in device["labels"].items():
+            telemetry.setdefault(f"{name}={value}", []).append(device["telemetry"])
+    found = {label: combine_evaluations(facts) for label, facts in sorted(telemetry.items())}
+    return {label: means for label, means in found.items() if means is not None}
+
+
 def _device(device: Device, limiters: RateLimiters, guard: DefenceGuard | None, now: float) -> dict[str, Any]:
     connection, done = device.connection, device.statistics
     ingress, egress = connection.traffic
@@ -206,6 +217,7 @@ def _device(device: Device, limiters: RateLimiters, guard: DefenceGuard | None, 
         "waits": connection.awaits_turn,
         "gateway": connection.session.gateway_name if isinstance(connection.session, RelayedDevice) else None,
         "facts": device.facts,
+        "labels": labels_of(device.facts),
         "telemetry": done.telemetry,
         "updates": done.updates,
         "compressed": done.compressed,

@@ -49,6 +49,7 @@ class Shard:
             state._replace(theta=np.array(state.theta), average=_copy(state.average), memory=memory)
         )
 
+    @np.errstate(over="ignore", invalid="ignore")
     def execute(self, orders: Sequence[Order]) -> Any:
         """Execute orders; return the result of the last one."""
         answer = None

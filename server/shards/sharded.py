@@ -1,8 +1,7 @@
 """`Vectors` in model shards: each order goes to the shards that hold its entries, in the order of versions.
 
-Nothing is computed here. The bounds check, the largest magnitude and the sum of squares depend on all of
-theta. They come from the shards' answers, in an order that gives the same bits as one process. Each slice
-passes the sum of squares to the next.
+Nothing is computed here. What depends on all of theta comes from the shards' answers, in an order that gives
+the same bits as one process. Each slice passes the sum of squares to the next.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import Entries, Index, ShardStatus, Step, VectorState
-from edgeflock.server.descent.memory import OptimizerMemory
+from edgeflock.server.descent import Index, OptimizerMemory, ShardStatus, Step, VectorState
 from edgeflock.server.shards.placement import Order, Placement
 from edgeflock.server.shards.slices import Slices
 from edgeflock.shared.errors import ConfigError
@@ -36,10 +34,8 @@ class Sharded:
                 f"scale.shards = {count}: the model has {state.trained} trained parameters; lower it"
             )
         self._slices = Slices(state.trained, state.buffers, count)
-        self._count = count
         self._placement = placement
         self._averages = state.regime.average > 0
-        self._size = state.theta.size
         self._outbox: list[list[Order]] = [[] for _ in range(count)]
         self._queued = 0
         """The number of queued entries."""
@@ -53,24 +49,11 @@ class Sharded:
 
     # Reading
 
-    @property
-    def theta(self) -> Vector:
-        return np.concatenate(self._ask("theta"))
-
-    @property
-    def entries(self) -> Entries:
-        return self
-
-    @property
-    def size(self) -> int:
-        return self._size
-
-    def __getitem__(self, indices: Index, /) -> Vector:
-        """The entries of theta at indices in any order, which may repeat, or at [:]."""
+    def read(self, indices: Index) -> Vector:
         if isinstance(indices, slice):
-            return self.theta
+            return np.concatenate(self._ask("read", indices))
         order = np.argsort(indices, kind="stable")
-        places = self._slices.places(indices[order])
+        places = self._slices.split(indices[order])
         orders = {shard: ("read", (place,)) for shard, place in enumerate(places) if place.size}
         answers = self._ask_some(orders)
         found = np.empty(indices.size, np.float32)
@@ -93,50 +76,40 @@ class Sharded:
             np.concatenate(gathered) if gathered else None,
         )
 
-    # Changing
+    def gathered_indices(self) -> NDArray[np.int64]:
+        parts = self._ask("gathered_indices")
+        return np.concatenate([part + start for part, start in zip(parts, self._slices.bounds, strict=False)])
 
-    def set_node_count(self, nodes: int) -> None:
-        self._queue("set_node_count", nodes)
+    def max_magnitude(self) -> float:
+        # As one process does: it compares bits, and NaN is above all numbers.
+        return float(np.array(self._ask("max_magnitude")).max())
 
-    def descend(self, indices: Index, delta: Vector, base: int, rate: np.float32) -> None:
-        self._queue_entries("descend", indices, delta, base, rate)
+    # A step
 
-    def gather(self, indices: Index, delta: Vector, base: int, weight: np.float32) -> None:
-        self._queue_entries("gather", indices, delta, base, weight)
+    def descend(self, indices: Index, delta: Vector, base: int, weight: np.float32, unit: int) -> None:
+        self._queue_entries("descend", indices, delta, base, weight, unit)
 
-    def prepare(self, indices: Index, delta: Vector, base: int, weight: np.float32, waiting: int) -> None:
-        self._queue_entries("prepare", indices, delta, base, weight, waiting)
+    def weigh(
+        self, indices: Index, delta: Vector, base: int, weight: np.float32, unit: int, waiting: int
+    ) -> None:
+        self._queue_entries("weigh", indices, delta, base, weight, unit, waiting)
 
     def squares(self, total: float) -> float:
-        for shard in range(self._count):
+        for shard in range(len(self._outbox)):
             total = self._ask_some({shard: ("squares", (total,))})[shard]
         return total
 
+    def fits(self, rate: np.float32, clip_factor: np.float32 | None, limit: float) -> bool:
+        return all(self._ask("fits", rate, clip_factor, limit))
+
     def step(self, rate: np.float32, clip_factor: np.float32 | None) -> None:
         self._queue("step", rate, clip_factor)
-
-    def stop_gathering(self) -> None:
-        self._queue("stop_gathering")
 
     def follow(self, statistics: Vector, lag: int) -> None:
         self._outbox[-1].append(("follow", (statistics, lag)))
 
     def update_average(self, weight: np.float32) -> None:
         self._queue("update_average", weight)
-
-    # Asking
-
-    def max_magnitude(self) -> float:
-        # As one process does: it compares bits, and NaN is above all numbers.
-        found = np.array(self._ask("max_magnitude"))
-        return float(found.max())
-
-    def gathered_indices(self) -> NDArray[np.int64]:
-        parts = self._ask("gathered_indices")
-        return np.concatenate([part + start for part, start in zip(parts, self._slices.bounds, strict=False)])
-
-    def fits(self, rate: np.float32, clip_factor: np.float32 | None, limit: float) -> bool:
-        return all(self._ask("fits", rate, clip_factor, limit))
 
     # Sending
 
@@ -147,7 +120,7 @@ class Sharded:
 
     def _send(self) -> None:
         queued = {shard: orders for shard, orders in enumerate(self._outbox) if orders}
-        self._outbox, self._queued = [[] for _ in range(self._count)], 0
+        self._outbox, self._queued = [[] for _ in self._outbox], 0
         if queued:
             self._placement.send(queued)
 
@@ -169,8 +142,8 @@ class Sharded:
 
     def _ask(self, name: str, *arguments: Any) -> list[Any]:
         """The answers of all shards, in order."""
-        answers = self._ask_some({shard: (name, arguments) for shard in range(self._count)})
-        return [answers[shard] for shard in range(self._count)]
+        answers = self._ask_some({shard: (name, arguments) for shard in range(len(self._outbox))})
+        return [answers[shard] for shard in range(len(self._outbox))]
 
     def _ask_some(self, orders: dict[int, Order]) -> dict[int, Any]:
         """The answers of these shards, after their earlier orders. Raises VectorsLost."""

@@ -5,8 +5,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import Index, VectorState
-from edgeflock.server.descent.memory import OptimizerMemory
+from edgeflock.server.descent import Index, OptimizerMemory, VectorState
 
 Vector = NDArray[np.float32]
 Entries = tuple[Index, Vector]
@@ -36,19 +35,14 @@ class Slices:
         """Split an update by slices. Its indices increase strictly, or are slice(None) for all of P."""
         if isinstance(indices, slice):
             return [(slice(None), part) for part in self.trained(values)]
-        cuts = [0, *np.searchsorted(indices, self.bounds[1:-1]), indices.size]
-        return [
-            (indices[first:last] - start, values[first:last])
-            for (first, last), start in zip(pairwise(cuts), self.bounds, strict=False)
-        ]
+        places = self.split(indices)
+        ends = np.cumsum([place.size for place in places])
+        return list(zip(places, np.split(values, ends[:-1]), strict=True))
 
-    def places(self, indices: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    def split(self, indices: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Split indices of all of theta by slices. They must not decrease."""
-        cuts = [0, *np.searchsorted(indices, self.bounds[1:-1]), indices.size]
-        return [
-            indices[first:last] - start
-            for (first, last), start in zip(pairwise(cuts), self.bounds, strict=False)
-        ]
+        parts = np.split(indices, np.searchsorted(indices, self.bounds[1:-1]))
+        return [part - start for part, start in zip(parts, self.bounds, strict=False)]
 
     def states(self, state: VectorState) -> list[VectorState]:
         """The initial states of the parts that together equal `state`."""

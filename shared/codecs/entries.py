@@ -95,13 +95,13 @@ def decode(
     Raises WrongDtype or an index's refusal if the bytes do not match what they announce. Memory is in
     proportion to the bytes and to the layout.
     """
+    if count > layout.size:
+        raise IndexOutOfRange(f"{count} entries for {layout.size} parameters")
     if (index_mode == sparse.GRID) != (value_mode == _SCALE):
         raise WrongDtype(
             "index mode 3 (grid) and value mode 5 (scale) are valid only together, "
             f"not modes {index_mode} and {value_mode}"
         )
-    if count > layout.size:
-        raise IndexOutOfRange(f"{count} entries for {layout.size} parameters")
     if index_mode == sparse.DENSE:
         if count != layout.size or indices:
             raise IndexMalformed(

@@ -1,11 +1,17 @@
 """[client] and [client_config]: one device, and the configuration of devices' own apps."""
 
 import math
+import re
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, field_validator
 
 from edgeflock.shared.settings.settings import Section, check_64_bits, split_list
+
+MAX_LABELS = 8
+
+_LABEL_NAME, _LABEL_VALUE = re.compile(r"[A-Za-z0-9._-]{1,40}"), re.compile(r"[A-Za-z0-9._-]{1,60}")
 
 
 class ClientSettings(Section):
@@ -22,6 +28,8 @@ class ClientSettings(Section):
     """allow plain HTTP to other machines"""
     name: str = ""
     """the device's name; empty: as it joined, else the host's name and a short machine id"""
+    labels: list[str] = []
+    """what operators can select this device by: NAME=VALUE, e.g. site=north, eight at most; empty: nothing"""
     data: str = "digits:"
     """URI of the data to train on, e.g. csv:/srv/readings.csv?label=state"""
     hold_out: Annotated[float, Field(ge=0, lt=1)] = 0.1
@@ -85,7 +93,29 @@ class ClientSettings(Section):
     seed: Annotated[int, Field(ge=0, lt=1 << 31)] = 0
     """seed of random numbers, e.g. of the order of samples; devices of other names get others"""
 
-    _from_one_line = field_validator("shards", "pause_on", mode="before")(split_list)
+    _from_one_line = field_validator("shards", "pause_on", "labels", mode="before")(split_list)
+
+    @field_validator("labels")
+    @classmethod
+    def _check_labels(cls, labels: list[str]) -> list[str]:
+        parse_labels(labels)
+        return labels
+
+
+def parse_labels(labels: Iterable[str]) -> dict[str, str]:
+    """Return NAME -> VALUE of labels such as site=north. Raises ValueError."""
+    found: dict[str, str] = {}
+    for label in labels:
+        name, equals, value = label.partition("=")
+        if not (equals and _LABEL_NAME.fullmatch(name) and _LABEL_VALUE.fullmatch(value)) or name in found:
+            raise ValueError(
+                f"{label!r} must be NAME=VALUE, e.g. site=north: a name of its own of at most 40 letters, "
+                "digits, '.', '_' and '-', and a value of at most 60 of these"
+            )
+        found[name] = value
+    if len(found) > MAX_LABELS:
+        raise ValueError(f"a device has at most {MAX_LABELS} labels, and these are {len(found)}")
+    return found
 
 
 def _check_value(value: object) -> object:

@@ -64,6 +64,7 @@ def device(url: str, directory: Path, name: str, backend: Backend, **others: Any
         data=samples(directory / f"{name}.npz", swapped=name == "south"),
         directory=str(directory),
         health=False,
+        labels=[f"site={name}"],
         **others,
     )
 
@@ -91,6 +92,11 @@ async def test_devices_that_contradict_each_other_both_learn(backend: Backend, t
     assert status["evaluation"]["accuracy"] > 0.9  # the mean of the devices'
     assert status["evaluation"]["metrics"]["on_devices.num-examples"] == 80
     assert status["on_devices"]["num-examples"] == 80
+    assert {one: found["num-examples"] for one, found in status["on_devices_by_label"].items()} == {
+        "site=north": 40,
+        "site=south": 40,
+    }
+    assert {device["facts"]["version"] for device in status["devices"]} == {ef.__version__}
     assert status["on_devices"]["accuracy"] > 0.9  # one head for both would be right about half of them
 
     saved = safetensors_file.load(kept)

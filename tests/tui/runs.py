@@ -123,6 +123,8 @@ def rows(number: int, second: int, rng: random.Random) -> list[DeviceRow]:
                 None,
                 None,
                 None,
+                "site=north" if n % 5 == 0 else None,
+                "0.2.0",
             )
         )
     return made

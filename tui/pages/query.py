@@ -26,6 +26,7 @@ _ALIASES = {
     "~loss": "smoothed_loss",
     "upd/s": "updates_per_s",
     "stand": "standing",
+    "version": "edgeflock",
 }
 """Titles in the table that differ from the key of their column."""
 _TERM = re.compile(r"(?P<key>~?[a-z_]+(?:/s)?)(?P<relation>>=|<=|[:=<>])(?P<value>.*)")
@@ -37,7 +38,7 @@ _UNITS = {
     "last_seen": {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0},
 }
 """Units after a number, by column. Ages without a unit are in seconds."""
-_TEXT_FIELDS = ("name", "state", "class_", "backend", "paused_because", "why_left")
+_TEXT_FIELDS = ("name", "state", "class_", "backend", "labels", "paused_because", "why_left")
 
 
 def parse(query: str, now: float) -> Test:
@@ -64,7 +65,7 @@ def _term(term: str, now: float) -> Test:
         )
     key, relation, value = _ALIASES.get(match["key"], match["key"]), match["relation"], match["value"]
     if key == "label":
-        return lambda row, labels: value in labels.get(row.name, "").lower()
+        return lambda row, labels: value in labels.get(row.name, "").lower() or value in _text(row.labels)
     if key not in KEYS:
         raise ConfigError(f"filter {term!r}: no column {key!r}; known are label, {', '.join(KEYS)}")
     field = KEYS[key]

@@ -168,7 +168,7 @@ class Steering:
         return version
 
     def set_node_count(self, nodes: int) -> None:
-        """Set the number of nodes that train at a time from the next version on (descent/method.py).
+        """Set the number of nodes that train at a time from the next version on (descent/regime.py).
 
         This begins a new regime, as in `adjust`.
         """

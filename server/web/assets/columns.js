@@ -54,6 +54,8 @@ export const COLUMNS = [
         "last samples that were right before they were trained on",
     ],
     ["backend", "Backend", 80, words, true, "what it trains with"],
+    ["labels", "Labels", 110, words, true, "its owner's labels"],
+    ["edgeflock", "Version", 80, words, true, "its version of Edgeflock"],
 ].map(([key, title, width, form, text, about]) => ({ key, title, width, form, text, about }));
 
 // And what only a device's own page has room for.

@@ -324,7 +324,7 @@ export class Fleet {
 const SIGNS = { critical: "\u2715", warning: "\u25b2", notice: "\u25cb" }; // as in `edgeflock top`
 const GRAVITY = { critical: "bad", warning: "warn", notice: "" };
 
-const texts = (row) => ["name", "state", "class", "backend", "paused_because"].map((key) => of(row, key));
+const texts = (row) => ["name", "state", "class", "backend", "labels", "paused_because"].map((key) => of(row, key));
 
 // By their names in `edgeflock status --json`, and by the titles of `edgeflock top`.
 function fields() {
@@ -338,6 +338,7 @@ function fields() {
         ["in", "ingress"],
         ["out", "egress"],
         ["stand", "standing"],
+        ["version", "edgeflock"],
         ["~loss", "smoothed_loss"],
         ["upd/s", "updates_per_s"],
     ])

@@ -6,9 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from edgeflock.server.descent.optimizer import descend
-from edgeflock.server.descent.staleness import Staleness
-from edgeflock.server.descent.step import Index
+from edgeflock.server.descent import Index, OptimizerMemory, Part, Regime, VectorState
 
 SIZE = 6
 
@@ -16,6 +14,16 @@ numbers = st.floats(-(2.0**40), 2.0**40, width=32)
 rates = st.floats(2.0**-16, 4, width=32).map(np.float32)
 vectors = st.lists(numbers, min_size=SIZE, max_size=SIZE).map(lambda drawn: np.array(drawn, np.float32))
 chosen_sets = st.sets(st.integers(0, SIZE - 1))
+
+
+def part_of(theta: NDArray[np.float32], rule: str = "adacomp", window: int = 256) -> Part:
+    """All of theta, which is changed in place."""
+    return Part(VectorState(theta, None, OptimizerMemory(), 0, Regime(rule, 1.0, window), 0))
+
+
+def descend(part: Part, where: Index, delta: NDArray[np.float32], rate: np.float32, base: int = 0) -> None:
+    """theta_k <- theta_k - rate / max(1, sigma_k) delta_k."""
+    part.descend(where, delta, base, rate, 1)
 
 
 def formula(theta: np.float32, rate: np.float32, divisor: int, delta: np.float32) -> np.float32:
@@ -38,7 +46,7 @@ def test_one_rate_for_all(
         expected, taken = theta.copy(), theta.copy()
         for k in np.arange(SIZE)[where]:
             expected[k] = formula(theta[k], rate, 1, delta[k])
-        descend(taken, where, delta[where], rate)
+        descend(part_of(taken, "none"), where, delta[where], rate)
         assert taken.tobytes() == expected.tobytes()
 
 
@@ -61,16 +69,18 @@ def test_each_parameter_by_its_own_staleness(
     """Parameter k was changed touches[k] times since the base: alpha_k = rate / max(1, touches[k])."""
     sparse: Index = np.array(sorted(chosen), np.int64)
     for where in (sparse, slice(None)):
-        staleness = Staleness(SIZE, window)
+        expected, taken = theta.copy(), theta.copy()
+        part = part_of(taken, window=window)
         for version in range(40):
             changed = np.array([k for k in range(SIZE) if touches[k] > version], np.int64)
-            staleness.touch(changed, np.ones(changed.size, np.float32))
-        expected, taken = theta.copy(), theta.copy()
+            part.touch(changed, np.ones(changed.size, np.float32))
         for k in np.arange(SIZE)[where]:
             expected[k] = formula(theta[k], rate, max(1, touches[k]), delta[k])
-        staleness.descend(taken, where, delta[where], 0, rate)
+        descend(part, where, delta[where], rate)
         assert taken.tobytes() == expected.tobytes()
         # It recorded itself as the next version's update, but for zeros.
+        staleness = part.staleness
+        assert staleness is not None
         assert staleness.version == 41
         here = set(np.arange(SIZE)[where].tolist())
         assert staleness.sigma(slice(None), 40).tolist() == [k in here and delta[k] != 0 for k in range(SIZE)]
@@ -82,12 +92,13 @@ def test_each_parameter_by_its_own_staleness(
 )
 def test_counters_that_turn_over(window: int, updates: int, where: Index) -> None:
     """A parameter that every update changes, while its counter passes 256 or 65536: sigma is the delay."""
-    staleness, theta = Staleness(2, window), np.zeros(2, np.float32)
+    theta = np.zeros(2, np.float32)
+    part = part_of(theta, window=window)
     delta, rate = np.ones(2, np.float32), np.float32(1)
     for version in range(updates):
         delay = min(version, version * 37 % window)
         theta[:] = 0
-        staleness.descend(theta, where, delta, version - delay, rate)
+        descend(part, where, delta, rate, version - delay)
         assert theta[0] == theta[1] == -np.float32(1 / max(1, delay))
 
 
@@ -100,25 +111,27 @@ def test_no_fused_operations(where: Index) -> None:
     fused = [float(np.float32(float(theta[k]) - float(rate) * float(delta[k]))) for k in range(1000)]
     assert expected != fused
     plain, weighted = theta.copy(), theta.copy()
-    descend(plain, where, delta, rate)
-    Staleness(1000).descend(weighted, where, delta, 0, rate)
+    descend(part_of(plain, "none"), where, delta, rate)
+    descend(part_of(weighted), where, delta, rate)
     assert plain.tolist() == expected
     assert weighted.tolist() == expected
 
 
 def test_it_works_in_place_and_on_a_slice_of_theta() -> None:
     theta = np.ones(6, np.float32)
-    descend(theta[:2], slice(None), np.ones(2, np.float32), np.float32(0.5))
-    descend(theta[2:4], np.array([1]), np.ones(1, np.float32), np.float32(0.5))
-    Staleness(2).descend(theta[4:], np.array([0]), np.ones(1, np.float32), 0, np.float32(0.25))
+    descend(part_of(theta[:2], "none"), slice(None), np.ones(2, np.float32), np.float32(0.5))
+    descend(part_of(theta[2:4], "none"), np.array([1]), np.ones(1, np.float32), np.float32(0.5))
+    descend(part_of(theta[4:]), np.array([0]), np.ones(1, np.float32), np.float32(0.25))
     assert theta.tolist() == [0.5, 0.5, 1, 0.5, 0.75, 1]
 
 
 @pytest.mark.parametrize("where", [slice(None), np.array([0, 1])], ids=["dense", "sparse"])
 @pytest.mark.parametrize("base", [-1, 1])
 def test_a_base_outside_the_window_changes_nothing(where: Index, base: int) -> None:
-    staleness, theta = Staleness(2), np.ones(2, np.float32)
+    theta = np.ones(2, np.float32)
+    part = part_of(theta)
     with pytest.raises(ValueError, match=f"base {base} is outside 0..0"):
-        staleness.descend(theta, where, np.ones(2, np.float32), base, np.float32(1))
+        descend(part, where, np.ones(2, np.float32), np.float32(1), base)
     assert theta.tolist() == [1, 1]
-    assert staleness.version == 0
+    assert part.staleness is not None
+    assert part.staleness.version == 0

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import KINDS, Gathered, Parameters, Regime, Step, StepMethod
+from edgeflock.server.descent import KINDS, Gathered, OptimizerMemory, Parameters, Regime, Step, StepMethod
+from edgeflock.server.descent.optimizer import MoveBound, Optimizer
 from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import replay
@@ -244,16 +245,15 @@ def test_a_rollback_takes_what_was_remembered_along(tmp_path: Path) -> None:
 def test_no_step_goes_further_than_was_foretold(
     kind: str, gradients: list[list[float]], scale: float
 ) -> None:
-    from edgeflock.server.descent.optimizer import MoveBound, Optimizer
-
     how, theta = StepMethod(kind, weight_decay=0.01), np.zeros(SIZE, f32)
-    optimizer, foresight = Optimizer(how, SIZE), MoveBound(how)
+    optimizer, bound = Optimizer(how, SIZE), MoveBound(how, OptimizerMemory())
     for drawn in gradients:
         gradient = f32(scale) * np.array(drawn, f32)
-        reach = foresight.max_move(float(np.abs(gradient).max()), 0.1, float(np.abs(theta).max()) + 1)
+        entry = float(np.abs(gradient).max())
+        reach = bound.max_move(entry, 0.1, float(np.abs(theta).max()) + 1, 1)
         before = theta.copy()
         optimizer.step(theta, np.arange(SIZE), gradient, f32(0.1))
-        foresight.record(float(np.abs(gradient).max()))
+        bound.record(entry, 1)
         assert np.abs(theta - before).max() <= reach * (1 + 1e-5)
 
 

@@ -19,7 +19,6 @@ class Counted:
         self.staleness = Staleness(size, window, start)
         self.size = size
         self.start = start
-        self.theta = np.zeros(size, np.float32)
         self.history: list[NDArray[np.bool_]] = []
 
     @property
@@ -34,10 +33,7 @@ class Counted:
         changed = np.zeros(self.size, np.bool_)
         changed[where] = delta != 0
         self.history.append(changed)
-        if len(self.history) % 2:
-            self.staleness.touch(where, delta)
-        else:  # which touches as well
-            self.staleness.descend(self.theta, where, delta, self.version - 1, np.float32(0))
+        self.staleness.touch(where, delta)
 
     def check(self, base: int, where: Index = slice(None)) -> None:
         """sigma_k(i) = sum_{u=j}^{i-1} 1[delta_k(u) != 0]."""
@@ -46,6 +42,9 @@ class Counted:
             counts += changed
         sigma = self.staleness.sigma(where, base)
         assert sigma.astype(np.int64).tolist() == counts[where].tolist()
+        one = np.float32(1)
+        weighed = self.staleness.weigh(where, np.ones(sigma.size, np.float32), base, one)
+        assert weighed.tolist() == (one / np.maximum(counts[where], 1).astype(np.float32)).tolist()
 
     def check_all(self) -> None:
         assert self.staleness.version == self.version

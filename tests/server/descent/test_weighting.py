@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edgeflock.server.descent.step import Step
-from edgeflock.server.descent.weighting import RULES, stream_share
+from edgeflock.server.descent.weighting import RULES, batch_share
 
 BASE = 1000
 
@@ -36,7 +36,7 @@ def test_shares_under_linear_scaling_are_a_round_of_scadles() -> None:
     samples, base = [8, 30, 1024], 64
     gradients = np.random.default_rng(0).standard_normal((3, 5))
     steps = [Step(BASE, slice(None), np.ones(5, np.float32), samples=count) for count in samples]
-    one_by_one = sum(stream_share(step, base) * g for step, g in zip(steps, gradients, strict=True))
+    one_by_one = sum(batch_share(step.samples, base) * g for step, g in zip(steps, gradients, strict=True))
     r = np.array(samples) / sum(samples)
     np.testing.assert_allclose(one_by_one, sum(samples) / base * (r @ gradients))
-    assert [stream_share(step, 0) for step in steps] == [1, 1, 1]
+    assert [batch_share(step.samples, 0) for step in steps] == [1, 1, 1]

@@ -22,3 +22,16 @@ def test_absurd_numbers_of_one_device_spoil_no_mean() -> None:
     huge: Facts = {"eval.loss": 1.7e308, "eval.num-examples": 10}
     assert combine_evaluations([honest, boast]) == {"accuracy": 0.5, "num-examples": 10}
     assert combine_evaluations([honest, huge]) == {"accuracy": 0.5, "num-examples": 20}
+
+
+def test_ten_devices_have_a_worst_one() -> None:
+    each: list[Facts] = [{"eval.accuracy": place / 10, "eval.num-examples": 10} for place in range(10)]
+    assert combine_evaluations(each) == {
+        "accuracy": pytest.approx(0.45),
+        "worst-decile": 0.0,
+        "num-examples": 100,
+    }
+    twenty: list[Facts] = [{"eval.acc": place / 20, "eval.num-examples": 10} for place in range(20)]
+    found = combine_evaluations(twenty)
+    assert found is not None
+    assert found["worst-decile"] == pytest.approx(0.025)

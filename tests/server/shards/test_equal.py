@@ -264,7 +264,7 @@ def test_the_sum_of_squares_is_that_of_one_process_to_the_last_bit(seed: int, co
     found = []
     for place in (Part, partial(Sharded, InProcess(), count)):
         vectors: Vectors = place(state._replace(theta=state.theta.copy()))
-        vectors.prepare(slice(None), delta, 0, np.float32(0.3), 1)
+        vectors.weigh(slice(None), delta, 0, np.float32(0.3), 1, 1)
         found.append(vectors.squares(0.0))
     assert found[0] == found[1]
 

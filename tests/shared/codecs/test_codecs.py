@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from edgeflock.server.engine.admission import SCALE_MODE
 from edgeflock.shared.codecs import grid, sparse, values
+from edgeflock.shared.codecs.compiled_entries import SCALE_MODE
 from edgeflock.shared.errors import IndexMalformed, IndexRepeated, IndexUnsorted, WrongDtype
 from edgeflock.shared.model.layout import Layout
 from tests import laws

@@ -118,7 +118,7 @@ PI = DeviceRow(
     *(3, "pi-3", "training", "pi4", "onnx", 8.0, 10, 0, 0, 0, 0, None, None, 1e9),
     *(2, 0.5, 7, 0, 900, 90, 70, 7, 31.5, 212.0),
     *(48.0, None, False, 3, 1, None, 0.4, 1.5, None),
-    *(3792.0, 4, 1, 0.25),
+    *(3792.0, 4, 1, 0.25, "site=north", "0.2.0"),
 )
 OVERVIEW = Overview(
     *(7, 1.0, 900, 90, 90.0, 9.0, 9000, 10.0, [0] * BINS, 1, 1, 1.0, 0.5, False, "training", 0, None),
@@ -154,7 +154,7 @@ def edited(**entries: Any) -> bytes:
         (edited(more=1), "delta has the keys .*, not .*more"),
         (edited(missed_events="2"), "delta.missed_events must be int, not str"),
         (edited(missed_events=True), "delta.missed_events must be int, not bool"),
-        (edited(devices=[[1, 2]]), "delta.devices must be rows of 37"),
+        (edited(devices=[[1, 2]]), "delta.devices must be rows of 39"),
         (edited(devices=[other(updates=None)]), "delta.devices.updates must be int, not NoneType"),
         (edited(devices=[PI, other(loss=float("nan"))]), "delta.devices.loss must be finite"),
         (edited(devices=[other(state="asleep")]), "delta.devices.state must be one of .*'asleep'"),

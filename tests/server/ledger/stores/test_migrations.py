@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from edgeflock.server.coordination.asynchronous import Asynchronous
 from edgeflock.server.coordination.coordinator import Push
 from edgeflock.server.database import SqliteDatabase
-from edgeflock.server.descent.method import StepMethod
 from edgeflock.server.descent.parameters import Parameters
-from edgeflock.server.descent.regime import Regime
+from edgeflock.server.descent.regime import Regime, StepMethod
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.ledger.backup import back_up, restore
 from edgeflock.server.ledger.damage import repair, verify
