@@ -23,6 +23,7 @@ from edgeflock.shared.errors import (
     ProtocolVersion,
     Quarantined,
     Refused,
+    SessionRefused,
 )
 from edgeflock.shared.identity import names
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Telemetry
@@ -96,7 +97,10 @@ class ServerAdmission:
     async def admit(self, session: OpenSession, hello: Hello, frame: bytes) -> AdmittedDevice:
         host, layout = self.host, self.host.layout
         if hello.protocol != PROTOCOL:
-            raise ProtocolVersion(f"the server speaks protocol {PROTOCOL}, not {hello.protocol}")
+            reason = f"the server speaks protocol {PROTOCOL}, not {hello.protocol}"
+            if self._is_proven(hello):
+                host.registry.note_outdated(hello.device, reason)
+            raise ProtocolVersion(reason)
         if self.authenticator is None and (wrong := names.fault(hello.device)):
             raise Malformed(f"a device's name {wrong}")
         if hello.layout not in (b"", layout.digest):
@@ -123,6 +127,16 @@ class ServerAdmission:
         if device.shares:
             host.relay.join(device.id, None if self.post is None else partial(self.post, device))
         return AdmittedDevice(device, sequence, connection.secret)
+
+    def _is_proven(self, hello: Hello) -> bool:
+        """Whether the device is who it says, as far as the run asks for proof."""
+        if self.authenticator is None:
+            return not names.fault(hello.device)
+        try:
+            self.authenticator.check(hello.device, hello.proof)
+        except SessionRefused:
+            return False
+        return True
 
     def note_welcome(self, device: Device, version: int) -> None:
         by = f", through {self.gateway_name}" if self.gateway_name else ""
