@@ -78,6 +78,8 @@ class SessionContext:
     """A sketch of the rows that the run is evaluated on."""
     personal: Personal | None = None
     """The layers that devices train for themselves."""
+    adds_model: bool = False
+    """Whether receipts come without the model, which the session adds."""
 
     @property
     def published(self) -> Published:

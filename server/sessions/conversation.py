@@ -149,13 +149,13 @@ class Conversation:
                 outcome.on_settled(partial(self._count, update))
             else:
                 self._count(update, outcome)
-        was_paused = await self._wait_while_paused()
+        is_newer = await self._wait_while_paused()
         if self._tasks is not None:
             await self._send_samples()
             return await self._tasks.advance(counted=is_counted)
         assert isinstance(outcome, Accepted), "only an update of a task is answered before it applies"
         receipt = outcome.receipt
-        if was_paused and receipt.model is not None:
+        if (is_newer and receipt.model is not None) or (update.pull and self._host.adds_model):
             receipt = replace(receipt, model=await self._make_model(update))
         await self._send_samples()
         await self._port.send(receipt)

@@ -51,6 +51,14 @@ class PendingUpdate:
 
     answer: asyncio.Future[Accepted]
 
+    @classmethod
+    def begin(cls) -> "PendingUpdate":
+        """Return one without a result yet. Nobody has to wait for it."""
+        answer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
+        # asyncio warns of an exception that is never retrieved.
+        answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
+        return cls(answer)
+
     def on_settled(self, settle: Callable[[Accepted | Refused], None]) -> None:
         """Call `settle` with the result, once there is one."""
 
@@ -237,7 +245,9 @@ class Writer:
             if (outcome := outcomes.get(push)) is not None:
                 settle(answer, outcome)
             elif not answer.done():  # somebody waits for it
-                settle(answer, self._hold(push))
+                pending = PendingUpdate.begin()
+                self._held[push] = pending.answer
+                settle(answer, pending)
         if self._has_changed:
             self._has_changed = False
             changed, self._change_event = self._change_event, asyncio.Event()
@@ -301,13 +311,6 @@ class Writer:
         """Check held updates now, and wake all that wait for a change or a turn."""
         self._has_changed = True
         self._wake.set()
-
-    def _hold(self, push: Push) -> PendingUpdate:
-        answer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
-        # asyncio warns of an exception that is never retrieved, and the waiter may be gone.
-        answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
-        self._held[push] = answer
-        return PendingUpdate(answer)
 
     def _fail_all(self, reason: str) -> None:
         if self._timer is not None:
