@@ -10,6 +10,7 @@ from pathlib import Path
 
 import aiohttp
 from aiohttp import web
+from yarl import URL
 
 from edgeflock.server.connections import ConnectionLimits, GuardedConnection, Traffic
 from edgeflock.server.connections.listening import listen_on
@@ -277,36 +278,39 @@ class Gateway:
 
     async def _graph(self, request: web.Request) -> web.StreamResponse:
         """Return a training graph, which is requested from the leader once."""
-        await self._authenticate(request)
-        kind, upstream = request.match_info["kind"], self.upstream
-        status, headers, octets = await upstream.run_while_led(self.leaders.graph(upstream.http, kind))
-        if status != 200:
-            return web.Response(status=status, headers=dict(headers), body=octets)
-        response = octets_response(octets, 200, add_etag(request, headers["ETag"].strip('"'), {}))
-        response.enable_compression()
+        response = await self._file(
+            request, self.leaders.url / "v1/graphs" / request.match_info["kind"], fixed=True
+        )
+        if response.status == 200:
+            response.enable_compression()
         return response
 
     async def _model(self, request: web.Request) -> web.StreamResponse:
         """Return the leader's best or last model as a file."""
-        await self._authenticate(request)
-        upstream, version = self.upstream, request.query.get("version", "last")
+        version = request.query.get("version", "last")
         if version not in ("best", "last"):
+            await self._authenticate(request)
             return problem(400, "bad-version", f"version={version!r:.40}: a gateway has best and last")
-        path = f"/v1/model.{request.match_info['format']}?version={version}"
-        status, headers, octets = await upstream.run_while_led(self.leaders.model(upstream.http, path))
+        url = self.leaders.url / f"v1/model.{request.match_info['format']}" % {"version": version}
+        return await self._file(request, url)
+
+    async def _file(self, request: web.Request, url: URL, *, fixed: bool = False) -> web.Response:
+        """Return a file of the leader, which is requested once if it is `fixed`."""
+        await self._authenticate(request)
+        upstream = self.upstream
+        status, headers, octets = await upstream.run_while_led(
+            self.leaders.fetch(upstream.http, url, fixed=fixed)
+        )
         if status != 200:
             return web.Response(status=status, headers=dict(headers), body=octets)
-        add_etag(request, headers["ETag"].strip('"'), {})
-        return octets_response(octets, 200, dict(headers))
+        return octets_response(octets, 200, add_etag(request, headers["ETag"].strip('"'), dict(headers)))
 
     async def _join(self, request: web.Request) -> web.StreamResponse:
         """Forward a request to join to the leader, which decides."""
         async with asyncio.timeout(self.context.config.limits.request_seconds):
             octets = await request.read()
-        url, headers = (
-            self.leaders.url / "v1/join",
-            {"Authorization": request.headers.get("Authorization", "")},
-        )
+        url = self.leaders.url / "v1/join"
+        headers = {"Authorization": request.headers.get("Authorization", "")}
 
         async def forward() -> web.Response:
             async with self.upstream.http.post(url, data=octets, headers=headers) as answer:
