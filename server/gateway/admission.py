@@ -5,6 +5,7 @@ take its updates, to say whose turn it is and what to compute. Each ticket has o
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
@@ -16,7 +17,9 @@ from edgeflock.server.sessions.conversation import R
 from edgeflock.shared.errors import REFUSALS, Refused, SessionRefused, Superseded, Unavailable
 from edgeflock.shared.identity import CHALLENGE, ROTATE
 from edgeflock.shared.protocol import gateway, gateway_coding, wire
-from edgeflock.shared.protocol.messages import Hello, Over, Receipt, Record, Stop, Task, Telemetry
+from edgeflock.shared.protocol.messages import Hello, Over, Receipt, Record, Stop, Task, Telemetry, Update
+
+log = logging.getLogger(__name__)
 
 LOST = "this gateway has lost its leader"
 
@@ -86,6 +89,15 @@ class GatewayAdmission:
     def task_feed(self, device: Device, send: Send) -> TaskFeed | None:
         self._send_record = send
         return self if self._in_tasks else None
+
+    def count_update(self, device: Device, update: Update, staleness: int) -> None:
+        """Do nothing: the leader counts."""
+
+    def count_duplicate(self, device: Device) -> None:
+        """Do nothing: the leader counts."""
+
+    def note_ahead(self, device: Device, detail: str) -> None:
+        log.info("%s: %s", device.name, detail)
 
     def take_telemetry(self, device: Device, telemetry: Telemetry, frame: bytes) -> None:
         self._send(gateway.DeviceTelemetry(device.id, frame))

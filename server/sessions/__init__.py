@@ -7,7 +7,7 @@ sessions, with its own admission and copy of the model (server/gateway). Imports
 here depends on the mode of coordination.
 """
 
-from edgeflock.server.sessions.context import RunHost, ServedModel, SessionContext, SessionEvents, UpdateQueue
+from edgeflock.server.sessions.context import RunHost, ServedModel, SessionContext, UpdateQueue
 from edgeflock.server.sessions.conversation import Conversation, DevicePort
 from edgeflock.server.sessions.device_admission import AdmittedDevice, DeviceAdmission, ServerAdmission
 from edgeflock.server.sessions.gateways import (
@@ -40,7 +40,6 @@ __all__ = [
     "Send",
     "ServerTaskFeed",
     "Session",
-    "SessionEvents",
     "TaskFeed",
     "ServedModel",
     "Writer",

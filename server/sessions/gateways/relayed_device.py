@@ -231,7 +231,7 @@ class RelayedDevice:
         if not self.ended.is_set():
             self._gateway.deny(refusal, device=self._id)
         if isinstance(refusal, AlreadyComputed):
-            self.admission.host.hub.count_duplicate(self._admitted)
+            self.admission.count_duplicate(self._admitted)
         elif not isinstance(refusal, RunComplete | SessionRefused):
             self.refuse(refusal, update=True)
 
@@ -247,7 +247,7 @@ class RelayedDevice:
     def _count(self, update: Update, outcome: Accepted | Refused) -> None:
         if isinstance(outcome, Accepted):
             self._gateway.updates += 1
-            self.admission.host.hub.count_update(self._admitted, update, outcome.staleness)
+            self.admission.count_update(self._admitted, update, outcome.staleness)
         elif not isinstance(outcome, SessionRefused):
             self.refuse(outcome, update=True)
 
