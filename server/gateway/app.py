@@ -15,7 +15,6 @@ from yarl import URL
 from edgeflock.server.connections import ConnectionLimits, GuardedConnection, Traffic
 from edgeflock.server.connections.listening import listen_on
 from edgeflock.server.gateway.admission import GatewayAdmission
-from edgeflock.server.gateway.context import context_of
 from edgeflock.server.gateway.leaders import ClientCertificate, Leaders, read_body
 from edgeflock.server.gateway.upstream import Upstream
 from edgeflock.server.http.bodies import add_etag, octets_response, problem, resolve_range
@@ -126,7 +125,7 @@ class Gateway:
         if mirror is None or relay is None:
             raise Unavailable("this gateway has no leader; try again, or elsewhere")
         if self._context is None or self._context.engine is not mirror:
-            self._context = context_of(mirror, self.traffic, relay)
+            self._context = mirror.context(self.traffic, relay)
             self._connection_limits.limits = mirror.config.limits
         return self._context
 

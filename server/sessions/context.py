@@ -10,7 +10,7 @@ from edgeflock.server.engine import Accepted, Engine, Published
 from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.publication import Outlet
 from edgeflock.server.roster import Hub, RateLimiters, Registry, Relay, SampleRecord
-from edgeflock.server.sessions.writer import PendingUpdate
+from edgeflock.server.sessions.answers import PendingUpdate
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.model.layout import ExtraState, Layout

@@ -12,9 +12,9 @@ from typing import Protocol, TypeVar
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, requested_slice
 from edgeflock.server.roster import Device
+from edgeflock.server.sessions.answers import PendingUpdate
 from edgeflock.server.sessions.context import SessionContext, UpdateQueue
 from edgeflock.server.sessions.task_feed import TaskFeed
-from edgeflock.server.sessions.writer import PendingUpdate
 from edgeflock.shared.errors import (
     AlreadyComputed,
     Quarantined,

@@ -15,9 +15,9 @@ from edgeflock.server.connections import Meter
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted
 from edgeflock.server.roster import Device, Order
+from edgeflock.server.sessions.answers import PendingUpdate, settle
 from edgeflock.server.sessions.device_admission import ServerAdmission
 from edgeflock.server.sessions.task_feed import TaskFeed
-from edgeflock.server.sessions.writer import PendingUpdate, settle
 from edgeflock.shared.errors import (
     AlreadyComputed,
     Malformed,
