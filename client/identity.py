@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from yarl import URL
 
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.files import write_atomically
 from edgeflock.shared.identity import from_base64url, to_base64url
 
 if TYPE_CHECKING:
@@ -79,14 +80,9 @@ def save_identity(identity: ClientIdentity, path: Path) -> None:
     text = json.dumps(
         {name: to_base64url(value) if name in _BYTES else value for name, value in fields.items()}
     )
-    fresh = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
+        write_atomically(path, f"{text}\n".encode())
     except OSError as error:
         raise ConfigError(f"client.identity = {str(path)!r} cannot be written: {error.strerror}") from error
 

@@ -79,35 +79,24 @@ import, and every process of Edgeflock imports this package first. A value that 
 for _name, _value in _NO_TELEMETRY.items():
     os.environ.setdefault(_name, _value)
 
-_ROOM = "edgeflock.api"
-
-_NAMES = {
-    "ASGD": (f"{_ROOM}.methods", ""),
-    "AdaComp": (f"{_ROOM}.methods", ""),
-    "Adam": (f"{_ROOM}.methods", ""),
-    "Buffered": (f"{_ROOM}.methods", ""),
-    "Client": (f"{_ROOM}.client", "onnx"),
-    "ConfigError": ("edgeflock.shared.errors", ""),
-    "Diverged": ("edgeflock.shared.errors", ""),
-    "EdgeflockError": ("edgeflock.shared.errors", ""),
-    "Elastic": (f"{_ROOM}.methods", ""),
-    "Fleet": (f"{_ROOM}.fleet", "server"),
-    "Loss": ("edgeflock.shared.model.losses", ""),
-    "Model": (f"{_ROOM}.model", ""),
-    "Momentum": (f"{_ROOM}.methods", ""),
-    "Refused": ("edgeflock.shared.errors", ""),
-    "Result": (f"{_ROOM}.result", ""),
-    "Rounds": (f"{_ROOM}.methods", ""),
-    "Server": (f"{_ROOM}.server", "server"),
-    "back_up": ("edgeflock.server.ledger", "server"),
-    "deal": (f"{_ROOM}.data", ""),
-    "load": ("edgeflock.inference.opening", "server"),
-    "plot": (f"{_ROOM}.figure", "demo"),
-    "restore": ("edgeflock.server.ledger", "server"),
-    "roll_back": ("edgeflock.operations.rollback", ""),
-    "status": ("edgeflock.operations.status", ""),
+_MODULES = {
+    "api.client": ("onnx", "Client"),
+    "api.data": ("", "deal"),
+    "api.figure": ("demo", "plot"),
+    "api.fleet": ("server", "Fleet"),
+    "api.methods": ("", "ASGD AdaComp Adam Buffered Elastic Momentum Rounds"),
+    "api.model": ("", "Model"),
+    "api.result": ("", "Result"),
+    "api.server": ("server", "Server"),
+    "inference.opening": ("server", "load"),
+    "operations.rollback": ("", "roll_back"),
+    "operations.status": ("", "status"),
+    "server.ledger": ("server", "back_up restore"),
+    "shared.errors": ("", "ConfigError Diverged EdgeflockError Refused"),
+    "shared.model.losses": ("", "Loss"),
 }
-"""Name -> (the module that has it, the extra that installs what the module needs)."""
+"""Module -> (the extra that installs what it needs, the names that are imported from it)."""
+_NAMES = {name: (module, extra) for module, (extra, names) in _MODULES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
@@ -118,7 +107,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'edgeflock' has no attribute {name!r}; it has {', '.join(__all__)}")
     module, extra = _NAMES[name]
     try:
-        found = getattr(import_module(module), name)
+        found = getattr(import_module(f"edgeflock.{module}"), name)
     except ModuleNotFoundError as error:
         if not extra:
             raise

@@ -41,7 +41,6 @@ from edgeflock.server.http.keys import (
     ORIGINS,
     PIN,
     REGISTER,
-    TRAIL,
     WATCHERS,
     WRITER,
 )
@@ -185,10 +184,8 @@ def create_app(
             )
         background = Background(writer, evaluator, hub, tasks)
         app[HOST], app[WRITER], app[EVALUATOR], app[FEED] = host, writer, evaluator, feed
-        app[HEALTH] = health
-        app[BACKGROUND], app[LISTENERS] = background, listeners
-        app[WATCHERS], app[TRAIL] = watchers, hub.trail
-        app[GRAPHS] = graphs
+        app[BACKGROUND], app[LISTENERS], app[WATCHERS] = background, listeners, watchers
+        app[HEALTH], app[GRAPHS] = health, graphs
         background.start(on_failure)
         yield
         await background.stop()
@@ -197,8 +194,7 @@ def create_app(
         await asyncio.to_thread(close_trackers)
 
     app.cleanup_ctx.append(run)
-    app.on_shutdown.append(_end_sessions)
-    app.on_shutdown.append(_end_exports)
+    app.on_shutdown.append(_stop)
     return app
 
 
@@ -297,12 +293,10 @@ async def serve(
     served.check()
 
 
-async def _end_sessions(app: web.Application) -> None:
+async def _stop(app: web.Application) -> None:
+    """End the sessions, and an export that devices wait for."""
     app[WRITER].prepare_stop()
     await app[GATEWAYS].close()
     lines = [d.connection.session for d in app[HOST].registry.devices.values() if d.connection.session]
     await asyncio.gather(app[WATCHERS].close(), *(line.leave() for line in lines))
-
-
-async def _end_exports(app: web.Application) -> None:
     await app[GRAPHS].close()

@@ -8,7 +8,6 @@ metric `num-examples`.
 import hashlib
 import logging
 import math
-import os
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -23,6 +22,7 @@ from edgeflock.client.data.batcher import Batch, Batches
 from edgeflock.client.flower import inside
 from edgeflock.client.training.interfaces import as_server_fault
 from edgeflock.shared.errors import ConfigError, Malformed, Refused, TrainingFailed
+from edgeflock.shared.files import write_atomically
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.app import App, Arrays, decode
@@ -176,11 +176,9 @@ class FlowerApp(Batches):
         if state == self._state:
             return
         self._state = state
-        fresh = self._path.with_suffix(f".{os.getpid()}")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            fresh.write_bytes(msgpack.packb([self._run, state]))
-            fresh.replace(self._path)
+            write_atomically(self._path, msgpack.packb([self._run, state]), 0o666, durable=False)
         except OSError as error:
             raise ConfigError(
                 f"client.directory = {str(self._path.parent)!r} cannot keep the app's state: {error}"

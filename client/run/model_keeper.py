@@ -16,8 +16,9 @@ import aiohttp
 
 from edgeflock.client.transport.downloads import DownloadedModel
 from edgeflock.shared.artifacts import ModelInfo
-from edgeflock.shared.artifacts.files import describe, replace_file
+from edgeflock.shared.artifacts.files import describe
 from edgeflock.shared.errors import BadGraph, ConfigError, EdgeflockError, ServerAtFault
+from edgeflock.shared.files import write_atomically
 from edgeflock.shared.graphs.reading import read
 from edgeflock.shared.graphs.writing import without_metadata
 
@@ -99,7 +100,7 @@ class ModelKeeper:
                 octets = self._merge(octets)
         except (BadGraph, ConfigError) as error:
             raise ServerAtFault(f"the server's model is not kept: {error}") from error
-        replace_file(self._path, octets)
+        write_atomically(self._path, octets, 0o666)
         return info
 
     async def _tell(self) -> None:

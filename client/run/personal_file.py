@@ -17,7 +17,8 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared.artifacts.files import replace_file, with_tensors
+from edgeflock.shared.artifacts.files import with_tensors
+from edgeflock.shared.files import write_atomically
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Welcome
 
@@ -88,7 +89,7 @@ class PersonalFile:
         self._saved_at = time.monotonic()
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(self.path, hashlib.sha256(content).digest() + content)
+            write_atomically(self.path, hashlib.sha256(content).digest() + content, 0o666)
             self._has_failed = False
         except OSError as error:
             if not self._has_failed:

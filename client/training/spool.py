@@ -11,13 +11,13 @@ memory card. So a power failure may lose it.
 
 import hashlib
 import logging
-import os
 from contextlib import suppress
 from pathlib import Path
 
 import msgpack
 
 from edgeflock.shared.errors import SessionRefused
+from edgeflock.shared.files import write_atomically
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Update
 
@@ -43,12 +43,9 @@ class Spool:
     def save(self, run: str, layout: bytes, update: Update) -> None:
         """Write the update atomically. On a write error it logs one warning, and training continues."""
         content = msgpack.packb([_FORMAT, run, self._device, layout, wire.encode(update)])
-        fresh = self._path.with_suffix(".update-new")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(hashlib.sha256(content).digest() + content)
-            fresh.replace(self._path)
+            write_atomically(self._path, hashlib.sha256(content).digest() + content, durable=False)
             self.has_failed = False
         except OSError as error:
             if not self.has_failed:

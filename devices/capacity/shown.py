@@ -49,7 +49,7 @@ def lines(
         + (f"; {fleet.active:,} devices work at a time" if fleet.active < fleet.devices else ""),
     )
     for need in plan.needs:
-        yield _name(need), _usage(need)
+        yield need.part if need.count == 1 else f"{need.count} {need.part}s", _usage(need)
     serving_gateways = plan.needs[1].count - parts.spare if parts.gateways else 1
     carried = math.ceil(fleet.devices / serving_gateways)
     copies = serving_gateways * spilled_bytes(copies_bytes(fleet, parts, carried))
@@ -112,21 +112,17 @@ def _exceeded(plan: CapacityPlan, limit: int) -> Iterator[tuple[str, str]]:
         yield "alternative", f"{runs:,} separate runs with these parts, each with a model of its own"
 
 
-def _name(need: Need) -> str:
-    return need.part if need.count == 1 else f"{need.count} {need.part}s"
-
-
 def _usage(need: Need) -> str:
     """Describe a need, with the shares of the resources that it takes, the largest first."""
     shares = sorted(need.shares.items(), key=lambda item: -item[1])
-    usage = ", ".join(f"{name} {_percent(share)}" for name, share in shares if share >= SMALLEST)
+    usage = ", ".join(
+        f"{name} {share:.0%}" if share >= 0.1 else f"{name} {share:.1%}"
+        for name, share in shares
+        if share >= SMALLEST
+    )
     busy = f"{need.cores:.0%} of a core, {size(need.memory_bytes)}; " if need.memory_bytes else ""
     each = "each " if need.count > 1 else ""
     return f"{each}{busy}uses {usage or f'less than {SMALLEST:.0%} of every resource'}"
-
-
-def _percent(share: float) -> str:
-    return f"{share:.0%}" if share >= 0.1 else f"{share:.1%}"
 
 
 def as_json(

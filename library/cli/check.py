@@ -72,7 +72,7 @@ def _write(path: Path | None, rate: "RangeTest | None", optimizer: str) -> None:
     Without that setting, a rate is SGD's. Raises ConfigError.
     """
     from edgeflock.projects.settings_file import replace_setting
-    from edgeflock.server.ledger import write_atomically
+    from edgeflock.shared.files import write_atomically
 
     if path is None:
         raise ConfigError("--write: there is no file of settings; name CONFIG.toml")

@@ -114,16 +114,7 @@ def _object(line: str) -> list[str] | None:
 
 def service_log(role: str, run: Callable[..., Any] = subprocess.run) -> list[str]:
     """Return systemd's log of the service, or nothing if there is none."""
-    command = [
-        "journalctl",
-        "--unit",
-        f"edgeflock-{role}",
-        "--output",
-        "cat",
-        "--no-pager",
-        "--lines",
-        str(LAST),
-    ]
+    command = f"journalctl --unit edgeflock-{role} --output cat --no-pager --lines {LAST}".split()
     try:
         done = run(command, capture_output=True, text=True, errors="replace", timeout=60)
     except (OSError, subprocess.SubprocessError):

@@ -67,7 +67,8 @@ def _metrics(info: ModelInfo, scores: Scores) -> dict[str, str]:
 
 def _fleet(status: Mapping[str, Any]) -> dict[str, str]:
     devices = status["devices"]
-    kinds = sorted({_kind(device["facts"]) for device in devices})
+    facts = [device["facts"] for device in devices]
+    kinds = sorted({str(each.get("class") or each.get("machine") or "unknown") for each in facts})
     return {
         "devices": f"{len(devices):,}",
         "kinds": ", ".join(kinds),
@@ -75,11 +76,6 @@ def _fleet(status: Mapping[str, Any]) -> dict[str, str]:
         "samples trained on": f"{sum(device['samples'] for device in devices):,}",
         "coordination": f"{status['coordination']['mode']}, {status['coordination']['rule']}",
     }
-
-
-def _kind(facts: Mapping[str, Any]) -> str:
-    """What kind of machine a device says it is."""
-    return str(facts.get("class") or facts.get("machine") or "unknown")
 
 
 def _traffic(status: Mapping[str, Any]) -> dict[str, str]:

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from edgeflock.inference.card import Scores, card
-from edgeflock.shared.artifacts.files import describe, replace_file
+from edgeflock.shared.artifacts.files import describe
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.files import write_atomically
 from edgeflock.tui.sources import FeedClient
 
 FORMATS = {
@@ -47,8 +48,8 @@ async def fetch_model(server: str, token: str, version: str, format: str, out: P
     info = describe(octets, format.removeprefix("int8-"), path.name)
     described = path.with_suffix(".md")
     try:
-        replace_file(path, octets)
-        replace_file(described, card(info, status, path.name, scores).encode())
+        write_atomically(path, octets, 0o666)
+        write_atomically(described, card(info, status, path.name, scores).encode(), 0o666)
     except OSError as error:
         raise ConfigError(f"{error.filename}: cannot be written: {error.strerror}") from error
     return Fetched(path, described, info.version, len(octets), scores)

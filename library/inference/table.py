@@ -1,7 +1,7 @@
 """Predictions as CSV: the columns of the input, then what the model says of each row."""
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, TextIO
 
 import numpy as np
@@ -25,7 +25,7 @@ def write(
     unused = _unique(samples.columns, header)
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow((*samples.columns, *unused))
-    for row, cells in zip(samples.rows(), _rows(columns), strict=True):
+    for row, cells in zip(samples.rows(), zip(*columns, strict=True), strict=True):
         writer.writerow((*row, *cells))
 
 
@@ -52,10 +52,6 @@ def _columns(predictions: Predictions, *, every_class: bool) -> tuple[list[str],
 
 def _rounded(values: NDArray[np.float32]) -> list[Sequence[Any]]:
     return [[f"{value:.6g}" for value in column] for column in values.T.tolist()]
-
-
-def _rows(columns: list[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
-    return zip(*columns, strict=True)
 
 
 def _unique(used: Sequence[str], wanted: list[str]) -> list[str]:

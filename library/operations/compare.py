@@ -62,7 +62,7 @@ def show_comparison(first: Path, second: Path, *, as_json: bool) -> None:
     console.print(f"Left: {first}. Right: {second}.", soft_wrap=True)
     table = Table("setting", "left", "right", box=None)
     for name, pair in differences(*runs).items():
-        table.add_row(name, *map(_shown, pair))
+        table.add_row(name, *("-" if value is None else str(value) for value in pair))
     if not table.row_count:
         console.print("The journals name no setting that differs.")
     else:
@@ -92,13 +92,10 @@ def _side_by_side(first: list[Evaluation], second: list[Evaluation]) -> Iterator
         cells = []
         for evaluations in (first, second):
             place = round((row + 1) * len(evaluations) / count) - 1
-            cells += _cells(evaluations[place]) if evaluations and place >= 0 else [""] * 4
+            if not evaluations or place < 0:
+                cells += [""] * 4
+                continue
+            one = evaluations[place]
+            cells += [f"{one.version:,}", percent(one.accuracy), loss(one.loss, 4)]
+            cells.append(size(one.ingress + one.egress))
         yield cells
-
-
-def _cells(one: Evaluation) -> list[str]:
-    return [f"{one.version:,}", percent(one.accuracy), loss(one.loss, 4), size(one.ingress + one.egress)]
-
-
-def _shown(value: object) -> str:
-    return "-" if value is None else str(value)

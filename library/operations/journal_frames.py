@@ -11,7 +11,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import msgpack
 
@@ -178,7 +177,8 @@ def _frames(db: sqlite3.Connection, schema: int, path: Path, limit: int) -> Iter
     devices: dict[int, _Device] = {}
     tally = _Totals(layout.size, first)
     whole = sparse.DENSE if schema < _COUNT_FIRST else layout.parameters.size
-    run = RunFacts(identity, model, layout.parameters.size, layout.size, 0, _config(regimes))
+    config = {"regimes": {f"from version {version}": text for version, text in regimes.items()}}
+    run = RunFacts(identity, model, layout.parameters.size, layout.size, 0, config)
     yield Snapshot(began, run, "viewer", (), tally.overview(began, devices, "training"), (), ())
 
     now = began
@@ -298,8 +298,3 @@ def _regimes(db: sqlite3.Connection) -> dict[int, str]:
             if key != "version" and value != before[key]
         )
     return changes
-
-
-def _config(regimes: dict[int, str]) -> dict[str, Any]:
-    """Return the settings that the journal has."""
-    return {"regimes": {f"from version {version}": text for version, text in regimes.items()}}

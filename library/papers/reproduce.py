@@ -139,7 +139,7 @@ Results = dict[str, list[Measured]]
 
 
 def measure(
-    asked: Reproduction,
+    options: Reproduction,
     experiments: Iterable[Experiment],
     seeds: tuple[int, ...],
     first: Callable[[Experiment], bool] = lambda one: False,
@@ -152,12 +152,12 @@ def measure(
     order = [(one, seed) for seed in seeds for one in listed if first(one)] + [
         (one, seed) for seed in seeds for one in listed
     ]
-    if not asked.finished:
-        jobs = {job.path: job for one, seed in order for job in one.jobs(asked.out, (seed,))}
+    if not options.finished:
+        jobs = {job.path: job for one, seed in order for job in one.jobs(options.out, (seed,))}
         sweep(list(jobs.values()))
     results = []
     for one in listed:
-        outcomes = [done for job in one.jobs(asked.out, seeds) if (done := outcome(job))]
+        outcomes = [done for job in one.jobs(options.out, seeds) if (done := outcome(job))]
         if outcomes:
             results.append(Measured(one, Setting(one.name, outcomes)))
     return results

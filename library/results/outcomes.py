@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from edgeflock.results.traffic import RunTraffic
+from edgeflock.shared.numbers import RunTraffic
 
 LAST = 5
 """Evaluations at a run's end. Their mean shows a collapse, which the best one hides."""
@@ -29,6 +29,11 @@ class Outcome:
     def returns(self) -> list[float]:
         """The mean return of the episodes of every evaluation that has any."""
         return [row["metrics"]["return"] for row in self.rows if "return" in row.get("metrics", {})]
+
+    @property
+    def samples(self) -> int:
+        """Samples that all devices trained on."""
+        return sum(kind["samples"] for kind in self.end["classes"].values())
 
     @property
     def best(self) -> float:
@@ -126,11 +131,12 @@ class Setting:
     def series(self, key: str) -> list[tuple[float, list[float]]]:
         """Return (mean of `key`, measures) at each evaluation that all runs have."""
         columns = zip(*(outcome.rows for outcome in self.outcomes), strict=False)
+
+        def measured(row: dict[str, Any]) -> float:
+            return (row["metrics"] if self.measure == "return" else row)[self.measure] or 0.0
+
         return [
-            (
-                statistics.fmean(row_value(row, key) for row in rows),
-                [_measure(row, self.measure) for row in rows],
-            )
+            (statistics.fmean(row_value(row, key) for row in rows), list(map(measured, rows)))
             for rows in columns
         ]
 
@@ -139,10 +145,6 @@ def row_value(row: dict[str, Any], key: str) -> float:
     """Return `key` of an evaluation's row. `traffic` is the sum of both directions."""
     value: float = row["ingress"] + row["egress"] if key == "traffic" else row[key]
     return value
-
-
-def _measure(row: dict[str, Any], measure: str) -> float:
-    return (row["metrics"] if measure == "return" else row)[measure] or 0.0
 
 
 def _mean(each: Sequence[RunTraffic]) -> RunTraffic:

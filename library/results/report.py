@@ -7,8 +7,7 @@ from typing import Any
 
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.results.outcomes import Outcome, Setting
-from edgeflock.results.traffic import CELLS
-from edgeflock.shared.numbers import loss, percent, percents, size
+from edgeflock.shared.numbers import CELLS, loss, percent, percents, size
 
 _ACCURACIES = (0.90, 0.95, 0.97, 0.98)
 

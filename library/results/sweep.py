@@ -75,7 +75,7 @@ def sweep(jobs: Sequence[Job], workers: int | None = None) -> list[Outcome]:
         waiting = [job for job in jobs if outcome(job) is None]
         if waiting:
             _run_all(waiting, workers or os.cpu_count() or 1)
-    return [_finished(job) for job in jobs]
+    return [ended for job in jobs if (ended := outcome(job)) is not None]
 
 
 def outcome(job: Job) -> Outcome | None:
@@ -87,12 +87,6 @@ def outcome(job: Job) -> Outcome | None:
     except ValueError:
         return None  # the file ends in the middle of a line
     return Outcome(lines[:-1], lines[-1]) if lines and "ended" in lines[-1] else None
-
-
-def _finished(job: Job) -> Outcome:
-    done = outcome(job)
-    assert done is not None, "sweep returns when every job has ended"
-    return done
 
 
 @contextmanager

@@ -25,10 +25,8 @@ _LENGTH = struct.Struct("<Q")
 class EpisodeProcess:
     """Judges policies in another process. It starts with the first policy and ends with this process."""
 
-    def __init__(self, model: ModelSettings, timeout: float = TIMEOUT) -> None:
-        """`timeout` is the maximum seconds of an evaluation."""
+    def __init__(self, model: ModelSettings) -> None:
         self._model = model
-        self._timeout = timeout
         self._process: subprocess.Popen[bytes] | None = None
 
     def evaluate(self, theta: NDArray[np.float32]) -> ModelScores:
@@ -36,7 +34,7 @@ class EpisodeProcess:
         process = self._start()
         assert process.stdin is not None, "it is a pipe"
         assert process.stdout is not None, "it is a pipe"
-        timer = threading.Timer(self._timeout, process.kill)
+        timer = threading.Timer(TIMEOUT, process.kill)
         timer.daemon = True
         timer.start()
         try:
@@ -45,7 +43,7 @@ class EpisodeProcess:
         except (OSError, EOFError) as error:
             killed = not timer.is_alive()
             self._end()
-            reason = f"took longer than {self._timeout:g} s" if killed else "ended; the log says why"
+            reason = f"took longer than {TIMEOUT:g} s" if killed else "ended; the log says why"
             raise RuntimeError(f"the process that plays episodes of {self._model.data} {reason}") from error
         finally:
             timer.cancel()

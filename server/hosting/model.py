@@ -117,10 +117,7 @@ def _module_model(config: Config, objects: ServerObjects, data: Description | No
     episodes.check(config, acts=acts)
     if acts:
         return _policy_model(config, objects, flat, theta, start)
-    held_out: Dataset | None = objects.held_out
-    if held_out is None and config.model.data:
-        scaled = scales_targets(config.model.loss)
-        held_out = datasets.open_stored(config.model.data, "test", data, scales_targets=scaled)
+    held_out = _open_held_out(config, objects, data)
     gradients: ComputeTrusted | None = None
     if trusting.is_wanted(config.defence.mode):
         gradients, held_out = _split(config, objects, held_out)
@@ -169,10 +166,7 @@ def _personal_model(
     layers = personal_layers(flat, config.model.personal, config.run.seed)
     split = layers.split
     own, start = layers.own, None if config.model.weights else layers.start
-    held_out: Dataset | None = objects.held_out
-    if held_out is None and config.model.data:
-        scaled = scales_targets(config.model.loss)
-        held_out = datasets.open_stored(config.model.data, "test", data, scales_targets=scaled)
+    held_out = _open_held_out(config, objects, data)
     tried = None
     if held_out is not None:
         _, tried = _evaluation(config, flat, theta, held_out, Scores([], {}))
@@ -210,6 +204,13 @@ def _policy_model(
     app = _encode_app(config, Arrays.from_layout(flat.layout)) if config.client_config.model_extra else b""
     setup = ModelSetup(judge.evaluate, input=environment.shape, app=app, extras=flat.extra_state())
     return HostedModel(flat.layout, theta, setup, start)
+
+
+def _open_held_out(config: Config, objects: ServerObjects, data: Description | None) -> Dataset | None:
+    if objects.held_out is not None or not config.model.data:
+        return objects.held_out
+    scaled = scales_targets(config.model.loss)
+    return datasets.open_stored(config.model.data, "test", data, scales_targets=scaled)
 
 
 def _split(

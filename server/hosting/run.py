@@ -28,7 +28,6 @@ from edgeflock.server.ledger import (
     is_shared,
     largest_step,
     save_first_model,
-    write_atomically,
 )
 from edgeflock.server.monitoring import trackers
 from edgeflock.server.monitoring.best_model import info_of, save_best
@@ -36,6 +35,7 @@ from edgeflock.server.monitoring.divergence import FindSuspect
 from edgeflock.server.monitoring.evaluation import SaveBest
 from edgeflock.server.monitoring.listeners import Callbacks
 from edgeflock.shared.errors import ConfigError, Unauthorized
+from edgeflock.shared.files import write_atomically
 from edgeflock.shared.identity import Token
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch, sketch_of

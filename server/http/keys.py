@@ -1,10 +1,10 @@
-"""The application keys under which handlers find the server's parts."""
+"""The keys under which handlers find the server's parts, and the connection of a request."""
 
 from pathlib import Path
 
 from aiohttp import web
 
-from edgeflock.server.connections import ConnectionLimits
+from edgeflock.server.connections import ConnectionLimits, GuardedConnection
 from edgeflock.server.http.model_exports import ModelExports
 from edgeflock.server.http.watchers import Watchers
 from edgeflock.server.identity import Audit, Authority, Logins, Register
@@ -12,7 +12,6 @@ from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.monitoring.feed import Feed
 from edgeflock.server.monitoring.health import RunHealth
 from edgeflock.server.monitoring.listeners import Listeners
-from edgeflock.server.roster import Trail
 from edgeflock.server.sessions import Gateways, RunHost, Writer
 from edgeflock.server.training_graph.served import GraphStore
 from edgeflock.server.web import Asset, LoginAttempts, Origins
@@ -22,6 +21,7 @@ ASSETS = web.AppKey("assets", dict[str, Asset])
 ATTEMPTS = web.AppKey("attempts", LoginAttempts)
 AUDIT = web.AppKey("audit", Audit)
 AUTHORITY = web.AppKey("authority", Authority)
+CONNECTION = web.RequestKey("connection", GuardedConnection)
 CONNECTION_LIMITS = web.AppKey("connection_limits", ConnectionLimits)
 EVALUATOR = web.AppKey("evaluator", Evaluator)
 FEED = web.AppKey("feed", Feed)
@@ -39,6 +39,5 @@ HOST = web.AppKey("host", RunHost)
 PIN = web.AppKey("pin", bytes)
 """The pin of the server's public key. If it is empty, devices compare none."""
 REGISTER = web.AppKey("register", Register)
-TRAIL = web.AppKey("trail", Trail)
 WATCHERS = web.AppKey("watchers", Watchers)
 WRITER = web.AppKey("writer", Writer)

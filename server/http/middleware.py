@@ -1,4 +1,13 @@
-"""The middlewares that each request passes before its handler, in the order of MIDDLEWARES."""
+"""The middlewares that each request passes before its handler, in this order.
+
+identify       finds the caller, once
+count          counts the request at its connection, and answers refusals
+check_origin   refuses what a page of another site sends (CSRF)
+check_role     lets in the roles that the route names, with the certificate that the run demands
+read_body      reads the body of an action in time
+limit_rate     holds a device to its share
+audit          notes what an admin does
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,7 +25,7 @@ from edgeflock.server.http.callers import (
     note,
     remember_caller,
 )
-from edgeflock.server.http.keys import CONNECTION_LIMITS, HOST, ORIGINS
+from edgeflock.server.http.keys import CONNECTION, CONNECTION_LIMITS, HOST, ORIGINS
 from edgeflock.server.http.roles import ADMIN, EVERYBODY, JOIN, READ_METHODS, SESSION, access_of
 from edgeflock.server.identity import peer_key
 from edgeflock.server.roster import RateLimiter
@@ -39,6 +48,7 @@ async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
     connection = request.app[CONNECTION_LIMITS].find(request.transport)
     if connection is None:
         return _lost_response()
+    request[CONNECTION] = connection
     connection.begin(authenticated=has_caller(request))
     try:
         return await handler(request)
@@ -110,10 +120,9 @@ async def limit_rate(request: web.Request, handler: Handler) -> web.StreamRespon
 @web.middleware
 async def audit(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Note each admin action in the audit log. joining.py and page.py note joins and logins, with names."""
-    connection = request.app[CONNECTION_LIMITS].find(request.transport)
     response = await handler(request)
-    if access_of(request) is ADMIN and connection is not None and response.status < 400:
-        note(request, caller_of(request).name, f"POST {request.path}", connection.address)
+    if access_of(request) is ADMIN and response.status < 400:
+        note(request, caller_of(request).name, f"POST {request.path}", request[CONNECTION].address)
     return response
 
 

@@ -12,7 +12,7 @@ from aiohttp import web
 from edgeflock.server.connections import source_of
 from edgeflock.server.http.bodies import add_etag, bad_request, problem, read_object
 from edgeflock.server.http.callers import authenticate, caller_of, cookie_of, login_of, note
-from edgeflock.server.http.keys import ASSETS, ATTEMPTS, CONNECTION_LIMITS, LOGINS, REGISTER, TRAIL
+from edgeflock.server.http.keys import ASSETS, ATTEMPTS, CONNECTION, HOST, LOGINS, REGISTER
 from edgeflock.server.http.roles import EVERYBODY, VIEWER, allows
 from edgeflock.server.identity import LOGIN_SECONDS, NOBODY
 from edgeflock.server.web import HEADERS, edition
@@ -51,8 +51,7 @@ async def get_login(request: web.Request) -> web.Response:
 @allows(EVERYBODY)
 async def log_in(request: web.Request) -> web.Response:
     """{"token": text}: a cookie that stands for it, for SECONDS at most."""
-    connection = request.app[CONNECTION_LIMITS].find(request.transport)
-    address = "" if connection is None else source_of(connection.address)
+    address = source_of(request[CONNECTION].address)
     token = await _token(request)
     try:
         caller = authenticate(request.app, token)
@@ -92,7 +91,7 @@ async def log_out(request: web.Request) -> web.Response:
 @allows(VIEWER)
 async def get_history(request: web.Request) -> web.Response:
     """How the run went while this server was up, for curves: docs/operations.md."""
-    response = web.json_response(request.app[TRAIL].rows())
+    response = web.json_response(request.app[HOST].hub.trail.rows())
     response.enable_compression()
     return response
 

@@ -4,10 +4,9 @@ from functools import partial
 
 from aiohttp import web
 
-from edgeflock.server.connections import GuardedConnection
 from edgeflock.server.http.bodies import bad_request
 from edgeflock.server.http.callers import authenticate_behind_gateway, caller_of
-from edgeflock.server.http.keys import AUDIT, CONNECTION_LIMITS, GATEWAYS, HOST, PIN, REGISTER, WRITER
+from edgeflock.server.http.keys import AUDIT, CONNECTION, GATEWAYS, HOST, PIN, REGISTER, WRITER
 from edgeflock.server.http.roles import GATEWAY, SESSION, allows
 from edgeflock.server.identity import Caller, SessionAuthenticator
 from edgeflock.server.sessions import GatewayConnection, ServerAdmission, Session
@@ -20,7 +19,7 @@ routes = web.RouteTableDef()
 @allows(SESSION)
 async def serve_session(request: web.Request) -> web.StreamResponse:
     """The session of a device that has joined, as a WebSocket."""
-    connection, host, writer = _connection(request), request.app[HOST], request.app[WRITER]
+    connection, host, writer = request[CONNECTION], request.app[HOST], request.app[WRITER]
     entry = _authenticator_of(request.app, caller_of(request))
     admission = ServerAdmission(host, writer, entry)
     credential = b"" if entry is None else entry.credential
@@ -31,7 +30,7 @@ async def serve_session(request: web.Request) -> web.StreamResponse:
 @allows(GATEWAY)
 async def serve_gateway(request: web.Request) -> web.StreamResponse:
     """The line of a gateway, as a WebSocket."""
-    connection, gateways = _connection(request), request.app[GATEWAYS]
+    connection, gateways = request[CONNECTION], request.app[GATEWAYS]
     name = request.query.get("name", "")
     if fault := names.fault(name):
         raise bad_request(f"name {fault}")
@@ -45,13 +44,6 @@ async def serve_gateway(request: web.Request) -> web.StreamResponse:
         gateways.host, gateways.writer, admit, request, connection, name, mark, credential
     )
     return await gateways.serve(line)
-
-
-def _connection(request: web.Request) -> GuardedConnection:
-    connection = request.app[CONNECTION_LIMITS].find(request.transport)
-    if connection is None:
-        raise ConnectionResetError("the connection is lost")
-    return connection
 
 
 def _admit(

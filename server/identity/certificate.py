@@ -23,8 +23,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from edgeflock.server.identity.store import shared_file
-from edgeflock.server.ledger import write_atomically
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.files import write_atomically
 from edgeflock.shared.identity import pin_of
 
 CERTIFICATE, KEY = "certificate.pem", "certificate-key.pem"

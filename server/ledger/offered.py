@@ -1,11 +1,11 @@
 """The file in the journal's directory from which devices load a first model that they cannot make."""
 
 import hashlib
-import os
 from pathlib import Path
 
 from edgeflock.shared.codecs import packed
 from edgeflock.shared.errors import WrongDtype
+from edgeflock.shared.files import write_atomically
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import Model
 
@@ -24,16 +24,6 @@ def save_first_model(directory: Path, model: Model) -> Weights:
         octets = packed.pack(model.values, mode)
         write_atomically(path, octets)
     return Weights(hashlib.sha256(octets).digest(), len(octets), mode, load=True)
-
-
-def write_atomically(path: Path, octets: bytes, mode: int = 0o600) -> None:
-    """Write the file atomically. Only its owner may read it, unless `mode` says otherwise."""
-    fresh = path.with_name(f"{path.name}.{os.getpid()}")
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
-        file.write(octets)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
 
 
 def _holds(octets: bytes, model: Model) -> bool:

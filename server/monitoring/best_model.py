@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.ledger import write_atomically
 from edgeflock.shared.artifacts import ModelInfo, safetensors_file
+from edgeflock.shared.files import write_atomically
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import ExtraState, Layout
 from edgeflock.shared.protocol.frames import Evaluation

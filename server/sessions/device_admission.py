@@ -17,6 +17,7 @@ from edgeflock.server.sessions.task_feed import Send, ServerTaskFeed, TaskFeed
 from edgeflock.server.sessions.writer import Writer
 from edgeflock.shared.data.account import SampleAccount
 from edgeflock.shared.errors import (
+    BaseInFuture,
     LayoutMismatch,
     Malformed,
     NameInUse,
@@ -26,7 +27,7 @@ from edgeflock.shared.errors import (
     SessionRefused,
 )
 from edgeflock.shared.identity import names
-from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Telemetry
+from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Telemetry, Update
 
 
 class Authenticator(Protocol):
@@ -156,6 +157,15 @@ class ServerAdmission:
     def task_feed(self, device: Device, send: Send) -> TaskFeed | None:
         in_tasks = self.host.engine.tasks is not None
         return ServerTaskFeed(self.host, self.writer, device.id, send) if in_tasks else None
+
+    def count_update(self, device: Device, update: Update, staleness: int) -> None:
+        self.host.hub.count_update(device, update, staleness)
+
+    def count_duplicate(self, device: Device) -> None:
+        self.host.hub.count_duplicate(device)
+
+    def note_ahead(self, device: Device, detail: str) -> None:
+        self.host.hub.note("refused", device, f"{BaseInFuture.code}: {detail}")
 
     def take_telemetry(self, device: Device, telemetry: Telemetry, frame: bytes) -> None:
         """Store the telemetry. The device is present, but still as idle as before."""

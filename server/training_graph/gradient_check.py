@@ -49,14 +49,12 @@ def check_step(flat: FlatModule, graph: bytes, x: Inputs, y: NDArray[np.generic]
     session = session_for(graph)
     random = np.random.default_rng(0)
     for batch in (len(y), 2):
-        found = None
+        some = rows(x, slice(batch))
         for _ in range(_TRIALS):
-            found = _compare_step(
-                flat, session, _perturbed_parameters(flat, random), rows(x, slice(batch)), y[:batch]
-            )
-            if found is None:
+            theta = _perturbed_parameters(flat, random)
+            if (found := _compare_step(flat, session, theta, some, y[:batch])) is None:
                 break
-        if found is not None:
+        else:
             return f"{found}, with {batch} samples"
     return None
 

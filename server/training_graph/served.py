@@ -91,7 +91,7 @@ class GraphStore:
     async def _export_in_thread(self) -> dict[str, Any]:
         """Export in a thread. A cancelled caller waits until it is over, so that no thread is left behind."""
         with ThreadPoolExecutor(1, thread_name_prefix="edgeflock-export") as thread:
-            job = thread.submit(_export_or_refuse, self._model, self._make_module)
+            job = thread.submit(_export, self._model, self._make_module)
             try:
                 return await asyncio.wrap_future(job)
             except asyncio.CancelledError:
@@ -130,38 +130,34 @@ def _export_in_this_process() -> None:
     results = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # a user's module may print
     model = ModelSettings.model_validate_json(sys.stdin.buffer.read())
-    with suppress(ImportError):  # `_export_or_refuse` reports it
+    with suppress(ImportError):  # `_export` reports it
         import torch
 
         torch.set_num_threads(1)
-    answer = _export_or_refuse(model)
+    answer = _export(model)
     with results:
         results.write(msgpack.packb(answer))
 
 
-def _export_or_refuse(model: ModelSettings, make: Callable[[], Any] | None = None) -> dict[str, Any]:
+def _export(model: ModelSettings, make: Callable[[], Any] | None = None) -> dict[str, Any]:
     """The graphs by kind, or {"refused": why}."""
-    try:
-        return _export(model, make)
-    except ConfigError as error:
-        return {"refused": str(error)}
-
-
-def _export(model: ModelSettings, make: Callable[[], Any] | None) -> dict[str, Any]:
     try:
         from edgeflock.server.training_graph.export import export_model
         from edgeflock.shared.model.torch_module import FlatModule, seeded_random
     except ImportError as error:
-        raise NotExportable(f"the server lacks {error.name}: {install_command('server')}") from error
-    with seeded_random(0):
-        if is_environment(model.data):
-            batch: tuple[Any, Any] = open_environment(model.data).example(8)
-        elif model.data:
-            held_out = datasets.open_stored(model.data, "test", scales_targets=scales_targets(model.loss))
-            batch = rows(held_out.x, slice(8)), held_out.y[:8]
-        else:
-            batch = FlatModule(model.module, model.loss, make=make).example(tuple(model.input))
-        graphs = export_model(model.module, model.loss, *batch, make)
+        return {"refused": f"the server lacks {error.name}: {install_command('server')}"}
+    try:
+        with seeded_random(0):
+            if is_environment(model.data):
+                batch: tuple[Any, Any] = open_environment(model.data).example(8)
+            elif model.data:
+                held_out = datasets.open_stored(model.data, "test", scales_targets=scales_targets(model.loss))
+                batch = rows(held_out.x, slice(8)), held_out.y[:8]
+            else:
+                batch = FlatModule(model.module, model.loss, make=make).example(tuple(model.input))
+            graphs = export_model(model.module, model.loss, *batch, make)
+    except ConfigError as error:
+        return {"refused": str(error)}
     return {"step": graphs.step, "evaluation": graphs.evaluation}
 
 

@@ -1,9 +1,7 @@
-"""A model's file as bytes: its description without a look at the weights, and its place on the disk."""
+"""A model's file as bytes: its description without a look at the weights, and other tensors in it."""
 
 import json
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,16 +22,6 @@ def describe(octets: bytes, format: str, name: str) -> ModelInfo:
     except (BadGraph, ValueError, RecursionError) as error:
         raise ConfigError(f"{name} is not a {format} file: {error}") from error
     return ModelInfo.read(metadata, name)
-
-
-def replace_file(path: Path, octets: bytes) -> None:
-    """Write a file as a whole: readers see the old one or the new one, also after a power failure."""
-    part = path.with_name(f".{path.name}.part")
-    with part.open("wb") as file:
-        file.write(octets)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
 
 
 def with_tensors(octets: bytes, tensors: Mapping[str, NDArray[np.float32]]) -> bytes:

@@ -49,7 +49,7 @@ def parse(line: str) -> Command:
     rest = rest.strip()
     verb = word.lower()
     if verb not in USAGE:
-        raise ConfigError(f"there is no command {word!r}; {hint(verb, USAGE)}")
+        raise ConfigError(f"there is no command {word!r}; {hint(verb, [*USAGE])}")
     if verb in DEVICE_VERBS:
         device, _, text = rest.partition(" ")
         if text and verb != "pause":

@@ -14,10 +14,9 @@ SIGNS: dict[str, tuple[str, Ink]] = {
 }
 
 
-def strip(state: MonitorState, width: int) -> Line:
+def strip(state: MonitorState | None, width: int) -> Line:
     """Return the worst finding and the number of others. The line is empty without findings."""
-    found = state.overview.findings
-    if not found:
+    if state is None or not (found := state.overview.findings):
         return []
     more = len(found) - 1 + state.overview.more_findings
     right: Span = (f" +{more:,} more " if more else " ", "dim")

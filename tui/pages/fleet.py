@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -61,19 +61,16 @@ def natural_key(text: str) -> list[tuple[int, int, str]]:
     ]
 
 
-def _sort_key(field: str) -> Callable[[DeviceRow, Labels], Any]:
-    return lambda row, _: getattr(row, field)
-
-
-def _cell_text(field: str, form: Callable[[Any], str]) -> Callable[[DeviceRow, MonitorState, Labels], str]:
-    return lambda row, state, labels: form(getattr(row, field))
-
-
 def _column(
     key: str, title: str, width: int, form: Callable[[Any], str], description: str, align: Align = "right"
 ) -> Column:
     field = query.KEYS[key]
-    return Column(key, title, width, _sort_key(field), _cell_text(field, form), description, align)
+    return Column(
+        *(key, title, width),
+        lambda row, _: getattr(row, field),
+        lambda row, state, labels: form(getattr(row, field)),
+        *(description, align),
+    )
 
 
 def _optional_text(value: str | None) -> str:
@@ -102,7 +99,7 @@ COLUMNS: tuple[Column, ...] = (
         "state",
         "state",
         10,
-        _sort_key("state"),
+        lambda row, _: row.state,
         lambda row, state, labels: f"{STATES[row.state][0]} {row.state}",
         "training, waiting (for its turn), idle (connected, but long silent), starved (idle without "
         "samples), paused or away",
@@ -240,26 +237,25 @@ def find_column(name: str) -> Column:
     """Return the column with this title or key. Raises ConfigError."""
     known = {column.title: column for column in COLUMNS} | BY_KEY
     if name not in known:
-        raise ConfigError(f"there is no column {name!r}; {hint(name, known, BY_KEY)}")
+        raise ConfigError(f"there is no column {name!r}; {hint(name, [*known], [*BY_KEY])}")
     return known[name]
 
 
-def hint(name: str, known: Iterable[str], shown: Iterable[str] = ()) -> str:
-    """Return the remedy for an unknown name: a similar one of `known`, or else those of `shown`, or all."""
-    names = list(known)
+def hint(name: str, names: Sequence[str], shown: Sequence[str] = ()) -> str:
+    """Return the remedy for an unknown name: a similar one of `names`, or else those of `shown`, or all."""
     matches = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {matches[0]}?" if matches else f"known are {', '.join(shown or names)}"
 
 
 def fit_columns(
     columns: Sequence[Column], width: int, first: int, name_width: int
-) -> tuple[list[Column], int]:
-    """Return the name's column and those from `first` that fit, and how many do not fit."""
-    chosen = [COLUMNS[0]]
+) -> tuple[list[tuple[Column, int]], int]:
+    """Return (column, width) of the name and of those from `first` that fit, and how many do not fit."""
+    chosen = [(COLUMNS[0], name_width)]
     space = width - name_width
     for column in columns[first:]:
         if column.width + 1 > space:
             break
         space -= column.width + 1
-        chosen.append(column)
+        chosen.append((column, column.width))
     return chosen, len(columns[first:]) - (len(chosen) - 1)

@@ -107,7 +107,7 @@ Tile = tuple[str, str, Ink, int]
 """The name of a number, its text, its ink, and its minimum width in cells."""
 
 
-def _dense_text(octets: int, reduction: float | None) -> str:
+def _dense_text(octets: float, reduction: float | None) -> str:
     """Return the bytes and the reduction against dense float32."""
     return f"{numbers.size(octets)} {numbers.reduction(reduction)}"
 

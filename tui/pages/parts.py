@@ -22,7 +22,8 @@ def parts(state: MonitorState, width: int, limit: int) -> list[Line]:
     lines: list[Line] = []
     if rows and space >= 3:
         value: Line = [(_totals(rows), "dim")]
-        lines = [heading("Gateways", value, width), _head(width)]
+        heads = "".join(fit(name, cells, "right") for name, cells in zip(_HEADS, _WIDTHS, strict=True))
+        lines = [heading("Gateways", value, width), [(fit("", _name_width(width)) + heads, "dim")]]
         shown = rows if len(rows) <= space - 2 else rows[: space - 3]
         lines += [_gateway(row, state.time, width) for row in shown]
         if len(shown) < len(rows):
@@ -50,11 +51,6 @@ def _totals(rows: tuple[GatewayRow, ...]) -> str:
     rates = [row.updates_per_s for row in rows if row.updates_per_s is not None]
     speed = f", {numbers.rate(sum(rates))}" if rates else ""
     return f"{len(rows):,} with {devices:,} devices{speed} updates/s, {numbers.size(waiting)} waiting"
-
-
-def _head(width: int) -> Line:
-    names = "".join(fit(name, cells, "right") for name, cells in zip(_HEADS, _WIDTHS, strict=True))
-    return [(fit("", _name_width(width)), "dim"), (names, "dim")]
 
 
 def _gateway(row: GatewayRow, now: float, width: int) -> Line:

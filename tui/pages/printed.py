@@ -9,7 +9,7 @@ from edgeflock.tui.pages.findings import finding_line
 from edgeflock.tui.pages.header import header
 from edgeflock.tui.pages.overview import overview_numbers
 from edgeflock.tui.pages.parts import parts
-from edgeflock.tui.pages.table import Window, fleet_page
+from edgeflock.tui.pages.table import DeviceTable, Window, fleet_page
 from edgeflock.tui.sources.link import Freshness, LinkState
 from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text.lines import Line
@@ -27,17 +27,9 @@ def block(state: MonitorState, source: str, width: int) -> list[Line]:
     `source` is the name of the run, `width` is in cells.
     """
     rows = fleet.select(state, fleet.View(), {})
-    table = fleet_page(
-        state,
-        rows,
-        fleet.order_columns(rows, {}),
-        fleet.View(),
-        {},
-        Window(cursor=-1),
-        None,
-        width,
-        len(rows) + 2,
-    )
+    columns = fleet.order_columns(rows, {})
+    shown = DeviceTable(rows, columns, fleet.View(), {}, Window(cursor=-1))
+    table = fleet_page(state, shown, width, len(rows) + 2)
     events = [event_line(event, state.time, width) for event in state.events[-_EVENTS:]]
     top = header(state, LinkState("live"), Freshness(0.0), source, width)
     findings = [finding_line(finding, state.time) for finding in state.overview.findings]

@@ -1,5 +1,6 @@
 """The lines of the table of devices. Only the visible part is made."""
 
+from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
@@ -28,22 +29,25 @@ class Window:
     """The first visible column after the name."""
 
 
-def fleet_page(
-    state: MonitorState,
-    rows: Sequence[DeviceRow],
-    columns: Sequence[Column],
-    view: View,
-    labels: Labels,
-    window: Window,
-    error: str | None,
-    width: int,
-    height: int,
-    marked: Set[int] = frozenset(),
-) -> list[Line]:
-    """Return the titles, the visible devices, and a line about the selection.
+@dataclass(frozen=True, slots=True)
+class DeviceTable:
+    """What the table shows, and how."""
 
-    `columns`: the columns after the name, in order. `error`: the filter's error. `marked`: ids of devices.
-    """
+    rows: Sequence[DeviceRow]
+    """The selected devices, in order."""
+    columns: Sequence[Column]
+    """The columns after the name, in order."""
+    view: View
+    labels: Labels
+    window: Window
+    error: str | None = None
+    """The filter's error."""
+    marked: Set[int] = frozenset()
+    """Ids of devices."""
+
+
+def fleet_page(state: MonitorState, table: DeviceTable, width: int, height: int) -> list[Line]:
+    """Return the titles, the visible devices, and a line about the selection."""
     if not state.devices:
         about: list[Line] = [
             [("No device has joined yet.", "strong")],
@@ -51,25 +55,18 @@ def fleet_page(
             [("On each device:  edgeflock client --server URL --token TOKEN --data URI", "dim")],
         ]
         return notice(about, width, height)
-    names = name_width(state, width)
-    chosen, hidden = fit_columns(columns, width - 1, window.first, names)
-    lines = [_titles(chosen, names, view, window.first, hidden, width)]
+    rows, window = table.rows, table.window
+    chosen, hidden = fit_columns(table.columns, width - 1, window.first, name_width(state, width))
+    lines = [_titles(chosen, table.view, window.first, hidden, width)]
     body = height - 2
     for index in range(window.top, window.top + body):
         if index < len(rows):
-            row, is_chosen = rows[index], index == window.cursor
-            first = MARK if row.id in marked else "▌" if is_chosen else " "
-            lines.append(
-                [
-                    (first, "cursor" if is_chosen else "accent"),
-                    *_row(row, chosen, names, state, labels, is_chosen, width),
-                ]
-            )
+            lines.append(_row(rows[index], chosen, state, table, index == window.cursor, width))
         else:
             lines.append([])
     if not rows:
-        lines[1 + body // 2] = [(f"  no device matches {view.query!r}; esc clears the filter", "dim")]
-    lines.append(_footer(state, rows, view, window, error, len(marked), body, width))
+        lines[1 + body // 2] = [(f"  no device matches {table.view.query!r}; esc clears the filter", "dim")]
+    lines.append(_footer(state, table, body, width))
     return page(lines, width, height)
 
 
@@ -92,17 +89,15 @@ def column_positions(
     """Return (column, start, end) in cells for each visible column."""
     places: list[tuple[Column, int, int]] = []
     x = 1
-    for column in fit_columns(columns, width - 1, first, names)[0]:
-        end = x + (names if column is COLUMNS[0] else column.width)
-        places.append((column, x, end))
-        x = end + 1
+    for column, size in fit_columns(columns, width - 1, first, names)[0]:
+        places.append((column, x, x + size))
+        x += size + 1
     return places
 
 
-def _titles(chosen: list[Column], names: int, view: View, first: int, hidden: int, width: int) -> Line:
+def _titles(chosen: Sequence[tuple[Column, int]], view: View, first: int, hidden: int, width: int) -> Line:
     line: Line = []
-    for column in chosen:
-        size = names if column is COLUMNS[0] else column.width
+    for column, size in chosen:
         # The mark is before the title, in the gap if necessary, so that it takes no room from the title.
         mark = ("▼" if view.reverse else "▲") if column.key == view.sort else ""
         gap = "" if mark or column.align == "right" else " "
@@ -113,56 +108,42 @@ def _titles(chosen: list[Column], names: int, view: View, first: int, hidden: in
 
 def _row(
     row: DeviceRow,
-    chosen: list[Column],
-    names: int,
+    chosen: Sequence[tuple[Column, int]],
     state: MonitorState,
-    labels: Labels,
+    table: DeviceTable,
     is_chosen: bool,
     width: int,
 ) -> Line:
     def cell_ink(meaning: Ink) -> Ink:
         return "cursor" if is_chosen else meaning
 
-    line: Line = []
+    mark = MARK if row.id in table.marked else "▌" if is_chosen else " "
+    line: Line = [(mark, cell_ink("accent"))]
     finding = worst_finding(state.overview.findings, row.name)
-    for column in chosen:
-        size, text, meaning = column.width, column.text(row, state, labels), ink(column, row)
-        if column is COLUMNS[0]:
-            size = names
-            if finding is not None:
-                sign, meaning = SIGNS[finding.severity]
-                text = f"{sign} {text}"
+    for column, size in chosen:
+        text, meaning = column.text(row, state, table.labels), ink(column, row)
+        if column is COLUMNS[0] and finding is not None:
+            sign, meaning = SIGNS[finding.severity]
+            text = f"{sign} {text}"
         line += [(fit(text, size, column.align), cell_ink(meaning)), (" ", cell_ink("text"))]
-    used = sum(names if column is COLUMNS[0] else column.width for column in chosen) + len(chosen) + 1
+    used = sum(size for _, size in chosen) + len(chosen) + 1
     return [*line, (" " * max(0, width - used), cell_ink("text"))]
 
 
-def _footer(
-    state: MonitorState,
-    rows: Sequence[DeviceRow],
-    view: View,
-    window: Window,
-    error: str | None,
-    marked: int,
-    body: int,
-    width: int,
-) -> Line:
-    if error is not None:
-        return [(error, "bad")]
-    parts = [
-        f"{len(rows):,} devices" if not view.query else f"{len(rows):,} of {len(state.devices):,} devices"
-    ]
-    if marked:
-        parts.insert(0, f"{marked:,} marked")
-    if view.query:
-        parts.append(f"filter {plain(view.query)}")
-    tally = {name: 0 for name in STATES}
-    for row in rows:
-        tally[row.state] += 1
-    parts += [f"{number:,} {name}" for name, number in tally.items() if number]
+def _footer(state: MonitorState, table: DeviceTable, body: int, width: int) -> Line:
+    if table.error is not None:
+        return [(table.error, "bad")]
+    rows, query = table.rows, table.view.query
+    parts = [f"{len(rows):,} of {len(state.devices):,} devices" if query else f"{len(rows):,} devices"]
+    if table.marked:
+        parts.insert(0, f"{len(table.marked):,} marked")
+    if query:
+        parts.append(f"filter {plain(query)}")
+    tally: Counter[str] = Counter(row.state for row in rows)
+    parts += [f"{tally[name]:,} {name}" for name in STATES if tally[name]]
     position: Line = []
     if len(rows) > body:
-        position = [(f"{window.cursor + 1:,} / {len(rows):,}", "dim")]
+        position = [(f"{table.window.cursor + 1:,} / {len(rows):,}", "dim")]
     return justify([(" · ".join(parts), "dim")], position, width)
 
 

@@ -25,7 +25,6 @@ from edgeflock.tui.screen.run_view import RunView
 from edgeflock.tui.screen.table import FleetPage
 from edgeflock.tui.screen.widgets import ConfigPage, DevicePage, EventsPage, FindingsPage, OverviewPage
 from edgeflock.tui.sources import Source
-from edgeflock.tui.text.lines import Line
 
 _OWNERS = (
     ("Everywhere", None),
@@ -74,7 +73,9 @@ class Top(App[None]):
             for number, source in enumerate(sources)
         ]
         self.index = 0
-        self._servers = Bar(self._server_line, self.palette, id="servers")
+        self._servers = Bar(
+            lambda width: tab_line(self._tabs(), self.index, width), self.palette, id="servers"
+        )
 
     def compose(self) -> ComposeResult:
         yield self._servers
@@ -124,9 +125,6 @@ class Top(App[None]):
             tab(view.source.name, view.state, view.source.link, view.source.freshness())
             for view in self.views
         ]
-
-    def _server_line(self, width: int) -> Line:
-        return tab_line(self._tabs(), self.index, width)
 
     def on_bar_clicked(self, message: Bar.Clicked) -> None:
         if message.bar is self._servers and (index := find_tab(self._tabs(), message.x)) is not None:

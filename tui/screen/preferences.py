@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.files import write_atomically
 from edgeflock.tui.pages import fleet
 
 _KEYS = ("theme", "columns", "keys")
@@ -93,9 +94,7 @@ def _load(path: Path) -> dict[str, str]:
 def _save(path: Path, labels: Mapping[str, str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = (f"{_toml_string(name)} = {_toml_string(label)}\n" for name, label in sorted(labels.items()))
-    temporary = path.with_suffix(".new")
-    temporary.write_text("".join(lines), "utf-8")
-    temporary.replace(path)
+    write_atomically(path, "".join(lines).encode(), 0o666, durable=False)
 
 
 def _toml_string(text: str) -> str:

@@ -31,7 +31,6 @@ from edgeflock.tui.screen.widgets import (
 )
 from edgeflock.tui.sources import Source
 from edgeflock.tui.sources.state import MonitorState
-from edgeflock.tui.text.lines import Line
 
 
 class RunView(Vertical):
@@ -91,9 +90,13 @@ class RunView(Vertical):
             "findings": FindingsPage(source, palette, id="findings"),
             "device": self.device,
         }
-        self._header = Bar(self._top_line, palette, id="header")
-        self._menu = Bar(self._menu_line, palette, id="menu")
-        self._strip = Bar(self._strip_line, palette, id="strip")
+        self._header = Bar(
+            lambda width: header(self.state, source.link, source.freshness(), source.name, width),
+            palette,
+            id="header",
+        )
+        self._menu = Bar(lambda width: menu(self.state, self.page, width), palette, id="menu")
+        self._strip = Bar(lambda width: strip(self.state, width), palette, id="strip")
         self._filter = FilterLine(
             id="filter", placeholder="pi   state:paused   loss>1.5   !class:laptop", compact=True
         )
@@ -131,15 +134,6 @@ class RunView(Vertical):
     def redraw(self, *, whole: bool = False) -> None:
         for bar in (self._header, self._menu, self._strip, self.pages[self.page]):
             bar.redraw(whole=whole)
-
-    def _top_line(self, width: int) -> Line:
-        return header(self.state, self.source.link, self.source.freshness(), self.source.name, width)
-
-    def _menu_line(self, width: int) -> Line:
-        return menu(self.state, self.page, width)
-
-    def _strip_line(self, width: int) -> Line:
-        return [] if self.state is None else strip(self.state, width)
 
     # Navigation
 

@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.frames import DeviceRow
 from edgeflock.tui.pages import fleet
-from edgeflock.tui.pages.table import Window, column_positions, fleet_page, name_width, scroll
+from edgeflock.tui.pages.table import DeviceTable, Window, column_positions, fleet_page, name_width, scroll
 from edgeflock.tui.screen.palette import Palette
 from edgeflock.tui.screen.preferences import LabelBook
 from edgeflock.tui.screen.widgets import PageWidget
@@ -91,18 +91,10 @@ class FleetPage(PageWidget):
 
     def lines(self, state: MonitorState, width: int, height: int) -> list[Line]:
         self._select()
-        return fleet_page(
-            state,
-            self._rows,
-            self._columns_after_name,
-            self.view,
-            self._book.labels,
-            self.window,
-            self.error,
-            width,
-            height,
-            self._marks & state.devices.keys(),
-        )
+        marked = self._marks & state.devices.keys()
+        looks = (self.view, self._book.labels, self.window, self.error)
+        table = DeviceTable(self._rows, self._columns_after_name, *looks, marked)
+        return fleet_page(state, table, width, height)
 
     def _select(self) -> None:
         """Select the devices again if state or view have changed. The cursor follows its device."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeVar
 
 from edgeflock.shared.errors import Malformed
+from edgeflock.shared.numbers import RunTraffic
 from edgeflock.shared.protocol.frames import (
     DeviceRow,
     Evaluation,
@@ -48,30 +49,6 @@ class Moment(NamedTuple):
     """None also in recordings that were made before this field existed."""
 
 
-class TrafficCounts(NamedTuple):
-    """Bytes between devices and server until some moment, and those of dense float32."""
-
-    ingress: int
-    egress: int
-    dense: int
-    """Bytes of the same updates as float32, in one direction. Dense models down take as many."""
-
-    @property
-    def both(self) -> int:
-        """Bytes in both directions."""
-        return self.ingress + self.egress
-
-    @property
-    def reduction_down(self) -> float | None:
-        """The reduction against dense models down. None if the egress is unknown."""
-        return self.dense / self.egress if self.egress else None
-
-    @property
-    def reduction_both_ways(self) -> float | None:
-        """The reduction against dense in both directions. None if one of them is unknown."""
-        return 2 * self.dense / self.both if self.egress else None
-
-
 @dataclass(frozen=True, slots=True)
 class MonitorState:
     """A run after its last frame."""
@@ -95,12 +72,12 @@ class MonitorState:
     """Bytes sent to the devices, without those of monitors and operators."""
 
     @property
-    def traffic(self) -> TrafficCounts:
+    def traffic(self) -> RunTraffic:
         """The devices' traffic; that of the last evaluation if the rows have no egress, as in a journal."""
         if not self.device_egress and self.evaluations and self.evaluations[-1].egress:
             newest = self.evaluations[-1]
-            return TrafficCounts(newest.ingress, newest.egress, 4 * self.run.layout_size * newest.version)
-        return TrafficCounts(self.device_ingress, self.device_egress, self.overview.dense_bytes)
+            return RunTraffic(newest.ingress, newest.egress, 4 * self.run.layout_size * newest.version)
+        return RunTraffic(self.device_ingress, self.device_egress, self.overview.dense_bytes)
 
 
 def reduce(state: MonitorState | None, frame: Frame) -> MonitorState:

@@ -7,8 +7,7 @@ from typing import Any
 from edgeflock.papers.adacomp.results import ACCURACIES
 from edgeflock.papers.reproduce import Measured, Results
 from edgeflock.results.curves import Panel, draw
-from edgeflock.results.traffic import CELLS
-from edgeflock.shared.numbers import integer, percents, times
+from edgeflock.shared.numbers import CELLS, integer, percents, times
 
 PAPER: dict[str, dict[str, str]] = {
     "figure 3": {

@@ -10,7 +10,6 @@ from edgeflock.papers.adacomp.experiments import ASGD, RECORD
 from edgeflock.papers.adacomp.report import report
 from edgeflock.papers.adacomp.results import summarise
 from edgeflock.papers.reproduce import (
-    Experiment,
     Measured,
     Method,
     Reproduction,
@@ -23,19 +22,19 @@ from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError
 
 
-def reproduce_adacomp(asked: Reproduction) -> None:
-    """Run every experiment, and leave adacomp.json, .md and figures in `asked.out`. Raises ConfigError."""
-    scale = asked.scale(experiments.FULL, experiments.QUICK)
-    if asked.updates:
-        scale = replace(scale, updates=asked.updates, classes_updates=asked.updates)
+def reproduce_adacomp(options: Reproduction) -> None:
+    """Run every experiment, and leave adacomp.json, .md and figures in `options.out`. Raises ConfigError."""
+    scale = options.scale(experiments.FULL, experiments.QUICK)
+    if options.updates:
+        scale = replace(scale, updates=options.updates, classes_updates=options.updates)
     if scale.updates <= experiments.DEVICES:
         raise ConfigError(f"--updates {scale.updates} must be more than the {experiments.DEVICES} devices")
-    data = asked.data
+    data = options.data
     samples = len(datasets.load(data, "train"))
     methods: tuple[Method, ...] = experiments.FIGURE_3
-    if asked.grid:
+    if options.grid:
         narrate("Learning rates")
-        methods = best_rates(measure(asked, experiments.grid(data, scale), scale.seeds[:1]))
+        methods = best_rates(measure(options, experiments.grid(data, scale), scale.seeds[:1]))
     ours = next(method for method in methods if method.name == experiments.ADACOMP.name)
     narrate("The record, Figure 3, Table II, Figure 4")
     parts = [
@@ -44,13 +43,14 @@ def reproduce_adacomp(asked: Reproduction) -> None:
         *experiments.table_2(data, samples, scale, ours),
         *experiments.figure_4(data, samples, scale, ours),
     ]
-    results = by_part(measure(asked, parts, scale.seeds, _is_headline))
+    headline = (RECORD.name, ASGD.name)
+    results = by_part(measure(options, parts, scale.seeds, lambda one: one.method.name in headline))
     if not finished_enough(results):
         raise ConfigError(
-            f"--finished: in {asked.out} no run has ended yet of {RECORD.name}, or of {ASGD.name}"
+            f"--finished: in {options.out} no run has ended yet of {RECORD.name}, or of {ASGD.name}"
         )
-    summary = summarise(results, asked)
-    asked.publish("adacomp", summary, report(results, summary, asked.out))
+    summary = summarise(results, options)
+    options.publish("adacomp", summary, report(results, summary, options.out))
 
 
 def finished_enough(results: Results) -> bool:
@@ -74,7 +74,3 @@ def best_rates(measured: Iterable[Measured]) -> tuple[Method, ...]:
         replace(method, rate=best[method.name].experiment.method.rate) if method.name in best else method
         for method in experiments.FIGURE_3
     )
-
-
-def _is_headline(one: Experiment) -> bool:
-    return one.method.name in (RECORD.name, ASGD.name)

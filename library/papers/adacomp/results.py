@@ -45,7 +45,7 @@ def _reached(setting: Setting, accuracy: float) -> dict[str, Any] | None:
     }
 
 
-def summarise(results: Results, asked: Reproduction) -> dict[str, Any]:
+def summarise(results: Results, options: Reproduction) -> dict[str, Any]:
     """Return the contents of adacomp.json."""
     parts = {
         part.replace(" ", ""): {one.experiment.name: figures_of(one) for one in measured}
@@ -57,8 +57,8 @@ def summarise(results: Results, asked: Reproduction) -> dict[str, Any]:
     winner = min(reaching, key=lambda name: float(reaching[name]["ingress"]), default=None)
     best = reaching[winner] if winner else None
     return {
-        **asked.about,
-        "data": asked.data.rpartition("/")[2],
+        **options.about,
+        "data": options.data.rpartition("/")[2],
         "final_accuracy": "the highest of a run's evaluations, as in the paper",
         "last_five_accuracy": "the mean of a run's last five evaluations",
         "reduction": "of as many updates as dense float32; both ways: and as many dense models",

@@ -1,7 +1,6 @@
 """The experiments: each method's throughput on each link, and its accuracy on the fastest link."""
 
 from collections.abc import Iterator
-from functools import lru_cache
 
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.papers.easgd.settings import (
@@ -18,10 +17,9 @@ from edgeflock.papers.easgd.settings import (
     TASKS,
     EasgdScale,
     EasgdTask,
+    chunk_count,
 )
 from edgeflock.papers.reproduce import AS_PUBLISHED, Experiment, Method, fleet_file
-from edgeflock.shared.model.chunks import chunks
-from edgeflock.shared.model.torch_module import FlatModule
 
 Data = dict[str, str]
 """task -> URI."""
@@ -49,12 +47,11 @@ def updates_of(task: EasgdTask, method: Method, steps: int) -> int:
     """Return how many updates the fleet makes while each node takes `steps` steps."""
     if method in (SYNC, SIGCOMP):
         return NODES * steps
-    return NODES * (steps // PERIOD) * (_chunks(task.module) if method is STAGGERED else 1)
-
-
-@lru_cache
-def _chunks(module: str) -> int:
-    return len(chunks(FlatModule(module, "cross_entropy").layout, CHUNK))
+    return (
+        NODES
+        * (steps // PERIOD)
+        * (chunk_count(task.module, "cross_entropy", CHUNK) if method is STAGGERED else 1)
+    )
 
 
 def _fleet(task: EasgdTask, method: Method, link: str, steps: int, evaluations: int, data: Data) -> FleetFile:

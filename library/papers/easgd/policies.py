@@ -7,14 +7,11 @@ rather than gradients.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 
 from edgeflock.devices.emulation.config import FleetFile
-from edgeflock.papers.easgd.settings import NODES
+from edgeflock.papers.easgd.settings import NODES, chunk_count
 from edgeflock.papers.reproduce import AS_PUBLISHED, Experiment, Method, Scale, fleet_file
 from edgeflock.shared.environments import Constants
-from edgeflock.shared.model.chunks import chunks
-from edgeflock.shared.model.torch_module import FlatModule
 
 WORKERS = (5, 10)
 """Workers on a node."""
@@ -77,7 +74,7 @@ class Agent:
     def updates(self, game: Game, workers: int, seconds: float) -> int:
         """How many `workers` make in so many seconds if nobody waits."""
         step = game.step_ms + game.sample_ms * self.batch / self.epochs
-        parts = _chunks(game.policy, game.chunk) if self.staggered else 1
+        parts = chunk_count(game.policy, "a2c", game.chunk) if self.staggered else 1
         return max(1, int(parts * workers * 1000 * seconds / step / self.local_steps))
 
 
@@ -146,11 +143,6 @@ def qbert(horizon: Horizon) -> Iterator[Experiment]:
 def part_of(game: Game, workers: int) -> str:
     """The name of a panel."""
     return f"{game.name}, {NODES} x {workers} workers"
-
-
-@lru_cache
-def _chunks(policy: str, chunk: int) -> int:
-    return len(chunks(FlatModule(policy, "a2c").layout, chunk))
 
 
 def _fleet(game: Game, agent: Agent, workers: int, seconds: float, evaluations: int) -> FleetFile:

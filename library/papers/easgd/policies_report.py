@@ -22,7 +22,7 @@ from edgeflock.papers.easgd.results import samples_per_second
 from edgeflock.papers.reproduce import Measured, Reproduction, Results
 from edgeflock.results.bars import Bars, draw_bars
 from edgeflock.results.curves import Panel, draw
-from edgeflock.results.outcomes import LAST, Outcome
+from edgeflock.results.outcomes import LAST
 from edgeflock.shared.numbers import size
 
 _PAPER = {
@@ -31,11 +31,11 @@ _PAPER = {
 }
 
 
-def summarise(results: Results, asked: Reproduction) -> dict[str, Any]:
+def summarise(results: Results, options: Reproduction) -> dict[str, Any]:
     """easgd-rl.json: of each panel and method returns, where it was solved, and steps per second."""
     epochs = {agent.method.name: agent.epochs for agent in AGENTS}
     return {
-        **asked.about,
+        **options.about,
         "panels": {
             part_of(game, workers): {
                 one.experiment.name: _summary_of(one, game, epochs[one.experiment.name])
@@ -52,12 +52,16 @@ def _summary_of(one: Measured, game: Game, epochs: int) -> dict[str, Any]:
     found: dict[str, Any] = {
         "seeds": [run.end["seed"] for run in runs],
         "steps_per_second": fmean(samples_per_second(run) for run in runs) / epochs,
-        "steps": fmean(_samples(run) for run in runs) / epochs,
+        "steps": fmean(run.samples for run in runs) / epochs,
         "traffic": fmean(run.rows[-1]["ingress"] + run.rows[-1]["egress"] for run in runs),
     }
     if game.solved is None:
         return found
-    solved = [row for run in runs if (row := _solved(run, game.solved))]
+    solved = [
+        next(row for row, value in zip(run.rows, run.returns, strict=True) if value >= game.solved)
+        for run in runs
+        if max(run.returns) >= game.solved
+    ]
     return {
         **found,
         "last": [run.returns[-1] for run in runs],
@@ -65,15 +69,6 @@ def _summary_of(one: Measured, game: Game, epochs: int) -> dict[str, Any]:
         "best": [max(run.returns) for run in runs],
         "solved": [{"seconds": row["seconds"], "traffic": row["ingress"] + row["egress"]} for row in solved],
     }
-
-
-def _samples(run: Outcome) -> float:
-    return float(sum(kind["samples"] for kind in run.end["classes"].values()))
-
-
-def _solved(run: Outcome, minimum: float) -> dict[str, Any] | None:
-    """The first evaluation with such a return."""
-    return next((row for row, reached in zip(run.rows, run.returns, strict=True) if reached >= minimum), None)
 
 
 def report(results: Results, summary: dict[str, Any], horizon: Horizon, out: Path) -> str:

@@ -12,32 +12,32 @@ from edgeflock.papers.reproduce import Measured, Reproduction, Results, by_part,
 from edgeflock.shared.errors import ConfigError
 
 
-def reproduce_easgd(asked: Reproduction) -> None:
-    """Run every experiment, and leave easgd.json, .md and figures in `asked.out`. Raises ConfigError."""
-    scale = asked.scale(FULL, QUICK)
-    data = prepare(Path(asked.data), asked.out, scale.test, scale.digits)
+def reproduce_easgd(options: Reproduction) -> None:
+    """Run every experiment, and leave easgd.json, .md and figures in `options.out`. Raises ConfigError."""
+    scale = options.scale(FULL, QUICK)
+    data = prepare(Path(options.data), options.out, scale.test, scale.digits)
     narrate("Throughput on three links, and accuracy on the fastest")
     once = [*experiments.throughput(data, scale), *experiments.accuracy(data, scale)]
     again = [one for one in once if one.part.startswith("accuracy") and one.method in (EASGD, STAGGERED)]
-    first = measure(asked, once, scale.seeds[:1])
-    several = {id(one.experiment): one for one in measure(asked, again, scale.seeds)}
-    results = _found(asked, (several.get(id(one.experiment), one) for one in first))
-    summary = summarise(results, asked)
-    asked.publish("easgd", summary, report(results, summary, scale, asked.out))
+    first = measure(options, once, scale.seeds[:1])
+    several = {id(one.experiment): one for one in measure(options, again, scale.seeds)}
+    results = _found(options, (several.get(id(one.experiment), one) for one in first))
+    summary = summarise(results, options)
+    options.publish("easgd", summary, report(results, summary, scale, options.out))
 
 
-def reproduce_easgd_rl(asked: Reproduction) -> None:
-    """Run every experiment, and leave easgd-rl.json, .md and figures in `asked.out`. Raises ConfigError."""
-    horizon = asked.scale(policies.FULL, policies.QUICK)
+def reproduce_easgd_rl(options: Reproduction) -> None:
+    """Run every experiment, and leave easgd-rl.json, .md and figures in `options.out`. Raises ConfigError."""
+    horizon = options.scale(policies.FULL, policies.QUICK)
     narrate("Return of Acrobot and CartPole, and throughput of QBert")
-    throughput = measure(asked, policies.qbert(horizon), horizon.seeds[:1])
-    results = _found(asked, [*measure(asked, policies.learning(horizon), horizon.seeds), *throughput])
-    summary = policies_report.summarise(results, asked)
-    asked.publish("easgd-rl", summary, policies_report.report(results, summary, horizon, asked.out))
+    throughput = measure(options, policies.qbert(horizon), horizon.seeds[:1])
+    results = _found(options, [*measure(options, policies.learning(horizon), horizon.seeds), *throughput])
+    summary = policies_report.summarise(results, options)
+    options.publish("easgd-rl", summary, policies_report.report(results, summary, horizon, options.out))
 
 
-def _found(asked: Reproduction, measured: Iterable[Measured]) -> Results:
+def _found(options: Reproduction, measured: Iterable[Measured]) -> Results:
     """Return the results by part. Raises ConfigError without any."""
     if results := by_part(measured):
         return results
-    raise ConfigError(f"--finished: in {asked.out} no run has ended yet")
+    raise ConfigError(f"--finished: in {options.out} no run has ended yet")

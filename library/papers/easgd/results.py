@@ -11,12 +11,10 @@ from edgeflock.results.outcomes import Outcome
 
 def samples_per_second(outcome: Outcome) -> float:
     """Return the samples per virtual second of all nodes together, until the run's last evaluation."""
-    return float(
-        sum(kind["samples"] for kind in outcome.end["classes"].values()) / outcome.rows[-1]["seconds"]
-    )
+    return float(outcome.samples / outcome.rows[-1]["seconds"])
 
 
-def summarise(results: Results, asked: Reproduction) -> dict[str, Any]:
+def summarise(results: Results, options: Reproduction) -> dict[str, Any]:
     """Throughput in samples per virtual second, accuracy of the last evaluation, bytes both ways."""
     tasks: dict[str, Any] = {}
     for task in TASKS:
@@ -48,7 +46,7 @@ def summarise(results: Results, asked: Reproduction) -> dict[str, Any]:
             },
             "staggered_over_easgd": _gains_by_seed(results.get(f"accuracy, {task.name}", [])),
         }
-    return {**asked.about, "tasks": tasks}
+    return {**options.about, "tasks": tasks}
 
 
 def _gains_by_seed(measured: Sequence[Measured]) -> dict[str, list[float]]:

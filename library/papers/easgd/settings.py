@@ -7,8 +7,11 @@ of 0.01 takes 100,000 iterations; ours are larger, for runs that are shorter.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from edgeflock.papers.reproduce import Method, Scale
+from edgeflock.shared.model.chunks import chunks
+from edgeflock.shared.model.torch_module import FlatModule
 
 NODES, BATCH, PERIOD = 3, 16, 20
 ALPHA = 0.9 / NODES
@@ -92,3 +95,9 @@ class EasgdScale(Scale):
 
 FULL = EasgdScale({"MLP": 10_000, "CNN": 20_000, "LSTM": 5_000}, 50, 10, 20, 0, False, seeds=(0, 1, 2))
 QUICK = EasgdScale({"MLP": 400, "CNN": 1200, "LSTM": 160}, 5, 2, 10, 5000, True, seeds=(0,))
+
+
+@lru_cache
+def chunk_count(module: str, loss: str, chunk: int) -> int:
+    """Return in how many parts staggered EASGD exchanges a model."""
+    return len(chunks(FlatModule(module, loss).layout, chunk))

@@ -16,8 +16,7 @@ from edgeflock.papers.scadles.settings import (
 from edgeflock.papers.scadles.speed_up import best_last_five, image, level_of, speed_up
 from edgeflock.results.curves import Panel, draw
 from edgeflock.results.outcomes import Setting
-from edgeflock.results.traffic import CELLS, RunTraffic
-from edgeflock.shared.numbers import integer, percent, ratio, size
+from edgeflock.shared.numbers import CELLS, RunTraffic, integer, percent, ratio, size
 
 TABLE_5 = {
     "CIFAR-10": {

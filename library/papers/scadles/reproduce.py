@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from statistics import fmean
 
-from edgeflock.papers.reproduce import Experiment, Measured, Reproduction, by_part, measure, narrate
+from edgeflock.papers.reproduce import Measured, Reproduction, by_part, measure, narrate
 from edgeflock.papers.scadles import experiments
 from edgeflock.papers.scadles.report import report
 from edgeflock.papers.scadles.results import summarise
@@ -12,15 +12,15 @@ from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError
 
 
-def reproduce_scadles(asked: Reproduction) -> None:
-    """Run every experiment, and leave scadles.json, .md and figures in `asked.out`. Raises ConfigError."""
-    scale, folder = asked.scale(FULL, QUICK), asked.data
+def reproduce_scadles(options: Reproduction) -> None:
+    """Run every experiment, and leave scadles.json, .md and figures in `options.out`. Raises ConfigError."""
+    scale, folder = options.scale(FULL, QUICK), options.data
     for task in TASKS:
         datasets.load(f"npz:{folder}/{task.data}", "test")
     rates = BEST
-    if asked.grid:
+    if options.grid:
         narrate("Learning rates")
-        rates = best_rates(measure(asked, experiments.grid(folder, scale), scale.seeds[:1]))
+        rates = best_rates(measure(options, experiments.grid(folder, scale), scale.seeds[:1]))
     narrate(
         "Speed-up, iterations that grow, changing rates, buffers, compression, one label each, asynchronous"
     )
@@ -34,15 +34,11 @@ def reproduce_scadles(asked: Reproduction) -> None:
         *experiments.injection_traffic(scale),
         *experiments.asynchronous(folder, scale, rates),
     ]
-    results = by_part(measure(asked, parts, scale.seeds, _is_headline))
+    results = by_part(measure(options, parts, scale.seeds, lambda one: one.part.startswith("speed-up")))
     if not any(part.startswith("speed-up") for part in results):
-        raise ConfigError(f"--finished: in {asked.out} no run of the speed-up has ended yet")
-    summary = summarise(results, asked)
-    asked.publish("scadles", summary, report(results, summary, asked.out))
-
-
-def _is_headline(one: Experiment) -> bool:
-    return one.part.startswith("speed-up")
+        raise ConfigError(f"--finished: in {options.out} no run of the speed-up has ended yet")
+    summary = summarise(results, options)
+    options.publish("scadles", summary, report(results, summary, options.out))
 
 
 def best_rates(measured: Iterable[Measured]) -> Rates:

@@ -44,11 +44,11 @@ def common_target(found: Found, task: ScadlesTask) -> float | None:
     return reached[-1] if runs and reached else None
 
 
-def summarise(results: Results, asked: Reproduction) -> dict[str, Any]:
+def summarise(results: Results, options: Reproduction) -> dict[str, Any]:
     """Return the contents of scadles.json, without experiments that have not been run."""
     found = {part: {one.experiment.name: one for one in measured} for part, measured in results.items()}
     return {
-        **asked.about,
+        **options.about,
         "speed_up": {
             task.name: _speed_up(found, task) for task in TASKS if f"speed-up, {task.name}" in found
         },

@@ -3,8 +3,7 @@
 from typing import Any
 
 from edgeflock.papers.scadles.settings import ADAPTIVE, DDL, LOCAL, LOCAL_STEPS, SCADLES
-from edgeflock.results.traffic import CELLS, RunTraffic
-from edgeflock.shared.numbers import integer, percent, ratio
+from edgeflock.shared.numbers import CELLS, RunTraffic, integer, percent, ratio
 
 SPEED_UPS = {
     "CIFAR-10": {"S1": (1.89, -0.06), "S2": (1.15, -0.32), "S1'": (3.29, -0.13), "S2'": (1.42, -0.21)},

@@ -8,14 +8,14 @@ from edgeflock.papers.scheduling.experiments import FULL, QUICK, decided, figure
 from edgeflock.papers.scheduling.report import report, summarise
 
 
-def reproduce_scheduling(asked: Reproduction) -> None:
-    """Leave scheduling.json, .md and figures in `asked.out`. `asked.seeds` counts draws of the workers."""
-    scale = QUICK if asked.quick else FULL
-    if asked.seeds:
-        scale = replace(scale, draws=asked.seeds)
+def reproduce_scheduling(options: Reproduction) -> None:
+    """Leave scheduling.json, .md and figures in `options.out`. `seeds` counts draws of the workers."""
+    scale = QUICK if options.quick else FULL
+    if options.seeds:
+        scale = replace(scale, draws=options.seeds)
     drawn = {one.name: figure_1(one, scale, narrate) for one in SCENARIOS}
     played = {one.name: list(decided(one, scale, narrate)) for one in SCENARIOS}
-    asked.out.mkdir(parents=True, exist_ok=True)
+    options.out.mkdir(parents=True, exist_ok=True)
     about = {"draws": scale.draws, "samples": scale.samples, "rounds": scale.rounds}
-    summary = summarise(drawn, played, {**asked.about, **about})
-    asked.publish("scheduling", summary, report(summary, drawn, asked.out))
+    summary = summarise(drawn, played, {**options.about, **about})
+    options.publish("scheduling", summary, report(summary, drawn, options.out))

@@ -17,6 +17,7 @@ from edgeflock.server.ledger.journal import Journal
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.errors import ConfigError, JournalDamaged, JournalTooNew
 from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.numbers import RunTraffic
 from edgeflock.shared.protocol import feed, wire
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.protocol.messages import Update
@@ -199,7 +200,7 @@ def test_both_ways_a_journal_counts_up_to_its_last_evaluation(path: Path) -> Non
     assert end.device_egress == 0
     assert newest.egress > 0
     dense = 4 * end.run.layout_size * newest.version
-    assert end.traffic == (newest.ingress, newest.egress, dense)
+    assert end.traffic == RunTraffic(newest.ingress, newest.egress, dense)
     both = end.trend[-1].reduction_both_ways
     assert both == pytest.approx(2 * dense / (newest.ingress + newest.egress))
 

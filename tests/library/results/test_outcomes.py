@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from edgeflock.results.outcomes import Outcome, Setting
-from edgeflock.results.traffic import RunTraffic
+from edgeflock.shared.numbers import RunTraffic
 
 
 def outcome(*accuracies: float | None, step: int = 10, **end: int) -> Outcome:

@@ -39,8 +39,9 @@ def test_another_process_comes_to_the_same() -> None:
         assert elsewhere.evaluate(theta) == here.evaluate(theta)
 
 
-def test_an_environment_that_hangs_is_ended() -> None:
-    judge = EpisodeProcess(settings("Hanging"), timeout=3)
+def test_an_environment_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edgeflock.server.hosting.episodes.TIMEOUT", 3)
+    judge = EpisodeProcess(settings("Hanging"))
     with pytest.raises(RuntimeError, match=r"plays episodes of gym:.*Hanging took longer than 3 s"):
         judge.evaluate(FlatModule(POLICY, "a2c").theta())
 

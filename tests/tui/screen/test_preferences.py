@@ -1,5 +1,6 @@
 """An operator's own keys, themes and labels."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ async def test_labels_are_kept(tmp_path: Path) -> None:
 
 
 async def test_labels_that_cannot_be_kept_are_told_and_hold_until_the_end(tmp_path: Path) -> None:
-    (tmp_path / "labels.new").mkdir()  # where the file would be written
+    (tmp_path / f".labels.toml.{os.getpid()}").mkdir()  # where the file would be written
     async with screen(folder=tmp_path) as pilot:
         await pilot.press("2", "n")
         await asked(pilot, "A label for jetson-1")

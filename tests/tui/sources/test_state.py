@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from edgeflock.shared.errors import Malformed
+from edgeflock.shared.numbers import RunTraffic
 from edgeflock.shared.protocol.frames import Delta, Evaluation, Event, Mark, Snapshot
 from edgeflock.tui.sources.state import MAX_EVENTS, MAX_POINTS, MonitorState, reduce, snapshot, with_history
 from tests.tui.runs import BEGAN, frames
@@ -52,10 +53,10 @@ def test_traffic_is_that_of_the_devices_and_beside_dense() -> None:
     rows = [row._replace(ingress=n * 100, egress=n * 1000) for n, row in enumerate(first.devices, 1)]
     overview = replace(first.overview, ingress=10**6, egress=10**7, dense_bytes=30_000)
     before = reduce(None, replace(first, devices=tuple(rows), overview=overview))
-    assert before.traffic == (600, 6000, 30_000)
+    assert before.traffic == RunTraffic(600, 6000, 30_000)
     changed = (rows[1]._replace(ingress=700, egress=4400), rows[2]._replace(id=9, ingress=1, egress=2))
     after = reduce(before, replace(second, devices=changed, overview=overview))
-    assert after.traffic == (1101, 8402, 30_000), "a row in the place of another, and one more"
+    assert after.traffic == RunTraffic(1101, 8402, 30_000), "a row in the place of another, and one more"
     assert after.traffic.reduction_down == 30_000 / 8402
     assert after.traffic.reduction_both_ways == after.trend[-1].reduction_both_ways == 60_000 / 9503
     nothing = reduce(None, replace(first, devices=(), overview=overview)).traffic

@@ -1,0 +1,15 @@
+"""Files that are replaced as a whole."""
+
+import os
+from pathlib import Path
+
+
+def write_atomically(path: Path, octets: bytes, mode: int = 0o600, *, durable: bool = True) -> None:
+    """Replace a file: readers see the old one or the new one, if `durable` also after a power failure."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+        file.write(octets)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
+    fresh.replace(path)
