@@ -77,7 +77,7 @@ class EmulatedLink:
         session = EmulatedSession(server, device, self, self._crash, self._tally, self._random)
         self._joined = session
         version, sequence = server.engine.published.version, server.engine.receipts.last_sequence(device.id)
-        greeting = session.context.welcome(version, None, sequence, bytes(SECRET_BYTES))
+        greeting = server.context.welcome(version, None, sequence, bytes(SECRET_BYTES))
         as_received = wire.decode(wire.encode(greeting))  # its floats are single on the wire
         await self._receive(as_received, wire.size(as_received))
         return self._conversation.begin(as_received)

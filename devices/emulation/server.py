@@ -8,7 +8,7 @@ from edgeflock.server.connections import Meter, Traffic
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, Answer, Engine
 from edgeflock.server.roster import Device, RateLimiters, Relay
-from edgeflock.server.sessions import PendingUpdate, SessionContext, SessionEvents, settle
+from edgeflock.server.sessions import PendingUpdate, SessionContext, settle
 from edgeflock.shared.errors import Refused, RunComplete, SessionRefused
 from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.model.personal import Personal
@@ -57,7 +57,6 @@ class EmulatedServer:
         on_applied: Callable[[Push, Accepted], None],
     ) -> None:
         self.config = config
-        self._input, self._held_out, self._personal = shape, held_out, personal
         self.keep_frames = keep_frames
         self.engine = engine
         self.traffic = Traffic()
@@ -67,26 +66,22 @@ class EmulatedServer:
         """The server's records of devices by number, in virtual time."""
         self._on_applied = on_applied
         self.relay = Relay(config.injection, config.limits.samples)
+        self.context = SessionContext(
+            run="fleet",
+            config=config,
+            engine=engine,
+            traffic=self.traffic,
+            relay=self.relay,
+            rate_limiters=RateLimiters(config.limits),
+            input=shape,
+            description=None,
+            held_out=held_out,
+            personal=personal,
+        )
         self._round_changed = asyncio.Event()
         """Set and replaced when a round ends, or when a device joins or leaves."""
         self._pending: dict[Push, asyncio.Future[Accepted]] = {}
         self._timer: asyncio.TimerHandle | None = None
-
-    def context(self, events: SessionEvents) -> SessionContext:
-        """Return the context of a session that counts its updates in `events`."""
-        return SessionContext(
-            run="fleet",
-            config=self.config,
-            engine=self.engine,
-            hub=events,
-            traffic=self.traffic,
-            relay=self.relay,
-            rate_limiters=RateLimiters(self.config.limits),
-            input=self._input,
-            description=None,
-            held_out=self._held_out,
-            personal=self._personal,
-        )
 
     async def push(self, push: Push) -> PendingUpdate:
         """Push one update, which may be held. Raises an immediate refusal."""

@@ -12,7 +12,6 @@ from edgeflock.server.sessions import Conversation, DevicePort, Send, ServerTask
 from edgeflock.server.sessions.conversation import R
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.errors import Refused
-from edgeflock.shared.protocol.frames import EventKind
 from edgeflock.shared.protocol.messages import Telemetry, Update
 
 
@@ -79,13 +78,12 @@ class EmulatedSession:
         """`crash` is the probability of a crash after each update, before its answer."""
         self._server, self._device = server, device
         self._crash, self._tally, self._random = crash, tally, random
-        self.context = server.context(self)
         self.tasks: EmulatedTaskFeed | None = None
         """In a run of tasks."""
         if server.engine.tasks is not None:
-            self.tasks = EmulatedTaskFeed(self.context, server, device.id, port.send, self._draw_crash)
+            self.tasks = EmulatedTaskFeed(server.context, server, device.id, port.send, self._draw_crash)
         self.conversation = Conversation(
-            *(self.context, server, self, port, device, self.tasks),
+            *(server.context, server, self, port, device, self.tasks),
             too_large_limit=math.inf,  # the worker gives up as soon, by itself
         )
 
@@ -106,8 +104,8 @@ class EmulatedSession:
     def count_duplicate(self, device: Device) -> None:
         self._tally.duplicates += 1
 
-    def note(self, kind: EventKind, device: Device | None, text: str) -> None:
-        """Do nothing: a fleet has no monitor."""
+    def note_ahead(self, device: Device, detail: str) -> None:
+        """Do nothing: an emulated device holds what it was sent."""
 
     async def wait_for_turn(self, device: Device) -> None:
         await self._server.wait_for_turn(device.id)

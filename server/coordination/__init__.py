@@ -6,7 +6,8 @@ gate limits how far devices may run ahead of each other (gates.py). Pure: time i
 and scheduling.
 """
 
-from edgeflock.server.coordination.coordinator import Apply, Coordinator, Push, Tasks, Turns
+from edgeflock.server.coordination.cohort import Cohort
+from edgeflock.server.coordination.coordinator import Apply, Coordinator, Push, Tasks
 from edgeflock.server.coordination.gates import GATES, Gate, create_gate
 from edgeflock.server.coordination.modes import MODES, create_coordinator
 
@@ -14,11 +15,11 @@ __all__ = [
     "GATES",
     "MODES",
     "Apply",
+    "Cohort",
     "Coordinator",
     "Gate",
     "Push",
     "Tasks",
-    "Turns",
     "create_coordinator",
     "create_gate",
 ]

@@ -19,10 +19,11 @@ Held updates are in memory only. A device whose update is held has no receipt, a
     tasks      as rounds, with the first update of each data shard (tasks.py)
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from edgeflock.server.coordination.cohort import Cohort
 from edgeflock.server.descent import Gathered, Index, Step
 from edgeflock.shared.protocol.frames import TaskRoundStatus
 from edgeflock.shared.protocol.messages import Update
@@ -66,18 +67,6 @@ class Tasks(Protocol):
         """Return the status of the open round. May be called at any time, also during other calls."""
 
 
-class Turns(Protocol):
-    """Additional properties of a coordinator with a cohort. May be read at any time."""
-
-    @property
-    def members(self) -> Set[int]:
-        """The devices of the cohort. Only they are sent the model."""
-
-    @property
-    def waiting(self) -> int:
-        """How many present devices are not in the cohort."""
-
-
 class Coordinator(Protocol):
     """Decides when updates apply. Times are seconds of any one clock. No I/O, no clock, no randomness."""
 
@@ -90,8 +79,11 @@ class Coordinator(Protocol):
         """The task methods; None if this coordinator assigns no tasks."""
 
     @property
-    def turns(self) -> Turns | None:
-        """The cohort; None if all devices take part."""
+    def turns(self) -> Cohort | None:
+        """The devices of the open round: only they are sent the model. None: all devices take part.
+
+        May be read at any time.
+        """
 
     def find_held(self, push: Push) -> Push | None:
         """Return the held update that `push` repeats, if any. Raises BadSequence if the device must wait."""

@@ -132,22 +132,21 @@ class Parameters:
 
         Running statistics are not checked. They are sent at half precision, and stay within the sent range.
         """
-        rate, unit = self.learning_rate(step.time), self.regime.method.unit
+        rate = self.learning_rate(step.time)
         if not self.regime.rounds:
-            return self._stepper.fits(step, self._weight(step), rate, limit, unit)
+            return self._stepper.fits(step, self._weight(step), rate, limit)
         with np.errstate(over="ignore", invalid="ignore"):
             total, samples = np.float32(step.samples) * step.delta, step.samples
             if gathered is not None:
                 total += gathered.gradient[step.indices]
                 samples += gathered.samples
         weight, total_step = self._round_weight(samples), replace(step, delta=total)
-        return not step.samples or self._stepper.fits(total_step, weight, rate, limit, unit, samples)
+        return not step.samples or self._stepper.fits(total_step, weight, rate, limit, samples)
 
     def fits_round(self, gathered: Gathered, limit: float) -> bool:
         """`fits` for a whole round, whose learning rate may have changed since."""
-        return not gathered.samples or self._stepper.fits(
-            *self._round_step(gathered), limit, 1, gathered.samples
-        )
+        step, weight, rate = self._round_step(gathered)
+        return not gathered.samples or self._stepper.fits(step, weight, rate, limit, gathered.samples)
 
     def _round_step(self, gathered: Gathered) -> tuple[Step, float, float]:
         """Return a round as one dense step, its weight and its rate."""
@@ -166,7 +165,8 @@ class Parameters:
 
     def set_node_count(self, nodes: int) -> None:
         """Set the number of nodes that train at a time (StepMethod.nodes)."""
-        self.regime = replace(self.regime, method=replace(self.regime.method, nodes=nodes))
+        method = replace(self.regime.method, nodes=nodes)
+        self.regime, self._stepper.unit = replace(self.regime, method=method), method.unit
 
     def apply(self, change: Step | Gathered) -> None:
         """Apply a step as the next version, or a round as one version for each of its steps.
@@ -177,14 +177,13 @@ class Parameters:
         if self.start_time is None:
             self.start_time = change.start_time if isinstance(change, Gathered) else change.time
         if isinstance(change, Step):
-            rate, unit = self.learning_rate(change.time), self.regime.method.unit
-            self._stepper.take(change, self._weight(change), rate, unit)
+            self._stepper.take(change, self._weight(change), self.learning_rate(change.time))
             if change.statistics.size:
                 self._follow(change.statistics, self.version - change.base)
             self._advance(1)
             return
         if change.samples:  # else a defence has rejected all of it
-            self._stepper.take(*self._round_step(change), 1, change.samples)
+            self._stepper.take(*self._round_step(change), change.samples)
         if change.measured_samples:
             self._follow(change.statistics / np.float32(change.measured_samples), 0)
         self._advance(change.steps)

@@ -197,9 +197,13 @@ class Part:
         changed, rate = (self._trained, weight) if self._gathered is None else (self._gathered, -weight)
         if self.staleness is None:
             descend(changed, indices, delta, rate)
+            return
+        gradient = self.staleness.weigh(indices, delta, base, rate, unit)
+        if isinstance(indices, slice):
+            changed -= gradient
         else:
-            descend(changed, indices, self.staleness.weigh(indices, delta, base, rate, unit), _ONE)
-            self.staleness.touch(indices, delta)
+            kernels.descend(changed, indices, gradient, _ONE)
+        self.staleness.touch(indices, delta)
 
     def weigh(
         self, indices: Index, delta: Vector, base: int, weight: np.float32, unit: int, waiting: int

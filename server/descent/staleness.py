@@ -101,7 +101,7 @@ class Staleness:
         gradient = np.empty(indices.size, np.float32)
         weigh(
             indices, delta, weight, share, self._counts, self._before[slot], self._touches[slot],
-            self._bits((1 << bit) - 1), self._mask, gradient,
+            (1 << bit) - 1, self._mask, gradient,
         )  # fmt: skip
         return gradient
 
@@ -121,7 +121,7 @@ class Staleness:
         self._advance()
 
     def _check(self, base: int) -> None:
-        if not self.oldest <= base <= self.version:
+        if not self.version - self.window < base <= self.version or base < self.start:
             raise ValueError(f"base {base} is outside {self.oldest}..{self.version}")
 
     def _advance(self) -> None:

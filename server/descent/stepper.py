@@ -34,6 +34,8 @@ class Stepper:
         Raises ConfigError if the optimizer is unknown.
         """
         self._method, self._store = state.regime.method, store
+        self.unit = self._method.unit
+        """How many updates staleness counts as one (StepMethod.unit)."""
         self._bound = MoveBound(state.regime.method, state.memory)
         self._is_plain = state.is_plain
         """Whether a step is just theta - rate g."""
@@ -61,9 +63,7 @@ class Stepper:
             return indices
         return np.union1d(self._store.retry(lambda: self._store.vectors.gathered_indices()), indices)
 
-    def fits(
-        self, step: Step, weight: float, rate: float, limit: float, unit: int = 1, samples: int = 1
-    ) -> bool:
+    def fits(self, step: Step, weight: float, rate: float, limit: float, samples: int = 1) -> bool:
         """Whether `take` leaves every trained parameter finite and at most `limit` in magnitude.
 
         One beyond `limit` before must not move further away. The squares of an optimizer's gradient must stay
@@ -78,26 +78,22 @@ class Stepper:
         if self._bound.is_enough(self._max_magnitude, move, limit):
             return True
         with np.errstate(over="ignore", invalid="ignore"):
-            fits = self._store.retry(
-                lambda: self._store.vectors.fits(rest, self._weigh(step, factor, unit), limit)
-            )
+            fits = self._store.retry(lambda: self._store.vectors.fits(rest, self._weigh(step, factor), limit))
         if fits:
             self._bound.record_checked(move, limit)
         return fits
 
-    def take(self, step: Step, weight: float, rate: float, unit: int = 1, samples: int = 1) -> None:
-        """Apply the step, or add it to the waiting updates. Staleness counts `unit` updates as one."""
+    def take(self, step: Step, weight: float, rate: float, samples: int = 1) -> None:
+        """Apply the step, or add it to the waiting updates."""
         factor, rest = self._factors(weight, rate, samples)
-        if self._is_plain:
-            self._store.vectors.descend(step.indices, step.delta, step.base, factor, unit)
-            return
         waiting, together = self._waiting + 1, self._method.together
-        self._bound.record(abs(float(factor)) * max_magnitude(step.delta), waiting)
-        if waiting < together:
-            self._store.vectors.descend(step.indices, step.delta, step.base, factor, unit)
-            self._waiting = waiting
+        if not self._is_plain:
+            self._bound.record(abs(float(factor)) * max_magnitude(step.delta), waiting)
+        if self._is_plain or waiting < together:
+            self._store.vectors.descend(step.indices, step.delta, step.base, factor, self.unit)
+            self._waiting = waiting % together
             return
-        self._store.retry(lambda: self._store.vectors.step(rest, self._weigh(step, factor, unit)))
+        self._store.retry(lambda: self._store.vectors.step(rest, self._weigh(step, factor)))
         self._waiting = 0
         if together == 1:  # updates that waited were of an earlier regime
             self._is_gathering, self._is_plain = False, self._method.is_plain
@@ -108,10 +104,10 @@ class Stepper:
             return np.float32(rate * weight / samples), _ONE
         return np.float32(weight / samples), np.float32(rate)
 
-    def _weigh(self, step: Step, factor: np.float32, unit: int) -> np.float32 | None:
+    def _weigh(self, step: Step, factor: np.float32) -> np.float32 | None:
         """Compute the next step's gradient, waiting updates included. Return its clipping factor; None: 1."""
         vectors, clip, waiting = self._store.vectors, self._method.clip, self._waiting + 1
-        vectors.weigh(step.indices, step.delta, step.base, factor, unit, waiting)
+        vectors.weigh(step.indices, step.delta, step.base, factor, self.unit, waiting)
         if not clip or waiting < self._method.together:
             return None
         return clip_factor(math.sqrt(vectors.squares(0.0)), clip)

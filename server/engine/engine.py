@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.coordination import Apply, Coordinator, Gate, Push, Tasks, Turns
+from edgeflock.server.coordination import Apply, Cohort, Coordinator, Gate, Push, Tasks
 from edgeflock.server.defence import Decision, DefenceGuard, Trusted
 from edgeflock.server.descent import Gathered, Parameters, Step
 from edgeflock.server.engine.admission import admit, check_statistics
@@ -167,7 +167,7 @@ class Engine:
         return self._coordinator.tasks
 
     @property
-    def turns(self) -> Turns | None:
+    def turns(self) -> Cohort | None:
         """The cohort; None in a run in which all devices take part at any time."""
         return self._coordinator.turns
 

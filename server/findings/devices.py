@@ -205,11 +205,20 @@ def find_clock(status: RunStatus, active: Subjects) -> Iterator[Sign]:
             )  # fmt: skip
 
 
+def find_outdated(status: RunStatus, active: Subjects) -> Iterator[Sign]:
+    """The device's version of Edgeflock speaks another protocol, so it was refused."""
+    for name, reason in status.outdated:
+        yield Sign(
+            "outdated", "warning", name, f"it cannot join: {reason}",
+            "install the server's version of Edgeflock on it",
+        )  # fmt: skip
+
+
 def _present(status: RunStatus) -> Iterator[DeviceStatus]:
     return (one for one in status.devices if one.present)
 
 
 RULES: tuple[Rule, ...] = (
     find_silent, find_gone, find_flapping, find_refused, find_full_disk, find_unfit, find_dropping,
-    find_held_out, find_hot, find_throttled, find_undervoltage, find_clock,
+    find_held_out, find_hot, find_throttled, find_undervoltage, find_clock, find_outdated,
 )  # fmt: skip

@@ -30,6 +30,7 @@ _HOLDS: Mapping[FindingKind, tuple[float, float]] = {
     "hot": (0.0, 60.0),
     "clock": (0.0, 60.0),
     "undervoltage": (0.0, 60.0),
+    "outdated": (0.0, 0.0),
     "throttled": (0.0, 60.0),
     # Their rules count time themselves.
     "silent": (0.0, 30.0),

@@ -95,3 +95,5 @@ class RunStatus:
     """The regression targets, if they are not scaled."""
     labels: tuple[str, ...] = ()
     """The names of the classes, if they have some."""
+    outdated: tuple[tuple[str, str], ...] = ()
+    """(device, why): devices that were refused lately because they speak another protocol."""

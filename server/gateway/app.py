@@ -10,11 +10,11 @@ from pathlib import Path
 
 import aiohttp
 from aiohttp import web
+from yarl import URL
 
 from edgeflock.server.connections import ConnectionLimits, GuardedConnection, Traffic
 from edgeflock.server.connections.listening import listen_on
 from edgeflock.server.gateway.admission import GatewayAdmission
-from edgeflock.server.gateway.context import GatewayContext
 from edgeflock.server.gateway.leaders import ClientCertificate, Leaders, read_body
 from edgeflock.server.gateway.upstream import Upstream
 from edgeflock.server.http.bodies import add_etag, octets_response, problem, resolve_range
@@ -26,7 +26,7 @@ from edgeflock.server.identity import (
     pin_of_file,
     server_tls,
 )
-from edgeflock.server.sessions import Session
+from edgeflock.server.sessions import Session, SessionContext
 from edgeflock.shared.errors import ConfigError, Forbidden, Refused, Unavailable
 from edgeflock.shared.identity import is_loopback
 from edgeflock.shared.protocol import gateway
@@ -82,7 +82,7 @@ class Gateway:
         self.leaders = Leaders(leaders, token, client_certificate, insecure=insecure)
         self.upstream = Upstream(self.leaders, name, self._check_fit)
         self.traffic = Traffic()
-        self._context: GatewayContext | None = None
+        self._context: SessionContext | None = None
         self._connection_limits = ConnectionLimits(LimitSettings())
         """The leader's limits apply once they are known."""
         self._following: asyncio.Task[None] | None = None
@@ -119,13 +119,13 @@ class Gateway:
             demand(tls, authority, required=clients == "everybody")
 
     @property
-    def context(self) -> GatewayContext:
+    def context(self) -> SessionContext:
         """The context of sessions. Raises Unavailable while there is no leader."""
         mirror, relay = self.upstream.mirror, self.upstream.relay
         if mirror is None or relay is None:
             raise Unavailable("this gateway has no leader; try again, or elsewhere")
         if self._context is None or self._context.engine is not mirror:
-            self._context = GatewayContext.from_mirror(mirror, self.traffic, relay)
+            self._context = mirror.context(self.traffic, relay)
             self._connection_limits.limits = mirror.config.limits
         return self._context
 
@@ -164,7 +164,8 @@ class Gateway:
         context = self._context
         if self.upstream.mirror is None or context is None:
             return "waits for its leader"
-        return f"{len(context.devices)} devices of run {context.run} at version {context.published.version}"
+        devices, version = len(self.upstream.devices), context.published.version
+        return f"{devices} devices of run {context.run} at version {version}"
 
     def _app(self) -> web.Application:
         app = web.Application(middlewares=[self._guard], client_max_size=_LONGEST_BODY)
@@ -180,9 +181,7 @@ class Gateway:
         return app
 
     async def _end_sessions(self, app: web.Application) -> None:
-        if self._context is not None:
-            lines = [device.connection.session for device in self._context.devices.values()]
-            await asyncio.gather(*(line.leave() for line in lines if line is not None))
+        await self.upstream.close_sessions()
 
     def _connection(self, request: web.Request) -> GuardedConnection | None:
         return self._connection_limits.find(request.transport)
@@ -227,25 +226,22 @@ class Gateway:
         context, connection = self.context, self._connection(request)
         if connection is None:
             raise ConnectionResetError("the connection is lost")
-        with GatewayAdmission(self.upstream, context, await self._identify(request)) as admission:
+        with self.upstream.ticket() as admission:
+            await self._identify(request, admission)
             return await Session(context, self.upstream, request, connection, admission).serve()
 
-    async def _identify(self, request: web.Request) -> gateway.AccessGranted:
-        """Identify the requester, whose ticket is valid until `leave`. Raises Unauthorized or Forbidden."""
-        upstream, ticket = self.upstream, self.upstream.ticket()
+    async def _identify(self, request: web.Request, admission: GatewayAdmission) -> None:
+        """Let the leader identify the requester. Raises Unauthorized or Forbidden."""
         certificate = peer_certificate(request.get_extra_info("ssl_object"))
-        identity = await upstream.knock(
-            gateway.AccessRequest(ticket, secret_of(request), request.path, request.remote or "", certificate)
-        )
+        await admission.identify(secret_of(request), request.path, request.remote or "", certificate)
         if (connection := self._connection(request)) is not None:
             connection.begin(authenticated=True)
-        return identity
 
-    async def _authenticate(self, request: web.Request) -> GatewayContext:
+    async def _authenticate(self, request: web.Request) -> SessionContext:
         """Authenticate a request and return the context. Raises Unauthorized or Forbidden."""
         context = self.context
-        identity = await self._identify(request)
-        self.upstream.leave(identity.ticket, None, "")
+        with self.upstream.ticket() as admission:
+            await self._identify(request, admission)
         return context
 
     async def _status(self, request: web.Request) -> web.Response:
@@ -267,49 +263,53 @@ class Gateway:
 
     async def _start(self, request: web.Request) -> web.StreamResponse:
         """Return the file of the first model. The bytes count as traffic of ?device=NAME."""
-        context, sync = await self._authenticate(request), self.upstream.sync
+        await self._authenticate(request)
+        sync = self.upstream.sync
         if sync is None or not sync.first:
             return problem(404, "no-start", "devices make the first model of this run: the Welcome says how")
         headers: dict[str, str] = {}
         digest = hashlib.sha256(sync.first).hexdigest()
         start, stop, status = resolve_range(request, digest, len(sync.first), headers)
-        device = context.devices.get(request.query.get("device", ""))
-        if device is not None:
-            device.connection.earlier_traffic.egress += stop - start
+        for device in self.upstream.devices:
+            if device.name == request.query.get("device"):
+                device.connection.earlier_traffic.egress += stop - start
         return octets_response(sync.first[start:stop], status, headers)
 
     async def _graph(self, request: web.Request) -> web.StreamResponse:
         """Return a training graph, which is requested from the leader once."""
-        await self._authenticate(request)
-        kind, upstream = request.match_info["kind"], self.upstream
-        status, headers, octets = await upstream.run_while_led(self.leaders.graph(upstream.http, kind))
-        if status != 200:
-            return web.Response(status=status, headers=dict(headers), body=octets)
-        response = octets_response(octets, 200, add_etag(request, headers["ETag"].strip('"'), {}))
-        response.enable_compression()
+        response = await self._file(
+            request, self.leaders.url / "v1/graphs" / request.match_info["kind"], fixed=True
+        )
+        if response.status == 200:
+            response.enable_compression()
         return response
 
     async def _model(self, request: web.Request) -> web.StreamResponse:
         """Return the leader's best or last model as a file."""
-        await self._authenticate(request)
-        upstream, version = self.upstream, request.query.get("version", "last")
+        version = request.query.get("version", "last")
         if version not in ("best", "last"):
+            await self._authenticate(request)
             return problem(400, "bad-version", f"version={version!r:.40}: a gateway has best and last")
-        path = f"/v1/model.{request.match_info['format']}?version={version}"
-        status, headers, octets = await upstream.run_while_led(self.leaders.model(upstream.http, path))
+        url = self.leaders.url / f"v1/model.{request.match_info['format']}" % {"version": version}
+        return await self._file(request, url)
+
+    async def _file(self, request: web.Request, url: URL, *, fixed: bool = False) -> web.Response:
+        """Return a file of the leader, which is requested once if it is `fixed`."""
+        await self._authenticate(request)
+        upstream = self.upstream
+        status, headers, octets = await upstream.run_while_led(
+            self.leaders.fetch(upstream.http, url, fixed=fixed)
+        )
         if status != 200:
             return web.Response(status=status, headers=dict(headers), body=octets)
-        add_etag(request, headers["ETag"].strip('"'), {})
-        return octets_response(octets, 200, dict(headers))
+        return octets_response(octets, 200, add_etag(request, headers["ETag"].strip('"'), dict(headers)))
 
     async def _join(self, request: web.Request) -> web.StreamResponse:
         """Forward a request to join to the leader, which decides."""
         async with asyncio.timeout(self.context.config.limits.request_seconds):
             octets = await request.read()
-        url, headers = (
-            self.leaders.url / "v1/join",
-            {"Authorization": request.headers.get("Authorization", "")},
-        )
+        url = self.leaders.url / "v1/join"
+        headers = {"Authorization": request.headers.get("Authorization", "")}
 
         async def forward() -> web.Response:
             async with self.upstream.http.post(url, data=octets, headers=headers) as answer:

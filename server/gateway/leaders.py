@@ -17,7 +17,7 @@ from edgeflock.shared.protocol.shown import printable
 
 _PATIENCE_LIMIT = 60.0
 
-_LONGEST_GRAPH, _LONGEST_ANSWER = 1 << 28, 1 << 16
+_LONGEST_FILE, _LONGEST_ANSWER = 1 << 28, 1 << 16
 """Bytes."""
 
 
@@ -52,9 +52,8 @@ class Leaders:
         if certificate is not None and isinstance(self.tls, ssl.SSLContext):
             load_certificate(self.tls, certificate.key, certificate.certificate)
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._graphs: dict[str, tuple[str, bytes]] = {}
-        self._models: dict[str, tuple[Mapping[str, str], bytes]] = {}
-        """Path and query -> (headers, model) as last received."""
+        self._files: dict[URL, tuple[Mapping[str, str], bytes]] = {}
+        """(headers, file) as last received."""
         self._patience = HANG_SECONDS
         """Seconds that the next attempt may take: each attempt gives a slow leader more."""
 
@@ -64,10 +63,9 @@ class Leaders:
         return self._urls[0]
 
     def rotate(self) -> None:
-        """Move to the next server. Graphs of the last one are dropped."""
+        """Move to the next server. Files of the last one are dropped."""
         self._urls = [*self._urls[1:], self._urls[0]]
-        self._graphs.clear()
-        self._models.clear()
+        self._files.clear()
 
     async def connect(self, http: aiohttp.ClientSession, url: URL) -> aiohttp.ClientWebSocketResponse:
         """Open a line. It fails once nothing has come from the leader for HANG_SECONDS seconds."""
@@ -97,35 +95,25 @@ class Leaders:
             detail = f"it answers {status}"
         return ConfigError(f"{self.url.origin()} takes no gateway: {detail}")
 
-    async def graph(self, http: aiohttp.ClientSession, kind: str) -> tuple[int, Mapping[str, str], bytes]:
-        """Return (status, headers, body) of a training graph, requested once."""
-        if kind in self._graphs:
-            etag, octets = self._graphs[kind]
-            return 200, {"ETag": etag}, octets
-        async with http.get(self.url / "v1/graphs" / kind, headers=self.headers) as answer:
-            octets = await read_body(answer, _LONGEST_GRAPH)
-            names = ("ETag", "Content-Type")
-            headers = {name: answer.headers[name] for name in names if name in answer.headers}
-            if answer.status == 200:
-                self._graphs[kind] = headers.get("ETag", ""), octets
-            return answer.status, headers, octets
+    async def fetch(
+        self, http: aiohttp.ClientSession, url: URL, *, fixed: bool = False
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """Return (status, headers, body) of a file of the leader.
 
-    async def model(self, http: aiohttp.ClientSession, path: str) -> tuple[int, Mapping[str, str], bytes]:
-        """Return (status, headers, body) of a model's file, whose `path` has its query.
-
-        An unchanged one is not sent again.
-
+        An unchanged file is not sent again. A `fixed` one is requested once.
         """
-        headers, octets = self._models.get(path, ({}, b""))
+        headers, octets = self._files.get(url, ({}, b""))
+        if fixed and headers:
+            return 200, headers, octets
         known = {"If-None-Match": headers["ETag"]} if "ETag" in headers else {}
-        async with http.get(self.url.join(URL(path)), headers={**self.headers, **known}) as answer:
+        async with http.get(url, headers={**self.headers, **known}) as answer:
             if answer.status == 304:
                 return 200, headers, octets
-            octets = await read_body(answer, _LONGEST_GRAPH)
-            names = ("ETag", "X-Edgeflock-Version")
+            octets = await read_body(answer, _LONGEST_FILE)
+            names = ("ETag", "X-Edgeflock-Version") if answer.status == 200 else ("Content-Type",)
             headers = {name: answer.headers[name] for name in names if name in answer.headers}
             if answer.status == 200:
-                self._models[path] = headers, octets
+                self._files[url] = headers, octets
             return answer.status, headers, octets
 
 

@@ -7,9 +7,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.server.connections import Traffic
 from edgeflock.server.descent import Index
 from edgeflock.server.engine import Published
+from edgeflock.server.gateway.relay import GatewayRelay
 from edgeflock.server.publication import Outlet, publication_of
+from edgeflock.server.roster import RateLimiters
+from edgeflock.server.sessions import SessionContext
 from edgeflock.shared.codecs import packed, sparse, values
 from edgeflock.shared.errors import Malformed
 from edgeflock.shared.model.layout import Layout
@@ -79,6 +83,24 @@ class Mirror:
             self.follow(change)
         if sha256(self.theta.data).digest() != resumed.digest:
             raise Malformed("the missed changes do not give the leader's model")
+
+    def context(self, traffic: Traffic, relay: GatewayRelay) -> SessionContext:
+        """Return the context of sessions while this leader is followed."""
+        config, terms = self.config, self.terms
+        return SessionContext(
+            run=terms.run,
+            config=config,
+            engine=self,
+            traffic=traffic,
+            relay=relay,
+            rate_limiters=RateLimiters(config.limits),
+            input=terms.input,
+            description=terms.data,
+            app=terms.app,
+            held_out=terms.held_out,
+            personal=terms.personal,
+            adds_model=not config.coordination.traits.cohort,  # there a device asks, and the leader says when
+        )
 
     def close(self) -> None:
         self.outlet.close()

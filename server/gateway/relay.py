@@ -10,7 +10,7 @@ from edgeflock.shared.protocol.messages import Samples
 class GatewayRelay:
     """The shared samples that wait for this gateway's devices, as at a server."""
 
-    def __init__(self, relay: Relay, send: Callable[[gateway_coding.Item], None]) -> None:
+    def __init__(self, relay: Relay, send: Callable[[gateway_coding.Item], object]) -> None:
         self._relay, self._send = relay, send
 
     def join(self, device: int) -> None:

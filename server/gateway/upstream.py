@@ -6,9 +6,8 @@ without a receipt again, here or through another gateway. The leader counts each
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AsyncExitStack
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from itertools import count
 from random import Random
 from typing import Any, TypeVar
@@ -18,21 +17,18 @@ from yarl import URL
 
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted
+from edgeflock.server.gateway.admission import LOST, GatewayAdmission
 from edgeflock.server.gateway.leaders import Leaders
 from edgeflock.server.gateway.mirror import Mirror
-from edgeflock.server.gateway.present import GatewayDevices
 from edgeflock.server.gateway.relay import GatewayRelay
-from edgeflock.server.gateway.waiting import LOST, PendingRequests, ignore_failure
-from edgeflock.server.roster import Device, OpenSession, Relay
+from edgeflock.server.roster import Device, Relay
 from edgeflock.server.sessions import HANG_SECONDS, Outbox, PendingUpdate, ping
 from edgeflock.shared.errors import Malformed, Unavailable
 from edgeflock.shared.protocol import gateway, gateway_coding
 from edgeflock.shared.protocol.backoff import back_off
-from edgeflock.shared.protocol.messages import Hello, Record
 from edgeflock.shared.protocol.shown import printable
 from edgeflock.shared.settings.config import Config
 
-A = TypeVar("A", gateway.AccessGranted, gateway.Entered, gateway.Done)
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
@@ -70,21 +66,23 @@ class Upstream:
         self._http: aiohttp.ClientSession | None = None
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._outbox = Outbox()
-        self._tickets = count(1)
-        self._pending, self._devices = PendingRequests(), GatewayDevices()
+        self._numbers = count(1)
+        self._tickets: dict[int, GatewayAdmission] = {}
+        """The open tickets of this leader, by number."""
+        self._devices: dict[int, GatewayAdmission] = {}
+        """Those whose device the leader has admitted, by the device's number."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._handlers: dict[type[gateway_coding.Item], Callable[[Any], None]] = {
-            gateway.UpdateTaken: self._pending.settle_push,
-            gateway.AccessGranted: self._pending.settle_question,
-            gateway.Entered: self._on_entered,
-            gateway.Denied: self._pending.deny,
-            gateway.UpdateHeld: self._pending.hold_push,
-            gateway.End: lambda end: self._start_task(self._devices.end(end)),
-            gateway.AliveQuery: lambda ask: self._start_task(self._answer_alive(ask)),
-            gateway.Paused: self._devices.set_paused,
-            gateway.DeviceRecord: self._devices.forward,
-            gateway.Done: self._pending.settle_question,
-            gateway.DealtSamples: self._on_dealt,
+        self._handlers: dict[type[gateway_coding.Item], Callable[[GatewayAdmission, Any], object]] = {
+            gateway.UpdateTaken: GatewayAdmission.take_result,
+            gateway.AccessGranted: GatewayAdmission.answer,
+            gateway.Entered: self._enter,
+            gateway.Denied: GatewayAdmission.deny,
+            gateway.UpdateHeld: GatewayAdmission.hold_update,
+            gateway.End: lambda admission, end: self._start_task(admission.end(end)),
+            gateway.AliveQuery: lambda admission, ask: self._start_task(admission.answer_alive(ask)),
+            gateway.Paused: GatewayAdmission.set_paused,
+            gateway.DeviceRecord: GatewayAdmission.take_record,
+            gateway.Done: GatewayAdmission.answer,
         }
 
     @property
@@ -156,8 +154,11 @@ class Upstream:
         self._lost.set()
         self._socket = None
         self._outbox.clear()
-        self._pending.fail_all()
-        await self._devices.end_all()
+        admissions = list(self._tickets.values())
+        self._tickets, self._devices = {}, {}
+        for admission in admissions:
+            admission.fail()
+        await asyncio.gather(*(one.close() for one in admissions), return_exceptions=True)
         if self.mirror is not None:
             self._last_mirror, self.mirror = self.mirror, None
 
@@ -169,23 +170,33 @@ class Upstream:
 
     # Requests of sessions
 
-    def ticket(self) -> int:
-        return next(self._tickets)
-
-    async def knock(self, knock: gateway.AccessRequest) -> gateway.AccessGranted:
-        """Identify the sender of a secret. Raises the refusal of the leader."""
-        return await self._ask(knock.ticket, knock, gateway.AccessGranted)
-
-    async def enter(
-        self, ticket: int, hello: Hello, frame: bytes, session: OpenSession
-    ) -> tuple[Device, gateway.Entered]:
-        """Admit the device of a ticket that has knocked. Raises the refusal of the leader."""
-        with self._devices.expect(ticket, hello, session):
-            answer = await self._ask(ticket, gateway.Enter(ticket, frame), gateway.Entered)
+    @contextmanager
+    def ticket(self) -> Iterator[GatewayAdmission]:
+        """Open a ticket. After the block, nothing of it is pending any more."""
+        in_tasks = self.mirror is not None and self.mirror.config.coordination.traits.tasks
+        admission = GatewayAdmission(next(self._numbers), self.send, in_tasks=in_tasks)
+        self._tickets[admission.ticket] = admission
         try:
-            return self._devices[answer.device], answer
-        except KeyError:  # the leader was lost just now
-            raise Unavailable(LOST) from None
+            yield admission
+        finally:
+            self._tickets.pop(admission.ticket, None)
+            device, traffic = admission.device, (0, 0)
+            if device is not None:
+                traffic = device.connection.traffic
+                if self._devices.get(device.id) is admission:
+                    del self._devices[device.id]
+                    if self.relay is not None:
+                        self.relay.leave(device.id)
+            self.send(gateway.SessionEnded(admission.ticket, admission.end_reason, *traffic))
+
+    @property
+    def devices(self) -> list[Device]:
+        """The devices that are connected here."""
+        return [admission.device for admission in self._devices.values() if admission.device is not None]
+
+    async def close_sessions(self) -> None:
+        """End all sessions, because this gateway stops."""
+        await asyncio.gather(*(admission.close() for admission in self._devices.values()))
 
     async def run_while_led(self, awaited: Awaitable[T]) -> T:
         """Return the result of `awaited`. Raises Unavailable once the leader is lost, because it may hang."""
@@ -200,48 +211,11 @@ class Upstream:
                 one.cancel()
             await asyncio.wait(both)
 
-    def listen(self, ticket: int, send: Callable[[Record], None]) -> None:
-        """Call `send` with the leader's records for this session's device, until it leaves."""
-        self._devices.listen(ticket, send)
-
-    async def report_ready(self, ready: gateway.Ready) -> None:
-        """Send that a device is ready. When this returns, all answers have been passed on. Raises Refused."""
-        await self._ask(ready.ticket, ready, gateway.Done)
-
-    def leave(self, ticket: int, device: Device | None, reason: str) -> None:
-        """End a ticket: nothing of it is pending any more."""
-        ingress, egress = (0, 0) if device is None else device.connection.traffic
-        removed = self._devices.leave(ticket, device)
-        if removed is not None and self.relay is not None:
-            self.relay.leave(removed.id)
-        self.send(gateway.SessionEnded(ticket, reason, ingress, egress))
-
     async def push(self, push: Push) -> Accepted | PendingUpdate:
         """Send one update. Return its result, durable at the leader. Raises the Refused of the leader."""
-        future = self._pending.add_push(push.device)
-        self.send(gateway.DeviceUpdate(push.device, *self._devices.traffic(push.device), push.frame))
-        outcome = await future
-        mirror = self.mirror
-        if mirror is not None and mirror.config.coordination.traits.tasks:
-            return outcome  # the device goes on to its next task, and the leader counts
-        if isinstance(outcome, PendingUpdate):
-            pending = asyncio.ensure_future(self._await_accepted(push, outcome.answer))
-            return PendingUpdate(ignore_failure(pending))
-        return await self._add_model(push, outcome)
-
-    async def _await_accepted(self, push: Push, answer: asyncio.Future[Accepted]) -> Accepted:
-        return await self._add_model(push, await answer)
-
-    async def _add_model(self, push: Push, accepted: Accepted) -> Accepted:
-        update, mirror = push.update, self.mirror
-        if not update.pull:
-            return accepted
-        if mirror is None:
+        if (admission := self._devices.get(push.device)) is None:
             raise Unavailable(LOST)
-        if mirror.config.coordination.traits.cohort:
-            return accepted  # the leader knows the cohort: the device asks for the model
-        model = await self.call(lambda: mirror.outlet.model(update.base, update.held, push.device))
-        return accepted._replace(receipt=replace(accepted.receipt, model=model))
+        return await admission.push(push)
 
     async def call(self, function: Callable[[], T]) -> T:
         """Run `function` while the model is at rest."""
@@ -252,20 +226,13 @@ class Upstream:
                 return function()
             return await asyncio.to_thread(function)
 
-    def send(self, item: gateway_coding.Item) -> None:
-        """Send `item` with the next message; drop it if there is no leader."""
-        if self._socket is not None:
-            self._outbox.add(gateway_coding.pack(item))
-            self._outbox.wake()
-
-    async def _ask(self, ticket: int, item: gateway_coding.Item, kind: type[A]) -> A:
+    def send(self, item: gateway_coding.Item) -> bool:
+        """Send `item` with the next message. Return False if there is no leader."""
         if self._socket is None:
-            raise Unavailable(LOST)
-        with self._pending.question(ticket) as future:
-            self.send(item)
-            answer = await future
-        assert isinstance(answer, kind), "it answers this item"
-        return answer
+            return False
+        self._outbox.add(gateway_coding.pack(item))
+        self._outbox.wake()
+        return True
 
     def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -303,17 +270,23 @@ class Upstream:
             mirror, change = self.mirror, item
             await self.call(lambda: mirror.follow(change))
             self._mark = gateway.advance(self._mark, 1)
-        else:
-            self._handlers[type(item)](item)
+        elif isinstance(item, gateway.DealtSamples):
+            if self.relay is not None:
+                self.relay.queue(item)
+        elif (admission := self._find_admission(item)) is not None:
+            self._handlers[type(item)](admission, item)
+        elif isinstance(item, gateway.AliveQuery):
+            self.send(gateway.AliveReply(item.device, False))
 
-    def _on_entered(self, entered: gateway.Entered) -> None:
-        if self._devices.add(entered) and self.relay is not None:
-            self.relay.join(entered.device)
-        self._pending.settle_question(entered)
+    def _find_admission(self, item: gateway_coding.Item) -> GatewayAdmission | None:
+        """Return the admission that an item is for, by its ticket or its device."""
+        if ticket := getattr(item, "ticket", 0):
+            return self._tickets.get(ticket)
+        return self._devices.get(getattr(item, "device", 0))
 
-    async def _answer_alive(self, ask: gateway.AliveQuery) -> None:
-        self.send(gateway.AliveReply(ask.device, await self._devices.is_alive(ask.device)))
-
-    def _on_dealt(self, dealt: gateway.DealtSamples) -> None:
-        if self.relay is not None:
-            self.relay.queue(dealt)
+    def _enter(self, admission: GatewayAdmission, entered: gateway.Entered) -> None:
+        if admission.enter(entered):
+            self._devices[entered.device] = admission
+            if admission.shares and self.relay is not None:
+                self.relay.join(entered.device)
+        admission.answer(entered)

@@ -129,6 +129,7 @@ class RunHealth:
             devices=tuple(statuses),
             targets=self._targets,
             labels=() if host.description is None else host.description.labels,
+            outdated=host.registry.outdated,
         )
 
 

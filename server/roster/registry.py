@@ -1,5 +1,6 @@
 """The server's records of the devices of a run."""
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -12,6 +13,9 @@ from edgeflock.server.roster.statistics import Statistics
 from edgeflock.shared.errors import Dropped, NameInUse, TooManyDevices
 from edgeflock.shared.identity import names
 from edgeflock.shared.protocol.messages import Facts
+
+_MAX_OUTDATED, _OUTDATED_SECONDS = 50, 600.0
+"""Devices that were refused for their protocol: how many are remembered, and for how long."""
 
 
 @dataclass(slots=True)
@@ -57,6 +61,8 @@ class Registry:
     def __init__(self, limit: int, totals: Iterable[DeviceTotals] = ()) -> None:
         """`totals` are the devices in the journal."""
         self._limit = limit
+        self._outdated: dict[str, tuple[float, str]] = {}
+        """Device -> when and why it was refused for its protocol, the latest last."""
         self.devices: dict[str, Device] = {
             account.name: Device(
                 account.name,
@@ -66,6 +72,19 @@ class Registry:
             )
             for account in totals
         }
+
+    def note_outdated(self, name: str, reason: str) -> None:
+        """Note that a device was refused because it speaks another protocol."""
+        self._outdated.pop(name, None)
+        self._outdated[name] = time.monotonic(), reason
+        if len(self._outdated) > _MAX_OUTDATED:
+            del self._outdated[next(iter(self._outdated))]
+
+    @property
+    def outdated(self) -> tuple[tuple[str, str], ...]:
+        """(device, reason) of those that were refused so within ten minutes, and not admitted since."""
+        since = time.monotonic() - _OUTDATED_SECONDS
+        return tuple((name, reason) for name, (noted, reason) in self._outdated.items() if noted >= since)
 
     def traffic(self) -> list[tuple[int, int, int]]:
         """(device, ingress, egress) for each."""
@@ -91,6 +110,7 @@ class Registry:
             if len(self.devices) >= self._limit:
                 raise TooManyDevices(f"the server takes {self._limit} devices (limits.devices)")
             device = self.devices[name] = Device(name)
+        self._outdated.pop(name, None)
         connection = device.connection
         if connection.dropped and connection.order is not None:
             raise Dropped(f"an operator has dropped {name!r}: {connection.order.reason}")

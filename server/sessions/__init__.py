@@ -7,7 +7,8 @@ sessions, with its own admission and copy of the model (server/gateway). Imports
 here depends on the mode of coordination.
 """
 
-from edgeflock.server.sessions.context import RunHost, ServedModel, SessionContext, SessionEvents, UpdateQueue
+from edgeflock.server.sessions.answers import PendingUpdate, settle
+from edgeflock.server.sessions.context import RunHost, ServedModel, SessionContext, UpdateQueue
 from edgeflock.server.sessions.conversation import Conversation, DevicePort
 from edgeflock.server.sessions.device_admission import AdmittedDevice, DeviceAdmission, ServerAdmission
 from edgeflock.server.sessions.gateways import (
@@ -20,7 +21,7 @@ from edgeflock.server.sessions.gateways import (
 )
 from edgeflock.server.sessions.session import Session
 from edgeflock.server.sessions.task_feed import Send, ServerTaskFeed, TaskFeed
-from edgeflock.server.sessions.writer import PendingUpdate, Writer, settle
+from edgeflock.server.sessions.writer import Writer
 
 __all__ = [
     "HANG_SECONDS",
@@ -40,7 +41,6 @@ __all__ = [
     "Send",
     "ServerTaskFeed",
     "Session",
-    "SessionEvents",
     "TaskFeed",
     "ServedModel",
     "Writer",

@@ -9,16 +9,15 @@ from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, Engine, Published
 from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.publication import Outlet
-from edgeflock.server.roster import Device, Hub, RateLimiters, Registry, Relay, SampleRecord
-from edgeflock.server.sessions.writer import PendingUpdate
+from edgeflock.server.roster import Hub, RateLimiters, Registry, Relay, SampleRecord
+from edgeflock.server.sessions.answers import PendingUpdate
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.model.layout import ExtraState, Layout
 from edgeflock.shared.model.personal import Personal
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
-from edgeflock.shared.protocol.frames import EventKind
-from edgeflock.shared.protocol.messages import Samples, Update, Welcome
+from edgeflock.shared.protocol.messages import Samples, Welcome
 from edgeflock.shared.settings.config import Config
 
 T = TypeVar("T")
@@ -37,19 +36,6 @@ class ServedModel(Protocol):
     def outlet(self) -> Outlet: ...
 
 
-class SessionEvents(Protocol):
-    """The part of a Hub that sessions use: it counts and shows their events."""
-
-    def count_update(self, device: Device, update: Update, staleness: int) -> None:
-        """Count an accepted update, unless it was counted before."""
-
-    def count_duplicate(self, device: Device) -> None:
-        """Count an update of a task that another device had computed before."""
-
-    def note(self, kind: EventKind, device: Device | None, text: str) -> None:
-        """Add an event, of `device` if it is not None."""
-
-
 class SampleExchange(Protocol):
     """The part of a Relay that sessions use: a device's samples go out, those of others come in."""
 
@@ -64,7 +50,6 @@ class SessionContext:
     run: str
     config: Config
     engine: ServedModel
-    hub: SessionEvents
     traffic: Traffic
     relay: SampleExchange
     rate_limiters: RateLimiters
@@ -78,6 +63,8 @@ class SessionContext:
     """A sketch of the rows that the run is evaluated on."""
     personal: Personal | None = None
     """The layers that devices train for themselves."""
+    adds_model: bool = False
+    """Whether receipts come without the model, which the session adds."""
 
     @property
     def published(self) -> Published:

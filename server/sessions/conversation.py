@@ -12,12 +12,11 @@ from typing import Protocol, TypeVar
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, requested_slice
 from edgeflock.server.roster import Device
+from edgeflock.server.sessions.answers import PendingUpdate
 from edgeflock.server.sessions.context import SessionContext, UpdateQueue
 from edgeflock.server.sessions.task_feed import TaskFeed
-from edgeflock.server.sessions.writer import PendingUpdate
 from edgeflock.shared.errors import (
     AlreadyComputed,
-    BaseInFuture,
     Quarantined,
     Refused,
     RunComplete,
@@ -70,8 +69,17 @@ class DeviceEvents(Protocol):
         Raises Refused if its turn will not come.
         """
 
+    def count_update(self, device: Device, update: Update, staleness: int) -> None:
+        """Count an accepted update, unless it was counted before."""
+
+    def count_duplicate(self, device: Device) -> None:
+        """Count an update of a task that another device had computed before."""
+
     def take_telemetry(self, device: Device, telemetry: Telemetry, frame: bytes) -> None:
         """Take the device's telemetry."""
+
+    def note_ahead(self, device: Device, detail: str) -> None:
+        """Note that the device says that it holds a version which the run has not reached."""
 
     def note_refusal(self, device: Device | None, refusal: Refused, *, update: bool = False) -> None:
         """Note a refusal. `update`: it is of an update, not of another record."""
@@ -139,7 +147,7 @@ class Conversation:
             raise
         except AlreadyComputed:
             is_counted = False
-            self._host.hub.count_duplicate(device)
+            self._events.count_duplicate(device)
         except Refused as refusal:
             return await self._refuse_update(update, refusal)
         else:
@@ -149,13 +157,13 @@ class Conversation:
                 outcome.on_settled(partial(self._count, update))
             else:
                 self._count(update, outcome)
-        was_paused = await self._wait_while_paused()
+        is_newer = await self._wait_while_paused()
         if self._tasks is not None:
             await self._send_samples()
             return await self._tasks.advance(counted=is_counted)
         assert isinstance(outcome, Accepted), "only an update of a task is answered before it applies"
         receipt = outcome.receipt
-        if was_paused and receipt.model is not None:
+        if (is_newer and receipt.model is not None) or (update.pull and self._host.adds_model):
             receipt = replace(receipt, model=await self._make_model(update))
         await self._send_samples()
         await self._port.send(receipt)
@@ -169,7 +177,7 @@ class Conversation:
 
     def _count(self, update: Update, outcome: Accepted | Refused) -> None:
         if isinstance(outcome, Accepted):
-            self._host.hub.count_update(self._device, update, outcome.staleness)
+            self._events.count_update(self._device, update, outcome.staleness)
         elif not isinstance(outcome, SessionRefused):
             self._events.note_refusal(self._device, outcome, update=True)
 
@@ -204,7 +212,7 @@ class Conversation:
             detail = (
                 f"it holds version {query.base:,}, the run is at {version:,}; is the journal an old copy?"
             )
-            self._host.hub.note("refused", device, f"{BaseInFuture.code}: {detail}")
+            self._events.note_ahead(device, detail)
         part = requested_slice(query, engine.layout) if isinstance(query, Pull) else None
         if isinstance(query, Pull):
             if not device.connection.has_updated:  # one pull is free after each accepted update

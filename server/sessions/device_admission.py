@@ -17,15 +17,17 @@ from edgeflock.server.sessions.task_feed import Send, ServerTaskFeed, TaskFeed
 from edgeflock.server.sessions.writer import Writer
 from edgeflock.shared.data.account import SampleAccount
 from edgeflock.shared.errors import (
+    BaseInFuture,
     LayoutMismatch,
     Malformed,
     NameInUse,
     ProtocolVersion,
     Quarantined,
     Refused,
+    SessionRefused,
 )
 from edgeflock.shared.identity import names
-from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Telemetry
+from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Telemetry, Update
 
 
 class Authenticator(Protocol):
@@ -96,7 +98,10 @@ class ServerAdmission:
     async def admit(self, session: OpenSession, hello: Hello, frame: bytes) -> AdmittedDevice:
         host, layout = self.host, self.host.layout
         if hello.protocol != PROTOCOL:
-            raise ProtocolVersion(f"the server speaks protocol {PROTOCOL}, not {hello.protocol}")
+            reason = f"the server speaks protocol {PROTOCOL}, not {hello.protocol}"
+            if self._is_proven(hello):
+                host.registry.note_outdated(hello.device, reason)
+            raise ProtocolVersion(reason)
         if self.authenticator is None and (wrong := names.fault(hello.device)):
             raise Malformed(f"a device's name {wrong}")
         if hello.layout not in (b"", layout.digest):
@@ -124,6 +129,16 @@ class ServerAdmission:
             host.relay.join(device.id, None if self.post is None else partial(self.post, device))
         return AdmittedDevice(device, sequence, connection.secret)
 
+    def _is_proven(self, hello: Hello) -> bool:
+        """Whether the device is who it says, as far as the run asks for proof."""
+        if self.authenticator is None:
+            return not names.fault(hello.device)
+        try:
+            self.authenticator.check(hello.device, hello.proof)
+        except SessionRefused:
+            return False
+        return True
+
     def note_welcome(self, device: Device, version: int) -> None:
         by = f", through {self.gateway_name}" if self.gateway_name else ""
         self.host.hub.note("joined", device, f"at version {version:,}{by}")
@@ -142,6 +157,15 @@ class ServerAdmission:
     def task_feed(self, device: Device, send: Send) -> TaskFeed | None:
         in_tasks = self.host.engine.tasks is not None
         return ServerTaskFeed(self.host, self.writer, device.id, send) if in_tasks else None
+
+    def count_update(self, device: Device, update: Update, staleness: int) -> None:
+        self.host.hub.count_update(device, update, staleness)
+
+    def count_duplicate(self, device: Device) -> None:
+        self.host.hub.count_duplicate(device)
+
+    def note_ahead(self, device: Device, detail: str) -> None:
+        self.host.hub.note("refused", device, f"{BaseInFuture.code}: {detail}")
 
     def take_telemetry(self, device: Device, telemetry: Telemetry, frame: bytes) -> None:
         """Store the telemetry. The device is present, but still as idle as before."""

@@ -12,15 +12,14 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, Answer, Engine
-from edgeflock.shared.errors import Refused, RunComplete, Unavailable
+from edgeflock.server.sessions.answers import AnswerReceiver, PendingUpdate, settle
+from edgeflock.shared.errors import RunComplete, Unavailable
 
 T = TypeVar("T")
-T_contra = TypeVar("T_contra", contravariant=True)
 
 _LARGEST_GROUP = 256
 """The largest group, which bounds how long its first update waits for the last."""
@@ -33,34 +32,6 @@ _AVERAGE_WEIGHT = 0.1
 
 _BROKEN = "the server cannot write its journal now; try again later"
 _STOPPING = "the server is stopping"
-
-
-class AnswerReceiver(Protocol[T_contra]):
-    """Receives an answer to an update: a future, or an object that is cheaper than one."""
-
-    def done(self) -> bool:
-        """Whether nobody waits any more."""
-
-    def set_result(self, result: T_contra, /) -> None: ...
-    def set_exception(self, refusal: Refused, /) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class PendingUpdate:
-    """The first answer to an update that waits for others. `answer` gets the result later."""
-
-    answer: asyncio.Future[Accepted]
-
-    def on_settled(self, settle: Callable[[Accepted | Refused], None]) -> None:
-        """Call `settle` with the result, once there is one."""
-
-        def call(answer: asyncio.Future[Accepted]) -> None:
-            if not answer.cancelled():
-                error = answer.exception()
-                assert error is None or isinstance(error, Refused), "the writer sets nothing else"
-                settle(answer.result() if error is None else error)
-
-        self.answer.add_done_callback(call)
 
 
 class Writer:
@@ -237,7 +208,9 @@ class Writer:
             if (outcome := outcomes.get(push)) is not None:
                 settle(answer, outcome)
             elif not answer.done():  # somebody waits for it
-                settle(answer, self._hold(push))
+                pending = PendingUpdate.begin()
+                self._held[push] = pending.answer
+                settle(answer, pending)
         if self._has_changed:
             self._has_changed = False
             changed, self._change_event = self._change_event, asyncio.Event()
@@ -302,13 +275,6 @@ class Writer:
         self._has_changed = True
         self._wake.set()
 
-    def _hold(self, push: Push) -> PendingUpdate:
-        answer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
-        # asyncio warns of an exception that is never retrieved, and the waiter may be gone.
-        answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
-        self._held[push] = answer
-        return PendingUpdate(answer)
-
     def _fail_all(self, reason: str) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -353,13 +319,3 @@ class Writer:
         """Store the first error, after which `run` ends."""
         self.error = self.error or error
         self._wake.set()
-
-
-def settle(answer: AnswerReceiver[T], outcome: T | Refused) -> None:
-    """Set the outcome of an answer, unless nobody waits for it any more."""
-    if answer.done():
-        return
-    if isinstance(outcome, Refused):
-        answer.set_exception(outcome)
-    else:
-        answer.set_result(outcome)

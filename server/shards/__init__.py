@@ -2,12 +2,12 @@
 
 `open_place` places a run's parameters as the `scale` settings say. slices.py cuts the model. sharded.py sends
 each step's slices in the order of versions and gathers the answers. placement.py is the interface to whatever
-runs shards: this process, or Ray (rays.py, which alone imports it). A shard does what descent/part.py does
-without shards. Imports descent and shared.
+runs shards: Ray (rays.py, which alone imports it). A shard does what descent/part.py does without shards.
+Imports descent and shared.
 """
 
-from edgeflock.server.shards.placement import InProcess, Placement
+from edgeflock.server.shards.placement import Placement
 from edgeflock.server.shards.placing import open_place
 from edgeflock.server.shards.sharded import Sharded
 
-__all__ = ["InProcess", "Placement", "Sharded", "open_place"]
+__all__ = ["Placement", "Sharded", "open_place"]

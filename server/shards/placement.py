@@ -4,7 +4,6 @@ An order is the name of a method of a part (descent/part.py) and its arguments. 
 after the other, as they were sent, and answers with the result of the last one.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
@@ -61,31 +60,3 @@ class Shard:
 
 def _copy(vector: Any) -> Any:
     return None if vector is None else np.array(vector)
-
-
-class InProcess:
-    """Shards in this process. They show, without Ray, what does not depend on how shards run."""
-
-    def __init__(self) -> None:
-        self.shards: list[Shard] = []
-
-    @property
-    def status(self) -> list[ShardStatus]:
-        return [
-            ShardStatus(shard.part.theta.size, shard.part.nbytes, "", os.getpid()) for shard in self.shards
-        ]
-
-    def begin(self, states: Sequence[VectorState]) -> None:
-        self.shards = [Shard(state) for state in states]
-
-    def send(self, orders: Mapping[int, Sequence[Order]]) -> None:
-        self.ask(orders)
-
-    def ask(self, orders: Mapping[int, Sequence[Order]]) -> dict[int, Any]:
-        return {shard: self.shards[shard].execute(queue) for shard, queue in orders.items()}
-
-    def check(self) -> None:
-        """Do nothing: shards in this process are never lost."""
-
-    def close(self) -> None:
-        self.shards = []

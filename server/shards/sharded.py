@@ -35,7 +35,6 @@ class Sharded:
             )
         self._slices = Slices(state.trained, state.buffers, count)
         self._placement = placement
-        self._averages = state.regime.average > 0
         self._outbox: list[list[Order]] = [[] for _ in range(count)]
         self._queued = 0
         """The number of queued entries."""
@@ -63,18 +62,13 @@ class Sharded:
 
     @property
     def average(self) -> Vector | None:
-        return np.concatenate(self._ask("average")) if self._averages else None
+        return _join(self._ask("average"))
 
     @property
     def memory(self) -> OptimizerMemory:
         parts: list[OptimizerMemory] = self._ask("memory")
-        numbers = [part.numbers for part in parts if part.numbers is not None]
-        gathered = [part.gathered for part in parts if part.gathered is not None]
-        return OptimizerMemory(
-            parts[0].kind,
-            np.concatenate(numbers) if numbers else None,
-            np.concatenate(gathered) if gathered else None,
-        )
+        numbers, gathered = _join([part.numbers for part in parts]), _join([part.gathered for part in parts])
+        return OptimizerMemory(parts[0].kind, numbers, gathered)
 
     def gathered_indices(self) -> NDArray[np.int64]:
         parts = self._ask("gathered_indices")
@@ -151,3 +145,9 @@ class Sharded:
         for shard in orders:
             self._outbox[shard] = []
         return self._placement.ask(queued)
+
+
+def _join(parts: Sequence[Vector | None]) -> Vector | None:
+    """Return the slices as one vector, or None if there are none."""
+    present = [part for part in parts if part is not None]
+    return np.concatenate(present) if present else None

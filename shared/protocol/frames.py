@@ -22,7 +22,7 @@ Severity = Literal["critical", "warning", "notice"]
 FindingKind = Literal[
     "diverged", "targets", "held-out", "unevaluated", "learning", "stalled", "overfitting", "lost-class",
     "lost-device", "disagrees", "norm", "statistics", "silent", "gone", "flapping", "stale", "refused",
-    "unfit", "dropping", "hot", "throttled", "undervoltage", "clock", "disk", "journal",
+    "unfit", "dropping", "hot", "throttled", "undervoltage", "clock", "outdated", "disk", "journal",
 ]  # fmt: skip
 
 LEFT = ("finished", "retired", "error", "refused", "killed", "timed out", "replaced", "stopped")

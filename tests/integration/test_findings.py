@@ -14,7 +14,9 @@ from edgeflock.server.training_graph.served import GraphStore
 from edgeflock.shared.protocol.frames import Evaluation, Finding, Snapshot
 from edgeflock.shared.protocol.messages import Facts
 from tests.hosting import Hosted, hosting
+from tests.integration.foreign_client import connected, joined
 from tests.integration.operator import ADMIN, operating
+from tests.integration.scene import hello, refused
 from tests.integration.test_reconnect import link, update
 
 
@@ -249,3 +251,16 @@ async def test_a_program_is_told_of_what_begins() -> None:
     listeners.on_finding(finding)
     listeners.call_queued()
     assert heard == [finding]
+
+
+async def test_a_device_of_another_protocol_is_named_until_it_joins(tmp_path: Path) -> None:
+    async with hosting(tmp_path) as hosted:
+        async with connected(hosted.port) as device:
+            await device.upgrade()
+            device.send(hello(protocol=1, device="pi-7"))
+            await refused(device, "protocol-version")
+        await hosted.health.check()
+        (one,) = [one for one in hosted.health.findings if one.kind == "outdated"]
+        assert (one.device, one.text) == ("pi-7", "it cannot join: the server speaks protocol 2, not 1")
+        async with joined(hosted.port, "pi-7"):
+            assert hosted.registry.outdated == ()

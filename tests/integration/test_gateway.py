@@ -284,7 +284,8 @@ async def test_what_an_operator_wants_holds_behind_a_gateway(tmp_path: Path) -> 
 
 async def order_servers(one: Gateway, name: str) -> str:
     """Why a device waits, once its gateway knows."""
-    while (order := one.context.devices[name].connection.order) is None:
+    (device,) = [device for device in one.upstream.devices if device.name == name]
+    while (order := device.connection.order) is None:
         await asyncio.sleep(0.01)
     return order.reason
 

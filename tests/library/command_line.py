@@ -14,8 +14,8 @@ from edgeflock.cli import main
 
 ROOT = Path(__file__).parents[2]
 
-_PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload(
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(
     [
         *("edgeflock.client.run", "edgeflock.devices.emulation", "edgeflock.server.app"),
         *("edgeflock.cli", "edgeflock.shared.model.torch_module", "tests.exporting"),
@@ -23,12 +23,17 @@ _PROCESSES.set_forkserver_preload(
 )
 
 
-def edgeflock(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """`edgeflock ARGUMENTS`, in `cwd`; it can import the tests' models from anywhere."""
+def edgeflock(
+    *arguments: str, cwd: Path | None = None, lacking: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """`edgeflock ARGUMENTS`, in `cwd`, where no package is called `lacking`.
+
+    It can import the tests' models from anywhere.
+    """
     with TemporaryDirectory() as directory:
         out, err = Path(directory, "out"), Path(directory, "err")
-        given = arguments, cwd or Path.cwd(), dict(os.environ), out, err
-        process = _PROCESSES.Process(target=_run, args=given)
+        given = arguments, cwd or Path.cwd(), dict(os.environ), out, err, lacking
+        process = PROCESSES.Process(target=_run, args=given)
         process.start()
         process.join()
         assert process.exitcode is not None, "it has ended"
@@ -38,7 +43,7 @@ def edgeflock(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedP
 @contextmanager
 def running(*arguments: str, cwd: Path, said: Path) -> Iterator[BaseProcess]:
     """`edgeflock ARGUMENTS` in `cwd`, until it is killed; what it says goes to the end of `said`."""
-    process = _PROCESSES.Process(target=_run, args=(arguments, cwd, dict(os.environ), said, said))
+    process = PROCESSES.Process(target=_run, args=(arguments, cwd, dict(os.environ), said, said, ""))
     process.start()
     try:
         yield process
@@ -47,12 +52,17 @@ def running(*arguments: str, cwd: Path, said: Path) -> Iterator[BaseProcess]:
         process.join()
 
 
-def _run(arguments: tuple[str, ...], cwd: Path, environment: dict[str, str], out: Path, err: Path) -> None:
+def _run(
+    arguments: tuple[str, ...], cwd: Path, environment: dict[str, str], out: Path, err: Path, lacking: str
+) -> None:
     for path, number in ((out, 1), (err, 2)):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(cwd)
+    if lacking:
+        assert lacking not in sys.modules
+        sys.modules[lacking] = None  # type: ignore[assignment]
     sys.argv = ["edgeflock", *arguments]
     sys.path[:0] = [str(cwd), str(ROOT)]
     main()

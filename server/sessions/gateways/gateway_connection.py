@@ -15,13 +15,12 @@ from edgeflock.server.sessions.device_admission import Authenticator, ServerAdmi
 from edgeflock.server.sessions.gateways.heartbeat import HANG_SECONDS, ping, wait_for_silence
 from edgeflock.server.sessions.gateways.outbox import Outbox
 from edgeflock.server.sessions.gateways.relayed_device import RelayedDevice
-from edgeflock.server.sessions.gateways.updates import GatewayUpdates
 from edgeflock.server.sessions.records import LONGEST_HELLO
 from edgeflock.server.sessions.writer import Writer
-from edgeflock.shared.errors import REFUSALS, Malformed, Quarantined, Refused, SessionRefused, TooManyDevices
+from edgeflock.shared.errors import REFUSALS, Malformed, Refused, SessionRefused, TooManyDevices
 from edgeflock.shared.identity import CHALLENGE, ROTATE
 from edgeflock.shared.protocol import gateway, gateway_coding, wire
-from edgeflock.shared.protocol.messages import Hello, Samples, Telemetry
+from edgeflock.shared.protocol.messages import Hello
 from edgeflock.shared.protocol.shown import printable
 
 _LONGEST_REASON = 123
@@ -30,6 +29,15 @@ _LONGEST_REASON = 123
 Authenticate = Callable[[str, str, bytes], tuple[str, str, Authenticator | None]]
 """(secret, request path, shown certificate in DER) -> (role, name, the session's authenticator). Raises
 Unauthorized or Forbidden."""
+
+_OfDevice = gateway.DeviceUpdate | gateway.DeviceTelemetry | gateway.Shared | gateway.Spilled
+_OF_DEVICES: dict[type[_OfDevice], Callable[[RelayedDevice, Any], None]] = {
+    gateway.DeviceUpdate: RelayedDevice.take_update,
+    gateway.DeviceTelemetry: RelayedDevice.take_telemetry,
+    gateway.Shared: RelayedDevice.take_samples,
+    gateway.Spilled: RelayedDevice.drop_samples,
+}
+"""Items of an admitted device. They are ignored once its session ends."""
 
 
 class GatewayConnection:
@@ -56,8 +64,9 @@ class GatewayConnection:
         self._request, self._connection = request, connection
         limits = host.config.limits
         self._limit = limits.inflight_bytes
+        self.longest_update = frame_bytes(host.config, host.layout)
         self._longest = gateway_coding.HEAD + max(
-            gateway_coding.LONGEST, gateway_coding.OVERHEAD + frame_bytes(host.config, host.layout)
+            gateway_coding.LONGEST, gateway_coding.OVERHEAD + self.longest_update
         )
         """The most bytes of a message."""
         self._ticket_limit = limits.devices + limits.unauthenticated
@@ -68,33 +77,24 @@ class GatewayConnection:
         self._tickets: dict[int, RelayedDevice] = {}
         self._devices: dict[int, RelayedDevice] = {}
         """Admitted devices, by their number in the journal."""
-        self._updates = GatewayUpdates(host, writer, self, self._refuse_update)
+        self.updates = 0
+        """How many updates of its devices it has brought into the model."""
         self._outbox = Outbox()
         self._lost = False
         self._end_reason = "the connection broke"
-        self._judging = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._handlers: dict[type[gateway_coding.Item], Callable[[Any], None]] = {
-            gateway.DeviceUpdate: self._on_device_update,
             gateway.AccessRequest: self._on_access_request,
             gateway.Enter: self._on_enter,
-            gateway.DeviceTelemetry: self._on_device_telemetry,
             gateway.DeviceRefused: self._on_device_refused,
             gateway.SessionEnded: self._on_session_ended,
             gateway.AliveReply: self._on_alive_reply,
             gateway.Ready: self._on_ready,
-            gateway.Shared: self._on_shared,
-            gateway.Spilled: self._on_spilled,
         }
 
     @property
     def devices(self) -> int:
         return len(self._devices)
-
-    @property
-    def updates(self) -> int:
-        """How many updates of its devices it has brought into the model."""
-        return self._updates.counted
 
     @property
     def waiting(self) -> int:
@@ -122,7 +122,7 @@ class GatewayConnection:
             while (message := await self._socket.receive()).type is WSMsgType.BINARY:
                 self._connection.release_message()
                 for item in gateway_coding.items(message.data, gateway.OF_GATEWAYS):
-                    self._handlers[type(item)](item)
+                    self._take(item)
                 await asyncio.sleep(0)  # let others run, even if it sends much
         except SessionRefused as refusal:
             hub.count_refusal(None, refusal, self.name)
@@ -174,12 +174,23 @@ class GatewayConnection:
     def wake(self) -> None:
         self._outbox.wake()
 
-    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
+    def start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     # Items that gateways send
+
+    def _take(self, item: gateway_coding.Item) -> None:
+        if not isinstance(item, _OfDevice):
+            return self._handlers[type(item)](item)
+        relayed = self._devices.get(item.device)
+        if relayed is None:
+            return
+        if (refusal := relayed.end_refusal) is None:
+            _OF_DEVICES[type(item)](relayed, item)
+        elif isinstance(item, gateway.DeviceUpdate):
+            self.deny(refusal, device=item.device)
 
     def _on_access_request(self, request: gateway.AccessRequest) -> None:
         if request.ticket in self._tickets:
@@ -208,7 +219,7 @@ class GatewayConnection:
         if relayed.entered or len(enter.hello) > LONGEST_HELLO:
             raise Malformed(f"a session has one Hello, of at most {LONGEST_HELLO} bytes")
         relayed.entered = True
-        self._start_task(self._admit(relayed, enter))
+        self.start_task(self._admit(relayed, enter))
 
     async def _admit(self, relayed: RelayedDevice, enter: gateway.Enter) -> None:
         try:
@@ -226,76 +237,23 @@ class GatewayConnection:
         self.send(gateway.Entered(enter.ticket, device.id, sequence, secret, relayed.pause_reason))
         relayed.admission.note_welcome(device, self._host.published.version)
 
-    def _find_device(self, number: int) -> tuple[RelayedDevice, Device] | None:
-        """Return an admitted device of this gateway; None: it has no such device, or its session ends."""
-        relayed = self._devices.get(number)
-        if relayed is None or relayed.device is None or relayed.end_refusal is not None:
-            return None
-        return relayed, relayed.device
-
-    def _on_device_update(self, item: gateway.DeviceUpdate) -> None:
-        if (found := self._find_device(item.device)) is not None:
-            self._updates.push(*found, item)
-        elif (relayed := self._devices.get(item.device)) is not None and relayed.end_refusal is not None:
-            self.deny(relayed.end_refusal, device=item.device)
-
-    def _on_shared(self, item: gateway.Shared) -> None:
-        if (found := self._find_device(item.device)) is None:
-            return
-        _, device = found
-        samples = wire.decode(item.samples, (Samples,))
-        assert isinstance(samples, Samples), "nothing else is taken"
-        device.connection.mark_active()
-        self._host.relay.share(device.id, samples, item.samples)
-        device.statistics.shared += samples.count
-
     def _send_samples(self, device: Device, record: SampleRecord) -> None:
         count, octets = record
         device.statistics.received += count
         self.send(gateway.DealtSamples(device.id, octets))
-
-    def _on_spilled(self, item: gateway.Spilled) -> None:
-        if (found := self._find_device(item.device)) is None:
-            return
-        _, device = found
-        if item.samples > device.statistics.received:
-            raise Malformed("a gateway has lost more samples than it was sent")
-        device.statistics.received -= item.samples
-        self._host.relay.dropped += item.samples
 
     def _on_ready(self, ready: gateway.Ready) -> None:
         relayed = self._tickets.get(ready.ticket)
         if relayed is not None and relayed.device is not None and relayed.end_refusal is None:
             relayed.answer_ready(ready)
 
-    def _on_device_telemetry(self, item: gateway.DeviceTelemetry) -> None:
-        if (found := self._find_device(item.device)) is None:
-            return
-        relayed, device = found
-        telemetry = wire.decode(item.telemetry, (Telemetry,))
-        assert isinstance(telemetry, Telemetry), "nothing else is taken"
-        relayed.admission.take_telemetry(device, telemetry, item.telemetry)
-
     def _on_device_refused(self, item: gateway.DeviceRefused) -> None:
         refusal = REFUSALS.get(item.code, Refused)(printable(item.detail))
-        if (found := self._find_device(item.device)) is None:
+        relayed = self._devices.get(item.device)
+        if relayed is None or relayed.end_refusal is not None:
             self._host.hub.count_refusal(None, refusal, self.name)
-            return
-        relayed, device = found
-        relayed.admission.note_refusal(device, refusal)
-        self._start_task(self._judge(relayed, device, refusal))
-
-    def _refuse_update(self, relayed: RelayedDevice, device: Device, refusal: Refused) -> None:
-        """Note a refused update of a device."""
-        relayed.admission.note_refusal(device, refusal, update=True)
-        self._start_task(self._judge(relayed, device, refusal))
-
-    async def _judge(self, relayed: RelayedDevice, device: Device, refusal: Refused) -> None:
-        async with self._judging:  # a quarantined device is not judged again
-            if relayed.end_refusal is None and not relayed.ended.is_set():
-                verdict = await relayed.admission.judge(device, refusal)
-                if isinstance(verdict, Quarantined):
-                    await relayed.drop(verdict)
+        else:
+            relayed.refuse(refusal, update=False)
 
     def _on_session_ended(self, item: gateway.SessionEnded) -> None:
         relayed = self._tickets.pop(item.ticket, None)
@@ -308,9 +266,8 @@ class GatewayConnection:
         relayed.end(printable(item.reason))
 
     def _on_alive_reply(self, item: gateway.AliveReply) -> None:
-        relayed = self._devices.get(item.device)
-        if relayed is not None and relayed.alive_answer is not None and not relayed.alive_answer.done():
-            relayed.alive_answer.set_result(item.alive)
+        if (relayed := self._devices.get(item.device)) is not None:
+            relayed.take_alive(item)
 
     def deny(self, refusal: Refused, *, ticket: int = 0, device: int = 0) -> None:
         self.send(gateway.Denied(ticket, device, refusal.code, str(refusal), refusal.seconds, refusal.status))

@@ -5,16 +5,30 @@ their updates, as it does for its own. Each has a `RelayedDevice` in place of a 
 """
 
 import asyncio
+import time
 from collections.abc import Coroutine
+from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from edgeflock.server.connections import Meter
+from edgeflock.server.coordination import Push
+from edgeflock.server.engine import Accepted
 from edgeflock.server.roster import Device, Order
+from edgeflock.server.sessions.answers import PendingUpdate, settle
 from edgeflock.server.sessions.device_admission import ServerAdmission
 from edgeflock.server.sessions.task_feed import TaskFeed
-from edgeflock.shared.errors import Malformed, Refused, SessionRefused, Superseded
+from edgeflock.shared.errors import (
+    AlreadyComputed,
+    Malformed,
+    Quarantined,
+    Refused,
+    RunComplete,
+    SessionRefused,
+    Superseded,
+)
 from edgeflock.shared.protocol import gateway, gateway_coding, wire
-from edgeflock.shared.protocol.messages import Record
+from edgeflock.shared.protocol.messages import Record, Samples, Telemetry, Update
 
 _ALIVE_SECONDS = 100.0
 """Seconds that a gateway may take to say whether a device is alive. It asks the device for 90."""
@@ -30,13 +44,21 @@ class GatewaySender(Protocol):
     """The connection of the device's gateway."""
 
     name: str
+    longest_update: int
+    """The most bytes of an update."""
+    updates: int
+    """How many updates of its devices it has brought into the model."""
 
     def send(self, item: gateway_coding.Item) -> None: ...
     def deny(self, refusal: Refused, *, ticket: int = 0, device: int = 0) -> None: ...
+    def start_task(self, work: Coroutine[Any, Any, None]) -> None: ...
 
 
 class RelayedDevice:
-    """The session of a device that is connected to a gateway. It has the methods of an OpenSession."""
+    """The session of a device that is connected to a gateway. It has the methods of an OpenSession.
+
+    It receives the answer to the device's update without a future, which would cost a turn of the event loop.
+    """
 
     def __init__(
         self, connection: GatewaySender, ticket: int, admission: ServerAdmission, credential: bytes
@@ -52,12 +74,13 @@ class RelayedDevice:
         self.end_refusal: SessionRefused | None = None
         """Why the gateway must end the session. Nothing that the device sends afterwards counts."""
         self.ended = asyncio.Event()
-        self._is_updating = False
-        """Whether an update is not answered yet."""
+        self._update: Update | None = None
+        """The update that is not answered yet."""
         self._question: asyncio.Task[None] | None = None
         """The task that answers its last Ready."""
         self._known_order: Order | None = None
         """The operator's pause when its last update was accepted. Until that ends, it may send no update."""
+        self._judging = asyncio.Lock()
         self._gateway = connection
         self._task_feed: TaskFeed | None = None
         """Its task feed, in a run of tasks."""
@@ -106,20 +129,60 @@ class RelayedDevice:
         total.ingress, total.egress = total.ingress + more[0], total.egress + more[1]
         meter.ingress, meter.egress = meter.ingress + more[0], meter.egress + more[1]
 
-    def begin_update(self) -> None:
-        """Begin an update. Raises Malformed if one is unanswered or the device is paused."""
-        order = None if self.device is None else self.device.connection.order
+    # Items of its gateway
+
+    @property
+    def _admitted(self) -> Device:
+        assert self.device is not None, "its gateway has its number"
+        return self.device
+
+    def take_update(self, item: gateway.DeviceUpdate) -> None:
+        """Push an update, which the engine admits like one of a direct session.
+
+        Raises Malformed if it is invalid, another one is unanswered, or the device is paused.
+        """
+        device, longest = self._admitted, self._gateway.longest_update
+        self.count(item.ingress, item.egress)
+        device.connection.mark_active()
+        if len(item.update) > longest:
+            raise Malformed(f"an update has at most {longest} bytes (limits.frame_bytes)")
+        update = wire.decode(item.update, (Update,))
+        assert isinstance(update, Update), "nothing else is taken"
+        order = device.connection.order
         if order is not None and order is self._known_order:
             raise Malformed("a gateway continues a device that an operator has paused")
-        if self._is_updating:
+        if self._update is not None:
             raise Malformed("a gateway sends an update of a device whose previous update is not answered yet")
-        self._is_updating = True
+        self._update = update
+        # The gateway sends the device the model, so the answer has none.
+        push = Push(device.id, time.time(), replace(update, pull=False), item.update)
+        try:
+            self.admission.writer.put(push, self)
+        except Refused as refusal:
+            self.set_exception(refusal)
 
-    def end_update(self, *, accepted: bool) -> None:
-        """Note that its update was `accepted`, or else refused."""
-        self._is_updating = False
-        if accepted:
-            self._known_order = None if self.device is None else self.device.connection.order
+    def take_samples(self, item: gateway.Shared) -> None:
+        samples = wire.decode(item.samples, (Samples,))
+        assert isinstance(samples, Samples), "nothing else is taken"
+        self._admitted.connection.mark_active()
+        self.admission.host.relay.share(self._admitted.id, samples, item.samples)
+        self._admitted.statistics.shared += samples.count
+
+    def drop_samples(self, item: gateway.Spilled) -> None:
+        statistics = self._admitted.statistics
+        if item.samples > statistics.received:
+            raise Malformed("a gateway has lost more samples than it was sent")
+        statistics.received -= item.samples
+        self.admission.host.relay.dropped += item.samples
+
+    def take_telemetry(self, item: gateway.DeviceTelemetry) -> None:
+        telemetry = wire.decode(item.telemetry, (Telemetry,))
+        assert isinstance(telemetry, Telemetry), "nothing else is taken"
+        self.admission.take_telemetry(self._admitted, telemetry, item.telemetry)
+
+    def take_alive(self, item: gateway.AliveReply) -> None:
+        if self.alive_answer is not None and not self.alive_answer.done():
+            self.alive_answer.set_result(item.alive)
 
     def answer_ready(self, ready: gateway.Ready) -> None:
         """Answer its request for a task or its turn. Raises Malformed if it may not ask now."""
@@ -134,6 +197,73 @@ class RelayedDevice:
             self._question = self._start_task(self._answer(task_feed.advance(counted=ready.counted)))
         else:
             self._question = self._start_task(self._answer(task_feed.begin(ready.version)))
+
+    # The answer to its update
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, result: Accepted | PendingUpdate, /) -> None:
+        """Note that its update is in the model, or waits for others. Tell its gateway."""
+        update, device = self._end_update(), self._admitted
+        in_tasks = self.admission.host.engine.tasks is not None
+        if isinstance(result, PendingUpdate):
+            self._answer_update(gateway.UpdateHeld(device.id))
+            if not in_tasks:
+                self._update = update
+                result.on_settled(partial(settle, self))
+                return
+            result.on_settled(partial(self._count, update))
+        elif in_tasks:  # after held updates of the same round, whose futures call back in the next loop turn
+            asyncio.get_running_loop().call_soon(self._count, update, result)
+        else:
+            self._count(update, result)
+        device.connection.has_updated = True
+        self._known_order = device.connection.order
+        if isinstance(result, Accepted):
+            receipt, number = result.receipt, update.sequence
+            details = receipt.version, result.staleness, receipt.moments, receipt.labels
+            self._answer_update(gateway.UpdateTaken(device.id, number, *details))
+
+    def set_exception(self, refusal: Refused, /) -> None:
+        """Note that its update is refused, and send the refusal."""
+        self._end_update()
+        if not self.ended.is_set():
+            self._gateway.deny(refusal, device=self._id)
+        if isinstance(refusal, AlreadyComputed):
+            self.admission.count_duplicate(self._admitted)
+        elif not isinstance(refusal, RunComplete | SessionRefused):
+            self.refuse(refusal, update=True)
+
+    def _end_update(self) -> Update:
+        update, self._update = self._update, None
+        assert update is not None, "an answer is to an update"
+        return update
+
+    def _answer_update(self, item: gateway_coding.Item) -> None:
+        if not self.ended.is_set():
+            self._send(item)
+
+    def _count(self, update: Update, outcome: Accepted | Refused) -> None:
+        if isinstance(outcome, Accepted):
+            self._gateway.updates += 1
+            self.admission.count_update(self._admitted, update, outcome.staleness)
+        elif not isinstance(outcome, SessionRefused):
+            self.refuse(outcome, update=True)
+
+    def refuse(self, refusal: Refused, *, update: bool) -> None:
+        """Note that a record was refused, and end the session if there are too many."""
+        self.admission.note_refusal(self._admitted, refusal, update=update)
+        self._gateway.start_task(self._judge(refusal))
+
+    async def _judge(self, refusal: Refused) -> None:
+        async with self._judging:  # a quarantined device is not judged again
+            if self.end_refusal is None and not self.ended.is_set():
+                verdict = await self.admission.judge(self._admitted, refusal)
+                if isinstance(verdict, Quarantined):
+                    await self.drop(verdict)
+
+    # Orders, and the end
 
     def apply_order(self) -> None:
         if self.device is not None:  # before that, gateway.Entered has it

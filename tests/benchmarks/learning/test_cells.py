@@ -5,6 +5,7 @@ import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from benchmarks.learning.shares import SPLITS, deal
 from benchmarks.learning.tasks import TASKS, Task
 from edgeflock.devices.emulation.fleet import run_fleet
 from edgeflock.server.monitoring.listeners import Applied, Callbacks
+from tests.library.command_line import PROCESSES
 
 
 def digits() -> Data:
@@ -109,7 +111,13 @@ def test_an_arm_that_is_none_says_why(name: str) -> None:
         parsed(name)
 
 
-def test_a_cell_that_stands_there_is_not_run_again(tmp_path: Path) -> None:
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers are forked from a process that has imported torch."""
+    monkeypatch.setattr(runner, "multiprocessing", SimpleNamespace(get_context=lambda _: PROCESSES))
+
+
+def test_a_cell_that_stands_there_is_not_run_again(tmp_path: Path, forked: None) -> None:
     path = tmp_path / "results.jsonl"
     one, two = (Cell("toy", n, "even", PRODUCT, 0) for n in (4, 10))
     for cell in (one, two):
@@ -122,7 +130,7 @@ def test_a_cell_that_stands_there_is_not_run_again(tmp_path: Path) -> None:
     assert collect(path, [one, two]) == []
 
 
-def test_a_cell_that_fails_or_dies_is_recorded_and_the_next_one_runs(tmp_path: Path) -> None:
+def test_a_cell_that_fails_or_dies_is_recorded_and_the_next_one_runs(tmp_path: Path, forked: None) -> None:
     path = tmp_path / "results.jsonl"
     planned = [Cell("toy", 4, "even", PRODUCT, seed) for seed in (1, 2, 0)]
     collect(path, planned)

@@ -84,6 +84,7 @@ CONCEPTS: dict[str, list[Settings]] = {
     "average": [("coordination.average=0",)],
     "weights": [("coordination.base_batch=8",)],
     "defence": [(f"defence.mode={name}",) for name in CHOICES["defence.mode"]],
+    "personal": [("model.personal=1.bias",)],
     "injection": [("injection.alpha=0.5", "injection.beta=0.5")],
 }  # fmt: skip
 

@@ -1,7 +1,5 @@
 """`edgeflock fleet` and `export` where only a project is: a model of one's own, and nothing that draws."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +16,6 @@ module = "model:Model"
 data = "csv:mine.csv?label=y"
 """
 
-WITHOUT_MATPLOTLIB = (
-    "import sys; sys.modules['matplotlib'] = None; sys.argv = ['edgeflock', 'fleet', 'pis.toml']; "
-    "from edgeflock.cli.app import main; main()"
-)
-
 
 def project(folder: Path) -> None:
     rows = np.random.default_rng(0).normal(size=(40, 2))
@@ -34,9 +27,7 @@ def project(folder: Path) -> None:
 
 def test_a_fleet_of_a_projects_model_needs_nothing_that_draws(tmp_path: Path) -> None:
     project(tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_MATPLOTLIB], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = edgeflock("fleet", "pis.toml", cwd=tmp_path, lacking="matplotlib")
     assert done.returncode == 0, done.stderr
     assert "No figures, for which matplotlib is needed: pip install '" in done.stderr
     assert "In edgeflock-fleet/pis: report.md, seed-*.jsonl" in done.stderr

@@ -19,7 +19,7 @@ from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import open_engine as opened
 from edgeflock.server.ledger.recovery import replay
-from edgeflock.server.shards import InProcess, Sharded
+from edgeflock.server.shards import Sharded
 from edgeflock.shared.errors import ConfigError, StepTooLarge
 from edgeflock.shared.protocol.messages import Receipt
 from edgeflock.shared.settings.config import parse
@@ -34,6 +34,7 @@ from tests.server.pushes import (
     push,
     sparse_update,
 )
+from tests.server.shards.in_process import InProcess
 
 f32 = np.float32
 SIZE = 5

@@ -16,7 +16,7 @@ from edgeflock.server.engine import admission, engine
 from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import recover, replay
-from edgeflock.server.shards import InProcess, Sharded
+from edgeflock.server.shards import Sharded
 from edgeflock.shared.codecs import values
 from edgeflock.shared.errors import BadStatistics
 from edgeflock.shared.model.layout import Layout
@@ -34,6 +34,7 @@ from tests.server.pushes import (
     sparse_update,
     with_statistics,
 )
+from tests.server.shards.in_process import InProcess
 
 f32 = np.float32
 SHAPES: list[tuple[str, tuple[int, ...]]] = [("kernel", (4, 5)), ("bias", (4,)), ("scale", ())]

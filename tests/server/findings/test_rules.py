@@ -430,3 +430,10 @@ def test_who_loses_a_class_does_not_overfit() -> None:
     every, one = ((90, 100), (90, 100), (90, 100)), ((90, 100), (90, 100), (0, 100))
     assert kinds(RunStatus(NOW + 41, 2000, history=after(every))) == [("overfitting", None)]
     assert kinds(RunStatus(NOW + 41, 2000, history=after(one))) == [("lost-class", None)]
+
+
+def test_a_device_of_another_protocol_is_named_at_once() -> None:
+    status = RunStatus(NOW, outdated=(("pi-7", "the server speaks protocol 2, not 1"),))
+    (found,) = diagnose(status, NOTHING).findings
+    assert (found.kind, found.device, found.severity) == ("outdated", "pi-7", "warning")
+    assert found.text == "it cannot join: the server speaks protocol 2, not 1"

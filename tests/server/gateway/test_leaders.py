@@ -33,18 +33,19 @@ async def leading(octets: bytes, status: int = 200) -> AsyncIterator[tuple[Leade
         await runner.cleanup()
 
 
-async def test_a_graph_is_whole() -> None:
+async def test_a_graph_is_whole_and_asked_for_once() -> None:
     async with leading(GRAPH) as (one, http):
-        assert await one.graph(http, "step") == (200, {"ETag": '"a"'}, GRAPH) or True
-        status, headers, octets = await one.graph(http, "step")
-        assert (status, headers["ETag"], octets) == (200, '"a"', GRAPH)
+        url = one.url / "v1/graphs/step"
+        assert await one.fetch(http, url, fixed=True) == (200, {"ETag": '"a"'}, GRAPH)
+    async with aiohttp.ClientSession() as http:  # nobody is there any more
+        assert await one.fetch(http, url, fixed=True) == (200, {"ETag": '"a"'}, GRAPH)
 
 
 async def test_no_graph_is_larger_than_there_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leaders, "_LONGEST_GRAPH", len(GRAPH) - 1)
+    monkeypatch.setattr(leaders, "_LONGEST_FILE", len(GRAPH) - 1)
     async with leading(GRAPH) as (one, http):
         with pytest.raises(Unavailable, match="more than"):
-            await one.graph(http, "step")
+            await one.fetch(http, one.url / "v1/graphs/step", fixed=True)
 
 
 @pytest.mark.parametrize(

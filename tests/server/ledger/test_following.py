@@ -20,12 +20,13 @@ from edgeflock.server.ledger.following import Follower
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.place import open_journal
 from edgeflock.server.ledger.recovery import ReplayedJournal, follow, recover
-from edgeflock.server.shards import InProcess, Sharded
+from edgeflock.server.shards import Sharded
 from edgeflock.server.shards.placement import Order
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 from edgeflock.shared.settings.config import parse
 from tests.postgres import Cluster
 from tests.server.pushes import LAYOUT, NORMED, REGIME, THETA, Watched, commit, push, sparse_update
+from tests.server.shards.in_process import InProcess
 
 LEASE = 60.0
 

@@ -15,7 +15,8 @@ from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.engine.outcomes import Accepted
 from edgeflock.server.ledger.recovery import recover
-from edgeflock.server.sessions.writer import PendingUpdate, Writer
+from edgeflock.server.sessions.answers import PendingUpdate
+from edgeflock.server.sessions.writer import Writer
 from edgeflock.shared.errors import NonFinite, Superseded, Unavailable
 from edgeflock.shared.protocol.messages import Receipt
 from tests.server.pushes import LAYOUT, REGIME, open_engine, push, sparse_update

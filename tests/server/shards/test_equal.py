@@ -27,13 +27,14 @@ from edgeflock.server.descent.memory import OptimizerMemory
 from edgeflock.server.engine import Answer, Engine
 from edgeflock.server.ledger import Journal, open_engine
 from edgeflock.server.ledger.recovery import replay
-from edgeflock.server.shards import InProcess, Sharded
+from edgeflock.server.shards import Sharded
 from edgeflock.server.shards.placement import Order
 from edgeflock.shared.errors import ConfigError, Refused
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Update
 from edgeflock.shared.settings.config import parse
 from tests.server.pushes import LAYOUT, NORMED, dense_update, initial, push, sparse_update, with_statistics
+from tests.server.shards.in_process import InProcess
 
 
 class Fragile(InProcess):
