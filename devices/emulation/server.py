@@ -114,11 +114,9 @@ class EmulatedServer:
 
     async def wait_for_turn(self, device: int) -> None:
         """Wait while the device is outside the cohort. Raises RunComplete."""
-        while (turns := self.engine.turns) is not None:
+        while not self.engine.has_turn(device):
             if self.engine.published.complete:
                 raise RunComplete(self.engine.published.farewell)
-            if device in turns.members:
-                return
             await self.wait_for_change()
 
     def record_message(self, device: int) -> None:

@@ -171,6 +171,11 @@ class Engine:
         """The cohort; None in a run in which all devices take part at any time."""
         return self._coordinator.turns
 
+    def has_turn(self, device: int) -> bool:
+        """Whether the device may be sent the model now. One outside the cohort pulls, and waits."""
+        turns = self.turns
+        return turns is None or (device in turns.members and not self.published.complete)
+
     @property
     def due(self) -> float | None:
         """When to call `stage` even if no update arrives, in seconds of its `now`; None: never."""
@@ -293,15 +298,10 @@ class Engine:
         return self.parameters.version, (self.parameters.theta if average is None else average).copy()
 
     def _add_model(self, push: Push, answer: Answer) -> Answer:
-        if isinstance(answer, Refused) or not push.update.pull or not self._gets_model_now(push.device):
+        if isinstance(answer, Refused) or not push.update.pull or not self.has_turn(push.device):
             return answer
         model = self.outlet.model(push.update.base, push.update.held, push.device)
         return answer._replace(receipt=replace(answer.receipt, model=model))
-
-    def _gets_model_now(self, device: int) -> bool:
-        """Whether a receipt may hold the model. A device outside the cohort pulls, and waits for its turn."""
-        turns = self.turns
-        return turns is None or (device in turns.members and self._lifecycle.end_reason is None)
 
     # Requests of operators and hosts
 

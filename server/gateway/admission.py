@@ -155,9 +155,9 @@ class GatewayAdmission:
             self.device.connection.pause(entered.paused)
         return True
 
-    def take_result(self, taken: gateway.UpdateTaken) -> None:
-        receipt = Receipt(taken.sequence, taken.version, None, taken.moments, taken.labels)
-        self._settle_update(Accepted(receipt, taken.staleness))
+    def take_result(self, item: gateway.UpdateTaken) -> None:
+        receipt = Receipt(item.sequence, item.version, None, item.moments, item.labels)
+        self._settle_update(Accepted(receipt, item.staleness))
 
     def hold_update(self, held: gateway.UpdateHeld) -> None:
         if self._result is not None and not self._result.done():

@@ -118,12 +118,9 @@ class Writer:
     async def wait_for_turn(self, device: int) -> None:
         """Wait while the device is outside the cohort. Raises RunComplete, Unavailable."""
         engine = self._engine
-        while (turns := engine.turns) is not None:
-            complete, member = await self.read(lambda: (engine.published.complete, device in turns.members))
-            if complete:
+        while not await self.read(lambda: engine.has_turn(device)):
+            if engine.published.complete:
                 raise RunComplete(engine.published.farewell)
-            if member:
-                return
             self._turn_events[device] = event = asyncio.Event()
             try:
                 await event.wait()
