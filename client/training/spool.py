@@ -10,7 +10,6 @@ Invalid contents are dropped, since the disk is not trusted.
 
 import hashlib
 import logging
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -60,21 +59,22 @@ class DeviceFile:
                 )
             self.has_failed = True
 
-    def read(self, limit: int = sys.maxsize >> 1) -> list[Any] | None:
-        """Return [run, field, ...], of at most `limit` bytes; None if there is no file, or it is unreadable.
+    def read(self, limit: int | None = None) -> list[Any] | None:
+        """Return [run, field, ...], of at most `limit` bytes if it is given; None if there is no file, or it is unreadable.
 
         Raises ValueError with the reason if the content is not usable.
         """
         try:
             with open(self.path, "rb") as file:
-                octets = file.read(_DIGEST + limit + 1)
+                octets = file.read(-1 if limit is None else _DIGEST + limit + 1)
         except FileNotFoundError:
             return None
         except OSError as error:
             log.warning("%s cannot be read: %s", self.path, error)
             return None
         content = octets[_DIGEST:]
-        if hashlib.sha256(content).digest() != octets[:_DIGEST] or len(content) > limit:
+        too_long = limit is not None and len(content) > limit
+        if too_long or hashlib.sha256(content).digest() != octets[:_DIGEST]:
             raise ValueError(f"{self.path} is incomplete or damaged")
         try:
             found, run, device, *fields = msgpack.unpackb(content)
