@@ -34,8 +34,8 @@ from benchmarks.live import RECORDINGS, edgeflock, free_port, mosquitto, ready, 
 from edgeflock.papers.machine import machine
 from edgeflock.server.identity import own_certificate
 from edgeflock.shared.data.account import SampleAccount
-from edgeflock.shared.data.curves import Steps
 from edgeflock.shared.data.datasets import Dataset
+from edgeflock.shared.data.rates import Steps
 from edgeflock.shared.errors import EdgeflockError
 from edgeflock.tui.sources import FeedClient
 

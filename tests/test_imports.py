@@ -137,7 +137,7 @@ def test_version_loads_no_numpy() -> None:
         "protocol.backoff",
         "protocol.feed",
         "protocol.wire",
-        "selection.largest",
+        "selection",
         "settings.config",
     ],
 )

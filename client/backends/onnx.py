@@ -13,7 +13,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
 import onnxruntime
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from edgeflock.client.backends.backend import Predictor
 from edgeflock.shared.data.samples import IGNORED
-from edgeflock.shared.errors import BadGraph, ConfigError
+from edgeflock.shared.errors import BadGraph, ConfigError, EdgeflockError
 from edgeflock.shared.graphs import step as steps
 from edgeflock.shared.model.fields import Inputs, arrays_by_name, describe_shape, rows
 from edgeflock.shared.model.gradient import Gradient
@@ -85,10 +85,9 @@ class OnnxBackend:
         self.layout = layout
         self.name = engine()
         self._model = model
-        try:
+        name, failed = f"the graph of {model}", f"onnxruntime cannot load the graph of {model}"
+        with _naming(name, failed):
             self._graph = steps.StepGraph(graph, layout, memory)
-        except BadGraph as error:
-            raise BadGraph(f"the graph of {model}: {error}") from error
         if digest not in ("", self._graph.digest):
             raise ConfigError(
                 f"the server's graph of {model} is {self._graph.digest}, and client.graph_digest {digest}: "
@@ -96,10 +95,8 @@ class OnnxBackend:
             )
         octets = self._graph.octets
         _limit_memory(memory)
-        try:
+        with _naming(name, failed):
             self._step: Step = BoundStep(open_session(octets, ("CPUExecutionProvider",), threads), layout)
-        except Exception as error:  # onnxruntime's errors have no base of their own
-            raise BadGraph(f"onnxruntime cannot load the graph of {model}: {_flat(error)}") from error
 
         def opener(providers: tuple[str, ...]) -> Callable[[], Step]:
             return lambda: BoundStep(open_session(octets, providers, threads), layout)
@@ -110,23 +107,17 @@ class OnnxBackend:
 
     def learn_to_predict(self, graph: bytes) -> None:
         """Load the evaluation `graph` of the model, for `predictor`. Raises BadGraph."""
-        try:
+        failed = f"onnxruntime cannot load the evaluation of {self._model}"
+        with _naming(f"the evaluation graph of {self._model}", failed):
             step = steps.StepGraph(graph, self.layout, self._memory, predicts=True)
-        except BadGraph as error:
-            raise BadGraph(f"the evaluation graph of {self._model}: {error}") from error
-        try:
             session = open_session(step.octets, ("CPUExecutionProvider",), self._threads)
-        except Exception as error:  # onnxruntime's errors have no base of their own
-            raise BadGraph(
-                f"onnxruntime cannot load the evaluation of {self._model}: {_flat(error)}"
-            ) from error
         self._evaluation = Outputs(session, self.layout, step)
 
     def predictor(self, theta: NDArray[np.float32]) -> Predictor:
         evaluation = self._require_evaluation()
 
         def predict(x: NDArray[np.float32]) -> tuple[NDArray[np.float32], ...]:
-            with self._naming_the_graph(x):
+            with self._evaluating(x):
                 return evaluation(theta, x)
 
         return predict
@@ -135,7 +126,7 @@ class OnnxBackend:
         self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]
     ) -> tuple[float, float | None]:
         evaluation = self._require_evaluation()
-        with self._naming_the_graph(x):
+        with self._evaluating(x):
             return evaluation.score(theta, x, y)
 
     def _require_evaluation(self) -> "Outputs":
@@ -143,16 +134,9 @@ class OnnxBackend:
             raise ConfigError(f"{self._model} has no evaluation graph here, so that nothing can be predicted")
         return self._evaluation
 
-    @contextmanager
-    def _naming_the_graph(self, x: Inputs) -> Iterator[None]:
-        try:
-            yield
-        except BadGraph as error:
-            raise BadGraph(f"the evaluation graph of {self._model}: {error}") from error
-        except Exception as error:  # onnxruntime's errors have no base of their own
-            raise ConfigError(
-                f"{self._model} does not fit inputs {describe_shape(x)}: {_flat(error)}"
-            ) from error
+    def _evaluating(self, x: Inputs) -> AbstractContextManager[None]:
+        failed = f"{self._model} does not fit inputs {describe_shape(x)}"
+        return _naming(f"the evaluation graph of {self._model}", failed, ConfigError)
 
     def gradient(self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]) -> Gradient:
         try:
@@ -355,6 +339,17 @@ def _seconds(step: Step, batch: Arguments, clock: Callable[[], float]) -> float:
     began = clock()
     step(*batch)
     return clock() - began
+
+
+@contextmanager
+def _naming(graph: str, failed: str, kind: type[EdgeflockError] = BadGraph) -> Iterator[None]:
+    """Name the graph in a BadGraph, and convert onnxruntime's errors, which have no base of their own."""
+    try:
+        yield
+    except BadGraph as error:
+        raise BadGraph(f"{graph}: {error}") from error
+    except Exception as error:
+        raise kind(f"{failed}: {_flat(error)}") from error
 
 
 def _flat(error: Exception) -> str:

@@ -1,18 +1,19 @@
-"""Keeps the pending update on disk, so that a device killed before its receipt sends it again.
+"""Files of a device that outlast its process. The spool keeps the pending update, which is then sent again.
 
-Each device has one file in its folder, DIGEST.update, while an update is computed and not settled.
+Each device has one file of a kind in its folder, DIGEST.update while an update is computed and not settled:
 
     SHA-256 of what follows, 32 bytes
-    msgpack [1, run, device, layout's digest, the Update as it is sent]
+    msgpack [1, run, device, field, ...]; of an update: the layout's digest, and the Update as it is sent
 
-Invalid contents are dropped, since the disk is not trusted. The file is not synced, to reduce wear of a
-memory card. So a power failure may lose it.
+Invalid contents are dropped, since the disk is not trusted.
 """
 
 import hashlib
 import logging
+import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgpack
 
@@ -30,36 +31,75 @@ _OVERHEAD = 1 << 12
 """Upper bound of the bytes in addition to the Update."""
 
 
-class Spool:
-    """The spool of one device at one server."""
+class DeviceFile:
+    """A file of one device at one server."""
 
-    def __init__(self, directory: Path, server: str, device: str) -> None:
+    def __init__(self, directory: Path, server: str, device: str, kind: str, loss: str) -> None:
+        """`kind` is the end of the file's name. `loss` says what is lost if it cannot be written."""
         owner = hashlib.sha256(f"{server}\n{device}".encode()).hexdigest()[:32]
-        self._path = directory / f"{owner}.update"
-        self._device = device
+        self.path = directory / f"{owner}.{kind}"
+        self._device, self._loss = device, loss
         self.has_failed = False
-        """Whether the last update could not be kept."""
+        """Whether the last content could not be written."""
 
-    def save(self, run: str, layout: bytes, update: Update) -> None:
-        """Write the update atomically. On a write error it logs one warning, and training continues."""
-        content = msgpack.packb([_FORMAT, run, self._device, layout, wire.encode(update)])
+    def write(self, run: str, *fields: object, durable: bool = False) -> None:
+        """Write the fields atomically. On a disk error it logs one warning, and training continues.
+
+        Unless it is `durable`, which wears a memory card, a power failure may lose it.
+        """
+        content = msgpack.packb([_FORMAT, run, self._device, *fields])
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(self._path, hashlib.sha256(content).digest() + content, durable=False)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.path, hashlib.sha256(content).digest() + content, durable=durable)
             self.has_failed = False
         except OSError as error:
             if not self.has_failed:
                 log.warning(
-                    "%s cannot be written: %s; updates under way are lost when this device ends (another "
-                    "folder: client.directory)",
-                    *(self._path, error.strerror or error),
+                    "%s cannot be written: %s; %s (another folder: client.directory)",
+                    *(self.path, error.strerror or error, self._loss),
                 )
             self.has_failed = True
 
+    def read(self, limit: int = sys.maxsize >> 1) -> list[Any] | None:
+        """Return [run, field, ...], of at most `limit` bytes; None if there is no file, or it is unreadable.
+
+        Raises ValueError with the reason if the content is not usable.
+        """
+        try:
+            with open(self.path, "rb") as file:
+                octets = file.read(_DIGEST + limit + 1)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            log.warning("%s cannot be read: %s", self.path, error)
+            return None
+        content = octets[_DIGEST:]
+        if hashlib.sha256(content).digest() != octets[:_DIGEST] or len(content) > limit:
+            raise ValueError(f"{self.path} is incomplete or damaged")
+        try:
+            found, run, device, *fields = msgpack.unpackb(content)
+        except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
+            raise ValueError(f"{self.path} has no valid content") from error
+        if (found, device) != (_FORMAT, self._device):
+            raise ValueError(f"{self.path} holds another device's, or another version's")
+        return [run, *fields]
+
     def drop(self) -> None:
-        """Delete the update: it is settled."""
+        """Delete the file."""
         with suppress(OSError):
-            self._path.unlink(missing_ok=True)
+            self.path.unlink(missing_ok=True)
+
+
+class Spool(DeviceFile):
+    """The spool of one device at one server."""
+
+    def __init__(self, directory: Path, server: str, device: str) -> None:
+        loss = "updates under way are lost when this device ends"
+        super().__init__(directory, server, device, "update", loss)
+
+    def save(self, run: str, layout: bytes, update: Update) -> None:
+        """Write the update."""
+        self.write(run, layout, wire.encode(update))
 
     def load(self, run: str, layout: bytes, limit: int) -> Update | None:
         """Return the update that an earlier process computed for the run without a receipt, or None.
@@ -67,33 +107,16 @@ class Spool:
         An update of another run, of more than `limit` bytes or incomplete is dropped with a warning.
         """
         try:
-            with open(self._path, "rb") as file:
-                octets = file.read(_DIGEST + limit + _OVERHEAD + 1)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            log.warning("%s cannot be read: %s", self._path, error)
-            return None
-        try:
-            return self._read(octets, run, layout, limit)
-        except ValueError as reason:
+            found = self.read(limit + _OVERHEAD)
+            if found is None:
+                return None
+            of_run, of_layout, frame = found
+            if (of_run, of_layout) != (run, layout):
+                raise ValueError("it is of another run")
+            update = wire.decode(frame, (Update,))
+        except (ValueError, TypeError, SessionRefused) as reason:
             log.warning("dropped the update that was under way when this device ended: %s", reason)
             self.drop()
             return None
-
-    def _read(self, octets: bytes, run: str, layout: bytes, limit: int) -> Update:
-        """Decode the file. Raises ValueError with the reason if it is not usable."""
-        content = octets[_DIGEST:]
-        if hashlib.sha256(content).digest() != octets[:_DIGEST] or len(content) > limit + _OVERHEAD:
-            raise ValueError(f"{self._path} is incomplete or damaged")
-        try:
-            found, of_run, device, of_layout, frame = msgpack.unpackb(content)
-            update = wire.decode(frame, (Update,))
-        except (ValueError, TypeError, msgpack.exceptions.UnpackException, SessionRefused) as error:
-            raise ValueError(f"{self._path} holds no update") from error
-        if (found, device) != (_FORMAT, self._device):
-            raise ValueError(f"{self._path} holds another device's, or another version's")
-        if (of_run, of_layout) != (run, layout):
-            raise ValueError("it is of another run")
         assert isinstance(update, Update), "nothing else is decoded"
         return update

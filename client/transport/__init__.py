@@ -1,9 +1,8 @@
 """A device's connection to its server. Other packages use Link.
 
     link                 requests and answers, across reconnects
-    dialing              starts a session: server, credentials, message length
+    dialing              starts a session: a device's own server, credentials, message length
     session              the socket of one session, and checks of its messages
-    home                 selects a device's own server among several
     liveness             checks whether a silent server is alive
     credentials          a device's credential, certificate and proof of its key, and how it joins
     downloads            downloads of graphs and the first model, over plain HTTP

@@ -1,9 +1,17 @@
-"""Starts sessions: it selects the server, sends the credentials and sets the message length."""
+"""Starts sessions: it selects the server, sends the credentials and sets the message length.
+
+Among several servers a device has its own, so that a fleet spreads over all of them. A device's name defines
+the order in which it tries them. Each server is the first of an equal part of the devices. The devices of a
+failed server spread over all others. A device on another server requests `/readyz` of its first one
+periodically, and returns between two requests.
+"""
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from hashlib import sha256
 from random import Random
 
 import aiohttp
@@ -12,7 +20,6 @@ from yarl import URL
 from edgeflock.client.training.conversation import DeviceConversation
 from edgeflock.client.training.terms import layout_of, longest_message
 from edgeflock.client.transport.credentials import Credentials
-from edgeflock.client.transport.home import HOME_SECONDS, Home, order_servers
 from edgeflock.client.transport.liveness import HANG_SECONDS, Liveness
 from edgeflock.client.transport.session import RecordSession
 from edgeflock.shared.errors import Unauthorized, Unavailable
@@ -38,6 +45,12 @@ _EXCHANGE_BYTES = 1 << 14
 LONGEST_WELCOME = 1 << 24
 """Largest message in bytes before the layout is known. A layout with longer ones costs one reconnect."""
 
+HOME_SECONDS = 30.0
+"""Longest interval of checks in seconds. Intervals are random, so that devices do not return at once."""
+
+_REFUSALS = 3
+"""After this many "not ready" answers the server is a standby: the current one becomes the own one."""
+
 
 class Dialer:
     """Holds the current session and starts the next one."""
@@ -55,7 +68,7 @@ class Dialer:
         hang_seconds: float = HANG_SECONDS,
         home_seconds: float = HOME_SECONDS,
     ) -> None:
-        """It tries several servers in this device's order (home.py).
+        """It tries several servers in this device's order.
 
         A model that needs more than `memory` bytes is refused. Other arguments: Link and RecordSession.
         """
@@ -159,3 +172,54 @@ class Dialer:
         welcome = self.conversation.begin(await session.ask(wire.encode(hello)))
         await self._credentials.renew(self.http, self.server())
         return session, welcome
+
+
+def order_servers(servers: Iterable[URL], device: str) -> list[URL]:
+    """Return one device's order of servers: rendezvous hashing, after D. Thaler and C. Ravishankar, 1998."""
+    return sorted(servers, key=lambda server: sha256(f"{device}\n{server}".encode()).digest())
+
+
+class Home:
+    """Checks whether one device should return to its own server."""
+
+    def __init__(
+        self,
+        first: URL,
+        random: Random,
+        ready: Callable[[URL], Awaitable[bool | None]],
+        seconds: float = HOME_SECONDS,
+    ) -> None:
+        """`ready` returns whether a server accepts devices; None: it does not answer."""
+        self.url = first
+        self._random, self._ready, self._seconds = random, ready, seconds
+        self._due: float | None = None
+        self._check: asyncio.Future[bool | None] | None = None
+        self._refusals = 0
+
+    def should_return(self, server: URL) -> bool:
+        """Return whether a device connected to `server` should go back.
+
+        It does not wait: a later call uses the result of a check that begins now.
+        """
+        now = asyncio.get_running_loop().time()
+        if server == self.url:
+            self._due, self._refusals = None, 0
+        elif self._check is not None and self._check.done():
+            check, self._check = self._check, None
+            self._due = now + self._random.uniform(0, self._seconds)
+            if (ready := check.result()) is None:
+                return False
+            self._refusals += not ready
+            if self._refusals == _REFUSALS:
+                self.url = server
+            return ready
+        elif self._due is None:
+            self._due = now + self._random.uniform(0, self._seconds)
+        elif now >= self._due and self._check is None:
+            self._check = asyncio.ensure_future(self._ready(self.url))
+        return False
+
+    async def close(self) -> None:
+        if self._check is not None:
+            self._check.cancel()
+            await asyncio.wait([self._check])

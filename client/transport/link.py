@@ -18,9 +18,8 @@ import aiohttp
 from edgeflock.client.identity import ClientIdentity, urls_of
 from edgeflock.client.training.conversation import DeviceConversation, check_answer, unrequested
 from edgeflock.client.transport.credentials import Credentials
-from edgeflock.client.transport.dialing import HEARTBEAT, Dialer
+from edgeflock.client.transport.dialing import HEARTBEAT, HOME_SECONDS, Dialer
 from edgeflock.client.transport.downloads import Downloads
-from edgeflock.client.transport.home import HOME_SECONDS
 from edgeflock.client.transport.http import open_http
 from edgeflock.client.transport.liveness import HANG_SECONDS
 from edgeflock.client.transport.retrying import Retries
@@ -76,7 +75,7 @@ class Link:
         A model that needs more than `memory` bytes is refused, and Samples of more than `samples` bytes.
         `bandwidth` limits the bytes per second of both directions together. A server without a sign of life
         for `hang_seconds` is given up (liveness.py). From another server the device returns to its first
-        within `home_seconds` (home.py).
+        within `home_seconds`.
         """
         servers = urls_of(server)
         pin = b"" if identity is None else identity.pin

@@ -14,8 +14,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from edgeflock.server.hosting.choices import CHOICES
-from edgeflock.shared.data.curves import curve
-from edgeflock.shared.data.rates import HIGH, LOW
+from edgeflock.shared.data.rates import HIGH, LOW, curve
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import Config
 from edgeflock.shared.settings.settings import Section, parse_as

@@ -19,8 +19,8 @@ from edgeflock.client.data.records import Skipped, StreamChunk
 from edgeflock.client.data.sources.synthetic import Passes, replay
 from edgeflock.client.data.stream_batches import StreamBatches
 from edgeflock.client.data.stream_buffer import Truncation
-from edgeflock.shared.data.curves import RateCurve
 from edgeflock.shared.data.datasets import Dataset
+from edgeflock.shared.data.rates import RateCurve
 from edgeflock.shared.protocol.messages import Facts, Welcome
 
 

@@ -118,27 +118,19 @@ def sgd(theta, indices, gradient, rate, decay):
             theta[k] -= rate * (gradient[i] + decay * theta[k])
 
 
-@nb.njit(nb.void(float32[::1], _MEMORY, _INDICES, _FLOATS, float32, float32, float32), cache=True)
-def momentum(theta, memory, indices, gradient, rate, decay, beta):
-    """v_k = beta v_k + g_k + lambda theta_k; theta_k -= rate v_k."""
-    for i in range(indices.size):
-        if gradient[i] != 0:
-            k = indices[i]
-            velocity = beta * memory[k, 0] + (gradient[i] + decay * theta[k])
-            memory[k, 0] = velocity
-            theta[k] -= rate * velocity
+@nb.njit(nb.void(float32[::1], _MEMORY, _INDICES, _FLOATS, float32, float32, float32, nb.boolean), cache=True)
+def momentum(theta, memory, indices, gradient, rate, decay, beta, nesterov):
+    """v_k = beta v_k + g_k + lambda theta_k; theta_k -= rate v_k.
 
-
-@nb.njit(nb.void(float32[::1], _MEMORY, _INDICES, _FLOATS, float32, float32, float32), cache=True)
-def nesterov(theta, memory, indices, gradient, rate, decay, beta):
-    """As momentum, but theta_k -= rate (g_k + lambda theta_k + beta v_k)."""
+    With `nesterov`, theta_k -= rate (g_k + lambda theta_k + beta v_k).
+    """
     for i in range(indices.size):
         if gradient[i] != 0:
             k = indices[i]
             decayed = gradient[i] + decay * theta[k]
             velocity = beta * memory[k, 0] + decayed
             memory[k, 0] = velocity
-            theta[k] -= rate * (decayed + beta * velocity)
+            theta[k] -= rate * (decayed + beta * velocity if nesterov else velocity)
 
 
 @nb.njit(error_model="numpy", cache=True)

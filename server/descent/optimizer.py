@@ -197,14 +197,8 @@ def _momentum(
     optimizer: Optimizer, theta: Vector, memory: Memory, indices: Indices, gradient: Vector, rate: np.float32
 ) -> None:
     beta, decay = np.float32(optimizer.method.beta1), np.float32(optimizer.method.weight_decay)
-    kernels.momentum(theta, memory, indices, gradient, rate, decay, beta)
-
-
-def _nesterov(
-    optimizer: Optimizer, theta: Vector, memory: Memory, indices: Indices, gradient: Vector, rate: np.float32
-) -> None:
-    beta, decay = np.float32(optimizer.method.beta1), np.float32(optimizer.method.weight_decay)
-    kernels.nesterov(theta, memory, indices, gradient, rate, decay, beta)
+    is_nesterov = optimizer.method.kind == "nesterov"
+    kernels.momentum(theta, memory, indices, gradient, rate, decay, beta, is_nesterov)
 
 
 def _adam(
@@ -253,7 +247,7 @@ _OURS = {
     "sgd": OptimizerKind("", 0, _sgd, lambda bound, gradient: gradient),
     "momentum": OptimizerKind("velocity", 1, _momentum, lambda bound, gradient: bound.velocity(gradient)),
     "nesterov": OptimizerKind(
-        "velocity", 1, _nesterov, lambda bound, gradient: gradient + bound.velocity(gradient)
+        "velocity", 1, _momentum, lambda bound, gradient: gradient + bound.velocity(gradient)
     ),
     "adam": OptimizerKind("moments", 3, _adam, _adam_bound),
     "adamw": OptimizerKind("moments", 3, _adam, _adam_bound),

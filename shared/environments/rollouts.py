@@ -1,4 +1,4 @@
-"""Batches of a policy that acts, for the losses a2c and ppo.
+"""A policy that acts: batches for the losses a2c and ppo, and the mean return of some episodes.
 
 Advantages are estimated as by Schulman et al., "High-dimensional continuous control using generalized
 advantage estimation", ICLR 2016, equations 11 to 16.
@@ -9,13 +9,12 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared.environments import actions
-from edgeflock.shared.environments.opening import Environment
+from edgeflock.shared.environments.opening import Environment, draw
 from edgeflock.shared.errors import ConfigError, EdgeflockError, TrainingFailed
 from edgeflock.shared.model.calls import Call
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float32]
 
 Policy = Callable[[Array], tuple[Array, ...]]
-"""Observations [n, ...] -> the outputs of the module (actions.py)."""
+"""Observations [n, ...] -> the outputs of the module (opening.py)."""
 
 LONGEST = 1 << 20
 """The most steps of a rollout, and the most epochs."""
@@ -152,7 +151,7 @@ class Rollouts:
             outputs = policy(x[t])
             if t == 0:
                 spec.check(outputs)
-            y[t, :, :-3], y[t, :, -1], values[t] = actions.draw(outputs, self._random)
+            y[t, :, :-3], y[t, :, -1], values[t] = draw(outputs, self._random)
             for place, environment in enumerate(self._envs):
                 seen, reward, terminated, truncated, _ = spec.act(environment, y[t, place, :-3])
                 self._rewards[place] += float(reward)
@@ -205,3 +204,38 @@ def advantages(
         following = delta + np.float32(smoothing) * goes_on * following
         found[t], value = following, values[t]
     return found, found + values
+
+
+class Episodes(NamedTuple):
+    """The results of some episodes."""
+
+    returns: tuple[float, ...]
+    """The sum of the rewards of each."""
+    lengths: tuple[int, ...]
+
+
+def play(environment: Environment, policy: Policy) -> Episodes:
+    """Play the number of episodes in the environment's URI, all at once.
+
+    The seeds are 0, 1, ...: the same policy gives the same episodes.
+    """
+    count = environment.episodes
+    random = np.random.default_rng(count)
+    playing = list(range(count))
+    envs = [environment.make() for _ in playing]
+    returns, lengths = np.zeros(count), np.zeros(count, np.int64)
+    try:
+        seen = [one.reset(seed=place)[0] for place, one in enumerate(envs)]
+        while playing:
+            outputs = policy(environment.to_array([seen[place] for place in playing]))
+            chosen = draw(outputs, random, greedy=not environment.sampled)[0]
+            for action, place in zip(chosen, tuple(playing), strict=True):
+                seen[place], reward, terminated, truncated, _ = environment.act(envs[place], action)
+                returns[place] += float(reward)
+                lengths[place] += 1
+                if terminated or truncated:
+                    playing.remove(place)
+    finally:
+        for one in envs:
+            one.close()
+    return Episodes(tuple(returns.tolist()), tuple(lengths.tolist()))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from edgeflock.shared.graphs import products, shapes
+from edgeflock.shared.graphs import shapes
 from edgeflock.shared.graphs.graph import Node
 from edgeflock.shared.graphs.tensor_info import Rule, Shape, TensorInfo
 
@@ -108,7 +108,7 @@ TABLE: dict[str, Operator] = {
         shapes.arg_max, 1, attributes={"axis": "i", "keepdims": "i", "select_last_index": "i"}
     ),
     "AveragePool": Operator(
-        products.pool,
+        shapes.pool,
         1,
         attributes={**_windows(), "ceil_mode": "i", "count_include_pad": "i"},
         texts=_NOTSET,
@@ -120,10 +120,10 @@ TABLE: dict[str, Operator] = {
     "Concat": Operator(shapes.concat, None, attributes={"axis": "i"}),
     "ConstantOfShape": Operator(shapes.constant_of_shape, 1, attributes={"value": "t"}),
     "Conv": Operator(
-        products.conv, 3, attributes={**_windows("dilations"), "group": "i"}, texts=_NOTSET, work=_taps
+        shapes.conv, 3, attributes={**_windows("dilations"), "group": "i"}, texts=_NOTSET, work=_taps
     ),
     "ConvTranspose": Operator(
-        products.conv_transpose,
+        shapes.conv_transpose,
         3,
         attributes={**_windows("dilations", "output_padding"), "group": "i"},
         texts=_NOTSET,
@@ -138,7 +138,7 @@ TABLE: dict[str, Operator] = {
         shapes.like_first, 1, attributes={"approximate": "s"}, texts=frozenset({b"none", b"tanh"})
     ),
     "Gemm": Operator(
-        products.gemm,
+        shapes.gemm,
         3,
         attributes={"alpha": "f", "beta": "f", "transA": "i", "transB": "i"},
         work=_products,
@@ -147,9 +147,9 @@ TABLE: dict[str, Operator] = {
     "LayerNormalization": Operator(
         shapes.layer_norm, 3, 3, attributes={"axis": "i", "epsilon": "f", "stash_type": "i"}
     ),
-    "MatMul": Operator(products.matmul, 2, work=_products),
+    "MatMul": Operator(shapes.matmul, 2, work=_products),
     "MaxPool": Operator(
-        products.pool,
+        shapes.pool,
         1,
         attributes={**_windows("dilations"), "ceil_mode": "i", "storage_order": "i"},
         texts=_NOTSET,

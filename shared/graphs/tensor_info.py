@@ -1,6 +1,6 @@
 """Knowledge about a tensor before a step runs, and helpers with which rules read their inputs.
 
-A rule is a function (node, inputs) -> the results' types and shapes (shapes.py, products.py). An omitted
+A rule is a function (node, inputs) -> the results' types and shapes (shapes.py). An omitted
 input is None. If a shape is the value of another tensor, that value must be known. With an unknown shape, a
 step could take any amount of memory. Rules may raise any of MISFITS for inputs that do not fit together.
 """

@@ -1,6 +1,6 @@
 """Replays stored data as a stream at a rate: synthetic:URI?rate=64.
 
-    rate=64                    samples per second; or a curve (shared/data/curves.py): normal(64,24),
+    rate=64                    samples per second; or a curve (shared/data/rates.py): normal(64,24),
                                sine:12..108/60s, square:500..20/30s, steps:0:64,60:16, trace:FILE
     seed=7                     of random draws and shuffles; by default each device has its own
     order=kept                 as stored, equal on each device except for part=; or order=shuffled
@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from edgeflock.client.data.records import Skipped, StreamChunk
 from edgeflock.client.data.uri import Uri
 from edgeflock.shared.data import datasets
-from edgeflock.shared.data.curves import RateCurve, curve
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.data.fitting import describe, read_as, targets_of
+from edgeflock.shared.data.rates import RateCurve, curve
 from edgeflock.shared.data.texts import ABSENT, encode_text
 from edgeflock.shared.errors import ConfigError
 

@@ -18,8 +18,8 @@ from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.devices.emulation.session import ClassTotals
 from edgeflock.devices.emulation.speed import DeviceSpeed
 from edgeflock.devices.emulation.streams import EmulatedStream
-from edgeflock.shared.data.curves import ShiftedCurve, constant_rate, curve
 from edgeflock.shared.data.datasets import Dataset
+from edgeflock.shared.data.rates import ShiftedCurve, constant_rate, curve
 from edgeflock.shared.environments import Environment
 from edgeflock.shared.protocol.messages import Facts
 

@@ -24,8 +24,7 @@ from edgeflock.client.data.stream_buffer import Buffer, Truncation
 from edgeflock.client.data.stream_disk import Persistence
 from edgeflock.devices.emulation.clock import run_virtually
 from edgeflock.shared.data.account import SampleAccount
-from edgeflock.shared.data.curves import RateCurve, ShiftedCurve, Sine, Steps, curve
-from edgeflock.shared.data.rates import HIGH, LOW
+from edgeflock.shared.data.rates import HIGH, LOW, RateCurve, ShiftedCurve, Sine, Steps, curve
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout

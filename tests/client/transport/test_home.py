@@ -6,7 +6,7 @@ from random import Random
 
 from yarl import URL
 
-from edgeflock.client.transport.home import HOME_SECONDS, Home, order_servers
+from edgeflock.client.transport.dialing import HOME_SECONDS, Home, order_servers
 from edgeflock.devices.emulation.clock import run_virtually
 
 SERVERS = [URL(f"https://gateway-{number}:8470") for number in range(4)]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgeflock.shared.data import rates
-from edgeflock.shared.data.curves import RateCurve, ShiftedCurve, Sine, Steps, constant_rate, curve
+from edgeflock.shared.data.rates import RateCurve, ShiftedCurve, Sine, Steps, constant_rate, curve
 from edgeflock.shared.errors import ConfigError
 
 

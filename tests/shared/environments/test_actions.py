@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edgeflock.shared.environments import actions
+from edgeflock.shared.environments import opening as actions
 from edgeflock.shared.errors import ConfigError
 
 VALUE = np.array([[7.0]], np.float32)

@@ -19,8 +19,7 @@ from edgeflock.papers.scadles.settings import (
     TASKS,
 )
 from edgeflock.papers.scadles.speed_up import SPEED_UPS
-from edgeflock.shared.data.curves import curve
-from edgeflock.shared.data.rates import HIGH, LOW
+from edgeflock.shared.data.rates import HIGH, LOW, curve
 from tests.library.papers.scadles.runs import FOLDER, everything, named
 
 
