@@ -37,6 +37,9 @@ same for each row and column of a tensor: own means, the fleet's, and two tempor
 _BALANCE_BYTES = 8
 """Additional bytes if labels are balanced: theta with adjusted logits, and the weighted direction."""
 
+_JOINED_BYTES = 8
+"""Additional bytes with personal layers: the whole model, and the shared part of its gradient."""
+
 _OVERHEAD = 1 << 12
 """Upper bound of the bytes of a Model or a Receipt in addition to its streams."""
 
@@ -87,7 +90,9 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
     layout = _layout(welcome.layout)
     own = _personal_size(welcome, layout)
     lines = sum(_lines(tensor.shape) for tensor in layout.tensors)
-    held = _ENTRY_BYTES * layout.size + (_ENTRY_BYTES + _MOMENT_BYTES) * own
+    held = _ENTRY_BYTES * layout.size
+    if own:
+        held += (_ENTRY_BYTES + _MOMENT_BYTES) * own + _JOINED_BYTES * layout.size
     held += _MOMENT_BYTES * (layout.size + lines) if welcome.adafactor else 2 * lines
     held += _BALANCE_BYTES * layout.size if welcome.balances else 0
     if held > memory:
