@@ -60,7 +60,7 @@ class DeviceFile:
             self.has_failed = True
 
     def read(self, limit: int | None = None) -> list[Any] | None:
-        """Return [run, field, ...], of at most `limit` bytes if it is given; None if there is no file, or it is unreadable.
+        """Return [run, field, ...], of at most `limit` bytes if given; None if no file can be read.
 
         Raises ValueError with the reason if the content is not usable.
         """
