@@ -161,16 +161,18 @@ class Top(App[None]):
                 f"Sort by {column.title}", column.description, partial(self._sort, column.key), discover=False
             )
         offers = (
-            ("freeze", "Freeze or go on", "The display, not the run", view.action_freeze),
-            ("seek", "Go to a time", "In this recording", view.action_seek),
-            ("learning_rate", "Change the learning rate", "Admin", view.action_learning_rate),
-            ("checkpoint", "Checkpoint now", "Admin", view.action_checkpoint),
-            ("roll_back", "Roll back to an earlier model", "Admin", view.action_roll_back),
-            ("pause_device", "Pause or resume the chosen device", "Admin", view.action_pause_device),
-            ("drop_device", "Drop the chosen device", "Admin", view.action_drop_device),
+            ("freeze", "", "Freeze or go on", "The display, not the run"),
+            ("seek", "", "Go to a time", "In this recording"),
+            ("act", "rate", "Change the learning rate", "Admin"),
+            ("act", "checkpoint", "Checkpoint now", "Admin"),
+            ("act", "rollback", "Roll back to an earlier model", "Admin"),
+            ("pause_device", "", "Pause or resume the chosen device", "Admin"),
+            ("act", "drop", "Drop the chosen device", "Admin"),
         )
-        for action, title, description, callback in offers:
-            if view.check_action(action, ()):
+        for action, verb, title, description in offers:
+            parameters = (verb,) if verb else ()
+            if view.check_action(action, parameters):
+                callback = partial(getattr(view, f"action_{action}"), *parameters)
                 yield SystemCommand(title, description, callback)
 
     def _sort(self, key: str) -> None:

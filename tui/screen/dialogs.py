@@ -1,15 +1,18 @@
-"""Dialogs that confirm an action or ask for a value, and the help."""
+"""Dialogs that confirm an action or ask for a value, and the help. Two values change the screen only."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import events
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from edgeflock.shared.errors import ConfigError
+from edgeflock.tui.screen.preferences import LabelBook
+from edgeflock.tui.sources import Source
 from edgeflock.tui.text.lines import Line, fit, join_blocks, plain_text
 
 _CSS = """
@@ -77,6 +80,30 @@ class TextPrompt(ModalScreen[str | None]):
 
     def action_cancel(self) -> None:
         self.dismiss(None)
+
+
+async def ask_position(app: App[Any], source: Source) -> None:
+    """Ask for a place of a replay, and go to it."""
+    position = await app.push_screen_wait(
+        TextPrompt("Go to", "A time since the recording began, such as 12:30, or a part of it, such as 40%.")
+    )
+    if position:
+        try:
+            source.seek(position)
+        except ConfigError as error:
+            app.notify(str(error), severity="error", markup=False)
+
+
+async def ask_label(app: App[Any], book: LabelBook, device: str) -> None:
+    """Ask for a device's label, and save it."""
+    message = f"A label for {device}, stored on this machine. Leave it empty to remove the label."
+    name = await app.push_screen_wait(TextPrompt("Label", message, book.labels.get(device, "")))
+    if name is None:
+        return
+    try:
+        book.set_label(device, name.strip())
+    except OSError as error:
+        app.notify(f"labels cannot be saved: {error}", severity="warning", markup=False)
 
 
 class Help(ModalScreen[None]):

@@ -15,7 +15,8 @@ from edgeflock.tui.pages import fleet
 from edgeflock.tui.pages.commands import ADMIN_VERBS, DEVICE_VERBS, USAGE, Command, find_devices, parse
 from edgeflock.tui.pages.findings import strip
 from edgeflock.tui.pages.header import Page, header, menu
-from edgeflock.tui.screen import operator, prompts
+from edgeflock.tui.screen import operator
+from edgeflock.tui.screen.dialogs import ask_label, ask_position
 from edgeflock.tui.screen.line_widget import Bar
 from edgeflock.tui.screen.palette import Palette
 from edgeflock.tui.screen.preferences import LabelBook
@@ -59,10 +60,10 @@ class RunView(Vertical):
         Binding("t", "seek", "Go to", id="seek", tooltip="Go to a time"),
         Binding("n", "label", "Label", id="label", show=False, tooltip="Label the device"),
         Binding("p", "pause_device", "Pause", id="pause_device", tooltip="Pause or resume it"),
-        Binding("D", "drop_device", "Drop", id="drop_device", tooltip="Drop the device"),
-        Binding("L", "learning_rate", "Rate", id="learning_rate", tooltip="The learning rate"),
-        Binding("C", "checkpoint", "Save", id="checkpoint", tooltip="Checkpoint now"),
-        Binding("R", "roll_back", "Roll back", id="roll_back", tooltip="Go back to an earlier model"),
+        Binding("D", "act('drop')", "Drop", id="drop_device", tooltip="Drop the device"),
+        Binding("L", "act('rate')", "Rate", id="learning_rate", tooltip="The learning rate"),
+        Binding("C", "act('checkpoint')", "Save", id="checkpoint", tooltip="Checkpoint now"),
+        Binding("R", "act('rollback')", "Roll back", id="roll_back", tooltip="Go back to an earlier model"),
         Binding("escape", "back", "Back", id="escape", show=False),
     ]
 
@@ -241,13 +242,13 @@ class RunView(Vertical):
 
     @work(exclusive=True, group="dialog")
     async def action_seek(self) -> None:
-        await prompts.ask_position(self.app, self.source)
+        await ask_position(self.app, self.source)
         self.redraw()
 
     @work(exclusive=True, group="dialog")
     async def action_label(self) -> None:
         if (row := self._device()) is not None:
-            await prompts.ask_label(self.app, self._book, row.name)
+            await ask_label(self.app, self._book, row.name)
             self.redraw()
 
     # Actions of an admin
@@ -270,10 +271,10 @@ class RunView(Vertical):
             return False
         admin = self.source.actions is not None and self._role == "admin"
         replay = self.source.link.phase in ("replay", "ended")
-        if action in ("learning_rate", "checkpoint", "roll_back"):
-            return admin
-        if action in ("pause_device", "drop_device"):
+        if action == "pause_device" or (action == "act" and parameters[0] in DEVICE_VERBS):
             return admin and self.page in ("fleet", "device")
+        if action == "act":
+            return admin
         if action == "label":
             return self.page in ("fleet", "device")
         if action in ("speed", "seek"):
@@ -329,14 +330,5 @@ class RunView(Vertical):
             paused = all(row.state == "paused" for row in rows)
             self._run_command(Command("resume" if paused else "pause"))
 
-    def action_drop_device(self) -> None:
-        self._run_command(Command("drop"))
-
-    def action_learning_rate(self) -> None:
-        self._run_command(Command("rate"))
-
-    def action_checkpoint(self) -> None:
-        self._run_command(Command("checkpoint"))
-
-    def action_roll_back(self) -> None:
-        self._run_command(Command("rollback"))
+    def action_act(self, verb: str) -> None:
+        self._run_command(Command(verb))

@@ -18,8 +18,9 @@ from edgeflock.tui.pages.overview import overview
 from edgeflock.tui.screen.line_widget import LineWidget
 from edgeflock.tui.screen.palette import Palette
 from edgeflock.tui.screen.preferences import LabelBook
-from edgeflock.tui.sources import Source, trace
+from edgeflock.tui.sources import Source
 from edgeflock.tui.sources.state import MonitorState
+from edgeflock.tui.sources.state_history import extend
 from edgeflock.tui.text.lines import Line, notice, page
 
 
@@ -230,7 +231,7 @@ class DevicePage(PageWidget):
         """Add the device's values of the newest frame to its history."""
         state, row = self.state, self.row
         if state is not None and row is not None and not self.source.freshness().frozen:
-            self.points = trace.extend(self.points, row, state.time)
+            self.points = extend(self.points, row, state.time)
 
     def lines(self, state: MonitorState, width: int, height: int) -> list[Line]:
         if (row := self.row) is None:

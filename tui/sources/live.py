@@ -9,12 +9,11 @@ from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
 from edgeflock.shared.protocol import feed
 from edgeflock.shared.protocol.backoff import back_off
 from edgeflock.shared.protocol.frames import DeviceRow, Point, Snapshot
-from edgeflock.tui.sources import trace
 from edgeflock.tui.sources.feed_client import FeedClient
 from edgeflock.tui.sources.link import Freshness, LinkState, Notify
 from edgeflock.tui.sources.recording import Recorder
 from edgeflock.tui.sources.state import MonitorState, reduce, with_history
-from edgeflock.tui.sources.state_history import StateHistory
+from edgeflock.tui.sources.state_history import StateHistory, collect_points
 
 
 class Live:
@@ -104,6 +103,6 @@ class Live:
     async def history(self, row: DeviceRow) -> tuple[Point, ...]:
         """Return the server's history of a device. If frozen or not connected, use the states seen here."""
         if self.states.frozen or self.link.phase != "live":
-            return trace.collect_points(self.states.rows(row.id))
+            return collect_points(self.states.rows(row.id))
         _, points = await self._client.device(row.name)
         return points

@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.frames import DeviceRow, Point
-from edgeflock.tui.sources import trace
 from edgeflock.tui.sources.link import Freshness, LinkState, Notify
 from edgeflock.tui.sources.recording import Recording
 from edgeflock.tui.sources.state import MonitorState
+from edgeflock.tui.sources.state_history import collect_points
 from edgeflock.tui.text import numbers
 
 TICK = 0.2
@@ -121,7 +121,7 @@ class Replay:
             rows += [(frame.time, one) for one in frame.devices if one.id == row.id]
             if number % 50 == 0:
                 await asyncio.sleep(0)
-        return trace.collect_points(rows)
+        return collect_points(rows)
 
     def _play_to(self, seconds: float) -> None:
         times = self._recording.times

@@ -1,9 +1,10 @@
-"""The recent states of a live run, for stepping back."""
+"""The recent states of a live run, for stepping back, and the history of one device."""
 
 from collections import deque
+from collections.abc import Iterable, Sequence
 
-from edgeflock.shared.protocol.frames import DeviceRow
-from edgeflock.tui.sources.state import MonitorState
+from edgeflock.shared.protocol.frames import DeviceRow, Point
+from edgeflock.tui.sources.state import MAX_POINTS, MonitorState
 
 MAX_STATES = 900
 """The most states that are kept."""
@@ -70,3 +71,22 @@ class StateHistory:
         """Return (time, row) of a device, up to the displayed state."""
         states = list(self._states)[: len(self._states) if self._index is None else self._index + 1]
         return [(state.time, state.devices[device]) for state in states if device in state.devices]
+
+
+def extend(points: Sequence[Point], row: DeviceRow, now: float) -> tuple[Point, ...]:
+    """Return `points` with the device's values at `now`, if it made an update since the last point."""
+    last = points[-1] if points else None
+    if row.updates == 0 or (last is not None and row.ingress <= last.bytes):
+        return tuple(points)
+    time = min(now, row.last_seen) if row.last_seen is not None else now
+    if last is not None and time <= last.time:
+        time = now
+    return (*points, Point(time, row.loss, row.staleness, row.ingress))[-MAX_POINTS:]
+
+
+def collect_points(states: Iterable[tuple[float, DeviceRow]]) -> tuple[Point, ...]:
+    """Return the history of a series of (time, row)."""
+    points: tuple[Point, ...] = ()
+    for now, row in states:
+        points = extend(points, row, now)
+    return points

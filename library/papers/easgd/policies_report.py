@@ -20,8 +20,8 @@ from edgeflock.papers.easgd.policies import (
 )
 from edgeflock.papers.easgd.results import samples_per_second
 from edgeflock.papers.reproduce import Measured, Reproduction, Results
-from edgeflock.results.bars import Bars, draw_bars
 from edgeflock.results.curves import Panel, draw
+from edgeflock.results.figures import Bars, draw_bars
 from edgeflock.results.outcomes import LAST
 from edgeflock.shared.numbers import size
 

@@ -19,8 +19,8 @@ from edgeflock.papers.easgd.settings import (
     EasgdScale,
 )
 from edgeflock.papers.reproduce import Results
-from edgeflock.results.bars import Bars, draw_bars
 from edgeflock.results.curves import Panel, draw
+from edgeflock.results.figures import Bars, draw_bars
 from edgeflock.shared.numbers import integer, percent, size
 
 
