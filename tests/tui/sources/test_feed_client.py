@@ -32,7 +32,7 @@ async def test_actions_and_their_refusals() -> None:
             ("/v1/checkpoint", {}),
         ]
         server.refusal = (403, "only an admin may do this")
-        with pytest.raises(EdgeflockError, match=r"only an admin may do this \(403\)"):
+        with pytest.raises(EdgeflockError, match="only an admin may do this"):
             await client.checkpoint()
         with pytest.raises(EdgeflockError, match="--token"):
             await FeedClient(server.url, "wrong").checkpoint()
@@ -52,7 +52,7 @@ async def test_a_server_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) 
 async def test_no_answer_is_longer_than_there_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(FRAMES[0]) as server:
         server.refusal = (403, "no" * 1000)
-        with pytest.raises(EdgeflockError, match=r"nono.*\(403\)"):
+        with pytest.raises(EdgeflockError, match="nono"):
             await FeedClient(server.url, "").checkpoint()
         monkeypatch.setattr(feed_client, "LARGEST_FRAME", 1000)
         with pytest.raises(EdgeflockError, match="with more than 1000 bytes"):
@@ -65,7 +65,7 @@ async def test_the_history_of_a_device() -> None:
     async with serving(FRAMES[0]) as server:
         server.history = (row, [Point(BEGAN, 0.5, 3, 900)])
         assert await FeedClient(server.url, "").device(row.name) == (row, (Point(BEGAN, 0.5, 3, 900),))
-        with pytest.raises(EdgeflockError, match=r"no such device \(404\)"):
+        with pytest.raises(EdgeflockError, match="no such device"):
             await FeedClient(server.url, "").device("nobody")
 
 
