@@ -96,6 +96,4 @@ def _admit(update: Update, layout: Layout) -> Step:
     indices, delta = compiled_entries.decode(
         update.index_mode, update.value_mode, update.count, update.indices, update.values, layout
     )
-    if not np.isfinite(delta).all():
-        raise NonFinite("the values hold NaN or infinity; lower the learning rate or check the data")
     return Step(update.base, indices, delta, samples=update.samples)

@@ -11,6 +11,7 @@ from numba import float32, int64, uint8, uint32, uint64
 from numpy.typing import NDArray
 
 from edgeflock.shared.codecs import entries, grid, sparse, values
+from edgeflock.shared.errors import NonFinite
 from edgeflock.shared.model.layout import Layout
 
 _OCTETS = nb.types.Array(uint8, 1, "C", readonly=True)
@@ -33,16 +34,21 @@ SCALE_MODE = values.CODINGS["scale"].mode
 def decode(
     index_mode: int, value_mode: int, count: int, indices: bytes, octets: bytes, layout: Layout
 ) -> tuple[entries.Selection, NDArray[np.float32]]:
-    """Return what `entries.decode` returns, with the same refusals."""
-    arguments = index_mode, value_mode, count, indices, octets, layout
-    return decode_usual(*arguments) or entries.decode(*arguments)
+    """Return what `entries.decode` returns, with the same refusals, and NonFinite for NaN or infinity."""
+    usual = decode_usual(index_mode, value_mode, count, indices, octets, layout)
+    if usual is not None:
+        return usual
+    selected, decoded = entries.decode(index_mode, value_mode, count, indices, octets, layout)
+    if not np.isfinite(decoded).all():
+        raise NonFinite("the values hold NaN or infinity; lower the learning rate or check the data")
+    return selected, decoded
 
 
 def decode_usual(
     index_mode: int, value_mode: int, count: int, indices: bytes, octets: bytes, layout: Layout
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
     """Decode a usual update. None: it is of another kind, or invalid. For a wrong grid, raise its refusal."""
-    if not octets or not count <= min(8 * len(indices), layout.size):
+    if not octets or count > 8 * len(indices) or count > layout.size:
         return None
     codes, decoded = np.frombuffer(octets, np.uint8), np.empty(count, np.float32)
     if index_mode == sparse.GRID and value_mode == SCALE_MODE:
@@ -129,7 +135,7 @@ def decode_golomb(octets, indices):
 def _decode_update(index_octets, value_octets, mode, bounds, indices, delta):
     """Fill `indices` and `delta` from a Golomb stream and int8 (mode 2), codebook4 (3) or sign (4) values.
 
-    Return False if they are invalid: an index out of range, or a wrong length.
+    Return False if they are invalid: an index out of range, a wrong length, NaN or infinity.
     """
     if not decode_golomb(index_octets, indices):
         return False
@@ -176,7 +182,10 @@ def _decode_update(index_octets, value_octets, mode, bounds, indices, delta):
             bit += width
             i += 1
 
-    return True
+    strange = 0
+    for word in delta.view(np.uint32):  # integers, so that the loop vectorises
+        strange += (word & uint32(0x7F800000)) == uint32(0x7F800000)
+    return strange == 0
 
 
 @nb.njit(nb.boolean(_INDICES, _FLAGS, _OCTETS, int64[::1], _FLOATS, float32[::1]), cache=True)
