@@ -161,6 +161,8 @@ class Worker:
                 continue
             self._step_seconds = asyncio.get_running_loop().time() - began
             update = replace(update, held=replica.held, pull=not self._is_leaving())
+            if welcome.evaluate and update.sequence % welcome.evaluate == 0:
+                self._telemetry_due = -math.inf  # it has just been evaluated
             update = self._with_telemetry(update)
             try:
                 receipt = await self._push(update, welcome.run, layout)

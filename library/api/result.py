@@ -131,4 +131,7 @@ class Result(Evaluated):
             for tensor in self.layout.tensors:
                 values = self.theta[tensor.start : tensor.stop].copy()
                 tensors[tensor.name].copy_(torch.from_numpy(values).view(tensor.shape))
+            for name, constant in self.extras.constants.items():  # also a device's personal layers
+                if name in tensors and tensors[name].shape == constant.shape:
+                    tensors[name].copy_(torch.from_numpy(constant.copy()))
         return module.eval()
