@@ -149,8 +149,8 @@ async def test_an_app_evaluates_where_the_run_asks_for_it(tmp_path: Path) -> Non
         (device,) = server._active.app[HOST].registry.devices.values()
         facts, known = dict(device.statistics.telemetry), server._active.app
         told = status(known[HOST], known[EVALUATOR], (), (), 0.0)
-    assert told["on_devices"] == {"by-mod": 1.0, "eval_loss": 0.0, "num-examples": 30}
-    # Its first update tells how it does, and later ones not before some seconds are over.
+    # Each evaluation is reported with its update.
+    assert told["on_devices"] == {"by-mod": 1.0, "eval_loss": 3.0, "num-examples": 30}
     assert facts["train.by-mod"] == 1, "the app's mods are applied"
     assert facts["train.num-examples"] == 40
     assert "train.grid" not in facts

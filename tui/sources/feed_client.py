@@ -188,11 +188,11 @@ def _refusal(status: int, path: str, body: bytes) -> EdgeflockError:
             "the server does not know this token, or it has expired (client.token, --token-file)"
         )
     try:
-        detail = printable(str(json.loads(body)["detail"]))
+        return EdgeflockError(printable(str(json.loads(body)["detail"])))
     except (ValueError, KeyError, TypeError, RecursionError):
         missing = f"the server has no {path}; is it of this version?"
         detail = {403: "this token may not", 404: missing}.get(status, "no reason given")
-    return EdgeflockError(detail if status == Unavailable.status else f"{detail} ({status})")
+        return EdgeflockError(f"{detail} ({status})")
 
 
 _TOO_LATE = "no answer in time"

@@ -66,7 +66,8 @@ def nothing_stays(tmp_path: Path) -> Iterator[None]:
         threads, files, handlers = left()
     assert not Counter(threads) - Counter(before[0])  # one of an earlier test may have gone meanwhile
     assert not [file for file in files - before[1] if str(tmp_path) in file or "socket" in file]
-    assert (handlers, gc.get_freeze_count()) == (before[2], frozen)
+    assert handlers == before[2]
+    assert gc.get_freeze_count() <= frozen  # one that the session has frozen may have gone
     assert torch.get_num_threads() == cores
     assert torch.equal(torch.get_rng_state(), random)
 
