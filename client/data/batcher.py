@@ -115,8 +115,9 @@ class Shuffled(Batches):
     def _divide(self, welcome: Welcome, backend: Backend) -> None:
         """Hold out a part of the data, the same one at each start, unless that is done."""
         if not (welcome.evaluate and self._hold_out and isinstance(backend, PredictingBackend)):
-            return
-        if self._own_test is not None:
+            if self._own_test is not None:
+                self._own_test, self._rows, self._order = None, None, np.zeros(0, np.int64)
+        elif self._own_test is not None:
             self._own_test.backend = backend
         else:
             trained, held = divide(len(self._data), self._hold_out)

@@ -20,7 +20,7 @@ from edgeflock.client.neighbour import Resting
 from edgeflock.client.run.choosing import ClientObjects, choose, facts_of, onnx_backend, torch_backend
 from edgeflock.client.run.personal_file import PersonalFile
 from edgeflock.client.training import Trainer
-from edgeflock.client.training.interfaces import Compute
+from edgeflock.client.training.interfaces import Compute, as_server_fault
 from edgeflock.client.training.personal import PersonalBackend
 from edgeflock.client.transport import Link
 from edgeflock.client.transport.first_model import CachedFirstModel, load_first_model
@@ -152,7 +152,10 @@ class Building:
             backend = onnx
         if welcome.personal is not None:
             stored = self.personal.begin(welcome)
-            backend = PersonalBackend(backend, welcome, stored, self.personal.keep)
+            with as_server_fault("first personal layers"):
+                own = await self.compute(PersonalBackend, backend, welcome, stored, self.personal.keep)
+            self.personal.keep(own.theta)
+            backend = own
         if self.settings.shards and not welcome.tasks:
             raise ConfigError(
                 f"client.shards = {self.settings.shards}: the run has no tasks (coordination.mode of the "

@@ -45,11 +45,11 @@ class ModelKeeper:
         seconds: float,
         command: str,
         download: Download,
-        merge: Callable[[bytes], bytes] = lambda octets: octets,
+        merge: Callable[[bytes, str], bytes] = lambda octets, run: octets,
     ) -> None:
         """Fetch into `path` every `seconds`. `command` gets the path as its last argument; "" runs none.
 
-        `merge` puts the device's personal layers into a safetensors file.
+        `merge` puts the device's personal layers into a safetensors file of a run.
 
         Raises ConfigError if the path ends with neither of FORMATS, or its folder does not exist.
         """
@@ -63,6 +63,8 @@ class ModelKeeper:
             raise ConfigError(f"client.on_model = {command!r} is no command: {error}") from error
         self._path, self._seconds, self._download, self._merge = path, seconds, download, merge
         self._etag = ""
+        self._unmerged = b""
+        """The server's file, if the one at hand has personal layers, which change without it."""
         self._complaint = ""
 
     async def run(self) -> None:
@@ -75,16 +77,17 @@ class ModelKeeper:
         """Fetch the model if it is new. A failure is logged once, changes nothing and returns False."""
         try:
             found = await self._download(self._path.suffix.removeprefix("."), self._etag)
-            if found is None:
+            if found is None and not self._unmerged:
                 return True
-            info = await asyncio.to_thread(self._save, found.octets)
+            octets = self._unmerged if found is None else found.octets
+            info = await asyncio.to_thread(self._save, octets)
         except (EdgeflockError, OSError, aiohttp.ClientError, TimeoutError) as error:
             complaint = str(error) or "no answer"
             if complaint != self._complaint:
                 log.warning("client.keep_model: %s; it is tried again", complaint)
             self._complaint = complaint
             return False
-        self._etag, self._complaint = found.etag, ""
+        self._etag, self._complaint = self._etag if found is None else found.etag, ""
         log.info("version %d of the model is in %s", info.version, self._path)
         await self._tell()
         return True
@@ -97,7 +100,9 @@ class ModelKeeper:
             if format == "onnx":
                 read(without_metadata(octets), len(octets))
             else:
-                octets = self._merge(octets)
+                merged = self._merge(octets, info.run)
+                self._unmerged = b"" if merged is octets else octets
+                octets = merged
         except (BadGraph, ConfigError) as error:
             raise ServerAtFault(f"the server's model is not kept: {error}") from error
         write_atomically(self._path, octets, 0o666)

@@ -56,9 +56,9 @@ class PersonalFile(DeviceFile):
         if time.monotonic() >= self._saved_at + SAVE_SECONDS:
             self.save()
 
-    def merge(self, octets: bytes) -> bytes:
-        """Return the server's safetensors file with this device's personal layers, if the run has such."""
-        if self._theta is None:
+    def merge(self, octets: bytes, run: str) -> bytes:
+        """Return the server's safetensors file of `run` with this device's layers, if that run has such."""
+        if self._theta is None or run != self._run:
             return octets
         own = Layout.from_shapes(self._shapes)  # type: ignore[arg-type]  # terms.py has checked it
         return with_tensors(octets, {t.name: self._theta[t.start : t.stop] for t in own.tensors})

@@ -70,14 +70,17 @@ class PersonalBackend:
         return result._replace(gradient=shared)
 
     def step(self) -> None:
-        """Train the personal layers by the last gradient, unless it is not finite."""
+        """Train the personal layers by the last gradient, unless it or its step is not finite."""
         gradient, self._gradient = self._gradient, None
         if gradient is None or not np.isfinite(gradient).all():
             return
         if self._adafactor is not None:
             gradient = self._adafactor.direction(self.theta, gradient)
-        self.theta -= self._rate * gradient
-        self._on_step(self.theta)
+        with np.errstate(over="ignore", invalid="ignore"):
+            theta = self.theta - self._rate * gradient
+        if np.isfinite(theta).all():
+            self.theta = theta
+            self._on_step(theta)
 
     def predictor(self, theta: Vector) -> Predictor:
         """`PredictingBackend.predictor` of the whole model."""

@@ -88,11 +88,12 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
         inputs = welcome.data.inputs if welcome.data.columns else len(welcome.data.means)
         _check(welcome.input == (inputs,), "data with so many inputs", inputs)
     layout = _layout(welcome.layout)
-    own = _personal_size(welcome, layout)
-    lines = sum(_lines(tensor.shape) for tensor in layout.tensors)
+    personal = _personal_layout(welcome, layout)
+    tensors = [*layout.tensors, *(() if personal is None else personal.tensors)]
+    lines = sum(_lines(tensor.shape) for tensor in tensors)
     held = _ENTRY_BYTES * layout.size
-    if own:
-        held += (_ENTRY_BYTES + _MOMENT_BYTES) * own + _JOINED_BYTES * layout.size
+    if personal is not None:
+        held += (_ENTRY_BYTES + _MOMENT_BYTES) * personal.size + _JOINED_BYTES * layout.size
     held += _MOMENT_BYTES * (layout.size + lines) if welcome.adafactor else 2 * lines
     held += _BALANCE_BYTES * layout.size if welcome.balances else 0
     if held > memory:
@@ -109,17 +110,17 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
     return layout
 
 
-def _personal_size(welcome: Welcome, layout: Layout) -> int:
-    """Return the parameters of the personal layers. Raises ServerAtFault if they are not valid."""
+def _personal_layout(welcome: Welcome, layout: Layout) -> Layout | None:
+    """Return the layout of the personal layers, if there are any. Raises ServerAtFault if it is not valid."""
     if welcome.personal is None:
-        return 0
+        return None
     own = _layout(welcome.personal.shapes)
     both = {tensor.name for tensor in own.tensors} & {tensor.name for tensor in layout.tensors}
     _check(not both, "personal layers that are shared as well", sorted(both))
     _check(not own.buffers, "running statistics in personal layers", own.buffers)
     _check(len(welcome.personal.start.tensors) == len(own.tensors), "personal.start of", len(own.tensors))
     _check(not (welcome.elastic or welcome.tasks or welcome.balances), "personal layers in such a mode", True)
-    return own.size
+    return own
 
 
 def longest_message(layout: Layout) -> int:

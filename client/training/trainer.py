@@ -76,8 +76,8 @@ class Trainer:
         `stopped` returns true. Raises Diverged if the batches do not give finite numbers.
         """
         self._memory_before = self._memory
-        if self._evaluated is not None and sequence % self._welcome.evaluate == 0:
-            self._evaluated.evaluate(theta)
+        if sequence % max(1, self._welcome.evaluate) == 0:
+            self._evaluate(theta)
         steps = self._descend(theta, stopped)
         layout = self.layout.parameters
         direction = steps.gradient
@@ -146,6 +146,18 @@ class Trainer:
         self._memory = self._memory_before = self._memory.without_entries()
         if self._adafactor is not None:
             self._adafactor = Adafactor(self.layout.parameters, self._welcome.adafactor, self._welcome.start)
+
+    def _evaluate(self, theta: NDArray[np.float32]) -> None:
+        """Evaluate theta on the device's own held-out data, if it has such. Raises TrainingFailed."""
+        if self._evaluated is None:
+            return
+        self._rest()
+        try:
+            self._evaluated.evaluate(theta)
+        except EdgeflockError:
+            raise
+        except Exception as error:  # as in `_compute`
+            raise TrainingFailed(f"{type(error).__name__}: {error}") from error
 
     def _compute(self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]) -> Gradient:
         """Return the backend's gradient. A failure after a success may be temporary, e.g. lack of memory."""

@@ -4,7 +4,7 @@ import logging
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -125,9 +125,12 @@ def map_sqlite_errors(path: object) -> Iterator[None]:
 def _keep_private(path: Path) -> None:
     """Make the file, if there is none. Allow the owner only, whatever the umask was."""
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite's other files follow its mode
-    files = [path.with_name(path.name + suffix) for suffix in SUFFIXES]
-    opened = [file for file in files if file.exists() and file.stat().st_mode & 0o077]
-    for file in opened:
-        file.chmod(0o600)
-    if opened:
+    was_open = False
+    for suffix in SUFFIXES:
+        with suppress(FileNotFoundError):  # another process may remove those of the log
+            file = path.with_name(path.name + suffix)
+            if file.stat().st_mode & 0o077:
+                file.chmod(0o600)
+                was_open = True
+    if was_open:
         log.warning("%s was readable by other users; now only its owner can read it", path)

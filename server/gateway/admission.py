@@ -45,6 +45,8 @@ class GatewayAdmission:
         """The headers of the answer to the device's request."""
         self._entering: tuple[OpenSession, str] | None = None
         """The session, and the name of its device."""
+        self._is_lost = False
+        """Whether the leader that knows this ticket is lost. The next one would not answer."""
         self._question: asyncio.Future[Any] | None = None
         self._result: asyncio.Future[Any] | None = None
         """The result of its device's one pending update."""
@@ -64,7 +66,7 @@ class GatewayAdmission:
         """Return the leader's answer. Raises its refusal, or Unavailable."""
         self._question = question = asyncio.get_running_loop().create_future()
         try:
-            if not self._send(item):
+            if self._is_lost or not self._send(item):
                 raise Unavailable(LOST)
             answer = await question
         finally:
@@ -120,7 +122,7 @@ class GatewayAdmission:
         self._result = result = asyncio.get_running_loop().create_future()
         session = self._open_session
         traffic = (0, 0) if session is None else (session.meter.ingress, session.meter.egress)
-        if not self._send(gateway.DeviceUpdate(push.device, *traffic, push.frame)):
+        if self._is_lost or not self._send(gateway.DeviceUpdate(push.device, *traffic, push.frame)):
             raise Unavailable(LOST)
         outcome: Accepted | PendingUpdate = await result
         return outcome
@@ -204,7 +206,8 @@ class GatewayAdmission:
         self._send(gateway.AliveReply(query.device, session is not None and await session.is_alive()))
 
     def fail(self) -> None:
-        """Refuse all that waits, because the leader is lost."""
+        """Refuse all that waits or comes, because the leader is lost."""
+        self._is_lost = True
         for future in (self._question, self._result):
             if future is not None:
                 settle(future, Unavailable(LOST))

@@ -1,4 +1,4 @@
-"""Logins of browsers: a number in a cookie stands for a token. Dataset, they outlive the server."""
+"""Logins of browsers: a number in a cookie stands for a token. Stored, they outlive the server."""
 
 import secrets
 

@@ -98,17 +98,25 @@ class IdentityStore:
             self.db: Database = shared
         else:
             self.db = SqliteDatabase(directory / IDENTITIES)
-        self.db.create({self._prefix + table: declared for table, declared in _TABLES.items()}, 0)
-        for key, value in {"realm": os.urandom(16), "changes": b"0"}.items():
-            self.db.write(f"INSERT INTO {self._prefix}meta VALUES (?, ?) ON CONFLICT DO NOTHING", key, value)
-        self.db.commit()
         self._pending: dict[tuple[str, Any], Any] = {}
         """(Table, key) -> the record that the open transaction stores there; None: it deletes that."""
         self._version: int | None = None
         self._own_changes = 0
         self.changes = 0
         """How often `refresh` found that others had written."""
-        self.refresh()
+        try:
+            self._set_up()
+            self.refresh()
+        except BaseException:
+            self.db.close()
+            raise
+
+    def _set_up(self) -> None:
+        """Create the tables, unless they are there."""
+        self.db.create({self._prefix + table: declared for table, declared in _TABLES.items()}, 0)
+        for key, value in {"realm": os.urandom(16), "changes": b"0"}.items():
+            self.db.write(f"INSERT INTO {self._prefix}meta VALUES (?, ?) ON CONFLICT DO NOTHING", key, value)
+        self.db.commit()
 
     @property
     def realm(self) -> bytes:

@@ -65,7 +65,12 @@ class Journal(Contents):
         the software wrote the file.
         """
         store = SqliteStore(place, durable=durable) if isinstance(place, Path) else place
-        super().__init__(store, store.examination)
+        try:
+            super().__init__(store, store.examination)
+        except BaseException:
+            if isinstance(place, Path):
+                store.close()
+            raise
 
     # The run
 

@@ -31,11 +31,12 @@ def with_tensors(octets: bytes, tensors: Mapping[str, NDArray[np.float32]]) -> b
     for name, values in tensors.items():
         entry, content = header.get(name), values.astype("<f4").tobytes()
         place = entry.get("data_offsets") if isinstance(entry, dict) and entry.get("dtype") == "F32" else None
-        if place != [start := place[0] if place else 0, start + len(content)] or begin + place[1] > len(
-            octets
-        ):
+        if not isinstance(place, list) or [type(end) for end in place] != [int, int]:
+            place = [-1, -1]
+        start, stop = (begin + end for end in place)
+        if not begin <= start <= stop <= len(octets) or stop - start != len(content):
             raise ConfigError(f"the file has no float32 {name} of {values.size} numbers; take the file again")
-        changed[begin + start : begin + start + len(content)] = content
+        changed[start:stop] = content
     return bytes(changed)
 
 

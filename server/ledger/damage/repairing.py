@@ -126,6 +126,10 @@ def _copy(
     return name
 
 
+_EXPENDABLE = ("evaluations", "adjustments", "repairs")
+"""Tables without which the model is the same. Of others, the rows up to the version can be read."""
+
+
 def _kept_rows(
     db: Database, found: Examination, report: VerifyReport, table: str, version: int
 ) -> Iterator[tuple[Any, ...]]:
@@ -133,7 +137,7 @@ def _kept_rows(
     if table == "devices":
         yield from _devices(db, found, version)
         return
-    if table in found.unreadable:
+    if table in found.unreadable and table in _EXPENDABLE:
         return
     names = columns(TABLES[table])
     bound = "" if table == "meta" else f" WHERE version <= {version}"

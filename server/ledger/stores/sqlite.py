@@ -33,7 +33,10 @@ class SqliteStore(SqliteDatabase):
             raise
 
     def _examine_migrated(self) -> None:
+        """Raises JournalDamaged before the migration commits, so that the file stays as it is."""
         self.examination = examine(self)
+        if self.examination.damage:
+            raise JournalDamaged(f"{self.path}: {self.examination.damage[0]}")
 
     def _open_mark(self) -> None:
         """Open the mark before the commit that it has to note."""

@@ -125,6 +125,12 @@ def test_the_device_evaluates_with_its_own_layers() -> None:
         {"personal": OWN._replace(shapes=[["head", [2]], ["head2", [2]]])},
         {"personal": OWN._replace(shapes=["head"])},
         {"personal": OWN._replace(shapes=[["head", [1 << 40]]])},
+        {  # rows and columns of which there are more than entries
+            "adafactor": 0.99,
+            "personal": Personal(
+                [["head", [2]], ["wide", [0, 1 << 30]]], Start(1, (Filling(CONSTANT, 1.0, 0.0),) * 2)
+            ),
+        },
         {"elastic": 0.1},
         {"tasks": True},
         {"evaluate": 1 << 63},
@@ -134,3 +140,10 @@ def test_a_hostile_welcome_is_the_servers_fault(wrong: dict[str, Any]) -> None:
     assert layout_of(PERSONAL, 1 << 20) == SPLIT.shared
     with pytest.raises(ServerAtFault):
         layout_of(replace(PERSONAL, **wrong), 1 << 20)
+
+
+def test_a_step_that_is_not_finite_is_not_taken() -> None:
+    backend = PersonalBackend(Slope(), replace(PERSONAL, local_rate=1e30), np.full(2, 1e20, np.float32))
+    backend.gradient(BODY, None, np.zeros(1))
+    backend.step()
+    assert backend.theta.tolist() == pytest.approx([1e20, 1e20])

@@ -1,5 +1,6 @@
 """A trained model as a file: the weights and the description come back, and ONNX computes what torch does."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from edgeflock.api.graphs import export_graphs
 from edgeflock.server.training_graph.export import export_model
 from edgeflock.server.training_graph.quantization import quantized
 from edgeflock.shared.artifacts import ModelInfo, digest_of, onnx_file, safetensors_file
-from edgeflock.shared.artifacts.files import describe
+from edgeflock.shared.artifacts.files import describe, with_tensors
 from edgeflock.shared.errors import BadGraph, ConfigError
 from edgeflock.shared.graphs.graph import FLOAT, Graph, Node, Port
 from edgeflock.shared.graphs.inference import inference_of
@@ -167,3 +168,20 @@ def test_a_description_is_read_without_a_library(format: str) -> None:
     for octets in damaged:
         with pytest.raises(ConfigError, match=f"^m (is not a {format} file|has no description of its model)"):
             describe(octets, format, "m")
+
+
+def test_other_values_are_put_into_a_file() -> None:
+    whole = safetensors_file.encode(INFO, THETA)
+    name = LAYOUT.tensors[0].name
+    values = np.full(LAYOUT.tensors[0].stop, 7, np.float32)
+    changed = safetensors.numpy.load(with_tensors(whole, {name: values}))
+    assert (changed[name].ravel() == 7).all()
+    assert changed.keys() == safetensors.numpy.load(whole).keys()
+
+
+@pytest.mark.parametrize("place", [5, None, ["a", 4], [0], [-8, -4], [0, 1 << 40], [True, 5], [4, 0]])
+def test_a_place_outside_of_the_file_is_refused(place: object) -> None:
+    header = json.dumps({"w": {"dtype": "F32", "shape": [1], "data_offsets": place}}).encode()
+    octets = len(header).to_bytes(8, "little") + header + bytes(8)
+    with pytest.raises(ConfigError, match="the file has no float32 w of 1 numbers"):
+        with_tensors(octets, {"w": np.ones(1, np.float32)})

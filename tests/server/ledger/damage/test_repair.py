@@ -5,6 +5,7 @@ import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.ledger import Journal, repair, verify
+from edgeflock.server.ledger.damage.verifying import check
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 from edgeflock.shared.protocol.frames import Evaluation
@@ -234,6 +236,22 @@ def test_what_is_lost_with_the_run_cannot_be_repaired(run: Run) -> None:
     with pytest.raises(JournalDamaged, match="restore a copy"):
         repair(run[0] / FILE, 20, 5.0)
     assert not list(run[0].glob("*repair*"))
+
+
+def test_an_unreadable_end_costs_no_update_before_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a page of the last update's frame is damaged: the tables cannot be read completely."""
+    checked = check
+
+    def unreadable(*arguments: Any) -> Any:
+        report, found = checked(*arguments)
+        found.unreadable |= {"updates", "regimes", "snapshots"}
+        return report, found
+
+    monkeypatch.setattr("edgeflock.server.ledger.damage.repairing.check", unreadable)
+    where, thetas = run
+    repair(where / FILE, 26, 5.0)
+    assert verify(where / FILE).damage == []
+    assert recovered(where, OTHER).theta.tobytes() == thetas[26]
 
 
 def test_no_journal(tmp_path: Path) -> None:
