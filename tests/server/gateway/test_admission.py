@@ -112,3 +112,14 @@ async def test_nobody_is_asked_without_a_leader(admission: GatewayAdmission, lea
         await admission.identify("secret", "/v1/session", "here", b"")
     with pytest.raises(Unavailable, match="has lost its leader"):
         await admission.push(PUSH)
+
+
+async def test_a_ticket_of_a_lost_leader_asks_the_next_one_nothing(
+    admission: GatewayAdmission, leader: Leader
+) -> None:
+    admission.fail()
+    leader.there = True
+    with pytest.raises(Unavailable, match="has lost its leader"):
+        await asyncio.wait_for(admission.identify("secret", "/v1/session", "here", b""), 60)
+    with pytest.raises(Unavailable, match="has lost its leader"):
+        await asyncio.wait_for(admission.push(PUSH), 60)
