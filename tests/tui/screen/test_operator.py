@@ -147,7 +147,7 @@ async def test_what_is_done_to_marked_devices_is_asked_once() -> None:
         await shows(pilot, "jetson-1, jetson-6, jetson-11. Their sessions end")
         server.refusal = (409, "the run has ended")
         await pilot.press("y")
-        await shows(pilot, "jetson-6: the run has ended (409)")
+        await shows(pilot, "jetson-6: the run has ended")
         await pilot.press("escape")
         await lacks(pilot, "marked")
         server.refusal = None
@@ -166,4 +166,4 @@ async def test_what_the_server_refuses_is_shown() -> None:
         await asked(pilot, "Checkpoint now?")
         await pilot.press("y")
         await shows(pilot, "It was not done")
-        await shows(pilot, "the run has ended (409)")
+        await shows(pilot, "the run has ended")

@@ -93,7 +93,7 @@ async def test_the_device_page_has_the_history_of_the_server_and_goes_on_with_th
         assert device.points[-1].loss == next(r.loss for r in told[61].devices if r.name == "jetson-1")
         server.history = None
         await pilot.press("down")
-        await shows(pilot, "no history of jetson-6: no such device (404)")
+        await shows(pilot, "no history of jetson-6: no such device")
 
 
 async def test_a_finding_comes_up_and_goes() -> None:
