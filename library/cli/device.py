@@ -12,11 +12,11 @@ from edgeflock.cli.options import (
     Json,
     date_of,
     labels_of,
-    labels_text,
     open_register,
     print_json,
 )
 from edgeflock.shared.identity import names
+from edgeflock.shared.protocol.shown import labels_text
 
 device = typer.Typer(
     cls=Group,

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import datetime
 from enum import StrEnum
@@ -242,11 +242,6 @@ def print_json(document: object, file: TextIO | None = None) -> None:
 def date_of(seconds: float) -> str:
     """Return a Unix time in local time, to the minute."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
-
-
-def labels_text(labels: Mapping[str, str]) -> str:
-    """Return labels as KEY=VALUE texts, in order."""
-    return " ".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
 def labels_of(options: list[str] | None) -> dict[str, str]:

@@ -12,12 +12,12 @@ from edgeflock.cli.options import (
     Labels,
     date_of,
     labels_of,
-    labels_text,
     open_register,
     print_json,
     seconds_of,
 )
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.protocol.shown import labels_text
 
 if TYPE_CHECKING:  # SQLite, which `edgeflock --help` need not load
     from edgeflock.server.identity import Role

@@ -14,6 +14,7 @@ from rich.text import Text
 from edgeflock.operations.text import first_state
 from edgeflock.shared.numbers import loss, size
 from edgeflock.shared.protocol.frames import worst_class
+from edgeflock.shared.protocol.shown import labels_text
 from edgeflock.shared.settings.modes import traits_of
 from edgeflock.tui.pages import summary
 from edgeflock.tui.sources import FeedClient
@@ -174,8 +175,7 @@ def _table(columns: Mapping[str, Column], devices: Iterable[dict[str, Any]]) -> 
 
 
 def _labels_text(device: dict[str, Any]) -> Text:
-    text = " ".join(f"{name}={value}" for name, value in sorted(device.get("labels", {}).items()))
-    return Text("".join(c if c.isprintable() else "?" for c in text) or "-")
+    return Text("".join(c if c.isprintable() else "?" for c in labels_text(device.get("labels", {}))) or "-")
 
 
 def with_labels(status: dict[str, Any], labels: Iterable[str]) -> dict[str, Any]:

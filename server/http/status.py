@@ -15,7 +15,7 @@ from edgeflock.server.http.keys import EVALUATOR, GATEWAYS, HEALTH, HOST, WATCHE
 from edgeflock.server.http.roles import DEVICE, EVERYBODY, VIEWER, allows
 from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.monitoring.federated import combine_evaluations
-from edgeflock.server.monitoring.feed import dense_bytes, document, labels_of, pause_reason, settings, state
+from edgeflock.server.monitoring.feed import dense_bytes, document, pause_reason, settings, state
 from edgeflock.server.roster import Device, RateLimiters
 from edgeflock.server.sessions import GatewayConnection, RelayedDevice, RunHost
 from edgeflock.shared.errors import Unauthorized
@@ -217,7 +217,7 @@ def _device(device: Device, limiters: RateLimiters, guard: DefenceGuard | None, 
         "waits": connection.awaits_turn,
         "gateway": connection.session.gateway_name if isinstance(connection.session, RelayedDevice) else None,
         "facts": device.facts,
-        "labels": labels_of(device.facts),
+        "labels": dict(device.labels),
         "telemetry": done.telemetry,
         "updates": done.updates,
         "compressed": done.compressed,

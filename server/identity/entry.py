@@ -27,6 +27,11 @@ class SessionAuthenticator:
         return self.caller.digest
 
     @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels that operators have given the device."""
+        return self.register.devices[self.caller.name].labels
+
+    @property
     def headers(self) -> Mapping[str, str]:
         """Headers of the answer that begins the session."""
         headers = {CHALLENGE: to_base64url(self.challenge)}

@@ -28,16 +28,13 @@ from edgeflock.shared.protocol.frames import (
     Snapshot,
     finite_or_none,
 )
-from edgeflock.shared.protocol.messages import Facts
+from edgeflock.shared.protocol.shown import labels_text
 
 MAX_EVALUATIONS = 2000
 """The most evaluations in a frame: more than a curve on a terminal has columns."""
 
 FIRST_EVENTS = 200
 """The most events in a snapshot."""
-
-_LABEL = "label."
-"""The beginning of the names of facts that are labels."""
 
 _BATCH = 250
 """Rows that are made before the event loop serves devices: about a millisecond."""
@@ -249,15 +246,9 @@ def row(device: Device, guard: DefenceGuard | None, now: float) -> DeviceRow:
         clipped=None if defence is None else defence.clipped,
         dropped=None if defence is None else defence.dropped,
         standing=None if defence is None else defence.standing,
-        labels=" ".join(f"{name}={value}" for name, value in sorted(labels_of(facts).items())) or None,
+        labels=labels_text(device.labels) or None,
         edgeflock=_text(facts.get("version")),
     )
-
-
-def labels_of(facts: Facts) -> dict[str, str]:
-    """Return NAME -> VALUE of a device's labels (client.labels)."""
-    found = {key.removeprefix(_LABEL): value for key, value in facts.items() if key.startswith(_LABEL)}
-    return {name: value for name, value in found.items() if isinstance(value, str)}
 
 
 def pause_reason(device: Device) -> str | None:

@@ -1,7 +1,7 @@
 """The server's records of the devices of a run."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from edgeflock.server.connections import Meter
@@ -27,6 +27,8 @@ class Device:
     """Its number in the journal; 0 until it has one."""
     facts: Facts = field(default_factory=dict)
     """The facts of its Hello."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Its owner's labels, and those of operators, which come first."""
     shares: bool = False
     """Whether its owner allows other devices to get its samples."""
     shards: int = 0

@@ -27,7 +27,10 @@ from edgeflock.shared.errors import (
     SessionRefused,
 )
 from edgeflock.shared.identity import names
-from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Telemetry, Update
+from edgeflock.shared.protocol.messages import PROTOCOL, Facts, Hello, Telemetry, Update
+
+_LABEL = "label."
+"""The beginning of the names of facts that are labels."""
 
 
 class Authenticator(Protocol):
@@ -36,6 +39,10 @@ class Authenticator(Protocol):
     @property
     def credential(self) -> bytes:
         """Digest of the credential that it showed."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels that operators have given the device."""
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -118,6 +125,8 @@ class ServerAdmission:
             pass  # another session came in between
         device.shards = len(shards) if host.engine.tasks is not None else 0
         device.facts, device.shares = hello.facts, hello.shares
+        given = {} if self.authenticator is None else self.authenticator.labels
+        device.labels = {**_labels_in(hello.facts), **given}
         device.conduct.quarantined_until = 0.0
         device.statistics.telemetry = {}
         connection.mark_active()
@@ -223,6 +232,12 @@ class ServerAdmission:
             sequence = await self.writer.read(lambda: engine.receipts.last_sequence(device.id))
             connection.join(session, hello.secret)
         return sequence
+
+
+def _labels_in(facts: Facts) -> dict[str, str]:
+    """Return NAME -> VALUE of the labels that a device's owner has given it (client.labels)."""
+    found = {key.removeprefix(_LABEL): value for key, value in facts.items() if key.startswith(_LABEL)}
+    return {name: value for name, value in found.items() if isinstance(value, str)}
 
 
 def _parse_shards(hello: Hello) -> list[str]:

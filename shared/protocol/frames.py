@@ -111,7 +111,7 @@ class DeviceRow(NamedTuple):
     standing: float | None
     """How its updates agree with the server's own gradient, -1 to 1; None if that is not known."""
     labels: str | None
-    """Its owner's labels, e.g. floor=2 site=north; None without any."""
+    """Labels of its owner and of operators, e.g. floor=2 site=north; None without any."""
     edgeflock: str | None
     """The version of Edgeflock that it says it runs."""
 

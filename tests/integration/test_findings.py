@@ -264,3 +264,13 @@ async def test_a_device_of_another_protocol_is_named_until_it_joins(tmp_path: Pa
         assert (one.device, one.text) == ("pi-7", "it cannot join: the server speaks protocol 2, not 1")
         async with joined(hosted.port, "pi-7"):
             assert hosted.registry.outdated == ()
+
+
+async def test_labels_are_of_the_owner_and_of_operators_who_come_first(tmp_path: Path) -> None:
+    async with hosting(tmp_path, closed=True) as hosted:
+        identity = hosted.enrol("pi")
+        hosted.register.label("pi", {"site": "roof"})
+        async with link(hosted.port, "pi", identity) as device:
+            await device.introduce({"label.site": "cellar", "label.floor": "2", "label.level": 3})
+            await device.join()
+            assert dict(hosted.registry.devices["pi"].labels) == {"site": "roof", "floor": "2"}

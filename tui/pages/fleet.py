@@ -174,7 +174,7 @@ COLUMNS: tuple[Column, ...] = (
     ),
     _column("paused_because", "paused because", 20, _optional_text, "who paused it, and why", "left"),
     _column("why_left", "left because", 20, _optional_text, "why its last session ended", "left"),
-    _column("labels", "labels", 16, _optional_text, "its owner's labels", "left"),
+    _column("labels", "labels", 16, _optional_text, "labels of its owner and of operators", "left"),
     _column("edgeflock", "version", 8, _optional_text, "its version of Edgeflock", "left"),
 )
 BY_KEY = {column.key: column for column in COLUMNS}

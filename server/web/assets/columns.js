@@ -54,7 +54,7 @@ export const COLUMNS = [
         "last samples that were right before they were trained on",
     ],
     ["backend", "Backend", 80, words, true, "what it trains with"],
-    ["labels", "Labels", 110, words, true, "its owner's labels"],
+    ["labels", "Labels", 110, words, true, "labels of its owner and of operators"],
     ["edgeflock", "Version", 80, words, true, "its version of Edgeflock"],
 ].map(([key, title, width, form, text, about]) => ({ key, title, width, form, text, about }));
 

@@ -338,6 +338,7 @@ function fields() {
         ["in", "ingress"],
         ["out", "egress"],
         ["stand", "standing"],
+        ["label", "labels"],
         ["version", "edgeflock"],
         ["~loss", "smoothed_loss"],
         ["upd/s", "updates_per_s"],
