@@ -12,7 +12,7 @@ from edgeflock.server.http import page as browser
 _INTRODUCTION = """\
 # HTTP
 
-What a server answers beside the devices' WebSocket, `/v1/session`, which [the protocol](../protocol.md)
+What a server answers, except for the devices' WebSocket, `/v1/session`, which [the protocol](../protocol.md)
 describes. Tokens go into `Authorization: Bearer TOKEN`; who may do what:
 [roles](../operations.md#who-may-do-what). Errors are JSON with a [code](errors.md) and a
 text: `{"code": "forbidden", "detail": "..."}`.

@@ -1,4 +1,4 @@
-"""Errors of databases: which are damage, which may pass by themselves, and what people are told."""
+"""Errors of databases: which of them are damage, which are temporary, and their public text."""
 
 import errno
 import logging

@@ -54,5 +54,5 @@ class Published:
 
     @property
     def farewell(self) -> str:
-        """What devices are told of a run that is complete."""
+        """The reason that devices get once the run is complete."""
         return f"the run is over: {self.end_reason}"

@@ -1,7 +1,7 @@
-"""A ticket at the leader: who asks for something here, and the session that the leader admits for it.
+"""A ticket at the leader: the admission of one session of this gateway.
 
-A gateway's session asks its leader for all that a server's session decides by itself: to admit its device, to
-take its updates, to say whose turn it is and what to compute. Each ticket has one question at a time.
+A server's session decides by itself what a gateway's session asks its leader. The leader admits the device,
+takes its updates, and says whose turn it is and what to compute. Each ticket has one question at a time.
 """
 
 import asyncio

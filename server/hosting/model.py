@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ModelSetup:
-    """What a server uses of the model that it hosts, beside its numbers."""
+    """The parts of a hosted model that a server uses, except theta."""
 
     evaluate: Evaluate | None = None
     data: Dataset | None = None
