@@ -12,7 +12,7 @@ from typing import Protocol, cast
 
 from edgeflock.server.connections import framing
 from edgeflock.server.connections.traffic import Meter, MeteredTransport, address_of
-from edgeflock.shared.errors import FrameTooLarge, NoRoom, Refused, SessionRefused, TooSlow
+from edgeflock.shared.errors import FrameTooLarge, NoRoom, Refused, SessionRefused, TooSlow, Unavailable
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Refusal
 
@@ -175,6 +175,9 @@ class GuardedConnection(asyncio.Protocol):
 
     def reject(self, reason: str) -> None:
         """Refuse this connection because there are too many."""
+        if self._framing is not None:
+            self._end_session(Unavailable(reason))
+            return
         self._refuse("503 Service Unavailable", "too-many-connections", reason)
 
     def close_overdue(self) -> None:

@@ -3,9 +3,10 @@
 from aiohttp import web
 
 from edgeflock.server.http.keys import AUDIT, AUTHORITY, HOST, LOGINS, REGISTER
-from edgeflock.server.http.roles import device_paths
-from edgeflock.server.identity import NOBODY, Caller
+from edgeflock.server.http.roles import JOIN, SESSION, access_of, device_paths
+from edgeflock.server.identity import NOBODY, Caller, peer_key
 from edgeflock.shared.errors import Forbidden, Unauthorized
+from edgeflock.shared.protocol.messages import IN_FIRST_RECORD
 
 CERTIFICATES = (
     "run.client_certificates: a device shows the certificate that it got when it joined, and nobody one of a "
@@ -28,6 +29,9 @@ def find_caller(request: web.Request) -> Caller:
 
 def remember_caller(request: web.Request) -> None:
     """Find the caller and store it, or why there is none, for `caller_of`."""
+    if awaits_credential(request):  # a login that a browser adds says nothing of the device
+        request[_REFUSAL] = Unauthorized("the device has shown no credential yet")
+        return
     try:
         request[_CALLER] = find_caller(request)
     except Unauthorized as error:
@@ -44,6 +48,24 @@ def caller_of(request: web.Request) -> Caller:
 def has_caller(request: web.Request) -> bool:
     """Whether `caller_of` has an answer."""
     return _CALLER in request
+
+
+def refusal_of(request: web.Request, caller: Caller) -> str:
+    """Why the caller may not use the route: its role, or the lack of a certificate. Empty: it may."""
+    access, app = access_of(request), request.app
+    if access is not JOIN and not has_certificate(
+        app, caller, peer_key(request.get_extra_info("ssl_object"))
+    ):
+        return CERTIFICATES
+    return access.refusal(caller.role, is_open(app))
+
+
+def awaits_credential(request: web.Request) -> bool:
+    """Whether this is the session of a device that will show its credential in its first record."""
+    if access_of(request) is not SESSION or "Authorization" in request.headers:
+        return False
+    offered = ",".join(request.headers.getall("Sec-WebSocket-Protocol", ()))
+    return IN_FIRST_RECORD in (name.strip() for name in offered.split(","))
 
 
 def secret_of(request: web.Request) -> str:

@@ -16,18 +16,17 @@ from aiohttp import web
 
 from edgeflock.server.http.bodies import problem
 from edgeflock.server.http.callers import (
-    CERTIFICATES,
+    awaits_credential,
     caller_of,
     has_caller,
-    has_certificate,
     is_open,
     login_of,
     note,
+    refusal_of,
     remember_caller,
 )
 from edgeflock.server.http.keys import CONNECTION, CONNECTION_LIMITS, HOST, ORIGINS
-from edgeflock.server.http.roles import ADMIN, EVERYBODY, JOIN, READ_METHODS, SESSION, access_of
-from edgeflock.server.identity import peer_key
+from edgeflock.server.http.roles import ADMIN, EVERYBODY, READ_METHODS, SESSION, access_of
 from edgeflock.server.roster import RateLimiter
 from edgeflock.shared.errors import Refused, Unavailable
 from edgeflock.shared.identity import is_loopback
@@ -73,15 +72,9 @@ async def check_origin(request: web.Request, handler: Handler) -> web.StreamResp
 @web.middleware
 async def check_role(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Check that the caller has a role that the route allows, and the certificate that the run demands."""
-    access, app = access_of(request), request.app
-    if access is EVERYBODY:
+    if access_of(request) is EVERYBODY or awaits_credential(request):
         return await handler(request)
-    caller = caller_of(request)
-    reason = access.refusal(caller.role, is_open(app))
-    if access is not JOIN and not has_certificate(
-        app, caller, peer_key(request.get_extra_info("ssl_object"))
-    ):
-        reason = CERTIFICATES
+    reason = refusal_of(request, caller_of(request))
     return _refuse(403, "forbidden", reason) if reason else await handler(request)
 
 

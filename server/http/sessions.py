@@ -5,11 +5,18 @@ from functools import partial
 from aiohttp import web
 
 from edgeflock.server.http.bodies import bad_request
-from edgeflock.server.http.callers import authenticate_behind_gateway, caller_of
+from edgeflock.server.http.callers import (
+    authenticate,
+    authenticate_behind_gateway,
+    awaits_credential,
+    caller_of,
+    refusal_of,
+)
 from edgeflock.server.http.keys import AUDIT, CONNECTION, GATEWAYS, HOST, PIN, REGISTER, WRITER
 from edgeflock.server.http.roles import GATEWAY, SESSION, allows
 from edgeflock.server.identity import Caller, SessionAuthenticator
 from edgeflock.server.sessions import GatewayConnection, ServerAdmission, Session
+from edgeflock.shared.errors import Unauthorized
 from edgeflock.shared.identity import names
 
 routes = web.RouteTableDef()
@@ -19,11 +26,19 @@ routes = web.RouteTableDef()
 @allows(SESSION)
 async def serve_session(request: web.Request) -> web.StreamResponse:
     """The session of a device that has joined, as a WebSocket."""
-    connection, host, writer = request[CONNECTION], request.app[HOST], request.app[WRITER]
-    entry = _authenticator_of(request.app, caller_of(request))
-    admission = ServerAdmission(host, writer, entry)
-    credential = b"" if entry is None else entry.credential
-    return await Session(host, writer, request, connection, admission, credential).serve()
+    app, connection = request.app, request[CONNECTION]
+    session = partial(Session, app[HOST], app[WRITER], request, connection)
+    if not awaits_credential(request):
+        return await session(*_admission_of(app, caller_of(request))).serve()
+
+    def identify(credential: str) -> tuple[ServerAdmission, bytes]:
+        caller = authenticate(app, credential)
+        if reason := refusal_of(request, caller):
+            raise Unauthorized(reason)
+        connection.begin(authenticated=True)
+        return _admission_of(app, caller)
+
+    return await session(ServerAdmission(app[HOST], app[WRITER]), identify=identify).serve()
 
 
 @routes.get("/v1/gateway")
@@ -44,6 +59,13 @@ async def serve_gateway(request: web.Request) -> web.StreamResponse:
         gateways.host, gateways.writer, admit, request, connection, name, mark, credential
     )
     return await gateways.serve(line)
+
+
+def _admission_of(app: web.Application, caller: Caller) -> tuple[ServerAdmission, bytes]:
+    """Return (the admission of this caller's session, the digest of its credential)."""
+    authenticator = _authenticator_of(app, caller)
+    credential = b"" if authenticator is None else authenticator.credential
+    return ServerAdmission(app[HOST], app[WRITER], authenticator), credential
 
 
 def _admit(

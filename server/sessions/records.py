@@ -12,6 +12,7 @@ from edgeflock.server.roster import RateLimiter
 from edgeflock.shared.errors import Malformed, Refused, UnexpectedRecord
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import (
+    Credential,
     Goodbye,
     Hello,
     Pull,
@@ -23,6 +24,7 @@ from edgeflock.shared.protocol.messages import (
 )
 
 T = TypeVar("T")
+F = TypeVar("F", Credential, Hello)
 
 HEARTBEAT = 60.0
 """Seconds of silence before the server pings. If half as long passes without an answer, it disconnects.
@@ -37,9 +39,8 @@ CLOSE_SECONDS = 4.0
 LONGEST_HELLO = 4096
 """The most bytes of a Hello. The server keeps the facts in it for as long as it runs."""
 
-_FIRST_RECORDS: Collection[type[Record]] = (Hello,)
 _LATER_RECORDS: Collection[type[Record]] = (Pull, Update, Samples, Telemetry, Goodbye)
-"""The records that a device may send after it is admitted. Before, it may only send a Hello."""
+"""The records that a device may send after it is admitted."""
 
 
 class RecordSocket:
@@ -52,8 +53,12 @@ class RecordSocket:
         traffic: Traffic,
         longest: int,
         headers: Mapping[str, str],
+        protocols: Collection[str] = (),
     ) -> None:
-        """Messages have at most `longest` bytes. The answer to the request has these `headers`."""
+        """Messages have at most `longest` bytes. The answer to the request has these `headers`.
+
+        `protocols`: the WebSocket subprotocols that the session may have.
+        """
         self._request, self._connection, self._traffic = request, connection, traffic
         self._longest = longest
         self._transport = request.transport
@@ -63,6 +68,7 @@ class RecordSocket:
             compress=False,
             heartbeat=HEARTBEAT,
             timeout=2.0,
+            protocols=protocols,
         )
         self._socket.headers.update(headers)
         self.meter = Meter()
@@ -91,16 +97,19 @@ class RecordSocket:
         """The response of the request's handler, at the session's end."""
         return self._socket
 
-    async def receive_hello(self, seconds: float) -> tuple[Hello, bytes]:
-        """Return the Hello and its frame. Raises UnexpectedRecord if none comes within `seconds`."""
+    async def receive_first(self, kind: type[F], seconds: float) -> tuple[F, bytes]:
+        """Return a record that comes before the device is admitted, and its frame.
+
+        Raises UnexpectedRecord if it is of another kind, or none comes within `seconds`.
+        """
         try:
             async with asyncio.timeout(seconds):
                 message = await self._socket.receive()
         except TimeoutError:
-            raise UnexpectedRecord("no Hello in time") from None
-        hello, frame = self._decode(message.type, message.data, _FIRST_RECORDS)
-        assert isinstance(hello, Hello), "nothing else is taken"
-        return hello, frame
+            raise UnexpectedRecord(f"no {kind.__name__} in time") from None
+        record, frame = self._decode(message.type, message.data, (kind,))
+        assert isinstance(record, kind), "nothing else is taken"
+        return record, frame
 
     def admit(self, limiter: RateLimiter, on_active: Callable[[], None]) -> None:
         """Allow records of the run's size, and charge them to the rate limit from now on.

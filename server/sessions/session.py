@@ -1,7 +1,7 @@
 """A device's WebSocket, from its request to its end: who the device is, and why the session ends."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from aiohttp import WSCloseCode, web
@@ -15,6 +15,11 @@ from edgeflock.server.sessions.device_admission import AdmittedDevice, DeviceAdm
 from edgeflock.server.sessions.records import RecordSocket
 from edgeflock.server.sessions.task_feed import TaskFeed
 from edgeflock.shared.errors import Refused, SessionRefused, Superseded
+from edgeflock.shared.identity import CHALLENGE, ROTATE, from_base64url
+from edgeflock.shared.protocol.messages import IN_FIRST_RECORD, Challenge, Credential, Hello
+
+Identify = Callable[[str], tuple[DeviceAdmission, bytes]]
+"""Takes a credential; returns (the admission of its device, the credential's digest). Raises Unauthorized."""
 
 
 class Session:
@@ -28,12 +33,16 @@ class Session:
         connection: GuardedConnection,
         admission: DeviceAdmission,
         credential: bytes = b"",
+        identify: Identify | None = None,
     ) -> None:
+        """`credential`: digest of the one that the device has shown. It shows one to `identify`, if given."""
         self._host = host
         self._writer = writer
         self._admission = admission
         longest = frame_bytes(host.config, host.layout)
-        self._socket = RecordSocket(request, connection, host.traffic, longest, admission.headers)
+        self._identify = identify
+        protocols = () if identify is None else (IN_FIRST_RECORD,)
+        self._socket = RecordSocket(request, connection, host.traffic, longest, admission.headers, protocols)
         self._device: Device | None = None
         self.meter, self.credential = self._socket.meter, credential
         self._ended = asyncio.Event()
@@ -93,7 +102,14 @@ class Session:
 
     async def _admit(self) -> AdmittedDevice:
         """Admit the device, or raise a refusal."""
-        hello, frame = await self._socket.receive_hello(self._host.config.limits.hello_seconds)
+        seconds = self._host.config.limits.hello_seconds
+        if self._identify is not None:
+            shown, _ = await self._socket.receive_first(Credential, seconds)
+            self._admission, self.credential = self._identify(shown.credential)
+            headers = self._admission.headers
+            challenge = from_base64url(headers.get(CHALLENGE, ""))
+            await self._socket.send(Challenge(challenge, ROTATE in headers))
+        hello, frame = await self._socket.receive_first(Hello, seconds)
         return await self._admission.admit(self, hello, frame)
 
     async def _send_welcome(self, admitted: AdmittedDevice) -> None:

@@ -1,7 +1,7 @@
 """Every record that crosses a process. docs/protocol.md describes their bytes.
 
-    device -> server    Hello, Pull, Update, Telemetry, Goodbye
-    server -> device    Welcome, Model, Receipt, Refusal, Stop, Task, Over
+    device -> server    Credential, Hello, Pull, Update, Telemetry, Goodbye
+    server -> device    Challenge, Welcome, Model, Receipt, Refusal, Stop, Task, Over
     both                Samples
 
 `ORDER` is that of a record's fields on the wire. The last ones are left out there while they are as `USUAL`.
@@ -24,6 +24,9 @@ LONGEST_SHARDS = 800
 
 LONGEST_REASON = 300
 """Characters of what a device says as it leaves."""
+
+IN_FIRST_RECORD = "edgeflock-credential"
+"""The WebSocket subprotocol of a device that shows its credential in its first record."""
 
 Facts = dict[str, str | int | float]
 
@@ -295,9 +298,26 @@ class Goodbye:
     """One of GOODBYES, a colon, and what people are to know."""
 
 
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """A device shows its credential; the first record where its request could not, as in a browser."""
+
+    credential: str
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """The server's answer to a Credential: what the headers of its answer to the request say otherwise."""
+
+    challenge: bytes
+    """For the proof in the Hello; empty: it needs none."""
+    rotate: bool = False
+    """Whether the operator wants the device to have another key."""
+
+
 Record = (
     Hello | Welcome | Pull | Model | Update | Receipt | Refusal | Stop | Samples | Task | Over | Telemetry
-    | Goodbye
+    | Goodbye | Credential | Challenge
 )  # fmt: skip
 
 TAGS: dict[type[Record], int] = {kind: tag for tag, kind in enumerate(get_args(Record), 1)}

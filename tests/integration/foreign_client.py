@@ -24,8 +24,12 @@ BINARY, TEXT, CLOSE, PING, PONG = 2, 1, 8, 9, 10
 HELLO, WELCOME, PULL, MODEL, UPDATE, RECEIPT, REFUSAL, STOP, SAMPLES, TASK, OVER, TELEMETRY, GOODBYE = range(
     1, 14
 )
+CREDENTIAL, CHALLENGE = 14, 15
 DENSE, RAW, GOLOMB, GRID = range(4)
 F32, F16, INT8, CODEBOOK4, SIGN, SCALE = range(6)
+
+IN_FIRST_RECORD = "Sec-WebSocket-Protocol: edgeflock-credential"
+"""The header of a device that shows its credential in its first record."""
 
 
 class Device:
@@ -34,22 +38,26 @@ class Device:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
+        self.host = "server.example"
         self.challenge = b""
         """Of the session, for the device's key."""
 
-    async def upgrade(self, token: str | None = None) -> tuple[int, bytes]:
-        """(HTTP status, body) of the answer; the body is empty if it is 101."""
+    async def upgrade(self, token: str | None = None, *more: str) -> tuple[int, bytes]:
+        """(HTTP status, body) of the answer to a request with `more` headers; no body if it is 101."""
         key = base64.b64encode(os.urandom(16))
-        lines = [b"GET /v1/session HTTP/1.1", b"Host: server.example", b"Upgrade: websocket"]
+        lines = [b"GET /v1/session HTTP/1.1", b"Host: " + self.host.encode(), b"Upgrade: websocket"]
         lines += [b"Connection: Upgrade", b"Sec-WebSocket-Version: 13", b"Sec-WebSocket-Key: " + key]
         if token is not None:
             lines.append(b"Authorization: Bearer " + token.encode("latin-1"))
+        lines += [line.encode() for line in more]
         self.writer.write(b"\r\n".join(lines) + b"\r\n\r\n")
         head = await self.reader.readuntil(b"\r\n\r\n")
         status = int(head.split()[1])
         if status == 101:
             proof = hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest()
             assert base64.b64encode(proof) in head
+            if IN_FIRST_RECORD in more:
+                assert f"\r\n{IN_FIRST_RECORD}\r\n".encode() in head
             asked = re.search(rb"(?i)edgeflock-challenge: (\S+)", head)
             self.challenge = unlettered(asked[1].decode()) if asked else b""
             return status, b""
@@ -177,6 +185,14 @@ async def proved(
         assert (await device.upgrade(credential))[0] == 101
         proof = signature(key, words_of_session(device.challenge, realm, name))
         yield device, await device.ask([HELLO, 2, name, b"", {}, False, b"", "", proof])
+
+
+@asynccontextmanager
+async def shown(port: int, credential: str) -> AsyncIterator[tuple[Device, list[Any]]]:
+    """(device, what the server answers) of a session that shows its credential in its first record."""
+    async with connected(port) as device:
+        assert (await device.upgrade(None, IN_FIRST_RECORD))[0] == 101
+        yield device, await device.ask([CREDENTIAL, credential])
 
 
 def frame(payload: bytes, opcode: int = BINARY, mask: bytes = b"\x37\xfa\x21\x3d") -> bytes:

@@ -21,6 +21,8 @@ from edgeflock.server.identity import Role
 from edgeflock.shared.identity import Token
 from edgeflock.shared.protocol.messages import (
     TAGS,
+    Challenge,
+    Credential,
     Goodbye,
     Hello,
     Model,
@@ -38,6 +40,7 @@ from edgeflock.shared.protocol.messages import (
 )
 from tests.hosting import Hosted, hosting
 from tests.integration.foreign_client import (
+    CREDENTIAL,
     GOODBYE,
     MODEL,
     PULL,
@@ -108,6 +111,8 @@ RECORDS: dict[type[Record], tuple[bytes, tuple[int, str]]] = {
     Stop: (b"", UNEXPECTED),
     Task: (b"", UNEXPECTED),
     Over: (b"", UNEXPECTED),
+    Credential: (pack([CREDENTIAL, "efd1."]), UNEXPECTED),
+    Challenge: (b"", UNEXPECTED),
 }
 """What a device sends (empty: the bare tag), and what it is answered once it is let in; behind a Telemetry,
 which has no answer, comes a Pull. The run shares no samples."""

@@ -28,7 +28,9 @@ from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol import app, messages, wire
 from tests.hosting import LAYOUT, RUN, hosting, initial_theta
 from tests.integration.foreign_client import (
+    CHALLENGE,
     CODEBOOK4,
+    CREDENTIAL,
     DENSE,
     F16,
     F32,
@@ -227,6 +229,8 @@ RECORDS: dict[str, tuple[list[Any], messages.Record]] = {
         [GOODBYE, "retired: stopped by its owner"],
         messages.Goodbye("retired: stopped by its owner"),
     ),
+    "credential": ([CREDENTIAL, "efd1.AAEC"], messages.Credential("efd1.AAEC")),
+    "challenge": ([CHALLENGE, bytes(range(32, 64))], messages.Challenge(bytes(range(32, 64)))),
     "telemetry": ([TELEMETRY, {"waiting": 12}], messages.Telemetry({"waiting": 12})),
     "telemetry-paused": ([TELEMETRY, {"paused": "hot 83C"}], messages.Telemetry({"paused": "hot 83C"})),
     "telemetry-goes-on": ([TELEMETRY, {}], messages.Telemetry({})),
