@@ -27,7 +27,7 @@ from benchmarks.updates import random_update, record_update
 from edgeflock.devices.emulation import config
 from edgeflock.devices.emulation.fleet import PreparedFleet, prepare
 from edgeflock.papers.machine import machine
-from edgeflock.quickstart.processes import end, start, url_of
+from edgeflock.quickstart.run import end, start, url_of
 from edgeflock.server.descent import Parameters, Regime
 from edgeflock.server.engine.admission import admit
 from edgeflock.server.findings import AgreementTracker

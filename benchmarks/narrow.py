@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.stragglers import server_of, status
-from edgeflock.papers.easgd.data import make_digits
+from edgeflock.papers.easgd.reproduce import make_digits
 from edgeflock.papers.easgd.settings import BATCH, EASGD, NODES, PERIOD, STAGGERED, SYNC, TASKS
 from edgeflock.papers.machine import machine
 from edgeflock.papers.reproduce import AS_PUBLISHED, Method

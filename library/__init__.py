@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from edgeflock.api.result import Result
     from edgeflock.api.server import Server
     from edgeflock.inference.opening import load
-    from edgeflock.operations.rollback import roll_back
-    from edgeflock.operations.status import status
+    from edgeflock.operations.status import roll_back, status
     from edgeflock.server.ledger import back_up, restore
     from edgeflock.shared.errors import ConfigError, Diverged, EdgeflockError, Refused
     from edgeflock.shared.model.losses import Loss

@@ -5,7 +5,7 @@ from pathlib import Path
 from benchmarks.learning.arms import CENTRAL, PRODUCT
 from benchmarks.learning.cells import BASE, Results
 from benchmarks.learning.lines import Line, lines_of
-from edgeflock.results.curves import Panel, draw
+from edgeflock.results.figures import Panel, draw
 from edgeflock.results.outcomes import Outcome, Setting
 
 RIVALS = 3

@@ -22,7 +22,7 @@ from benchmarks.learning.cells import Cell, Results
 from benchmarks.learning.figure import outcome
 from benchmarks.learning.play import play
 from benchmarks.learning.tasks import NETS, TASKS, Task
-from edgeflock.results.curves import Panel, draw
+from edgeflock.results.figures import Panel, draw
 from edgeflock.results.outcomes import Setting
 from edgeflock.shared.numbers import size_with_reduction
 

@@ -23,7 +23,7 @@ def rollback(
     server, secret = connection_of(url, token, token_file, set_)
     import asyncio
 
-    from edgeflock.operations.rollback import roll_back
+    from edgeflock.operations.status import roll_back
 
     done = asyncio.run(roll_back(server, secret, version))
     if json:

@@ -2,8 +2,8 @@
 
 `check_device` and `check_server` run all checks once and yield a CheckResult for each (finding.py).
 `build_report` puts results, settings, versions, log and audit into one file without secrets (report.py). Each
-check is a function of its arguments: machine.py has those of this machine, files.py of files, packages.py of
-packages, connection.py of the connection. May import projects, server, client and shared.
+check is a function of its arguments: machine.py has those of this machine and its packages, files.py of
+files, connection.py of the connection. May import projects, server, client and shared.
 """
 
 from edgeflock.doctor.checks import check_device, check_server

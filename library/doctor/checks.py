@@ -18,7 +18,7 @@ from edgeflock.client.machine import ROOT, DeviceHealth, memory_of
 from edgeflock.doctor import files, machine
 from edgeflock.doctor.connection import check_answer, query_server
 from edgeflock.doctor.finding import CheckResult, bad, ok, warn
-from edgeflock.doctor.packages import check_package
+from edgeflock.doctor.machine import check_package
 from edgeflock.shared.data import datasets
 from edgeflock.shared.environments import is_environment, open_environment
 from edgeflock.shared.errors import ConfigError, JournalDamaged

@@ -266,3 +266,11 @@ _STREAM_COLUMNS: dict[str, Column] = {
     "accuracy": _telemetry_column("stream_accuracy", "{:.1%}"),
     "stream loss": _telemetry_column("stream_loss", "{:.3f}"),
 }
+
+
+async def roll_back(server: str, token: str, version: int) -> dict[str, Any]:
+    """Roll back the model with the admin token. Return {"of", "version"}: its source version and its new one.
+
+    Raises EdgeflockError if the server does not do it.
+    """
+    return await FeedClient(server, token).roll_back(version)

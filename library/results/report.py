@@ -17,7 +17,7 @@ def draw_accuracy(name: str, file: FleetFile, outcomes: list[Outcome], directory
 
     Raises ImportError without matplotlib.
     """
-    from edgeflock.results.curves import Panel, draw
+    from edgeflock.results.figures import Panel, draw
 
     setting = [Setting(name, outcomes)]
     panels = [

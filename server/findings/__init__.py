@@ -3,8 +3,7 @@
 from edgeflock.server.findings.agreement import AgreementAverages, AgreementTracker
 from edgeflock.server.findings.history import EvaluationHistory
 from edgeflock.server.findings.rules import Diagnosis, diagnose, find_changes
-from edgeflock.server.findings.status import INTERVAL, DeviceStatus, Divergence, RunStatus
-from edgeflock.server.findings.targets import REMEDY, Targets
+from edgeflock.server.findings.status import INTERVAL, REMEDY, DeviceStatus, Divergence, RunStatus, Targets
 
 __all__ = [
     "INTERVAL", "REMEDY", "AgreementAverages", "AgreementTracker", "Diagnosis", "Divergence",

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterator
 from statistics import median, median_low
 
-from edgeflock.server.findings.signs import Rule, Sign, Subjects
-from edgeflock.server.findings.status import DeviceStatus, RunStatus
+from edgeflock.server.findings.status import DeviceStatus, Rule, RunStatus, Sign, Subjects
 from edgeflock.shared.protocol.frames import FindingKind
 
 _SILENT_SECONDS = 30.0

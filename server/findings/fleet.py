@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from edgeflock.server.findings.agreement import AgreementAverages
-from edgeflock.server.findings.signs import Rule, Sign, Subjects
-from edgeflock.server.findings.status import DeviceStatus, RunStatus
+from edgeflock.server.findings.status import DeviceStatus, Rule, RunStatus, Sign, Subjects
 
 _MIN_UPDATES, _MIN_DIRECTION = 30, 100
 """The updates after which a device's norm, and its direction, can be judged: the loss of labels that others

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from statistics import median
 
 from edgeflock.server.findings.fleet import MIN_DEVICES, MIN_LOSS, WORSE_LOSS, active_devices, deviations
-from edgeflock.server.findings.signs import Rule, Sign, Subjects
-from edgeflock.server.findings.status import RunStatus
+from edgeflock.server.findings.status import Rule, RunStatus, Sign, Subjects
 
 _EVALUATIONS, _UPDATES, _DEVICE_UPDATES = 10, 1000, 10
 """A lost class is reported after at least these evaluations, updates, and updates of each connected device:

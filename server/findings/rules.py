@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from edgeflock.server.findings import devices, fleet, lost_classes, run
-from edgeflock.server.findings.signs import Rule, Subject
-from edgeflock.server.findings.status import RunStatus
+from edgeflock.server.findings.status import Rule, RunStatus, Subject
 from edgeflock.shared.protocol.frames import Finding, FindingKind
 
 RULES: tuple[Rule, ...] = (*run.RULES, *fleet.RULES, *lost_classes.RULES, *devices.RULES)

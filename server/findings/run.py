@@ -2,9 +2,7 @@
 
 from collections.abc import Iterator
 
-from edgeflock.server.findings.signs import Rule, Sign, Subjects
-from edgeflock.server.findings.status import RunStatus
-from edgeflock.server.findings.targets import REMEDY
+from edgeflock.server.findings.status import REMEDY, Rule, RunStatus, Sign, Subjects
 
 _STALLED_SECONDS, _STALLED_PART, _STALLED_UPDATES = 900.0, 0.3, 1000
 """Seconds, part of the time since the first evaluation, and updates. A run stalls if its best evaluation is

@@ -1,11 +1,43 @@
 """The status of the run at a moment: the facts that findings are made from."""
 
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
 
 from edgeflock.server.findings.agreement import AgreementAverages
 from edgeflock.server.findings.history import EvaluationHistory
-from edgeflock.server.findings.targets import Targets
-from edgeflock.shared.protocol.frames import RunState
+from edgeflock.shared.model.description import need_scaling
+from edgeflock.shared.protocol.frames import FindingKind, RunState, Severity
+
+REMEDY = (
+    "scale the targets in the data, to mean 0 and deviation 1 (stored data's are, without scale=none), or "
+    "lower coordination.learning_rate; then begin another run, or undo the leap: edgeflock rollback VERSION"
+)
+
+
+class Targets(NamedTuple):
+    """The mean and deviation of the held-out targets, as models learn them."""
+
+    mean: float
+    deviation: float
+
+    @classmethod
+    def from_y(cls, y: NDArray[Any]) -> "Targets | None":
+        """Return None for classes."""
+        return cls(float(y.mean()), float(y.std())) if y.dtype.kind == "f" and y.size else None
+
+    @property
+    def problem(self) -> str:
+        """Why models do not learn the targets well; empty if their scale is fine."""
+        if not need_scaling(self.mean, self.deviation):
+            return ""
+        return (
+            f"the targets have mean {self.mean:.3g} and deviation {self.deviation:.3g}, and models learn "
+            "best of about 0 and 1"
+        )
+
 
 INTERVAL = 2.0
 """Seconds from one status to the next."""
@@ -97,3 +129,23 @@ class RunStatus:
     """The names of the classes, if they have some."""
     outdated: tuple[tuple[str, str], ...] = ()
     """(device, why): devices that were refused lately because they speak another protocol."""
+
+
+Subject = tuple[FindingKind, str | None]
+"""(kind, device). There is at most one finding for each."""
+
+Subjects = Container[Subject]
+"""The subjects of the last findings."""
+
+
+class Sign(NamedTuple):
+    """A finding without its time."""
+
+    kind: FindingKind
+    severity: Severity
+    device: str | None
+    text: str
+    remedy: str
+
+
+Rule = Callable[[RunStatus, Subjects], Iterator[Sign]]

@@ -19,8 +19,7 @@ from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted
 from edgeflock.server.gateway.admission import LOST, GatewayAdmission
 from edgeflock.server.gateway.leaders import Leaders
-from edgeflock.server.gateway.mirror import Mirror
-from edgeflock.server.gateway.relay import GatewayRelay
+from edgeflock.server.gateway.mirror import GatewayRelay, Mirror
 from edgeflock.server.roster import Device, Relay
 from edgeflock.server.sessions import HANG_SECONDS, Outbox, PendingUpdate, ping
 from edgeflock.shared.errors import Malformed, Unavailable

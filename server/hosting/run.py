@@ -31,8 +31,7 @@ from edgeflock.server.ledger import (
 )
 from edgeflock.server.monitoring import trackers
 from edgeflock.server.monitoring.best_model import info_of, save_best
-from edgeflock.server.monitoring.divergence import FindSuspect
-from edgeflock.server.monitoring.evaluation import SaveBest
+from edgeflock.server.monitoring.evaluation import FindSuspect, SaveBest
 from edgeflock.server.monitoring.listeners import Callbacks
 from edgeflock.shared.errors import ConfigError, Unauthorized
 from edgeflock.shared.files import write_atomically

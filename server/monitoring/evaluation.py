@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -13,13 +13,57 @@ from numpy.typing import NDArray
 from edgeflock.server.connections import Meter
 from edgeflock.server.engine import Engine
 from edgeflock.server.engine.steering import Recovery
+from edgeflock.server.engine.steering.judging import is_sound
 from edgeflock.server.ledger import Suspect
-from edgeflock.server.monitoring.divergence import FindSuspect, blame, describe_divergence, has_diverged
 from edgeflock.server.monitoring.federated import combine_evaluations
 from edgeflock.server.monitoring.model_scores import Evaluate, ModelScores
 from edgeflock.server.roster import Registry
 from edgeflock.server.sessions import Writer
 from edgeflock.shared.protocol.frames import Evaluation, RunState
+
+FindSuspect = Callable[[int, int], Suspect | None]
+"""(after, until) -> the update that may be to blame, of those that made these versions."""
+
+
+def has_diverged(history: Sequence[Evaluation]) -> bool:
+    """Whether the model has diverged by its last evaluation.
+
+    Its loss is no number, or more than EXPLODED_RATIO times max(1, first loss).
+    """
+    return bool(history) and not is_sound(history[-1], _first_loss(history))
+
+
+def describe_divergence(
+    history: Sequence[Evaluation], included_version: Callable[[int], int]
+) -> tuple[int, str]:
+    """Return (the version to go back to, the reason why no update is taken and the remedy).
+
+    `included_version` maps a version to the version whose model its evaluation describes.
+    """
+    last, first = history[-1], _first_loss(history)
+    good = included_version(next((e.version for e in reversed(history) if is_sound(e, first)), 0))
+    loss = "no number" if last.loss is None else f"{last.loss:.4g}"
+    return good, (
+        f"the model of version {last.version} has diverged (loss {loss}), that of {good} had not; no update "
+        f"is taken until an operator goes back: edgeflock rollback {good}"
+    )
+
+
+def blame(suspect: Suspect | None) -> str:
+    """Return a text for operators only, since devices get no news of each other."""
+    if suspect is None:
+        return ""
+    if not suspect.is_large:
+        return "; no device's steps stand out: the learning rate may be too high (coordination.learning_rate)"
+    return (
+        f"; the largest step between is update {suspect.sequence} of {suspect.device!r}, which made "
+        f"version {suspect.version}"
+    )
+
+
+def _first_loss(history: Sequence[Evaluation]) -> float:
+    return next((e.loss for e in history if e.loss is not None), 1.0)
+
 
 log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from edgeflock.server.roster.rates import RecentRates
+from edgeflock.server.roster.hub import RecentRates
 from edgeflock.server.sessions import GatewayConnection, RunHost
 from edgeflock.shared.protocol.frames import GatewayRow, ShardRow
 

@@ -5,13 +5,11 @@ every change, for monitors. `Relay` forwards samples, `RateLimiters` bound the d
 keeps the run's history. It sees sessions as a `connection.OpenSession`.
 """
 
-from edgeflock.server.roster.conduct import WINDOW
 from edgeflock.server.roster.connection import Connection, OpenSession, Order
-from edgeflock.server.roster.hub import Hub
+from edgeflock.server.roster.hub import Hub, Trail
 from edgeflock.server.roster.rate_limiter import RateLimiter, RateLimiters
-from edgeflock.server.roster.registry import Device, Registry
+from edgeflock.server.roster.registry import WINDOW, Device, Registry
 from edgeflock.server.roster.relay import Relay, SampleRecord
-from edgeflock.server.roster.trail import Trail
 
 __all__ = [
     "WINDOW",

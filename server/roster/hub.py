@@ -9,19 +9,115 @@ import asyncio
 import logging
 import math
 import time
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from edgeflock.server.connections import Meter
-from edgeflock.server.roster.events import Events
-from edgeflock.server.roster.rates import RecentRates
 from edgeflock.server.roster.registry import Device
-from edgeflock.server.roster.trail import Trail
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.errors import Refused
-from edgeflock.shared.protocol.frames import BINS, EventKind, Mark, RunState, staleness_bin
+from edgeflock.shared.protocol.frames import BINS, Event, EventKind, Mark, RunState, staleness_bin
 from edgeflock.shared.protocol.messages import Update
+
+TIERS = ((1.0, 60), (10.0, 360), (300.0, 288))
+"""(seconds between two marks, how many are kept): a minute, an hour, a day."""
+
+
+class Trail:
+    """The marks, in tiers. Each tier takes a mark when its interval has passed."""
+
+    def __init__(self) -> None:
+        self._tiers = [deque[Mark](maxlen=limit) for _, limit in TIERS]
+
+    def add(self, mark: Mark) -> None:
+        """Add the next mark. If the clock was set back, start again."""
+        if self._tiers[0] and mark.time < self._tiers[0][-1].time:
+            for tier in self._tiers:
+                tier.clear()
+        for tier, (every, _) in zip(self._tiers, TIERS, strict=True):
+            # The caller adds marks a little late and never early, so allow half a second.
+            if not tier or mark.time - tier[-1].time >= every - 0.5:
+                tier.append(mark)
+
+    def rows(self) -> list[Mark]:
+        """All marks, oldest first. Each time has the marks of the finest tier that reaches back to it."""
+        rows = list(self._tiers[0])
+        for coarse in self._tiers[1:]:
+            rows = [mark for mark in coarse if not rows or mark.time < rows[0].time] + rows
+        return rows
+
+
+WINDOW = 10.0
+"""Seconds that rates are averaged over, by readings that are"""
+INTERVAL = 1.0
+"""at least this many seconds apart."""
+
+
+class RecentRates:
+    """Remembers recent counts, for their rates."""
+
+    def __init__(self) -> None:
+        self._readings: deque[tuple[float, tuple[int, ...]]] = deque()
+
+    def per_second(self, now: float, *counts: int) -> list[float] | None:
+        """Add the counts at the monotonic time `now`. Return their rates; None if it is too soon to say."""
+        readings = self._readings
+        if not readings or now - readings[-1][0] >= INTERVAL:
+            readings.append((now, counts))
+        while len(readings) > 2 and now - readings[1][0] >= WINDOW:
+            readings.popleft()
+        start, first = readings[0]
+        if now - start < INTERVAL:
+            return None
+        return [(after - before) / (now - start) for after, before in zip(counts, first, strict=True)]
+
+
+LIMIT = 1000
+"""The most events that are kept."""
+
+_LONGEST = 300
+"""The most characters of a text. Devices choose some of the texts."""
+
+_PER_SECOND = 5
+"""Events per second of each kind that devices may cause, so that they do not displace the others."""
+
+_DEVICE_KINDS: frozenset[EventKind] = frozenset(("joined", "left", "refused", "paused", "resumed", "round"))
+
+
+class Events:
+    """Events, numbered from 0. The newest are kept."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """How many there have been."""
+        self._events: deque[Event] = deque(maxlen=LIMIT)
+        self._second: dict[EventKind, tuple[int, int, int]] = {}
+        """kind -> (second, events in it, events left out since then)."""
+
+    def add(self, time: float, kind: EventKind, device: str | None, text: str) -> Event | None:
+        """Add an event and return it; None if it is left out."""
+        dropped = 0
+        if kind in _DEVICE_KINDS:
+            second, events, dropped = self._second.get(kind, (0, 0, 0))
+            if second != int(time):
+                events = 0
+            if events >= _PER_SECOND:
+                self._second[kind] = second, events, dropped + 1
+                return None
+            self._second[kind] = int(time), events + 1, 0
+        text = "".join(c if c.isprintable() else "?" for c in text[:_LONGEST])
+        event = Event(time, kind, device, f"{text} (and {dropped:,} more)" if dropped else text)
+        self._events.append(event)
+        self.count += 1
+        return event
+
+    def list_from(self, number: int) -> tuple[tuple[Event, ...], int]:
+        """(the events from `number` on that are kept, how many of them are not)."""
+        oldest = self.count - len(self._events)
+        return tuple(islice(self._events, max(0, number - oldest), None)), max(0, oldest - number)
+
 
 log = logging.getLogger(__name__)
 

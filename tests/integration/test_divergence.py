@@ -14,7 +14,7 @@ import pytest
 from numpy.random import default_rng
 from numpy.typing import NDArray
 
-from edgeflock.operations.rollback import roll_back
+from edgeflock.operations.status import roll_back
 from edgeflock.server.app import create_app, listen
 from edgeflock.server.coordination.coordinator import Push
 from edgeflock.server.hosting.run import HostedRun, open_run

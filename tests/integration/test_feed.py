@@ -14,7 +14,7 @@ import pytest
 from aiohttp import WSMsgType, WSServerHandshakeError
 
 from edgeflock.server.http import watchers
-from edgeflock.server.roster.events import LIMIT
+from edgeflock.server.roster.hub import LIMIT
 from edgeflock.shared.errors import Refused
 from edgeflock.shared.protocol.feed import decode, device_history, encode
 from edgeflock.shared.protocol.frames import Delta, Event, Frame, Snapshot

@@ -9,7 +9,7 @@ from edgeflock.client.run import process
 from edgeflock.client.training import terms
 from edgeflock.client.transport import dialing, downloads, retrying
 from edgeflock.server.engine import admission, receipts
-from edgeflock.server.roster import conduct, rate_limiter, relay
+from edgeflock.server.roster import rate_limiter, registry, relay
 from edgeflock.server.sessions import records
 from edgeflock.shared.graphs import reading
 from edgeflock.shared.identity import names
@@ -51,8 +51,8 @@ SENTENCES = [
     f"has answered its close frame, at most {records.CLOSE_SECONDS:.0f} s later",
     f"by more: by up to {receipts.SEQUENCE_WINDOW:,}. A number further ahead",
     f"how far a sequence number may be ahead | {receipts.SEQUENCE_WINDOW:,} |",
-    f"(20) of its frames in {conduct.WINDOW:.0f} s, over all its sessions",
-    f"Refusals of a device in {conduct.WINDOW:.0f} s",
+    f"(20) of its frames in {registry.WINDOW:.0f} s, over all its sessions",
+    f"Refusals of a device in {registry.WINDOW:.0f} s",
     f"a Hello longer than {records.LONGEST_HELLO} bytes",
     f"a Hello | {records.LONGEST_HELLO} bytes |",
     f"with commas between; each once, {messages.LONGEST_SHARDS} bytes in all",

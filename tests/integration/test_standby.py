@@ -9,8 +9,7 @@ import pytest
 from edgeflock.client.identity import urls_of
 from edgeflock.client.transport import Link
 from edgeflock.client.transport.credentials import join
-from edgeflock.operations.rollback import roll_back
-from edgeflock.operations.status import status
+from edgeflock.operations.status import roll_back, status
 from edgeflock.server.hosting.standby import Standby, StandbyStopped, serve_standby
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello

@@ -14,12 +14,10 @@ from textual.theme import Theme
 from textual.widgets import Footer
 
 from edgeflock.tui.pages import fleet
-from edgeflock.tui.pages.header import PAGES
-from edgeflock.tui.pages.tabs import Tab, find_tab, tab, tab_line
+from edgeflock.tui.pages.header import PAGES, Tab, find_tab, tab, tab_line
 from edgeflock.tui.screen import preferences
-from edgeflock.tui.screen.compact import CompactUpdate
 from edgeflock.tui.screen.dialogs import Help
-from edgeflock.tui.screen.line_widget import Bar
+from edgeflock.tui.screen.line_widget import Bar, CompactUpdate
 from edgeflock.tui.screen.palette import THEMES, Palette
 from edgeflock.tui.screen.run_view import RunView
 from edgeflock.tui.screen.table import FleetPage

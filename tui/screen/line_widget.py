@@ -1,18 +1,60 @@
 """A widget of lines that repaints only changed cells, because cells are costly over a slow link."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import ClassVar
 
+from rich.cells import cell_len
+from rich.color import ColorSystem
+from rich.console import Console
+from rich.control import Control
 from rich.segment import Segment
+from rich.style import Style
 from textual import events
+from textual._compositor import ChopsUpdate
 from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
 from edgeflock.tui.screen.palette import Palette
-from edgeflock.tui.text.changes import changed_spans
 from edgeflock.tui.text.lines import WITH_BACKGROUND, Line, crop
+
+
+def changed_spans(before: Line, after: Line) -> list[tuple[int, int]]:
+    """Return the spans of cells [start, end) that differ between two lines of the same width."""
+    spans: list[tuple[int, int]] = []
+    old, new = _cells(before), _cells(after)
+    for x, (old_cell, new_cell) in enumerate(zip(old, new, strict=True)):
+        if old_cell == new_cell:
+            continue
+        if spans and x - spans[-1][1] <= _MOVE:
+            spans[-1] = (spans[-1][0], x + 1)
+        else:
+            spans.append((x, x + 1))
+    # Repaint both halves of a wide character.
+    return [
+        (start - (new[start] == _HALF or old[start] == _HALF), end + (end < len(new) and new[end] == _HALF))
+        for start, end in spans
+    ]
+
+
+_MOVE = 6
+"""A cursor movement costs as much as this number of cells."""
+_HALF = ("", "text")
+
+
+def _cells(line: Line) -> list[tuple[str, str]]:
+    """Return (character, ink) of each cell. The second cell of a wide character is _HALF."""
+    cells: list[tuple[str, str]] = []
+    for text, ink in line:
+        for char in text:
+            width = cell_len(char)
+            if width:
+                blank = char == " " and ink not in WITH_BACKGROUND
+                cells.append((char, "text" if blank else ink))
+                cells += [_HALF] * (width - 1)
+    return cells
 
 
 class LineWidget(Widget):
@@ -100,3 +142,45 @@ class Bar(LineWidget):
 
     def on_click(self, event: events.Click) -> None:
         self.post_message(self.Clicked(self, event.x))
+
+
+_RESET = "\x1b[0m"
+
+
+class CompactUpdate(ChopsUpdate):
+    """The same update in fewer bytes."""
+
+    @classmethod
+    def from_update(cls, update: ChopsUpdate) -> "CompactUpdate":
+        return cls(update.chops, update.spans, update.chop_ends)
+
+    def render_segments(self, console: Console) -> str:
+        """What to write to the terminal."""
+        colours = console._color_system or ColorSystem.TRUECOLOR
+        parts: list[str] = []
+        present = ""
+        for y, start, stop in self.spans:
+            for end, (x, strip) in zip(self.chop_ends[y], self.chops[y].items(), strict=False):
+                if strip is None or x >= stop or end <= start:
+                    continue
+                left, right = max(x, start), min(end, stop)
+                parts.append(Control.move_to(left, y).segment.text)
+                for text, style, control in strip.crop(left - x, right - x):
+                    if control or style is None or style.link:
+                        # Rare, and not for us to take apart.
+                        parts.append(_RESET + Strip([(text, style, control)]).render(console))  # type: ignore[list-item]
+                        present = ""
+                        continue
+                    codes = _sgr_codes(style, colours)
+                    if codes != present:
+                        parts.append(f"\x1b[0;{codes}m" if codes else _RESET)
+                        present = codes
+                    parts.append(text)
+        return "".join([*parts, _RESET])
+
+
+@lru_cache(4096)
+def _sgr_codes(style: Style, colours: ColorSystem) -> str:
+    """The parameters of the SGR sequence that makes a style, e.g. 1;38;5;116."""
+    prefix, _, _ = Strip.render_style(style, "X", color_system=colours).partition("X")
+    return prefix.removeprefix("\x1b[").removesuffix("m")

@@ -8,8 +8,7 @@ past, and `Replay` plays a `Recording` of a `Recorder`. None of them knows its w
 
 from edgeflock.tui.sources.feed_client import FeedClient
 from edgeflock.tui.sources.live import Live
-from edgeflock.tui.sources.recording import Recorder, Recording
-from edgeflock.tui.sources.replay import Replay
+from edgeflock.tui.sources.replay import Recorder, Recording, Replay
 from edgeflock.tui.sources.state import MonitorState, reduce, with_history
 
 Source = Live | Replay

@@ -1,6 +1,6 @@
 """AdaComp (Hardy, Le Merrer, Sericola, 2017): its experiments, and the record of compression.
 
-experiments.py has the experiments, results.py their results, report.py the comparison with the paper, and
+experiments.py has the experiments, report.py their results and the comparison with the paper, and
 reproduce.py runs all of it. Other packages use only reproduce_adacomp. May import the common parts of papers
 and emulation, and no other paper.
 """

@@ -7,8 +7,7 @@ from statistics import fmean
 
 from edgeflock.papers.adacomp import experiments
 from edgeflock.papers.adacomp.experiments import ASGD, RECORD
-from edgeflock.papers.adacomp.report import report
-from edgeflock.papers.adacomp.results import summarise
+from edgeflock.papers.adacomp.report import report, summarise
 from edgeflock.papers.reproduce import (
     Measured,
     Method,

@@ -18,10 +18,9 @@ from edgeflock.papers.easgd.policies import (
     Horizon,
     part_of,
 )
-from edgeflock.papers.easgd.results import samples_per_second
+from edgeflock.papers.easgd.report import samples_per_second
 from edgeflock.papers.reproduce import Measured, Reproduction, Results
-from edgeflock.results.curves import Panel, draw
-from edgeflock.results.figures import Bars, draw_bars
+from edgeflock.results.figures import Bars, Panel, draw, draw_bars
 from edgeflock.results.outcomes import LAST
 from edgeflock.shared.numbers import size
 

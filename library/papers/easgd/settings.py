@@ -6,10 +6,12 @@ little of CIFAR-10 in so few steps, has MNIST's digits, framed and in three equa
 of 0.01 takes 100,000 iterations; ours are larger, for runs that are shorter.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from edgeflock.papers.reproduce import Method, Scale
+from edgeflock.devices.emulation.config import FleetFile
+from edgeflock.papers.reproduce import AS_PUBLISHED, Experiment, Method, Scale, fleet_file
 from edgeflock.shared.model.chunks import chunks
 from edgeflock.shared.model.torch_module import FlatModule
 
@@ -101,3 +103,50 @@ QUICK = EasgdScale({"MLP": 400, "CNN": 1200, "LSTM": 160}, 5, 2, 10, 5000, True,
 def chunk_count(module: str, loss: str, chunk: int) -> int:
     """Return in how many parts staggered EASGD exchanges a model."""
     return len(chunks(FlatModule(module, loss).layout, chunk))
+
+
+Data = dict[str, str]
+"""task -> URI."""
+
+
+def throughput(data: Data, scale: EasgdScale) -> Iterator[Experiment]:
+    """Figure 2, on more links than the paper's."""
+    for task in TASKS:
+        for link in LINKS:
+            for method in METHODS:
+                steps = scale.rounds if method in (SYNC, SIGCOMP) else scale.periods * PERIOD
+                file = _fleet(task, method, link, steps, 1, data)
+                yield Experiment(f"throughput, {task.name}, {link}", method.name, method, file)
+
+
+def accuracy(data: Data, scale: EasgdScale) -> Iterator[Experiment]:
+    """Figure 3."""
+    for task in TASKS:
+        for method in METHODS:
+            file = _fleet(task, method, "1 Gbps", scale.steps[task.name], scale.evaluations, data)
+            yield Experiment(f"accuracy, {task.name}", method.name, method, file)
+
+
+def updates_of(task: EasgdTask, method: Method, steps: int) -> int:
+    """Return how many updates the fleet makes while each node takes `steps` steps."""
+    if method in (SYNC, SIGCOMP):
+        return NODES * steps
+    return (
+        NODES
+        * (steps // PERIOD)
+        * (chunk_count(task.module, "cross_entropy", CHUNK) if method is STAGGERED else 1)
+    )
+
+
+def _fleet(task: EasgdTask, method: Method, link: str, steps: int, evaluations: int, data: Data) -> FleetFile:
+    updates = updates_of(task, method, steps)
+    link_rates = {"uplink_mbps": LINKS[link], "downlink_mbps": LINKS[link], "latency_ms": 0.1}
+    uri = data[task.name]
+    sections: dict[str, dict[str, object]] = {
+        "run": {"updates": updates, "batch": BATCH},
+        "model": {"module": task.module, "data": uri},
+        "fleet": {"devices": NODES, "data": uri, "evaluate_every": max(1, updates // evaluations)},
+        "devices": {"node": {"step_ms": task.step_ms, "spread": 0.1, **link_rates}},
+    }
+    rate = "run.local_rate" if method in (EASGD, STAGGERED) else "coordination.learning_rate"
+    return fleet_file(sections, AS_PUBLISHED | method.settings | {rate: task.rate})

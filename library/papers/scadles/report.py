@@ -14,7 +14,7 @@ from edgeflock.papers.scadles.settings import (
     ScadlesTask,
 )
 from edgeflock.papers.scadles.speed_up import best_last_five, image, level_of, speed_up
-from edgeflock.results.curves import Panel, draw
+from edgeflock.results.figures import Panel, draw
 from edgeflock.results.outcomes import Setting
 from edgeflock.shared.numbers import CELLS, RunTraffic, integer, percent, ratio, size
 

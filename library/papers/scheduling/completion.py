@@ -4,14 +4,47 @@ In the paper's model a worker takes the same T_i for each of its tasks of a roun
 result is there at once.
 """
 
+from dataclasses import dataclass
 from itertools import combinations
 from math import ceil, comb
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.papers.scheduling.delays import ShiftedExponential, Times
 from edgeflock.server.scheduling.matrices import Matrix, positions
+
+Times = NDArray[np.float64]
+"""[rounds, n]: T_i of each worker in each round."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftedExponential:
+    """Equation 9: F_i(t) = 1 - exp(-mu_i (t - tau_i)) from tau_i on, independently of each other."""
+
+    mu: NDArray[np.float64]
+    """[n], above 0."""
+    tau: NDArray[np.float64]
+    """[n], from 0 on."""
+
+    def draw(self, rounds: int, random: np.random.Generator) -> Times:
+        return self.tau + random.exponential(1 / self.mu, (rounds, len(self.mu)))
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """The ranges of the paper's worker parameters: (0, mu) and (0, tau), uniformly."""
+
+    name: str
+    mu: float
+    tau: float
+    n: int = 10
+
+    def draw(self, random: np.random.Generator) -> ShiftedExponential:
+        return ShiftedExponential(random.uniform(0, self.mu, self.n), random.uniform(0, self.tau, self.n))
+
+
+SCENARIOS = (Scenario("scenario 1", 0.1, 1.0), Scenario("scenario 2", 0.8, 0.1))
+
 
 _BLOCK = 4096
 """Rounds that are looked at together: bounds the memory."""

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from edgeflock.papers.reproduce import Reproduction, narrate
-from edgeflock.papers.scheduling.delays import SCENARIOS
+from edgeflock.papers.scheduling.completion import SCENARIOS
 from edgeflock.papers.scheduling.experiments import FULL, QUICK, decided, figure_1
 from edgeflock.papers.scheduling.report import report, summarise
 

@@ -1,13 +1,12 @@
 """The life of a run apart from its updates: its end, evaluations, snapshots, rollbacks and learning rate.
 
-lifecycle.py says whether the run takes updates. judging.py decides by evaluations, loss_monitor.py whether a
-model is lost. snapshots.py says when the journal gets a snapshot. steering.py handles requests of operators
-and hosts. Imports descent and publication, and the engine's log.py and outcomes.py.
+lifecycle.py says whether the run takes updates. judging.py decides by evaluations, and whether a model is
+lost. steering.py handles requests of operators and hosts, and says when the journal gets a snapshot. Imports
+descent and publication, and the engine's log.py and outcomes.py.
 """
 
 from edgeflock.server.engine.steering.judging import Criteria, EvaluationJudge
 from edgeflock.server.engine.steering.lifecycle import RunLifecycle
-from edgeflock.server.engine.steering.snapshots import Snapshots
-from edgeflock.server.engine.steering.steering import Recovery, Steering
+from edgeflock.server.engine.steering.steering import Recovery, Snapshots, Steering
 
 __all__ = ["RunLifecycle", "Criteria", "EvaluationJudge", "Recovery", "Snapshots", "Steering"]

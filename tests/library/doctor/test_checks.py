@@ -8,7 +8,7 @@ import pytest
 from edgeflock.doctor import files, machine
 from edgeflock.doctor.connection import Answer, check_answer
 from edgeflock.doctor.finding import CheckResult
-from edgeflock.doctor.packages import check_package
+from edgeflock.doctor.machine import check_package
 from edgeflock.server.identity import own_certificate
 
 GIB = 1 << 30

@@ -5,7 +5,7 @@ from io import StringIO
 import numpy as np
 import pytest
 
-from edgeflock.inference.card import card
+from edgeflock.inference.fetching import card
 from edgeflock.inference.table import write
 from edgeflock.shared.artifacts import ModelInfo, Predictions
 from edgeflock.shared.data.unlabelled import UnlabelledData

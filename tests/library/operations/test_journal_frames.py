@@ -22,7 +22,7 @@ from edgeflock.shared.protocol import feed, wire
 from edgeflock.shared.protocol.frames import COLUMNS, Evaluation, Frame
 from edgeflock.shared.protocol.messages import Update
 from edgeflock.shared.settings.config import parse
-from edgeflock.tui.sources.recording import Recording
+from edgeflock.tui.sources.replay import Recording
 from edgeflock.tui.sources.state import MonitorState, reduce, snapshot
 from tests.data import JOURNALS, RECORDINGS, expected, unpacked
 

@@ -18,8 +18,8 @@ from edgeflock.server.defence import (
     DefenceKind,
     Trusted,
 )
+from edgeflock.server.defence.guard import RecentUpdates
 from edgeflock.server.defence.norms import LATEST, MIN_NORMS, UsualNorms
-from edgeflock.server.defence.recent import RecentUpdates
 from edgeflock.server.defence.rules import WORST, clip, norm_limit, score
 from edgeflock.server.defence.standing import (
     HALF_LIFE,

@@ -15,8 +15,8 @@ from edgeflock.server.descent import Part, Place, StepMethod, VectorsLost
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.engine.limits import EngineLimits
-from edgeflock.server.ledger import claim_run, following
-from edgeflock.server.ledger.following import Follower
+from edgeflock.server.ledger import claim, claim_run
+from edgeflock.server.ledger.claim import Follower
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.place import open_journal
 from edgeflock.server.ledger.recovery import ReplayedJournal, follow, recover
@@ -133,7 +133,7 @@ def test_a_journal_that_says_not_how_updates_count(tmp_path: Path) -> None:
 
 
 def test_who_stands_by_follows_and_takes_over(postgres: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(claim, "_POLL_SECONDS", 0.0)
     url = postgres.fresh()
     follower, other = Follower(url, LAYOUT), Follower(url, NORMED)
     assert follower.poll() is None  # nobody has begun
@@ -157,7 +157,7 @@ def test_who_stands_by_follows_and_takes_over(postgres: Cluster, monkeypatch: py
 def test_what_is_damaged_is_left_for_whoever_takes_over(
     postgres: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(claim, "_POLL_SECONDS", 0.0)
     url = postgres.fresh()
     journal = open_journal(url, LEASE)
     journal.begin_run("run", "package:Model", LAYOUT, THETA, 1.0)

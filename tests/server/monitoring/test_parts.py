@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import cast
 
 from edgeflock.server.monitoring.parts import row
-from edgeflock.server.roster.rates import RecentRates
+from edgeflock.server.roster.hub import RecentRates
 from edgeflock.server.sessions import GatewayConnection
 
 

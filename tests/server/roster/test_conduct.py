@@ -2,7 +2,7 @@
 
 import pytest
 
-from edgeflock.server.roster.conduct import WINDOW, Conduct
+from edgeflock.server.roster.registry import WINDOW, Conduct
 from edgeflock.shared.errors import REFUSALS, Malformed, NonFinite, Refused
 
 ORDINARY = {

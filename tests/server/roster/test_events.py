@@ -1,6 +1,6 @@
 """The events that are kept: numbered, bounded, printable, and not crowded out by devices."""
 
-from edgeflock.server.roster.events import LIMIT, Events
+from edgeflock.server.roster.hub import LIMIT, Events
 
 
 def test_a_reader_gets_each_once_and_learns_what_it_missed() -> None:

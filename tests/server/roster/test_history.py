@@ -2,7 +2,7 @@
 
 import math
 
-from edgeflock.server.roster.history import LONG, SHORT, History
+from edgeflock.server.roster.statistics import LONG, SHORT, History
 
 
 def test_the_newest_points_oldest_first() -> None:

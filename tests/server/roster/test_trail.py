@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from edgeflock.server.roster.trail import TIERS, Trail
+from edgeflock.server.roster.hub import TIERS, Trail
 from edgeflock.shared.protocol.frames import Mark
 
 

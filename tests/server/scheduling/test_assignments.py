@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from edgeflock.papers.scheduling.rounds import columns
+from edgeflock.papers.scheduling.experiments import columns
 from edgeflock.server.scheduling import ORDERS, Assignments, cyclic, staircase
 from edgeflock.server.scheduling.matrices import Matrix
 

@@ -15,9 +15,9 @@ from edgeflock.server.training_graph.export import export_model
 from edgeflock.server.training_graph.quantization import quantized
 from edgeflock.shared.artifacts import ModelInfo, digest_of, onnx_file, safetensors_file
 from edgeflock.shared.artifacts.files import describe, with_tensors
+from edgeflock.shared.artifacts.onnx_file import inference_of
 from edgeflock.shared.errors import BadGraph, ConfigError
 from edgeflock.shared.graphs.graph import FLOAT, Graph, Node, Port
-from edgeflock.shared.graphs.inference import inference_of
 from edgeflock.shared.graphs.writing import metadata_of
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.fields import Fields

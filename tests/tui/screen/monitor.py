@@ -11,8 +11,7 @@ from textual.widgets import Input
 from edgeflock.tui.screen.app import Top
 from edgeflock.tui.screen.dialogs import Confirm
 from edgeflock.tui.sources import Source
-from edgeflock.tui.sources.recording import Recording
-from edgeflock.tui.sources.replay import Replay
+from edgeflock.tui.sources.replay import Recording, Replay
 from tests.tui.runs import frames
 
 WIDE, NARROW = (140, 44), (80, 24)

@@ -10,7 +10,7 @@ from rich.style import Style
 from textual._compositor import ChopsUpdate
 from textual.strip import Strip
 
-from edgeflock.tui.screen.compact import CompactUpdate
+from edgeflock.tui.screen.line_widget import CompactUpdate
 
 WIDTH = 30
 STYLES = [

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from edgeflock.tui.sources.recording import Recording
-from edgeflock.tui.sources.replay import Replay
+from edgeflock.tui.sources.replay import Recording, Replay
 from tests.tui.runs import frames, spread, unwell
 from tests.tui.screen.monitor import NARROW, WIDE, frozen, screen, shows, text
 

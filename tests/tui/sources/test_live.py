@@ -11,7 +11,7 @@ import pytest
 from edgeflock.shared.protocol.frames import Frame, Mark
 from edgeflock.tui.sources.feed_client import FeedClient
 from edgeflock.tui.sources.live import Live
-from edgeflock.tui.sources.recording import Recorder, Recording
+from edgeflock.tui.sources.replay import Recorder, Recording
 from tests.answering import answering
 from tests.certificates import certificate, serving_with
 from tests.ports import lasting

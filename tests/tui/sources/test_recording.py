@@ -9,7 +9,7 @@ import pytest
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol import feed
 from edgeflock.shared.protocol.frames import Frame
-from edgeflock.tui.sources.recording import KEY_EVERY, Recorder, Recording
+from edgeflock.tui.sources.replay import KEY_EVERY, Recorder, Recording
 from edgeflock.tui.sources.state import MonitorState, reduce
 from tests.tui.runs import BEGAN, frames
 

@@ -3,8 +3,7 @@
 import pytest
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.tui.sources.recording import Recording
-from edgeflock.tui.sources.replay import Replay
+from edgeflock.tui.sources.replay import Recording, Replay
 from tests.tui.runs import BEGAN, frames
 
 

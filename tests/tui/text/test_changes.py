@@ -1,6 +1,6 @@
 """What of a line is painted again."""
 
-from edgeflock.tui.text.changes import changed_spans
+from edgeflock.tui.screen.line_widget import changed_spans
 from edgeflock.tui.text.lines import Line
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from edgeflock.papers.adacomp import experiments
 from edgeflock.papers.adacomp.experiments import QUICK, AdacompScale
-from edgeflock.papers.adacomp.results import summarise
+from edgeflock.papers.adacomp.report import summarise
 from edgeflock.papers.reproduce import Experiment, Measured, Reproduction, Results
 from edgeflock.results.outcomes import Outcome, Setting
 

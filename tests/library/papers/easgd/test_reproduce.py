@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from edgeflock.papers import reproduce
-from edgeflock.papers.easgd import experiments
-from edgeflock.papers.easgd.data import make_digits, make_images, make_words
-from edgeflock.papers.easgd.reproduce import reproduce_easgd
+from edgeflock.papers.easgd import settings
+from edgeflock.papers.easgd.reproduce import make_digits, make_images, make_words, reproduce_easgd
 from edgeflock.papers.easgd.settings import EASGD, METHODS, QUICK, STAGGERED, SYNC, TASKS
 from edgeflock.papers.reproduce import Reproduction
 from edgeflock.results.sweep import Job
@@ -103,14 +102,14 @@ def test_nothing_finished_is_nothing_to_report(folder: str, tmp_path: Path) -> N
 
 
 def test_nodes_take_as_many_steps_whatever_the_method() -> None:
-    assert experiments.updates_of(MLP, SYNC, 40) == 3 * 40
-    assert experiments.updates_of(MLP, EASGD, 40) == 3 * 2
+    assert settings.updates_of(MLP, SYNC, 40) == 3 * 40
+    assert settings.updates_of(MLP, EASGD, 40) == 3 * 2
     # 3,073,000 parameters are 31 chunks, 88,088 one, 26,878 one, three times 91,506 one each, 3,030 one.
-    assert experiments.updates_of(MLP, STAGGERED, 40) == 3 * 2 * 37
+    assert settings.updates_of(MLP, STAGGERED, 40) == 3 * 2 * 37
 
 
 def test_every_fleet_is_as_the_paper_has_it() -> None:
-    for one in [*experiments.throughput(DATA, QUICK), *experiments.accuracy(DATA, QUICK)]:
+    for one in [*settings.throughput(DATA, QUICK), *settings.accuracy(DATA, QUICK)]:
         assert (one.file.fleet.devices, one.file.run.batch) == (3, 16)
         assert one.file.downlink.mode == "exact"
         assert one.file.compression.values == "f32"

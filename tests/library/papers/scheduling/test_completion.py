@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgeflock.papers.scheduling.completion import (
+    SCENARIOS,
+    ShiftedExponential,
     average_completion,
     coded_multi_message,
     completion,
@@ -15,7 +17,6 @@ from edgeflock.papers.scheduling.completion import (
     polynomially_coded,
     random_completion,
 )
-from edgeflock.papers.scheduling.delays import SCENARIOS, ShiftedExponential
 from edgeflock.server.scheduling import cyclic, random_assignment, staircase
 from edgeflock.server.scheduling.matrices import Matrix
 

@@ -5,10 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from edgeflock.papers.scheduling.completion import completion, lower_bound
-from edgeflock.papers.scheduling.delays import SCENARIOS, Scenario
-from edgeflock.papers.scheduling.experiments import times_of
-from edgeflock.papers.scheduling.rounds import columns, oracle_seconds, play
+from edgeflock.papers.scheduling.completion import SCENARIOS, Scenario, completion, lower_bound
+from edgeflock.papers.scheduling.experiments import columns, oracle_seconds, play, times_of
 from edgeflock.server.scheduling import cyclic, staircase
 from edgeflock.server.scheduling.matrices import Matrix
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from edgeflock.server.engine.steering import Recovery
-from edgeflock.server.engine.steering.loss_monitor import LossMonitor
+from edgeflock.server.engine.steering.judging import LossMonitor
 from edgeflock.server.ledger import verify
 from tests.server.engine.steering.test_judging import evaluation, opened, pushed
 
