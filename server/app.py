@@ -92,7 +92,8 @@ def create_app(
     app[ASSETS], app[ATTEMPTS] = assets(), LoginAttempts()
     app[ORIGINS] = Origins.from_names(config.run.origins, config.run.host)
 
-    info = info_of(config.model, hosted.run, hosted.engine.layout, hosted.model.input, hosted.description)
+    adapted, shape = hosted.model.adapted, hosted.model.input
+    info = info_of(config.model, hosted.run, hosted.engine.layout, shape, hosted.description, adapted)
     app[MODEL_EXPORTS] = ModelExports(info, hosted.model.data)
     if hosted.first_model is not None:
         app[MODEL_FILE] = hosted.first_model
@@ -138,13 +139,15 @@ def create_app(
             traffic=traffic,
             relay=relay,
             rate_limiters=paces,
-            input=hosted.model.input,
+            input=shape,
             description=hosted.description,
             app=hosted.model.app,
             held_out=hosted.held_out,
             personal=hosted.model.personal,
+            base=hosted.base,
             registry=registry,
             extra_tensors=hosted.model.extras,
+            adapted=adapted,
         )
         signer = hosted.authority if config.run.client_certificates else None
         authority = "" if signer is None else signer.pem

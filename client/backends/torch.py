@@ -11,6 +11,7 @@ from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.fields import Inputs, describe_shape
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.lora import Lora
 from edgeflock.shared.model.torch_module import FlatModule, Make, seeded_random
 
 
@@ -26,17 +27,18 @@ class TorchBackend:
         threads: int = 1,
         make: Make | None = None,
         accelerator: str = "",
+        lora: Lora | None = None,
     ) -> None:
         """Build the module that `model` names or `make` builds, on torch's device `accelerator`.
 
         `accelerator` is e.g. "cuda" or "mps"; "": the CPU. `threads` sets torch's threads for the whole
-        process; 0 keeps torch's default. Raises ConfigError.
+        process; 0 keeps torch's default. With `lora`, only adapters are trained. Raises ConfigError.
         """
         if threads:
             torch.set_num_threads(threads)
         self._model = model
         with _open_device(accelerator):
-            self._flat = FlatModule(model, loss, seed, make)
+            self._flat = FlatModule(model, loss, seed, make, lora)
         self._random = torch.Generator("cpu").manual_seed(seed).get_state()
         """The state of torch's random generator. Each device has its own."""
         self._draws = True
@@ -50,6 +52,15 @@ class TorchBackend:
     @property
     def layout(self) -> Layout:
         return self._flat.layout
+
+    @property
+    def base(self) -> Layout | None:
+        """The layout of the frozen part, with adapters."""
+        return self._flat.base
+
+    def load_base(self, values: NDArray[np.float32]) -> None:
+        """Take the frozen part, float32 [base.size]. On the CPU the backend uses the array itself."""
+        self._flat.load_base(values)
 
     def gradient(self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]) -> Gradient:
         try:

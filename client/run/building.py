@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,10 +24,12 @@ from edgeflock.client.training import Trainer
 from edgeflock.client.training.interfaces import Compute, as_server_fault
 from edgeflock.client.training.personal import PersonalBackend
 from edgeflock.client.transport import Link
-from edgeflock.client.transport.first_model import CachedFirstModel, load_first_model
-from edgeflock.shared.errors import ConfigError
+from edgeflock.client.transport.cached_file import BASE, CachedFile, fetch
+from edgeflock.client.transport.first_model import cached_first_model, load_first_model
+from edgeflock.shared.errors import ConfigError, Malformed
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.weights import Weights
+from edgeflock.shared.numbers import size as size_text
 from edgeflock.shared.protocol.messages import Model, Welcome
 from edgeflock.shared.protocol.shown import printable
 
@@ -134,16 +137,17 @@ class Building:
         self.data.schema.take(welcome)  # samples arrive while the backend is built
         kind = choose(self.settings, welcome.model, self.objects, welcome.loss)
         await self.link.introduce(facts_of(kind, self.settings.labels))
+        base = await self._base(welcome)
         if self.app is not None:
-            if welcome.personal is not None:
+            if welcome.personal is not None or base is not None:
                 raise ConfigError(
-                    "the server's model.personal is not for Flower apps, which keep layers of their own "
-                    "in Context.state: leave it out on the server"
+                    "the server's model.personal or model.lora is not for Flower apps, which keep layers "
+                    "of their own in Context.state: leave it out on the server"
                 )
             self.app.join(welcome)
             backend: Backend = self.app
         elif kind == "torch":
-            backend = await self.compute(torch_backend, self.settings, welcome, self.objects)
+            backend = await self.compute(torch_backend, self.settings, welcome, self.objects, base)
         else:
             graph = await self.link.downloads.graph("step")
             onnx = await self.compute(onnx_backend, self.settings, welcome, graph, self.memory)
@@ -172,7 +176,21 @@ class Building:
             welcome = replace(welcome, adafactor=0.0)
         return Trainer(backend, self.data.batches, welcome, self.resting.rest)
 
+    async def _base(self, welcome: Welcome) -> Path | None:
+        """Return the file with the frozen part of the model, if there is one: it is downloaded once."""
+        if welcome.base is None:
+            return None
+        size = welcome.base.size
+        folder = directory(self.settings)
+        cache = CachedFile(folder, BASE, welcome.base.digest, size, self.settings.name)
+        log.info("the base of the model, %s, is kept in %s", size_text(size), folder)
+        with as_server_fault("base"):
+            path = await fetch(self.link.downloads.load, cache, self.compute)
+            if path is None:
+                raise Malformed("it is not the one that the server announced, or the server has it no longer")
+        return path
+
     async def first_model(self, weights: Weights, layout: Layout) -> Model | None:
         """Return the run's first model, if the server still has it."""
-        cache = CachedFirstModel(directory(self.settings), weights, self.settings.name)
+        cache = cached_first_model(directory(self.settings), weights, self.settings.name)
         return await load_first_model(self.link.downloads.load, cache, weights, layout, self.compute)

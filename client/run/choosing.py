@@ -7,7 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from edgeflock.client.backends import Backend
 from edgeflock.client.data import Batches
@@ -120,21 +123,31 @@ def _setting(settings: "ClientSettings") -> str:
     return f"client.backend = {settings.backend!r}"
 
 
-def torch_backend(settings: "ClientSettings", welcome: Welcome, objects: ClientObjects) -> Backend:
-    """Build a torch backend, with the owner's model if it is set."""
+def torch_backend(
+    settings: "ClientSettings", welcome: Welcome, objects: ClientObjects, base: Path | None = None
+) -> Backend:
+    """Build a torch backend, with the owner's model if it is set. The file `base` has the frozen numbers."""
     with _loading("torch"):
         from edgeflock.client.backends.torch import TorchBackend
 
     model = settings.model or welcome.model
     threads = settings.threads if objects.threads else 0
-    return TorchBackend(
+    layout = Layout.from_shapes(welcome.layout)  # type: ignore[arg-type]  # the link has looked at it
+    backend = TorchBackend(
         model,
         welcome.loss,
         seed=settings.seed,
         threads=threads,
         make=objects.make,
         accelerator=settings.accelerator,
+        lora=None if welcome.base is None else welcome.base.lora(layout),
     )
+    if welcome.base is not None and base is not None:
+        if backend.base is None or list(backend.base.shapes()) != welcome.base.shapes:
+            raise ConfigError(f"{model} has other layers here than the server's model; use the same code")
+        # The pages of the file are shared by the devices of a machine, and need not be written anywhere.
+        backend.load_base(np.memmap(base, "<f4", "c"))
+    return backend
 
 
 def onnx_backend(settings: "ClientSettings", welcome: Welcome, graph: bytes, memory: int) -> "OnnxBackend":

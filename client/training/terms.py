@@ -11,6 +11,7 @@ from edgeflock.shared.errors import ConfigError, ServerAtFault
 from edgeflock.shared.model.calls import LONGEST
 from edgeflock.shared.model.chunks import MAX_CHUNKS
 from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.lora import A, B
 from edgeflock.shared.protocol.messages import PROTOCOL, Welcome
 
 _MAX_TENSORS, _MAX_RANK, _MAX_NAME = 10_000, 8, 300
@@ -39,6 +40,9 @@ _BALANCE_BYTES = 8
 
 _JOINED_BYTES = 8
 """Additional bytes with personal layers: the whole model, and the shared part of its gradient."""
+
+_FROZEN_BYTES = 4
+"""Bytes of an entry of the base."""
 
 _OVERHEAD = 1 << 12
 """Upper bound of the bytes of a Model or a Receipt in addition to its streams."""
@@ -88,6 +92,7 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
         inputs = welcome.data.inputs if welcome.data.columns else len(welcome.data.means)
         _check(welcome.input == (inputs,), "data with so many inputs", inputs)
     layout = _layout(welcome.layout)
+    base = _base_layout(welcome, layout)
     personal = _personal_layout(welcome, layout)
     tensors = [*layout.tensors, *(() if personal is None else personal.tensors)]
     lines = sum(_lines(tensor.shape) for tensor in tensors)
@@ -96,10 +101,12 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
         held += (_ENTRY_BYTES + _MOMENT_BYTES) * personal.size + _JOINED_BYTES * layout.size
     held += _MOMENT_BYTES * (layout.size + lines) if welcome.adafactor else 2 * lines
     held += _BALANCE_BYTES * layout.size if welcome.balances else 0
+    frozen = 0 if base is None else base.size
+    held += _FROZEN_BYTES * frozen
     if held > memory:
         raise ServerAtFault(
-            f"the server's model has {layout.size} entries in {lines} rows and columns, for which this "
-            "device's memory is too small"
+            f"the server's model has {layout.size + frozen} entries in {lines} rows and columns, for "
+            "which this device's memory is too small"
         )
     if welcome.chunk and layout.size // welcome.chunk > MAX_CHUNKS:
         raise ServerAtFault(f"the server's chunks of {welcome.chunk} are more than {MAX_CHUNKS}")
@@ -121,6 +128,24 @@ def _personal_layout(welcome: Welcome, layout: Layout) -> Layout | None:
     _check(len(welcome.personal.start.tensors) == len(own.tensors), "personal.start of", len(own.tensors))
     _check(not (welcome.elastic or welcome.tasks or welcome.balances), "personal layers in such a mode", True)
     return own
+
+
+def _base_layout(welcome: Welcome, layout: Layout) -> Layout | None:
+    """Return the layout of the base, if there is one. Raises ServerAtFault if the adapters do not fit it."""
+    if welcome.base is None:
+        return None
+    base = _layout(welcome.base.shapes)
+    shapes = {tensor.name: tensor.shape for tensor in base.tensors}
+    ranks = layout.tensors[0].shape[:1]
+    _check(len(ranks) == 1 and ranks[0] >= 1, "adapters of rank", list(ranks))
+    for a, b in zip(layout.tensors[::2], layout.tensors[1::2], strict=False):
+        name = a.name.removesuffix(A)
+        rank = a.shape[:1]
+        weight = (*b.shape[:1], *a.shape[1:])
+        fits = (a.name, b.name, b.shape[1:]) == (name + A, name + B, rank) and rank == ranks
+        _check(fits and shapes.get(f"{name}.weight") == weight, "adapters", [a.name, b.name])
+    _check(len(layout.tensors) % 2 == 0 and welcome.personal is None, "adapters with other layers", True)
+    return base
 
 
 def longest_message(layout: Layout) -> int:

@@ -5,8 +5,9 @@
     session              the socket of one session, and checks of its messages
     liveness             checks whether a silent server is alive
     credentials          a device's credential, certificate and proof of its key, and how it joins
-    downloads            downloads of graphs and the first model, over plain HTTP
-    first_model          the first model: its file and its checks
+    downloads            downloads of graphs and files, over plain HTTP
+    cached_file          a file that is downloaded once, and kept by its digest
+    first_model          the first model as such a file
     retrying             retries requests until there is an answer
     http                 the HTTP client, with a rate limit
 

@@ -1,7 +1,7 @@
-"""Downloads over plain HTTP, outside the session: the run's graphs, and the first model.
+"""Downloads over plain HTTP, outside the session: the run's graphs, its first model, and its base.
 
 The server is not trusted, as in the session (session.py): at most the size limit of a graph or the announced
-size of the first model is read.
+size of a file is read.
 """
 
 import json
@@ -12,8 +12,8 @@ from typing import NamedTuple
 import aiohttp
 from yarl import URL
 
+from edgeflock.client.transport.cached_file import CachedFile
 from edgeflock.client.transport.dialing import NOT_JOINED, Dialer
-from edgeflock.client.transport.first_model import CachedFirstModel
 from edgeflock.client.transport.retrying import ANSWER_SECONDS, Retries
 from edgeflock.shared.errors import ConfigError, ServerAtFault, Unauthorized
 from edgeflock.shared.protocol.backoff import is_transient
@@ -22,7 +22,7 @@ from edgeflock.shared.protocol.shown import printable
 log = logging.getLogger(__name__)
 
 SILENT_SECONDS = 60.0
-"""The longest wait for the next bytes of a first model."""
+"""The longest wait for the next bytes of a file."""
 
 LONGEST_GRAPH = 1 << 24
 """Bytes, decompressed."""
@@ -73,8 +73,8 @@ class Downloads:
             found = await self._get(url % {"version": "last"}, etag, self._memory)
         return found if found is not None and found.octets else None
 
-    async def load(self, cache: CachedFirstModel) -> bool:
-        """Download the rest of a first model. Return False if the server has it no longer, or has another.
+    async def load(self, cache: CachedFile) -> bool:
+        """Download the rest of a file. Return False if the server has it no longer, or has another.
 
         It resumes after a lost connection. Raises Malformed if the data differ from the announcement,
         ConfigError if `cache` cannot be written, Unauthorized if the credential is unknown.
@@ -85,7 +85,8 @@ class Downloads:
             found = await self._retries.until_answered(lambda: liveness.during(self._load(cache)))
             if found and cache.missing:
                 log.warning(
-                    "connection lost after %d bytes of the first model; it resumes", cache.size - before
+                    "connection lost after %d bytes of the %s; it resumes",
+                    *(cache.size - before, cache.kind.name),
                 )
                 await self._retries.pause()
         return found
@@ -115,10 +116,10 @@ class Downloads:
             response.raise_for_status()
             return DownloadedModel(response.headers.get("ETag", ""), await _read(response, limit))
 
-    async def _load(self, cache: CachedFirstModel) -> bool:
+    async def _load(self, cache: CachedFile) -> bool:
         """Download until the connection drops. Connection errors are raised only if no bytes came."""
         dialer, before = self._dialer, cache.size
-        url = dialer.server() / "v1/start" % {"device": dialer.conversation.hello.device}
+        url = dialer.server() / "v1" / cache.kind.route % {"device": dialer.conversation.hello.device}
         headers = {**self._headers, **cache.headers}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=20, sock_read=SILENT_SECONDS)
         try:

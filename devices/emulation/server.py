@@ -11,6 +11,7 @@ from edgeflock.server.roster import Device, RateLimiters, Relay
 from edgeflock.server.sessions import PendingUpdate, SessionContext, settle
 from edgeflock.shared.errors import Refused, RunComplete, SessionRefused
 from edgeflock.shared.model.held_out import Sketch
+from edgeflock.shared.model.lora import Base
 from edgeflock.shared.model.personal import Personal
 from edgeflock.shared.settings.config import Config
 
@@ -52,6 +53,7 @@ class EmulatedServer:
         shape: tuple[int, ...] | None,
         held_out: Sketch | None = None,
         personal: Personal | None = None,
+        base: Base | None = None,
         *,
         keep_frames: bool,
         on_applied: Callable[[Push, Accepted], None],
@@ -77,6 +79,7 @@ class EmulatedServer:
             description=None,
             held_out=held_out,
             personal=personal,
+            base=base,
         )
         self._round_changed = asyncio.Event()
         """Set and replaced when a round ends, or when a device joins or leaves."""

@@ -1,7 +1,7 @@
 """The model to train: an import string, a class, a function, or a module."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -34,6 +34,7 @@ class Model:
         example: Any = None,
         weights: str = "",
         personal: Sequence[str] = (),
+        lora: Mapping[str, object] | None = None,
     ) -> None:
         """`module` is "package.module:Name", a class or function that builds a module, or a module.
 
@@ -41,13 +42,15 @@ class Model:
         Loss, or a function of (output, target) or (outputs, batch) to the batch mean, in torch tensors.
         `example` is (x, y) or x of a few samples: only its shape counts, and only without data to evaluate
         on. `weights` is a safetensors file to begin with. `personal` are names or patterns of parameters that
-        each device trains for itself and never sends, e.g. ["head.*"].
+        each device trains for itself and never sends, e.g. ["head.*"]. With `lora`, e.g. {"rank": 8, "alpha":
+        16, "targets": ["*.q"]}, adapters of these linear layers are trained, and all else is frozen.
 
         Raises ConfigError.
         """
         self.loss = loss if isinstance(loss, str) else LOSSES.register(loss)
         self.weights = weights
         self.personal = list(personal)
+        self.lora = lora
         self.input = _shape_of(example)
         """The shape of one sample's x, or empty if it is unknown."""
         self.make: Callable[[], nn.Module] | None = None
@@ -77,6 +80,7 @@ class Model:
             "weights": self.weights,
             "input": self.input,
             "personal": self.personal,
+            "lora": self.lora or {},
         }
 
     def graphs(self, data: "Data | str") -> "Graphs":

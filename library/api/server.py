@@ -23,6 +23,7 @@ from edgeflock.server.http.keys import EVALUATOR, HOST, LISTENERS, WRITER
 from edgeflock.server.identity import ADMIN_TOKEN
 from edgeflock.server.monitoring.listeners import Applied, Callbacks
 from edgeflock.shared.errors import ConfigError, Diverged, EdgeflockError
+from edgeflock.shared.model.lora import whole_model
 from edgeflock.shared.protocol.frames import Evaluation, Event, Finding
 from edgeflock.shared.settings import config as settings_of
 from edgeflock.shared.settings.config import Config
@@ -256,13 +257,15 @@ class Server:
                 raise Diverged(evaluator.divergence)
             await asyncio.sleep(_POLL_SECONDS)
         version, theta = await self._active.app[WRITER].call(self._run.engine.result)
+        setup = self._run.model
+        theta, extras = whole_model(setup.adapted, theta, setup.extras)
         return Result(
             model=self.model,
-            layout=self._run.engine.layout,
+            layout=self._run.engine.layout if setup.adapted is None else setup.adapted.layout,
             run=self.run,
             version=version,
             theta=theta,
-            extras=self._run.model.extras,
+            extras=extras,
             data=self._run.description,
             evaluations=tuple(evaluator.history),
         )

@@ -6,6 +6,7 @@ from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.lora import Base
 from edgeflock.shared.model.personal import Personal
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
@@ -30,12 +31,14 @@ def welcome(
     app: bytes = b"",
     held_out: Sketch | None = None,
     personal: Personal | None = None,
+    base: Base | None = None,
 ) -> Welcome:
     """Return the Welcome for a device whose highest accepted sequence number is `sequence`.
 
     `secret` is for this device alone. `shape` is the shape of a sample's x, if known; `description` is the
     rest of the data's description. `app` is for the devices' own apps. `held_out` is a sketch of the held-out
-    rows. `personal` describes the layers that devices train for themselves, which `layout` lacks.
+    rows. `personal` describes the layers that devices train for themselves, `base` those that are frozen.
+    `layout` lacks both.
     """
     compression = config.compression
     significance = None
@@ -81,10 +84,11 @@ def welcome(
         data=description,
         held_out=held_out,
         adafactor=_SQUARES_DECAY if config.run.local_optimizer == ADAFACTOR else 0.0,
-        balances=_balances(config) and personal is None,
+        balances=_balances(config) and personal is None and base is None,
         select_interval=select_interval(config),
         evaluate=config.run.evaluate_on_devices,
         personal=personal,
+        base=base,
     )
 
 

@@ -24,6 +24,7 @@ from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.fields import Fields, describe_shape, rows
 from edgeflock.shared.model.gradient import SAMPLES, Trial, trial
 from edgeflock.shared.model.layout import NO_EXTRA_STATE, ExtraState, Layout
+from edgeflock.shared.model.lora import Adapted
 from edgeflock.shared.model.losses import LOSSES, scales_targets
 from edgeflock.shared.model.personal import Personal
 from edgeflock.shared.model.start import Start, generate
@@ -56,6 +57,8 @@ class ModelSetup:
     """The parts of a saved model that are not in theta."""
     personal: Personal | None = None
     """The layers that devices train for themselves. The model's layout does not have them."""
+    adapted: Adapted | None = None
+    """The base of a model of which only adapters are trained. The model's layout has the adapters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +110,13 @@ def _module_model(config: Config, objects: ServerObjects, data: Description | No
             f"model.evaluate = {config.model.evaluate!r} is for arrays, and model.module = "
             f"{config.model.module!r} is a torch module, which model.data evaluates: leave model.evaluate out"
         )
-    flat = FlatModule(config.model.module, config.model.loss, config.run.seed, objects.make)
+    settings = config.model
+    flat = FlatModule(settings.module, settings.loss, config.run.seed, objects.make, settings.adapters)
     check_limits(config, flat.layout)
     theta, start = first_model(flat, config.model.weights, config.run.seed)
     if config.model.personal:
         return _personal_model(config, objects, flat, theta, data)
+    adapted = flat.adapted()
     extras = flat.extra_state()
     acts = objects.held_out is None and is_environment(config.model.data)
     episodes.check(config, acts=acts)
@@ -120,7 +125,7 @@ def _module_model(config: Config, objects: ServerObjects, data: Description | No
     held_out = _open_held_out(config, objects, data)
     gradients: ComputeTrusted | None = None
     if trusting.is_wanted(config.defence.mode):
-        gradients, held_out = _split(config, objects, held_out)
+        gradients, held_out = _split(config, objects, held_out, adapted)
     evaluate: Evaluate | None = None
     result: Trial | None = None
     scores = Scores(config.model.metrics, objects.metrics)
@@ -143,7 +148,7 @@ def _module_model(config: Config, objects: ServerObjects, data: Description | No
     targets = None
     if held_out is not None and scales_targets(config.model.loss) and not held_out.description.target:
         targets = Targets.from_y(held_out.y)
-    setup = ModelSetup(evaluate, held_out, targets, gradients, shape, app, extras)
+    setup = ModelSetup(evaluate, held_out, targets, gradients, shape, app, extras, adapted=adapted)
     return HostedModel(layout, theta, setup, start, description, result)
 
 
@@ -192,6 +197,8 @@ def _policy_model(
     start: Start | None,
 ) -> HostedModel:
     """Build the model of devices that act in an environment."""
+    if config.model.adapters:
+        raise ConfigError("model.lora: policies that act train all parameters; leave it out")
     if objects.evaluate is not None or objects.metrics or trusting.is_wanted(config.defence.mode):
         raise ConfigError(
             f"model.data = {config.model.data!r} is an environment, whose episodes judge the model: leave "
@@ -214,7 +221,7 @@ def _open_held_out(config: Config, objects: ServerObjects, data: Description | N
 
 
 def _split(
-    config: Config, objects: ServerObjects, held_out: Dataset | None
+    config: Config, objects: ServerObjects, held_out: Dataset | None, adapted: Adapted | None
 ) -> tuple[ComputeTrusted, Dataset]:
     """Return (the trusted gradients of the defence, the remaining samples for evaluation)."""
     from edgeflock.shared.model.torch_module import FlatModule
@@ -226,7 +233,10 @@ def _split(
         )
     samples, rest = trusting.split_trusted(held_out)
     # A module of its own: the evaluator is at work at the same time.
-    flat = FlatModule(config.model.module, config.model.loss, config.run.seed, objects.make)
+    settings = config.model
+    flat = FlatModule(settings.module, settings.loss, config.run.seed, objects.make, settings.adapters)
+    if adapted is not None:
+        flat.load_base(adapted.theta)
     return trusting.TrustedGradients(flat, samples), rest
 
 

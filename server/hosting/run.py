@@ -27,6 +27,7 @@ from edgeflock.server.ledger import (
     claim_run,
     is_shared,
     largest_step,
+    save_base,
     save_first_model,
 )
 from edgeflock.server.monitoring import trackers
@@ -38,6 +39,7 @@ from edgeflock.shared.files import write_atomically
 from edgeflock.shared.identity import Token
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch, sketch_of
+from edgeflock.shared.model.lora import Base
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config
 
@@ -61,6 +63,8 @@ class HostedRun:
     find_suspect: FindSuspect = lambda after, until: None
     first_model: Path | None = None
     """The file that devices load the first model from, if they cannot make it."""
+    base: Base | None = None
+    """The frozen part of the model, whose file is next to the journal."""
     tls: ssl.SSLContext | None = None
     """TLS to listen with; None: plain HTTP."""
     pin: bytes = b""
@@ -129,6 +133,8 @@ def open_run(
                 f"model.weights = {config.model.weights!r}; choose another one, or leave model.weights out"
             )
         first_model = _offer(claim, directory, first) if claim.engine.start is None else None
+        adapted = model.setup.adapted
+        base = None if adapted is None else adapted.describe(save_base(directory, adapted.theta))
         if (targets := model.setup.targets) is not None and (warning := targets.problem):
             log.warning("%s; %s", warning, REMEDY)
         log.info("%s", _describe(config, [turn.regime.learning_rate for turn in claim.journal.regimes()]))
@@ -143,7 +149,7 @@ def open_run(
             register.store_address(register.url, pin)
             _write_admin_token(register, directory)
             data = model.setup.data
-            info = info_of(config.model, claim.run, model.layout, model.setup.input, claim.data)
+            info = info_of(config.model, claim.run, model.layout, model.setup.input, claim.data, adapted)
             yield HostedRun(
                 run=claim.run,
                 register=register,
@@ -153,6 +159,7 @@ def open_run(
                 accounts=claim.journal.accounts(),
                 find_suspect=partial(largest_step, claim.journal, model.layout),
                 first_model=first_model,
+                base=base,
                 tls=tls,
                 pin=pin,
                 audit=Audit(directory),
@@ -160,7 +167,7 @@ def open_run(
                 held_out=None if data is None else sketch_of(claim.run, data.x, data.y),
                 authority=authority,
                 make=objects.make,
-                save_best=partial(save_best, directory, info, model.setup.extras),
+                save_best=partial(save_best, directory, info, model.setup.extras, adapted),
                 callbacks=callbacks,
                 loss_reason=claim.journal.db.loss_reason,
             )

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from edgeflock.server.ledger import Journal, rebuild_model
 from edgeflock.server.monitoring.best_model import BEST
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.lora import is_adapter
 from edgeflock.shared.model.personal import Personal, SplitLayout, personal_names
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.torch_module import FlatModule
@@ -26,13 +27,16 @@ _RUN = "run:"
 def first_model(flat: FlatModule, weights: str, seed: int) -> tuple[NDArray[np.float32], Start | None]:
     """Return (theta, how devices can make theta themselves, or None). Raises ConfigError.
 
-    theta is read from the file or the run that `weights` names; else the module is built under `seed`.
+    theta is read from the file or the run that `weights` names; else the module is built under `seed`. With
+    adapters, the module's base is read from there, and theta is always made under `seed`.
     """
     if not weights:
         return flat.first_model(seed)
-    if weights.startswith(_RUN):
-        return _read_run(weights, flat), None
-    return _read(Path(weights), flat), None
+    theta = _read_run(weights, flat) if weights.startswith(_RUN) else _read(Path(weights), flat)
+    if flat.base is None:
+        return theta, None
+    flat.load_base(theta)
+    return flat.first_model(seed)
 
 
 class PersonalLayers(NamedTuple):
@@ -73,7 +77,7 @@ def _read_run(weights: str, flat: FlatModule) -> NDArray[np.float32]:
         )
     with closing(Journal(file)) as journal:
         run = journal.run()
-        if run is None or run.layout != flat.layout:
+        if run is None or run.layout != flat.whole:
             raise ConfigError(f"{name}: that run's model is not {flat.path}; it must be of the same model")
         past = rebuild_model(journal, run.layout, journal.version if version == "last" else int(version))
     return past.theta if past.average is None else past.average
@@ -88,12 +92,13 @@ def _read(path: Path, flat: FlatModule) -> NDArray[np.float32]:
         tensors = safetensors.torch.load_file(path)
     except (OSError, safetensors.SafetensorError) as error:
         raise ConfigError(f"{name} cannot be read: {error}; name a safetensors file") from error
-    expected = {tensor.name: tensor for tensor in flat.layout.tensors}
+    expected = {tensor.name: tensor for tensor in flat.whole.tensors}
+    tensors = {key: tensor for key, tensor in tensors.items() if not is_adapter(key)}  # they are merged
     if missing := [tensor for tensor in expected if tensor not in tensors]:
         raise ConfigError(f"{name} has no {missing[0]}, which {module} has: {_other(missing)}")
     if extra := sorted(tensors.keys() - expected.keys() - flat.module.state_dict().keys()):
         raise ConfigError(f"{name} has {extra[0]}, which {module} has not: {_other(extra)}")
-    theta = np.empty(flat.layout.size, np.float32)
+    theta = np.empty(flat.whole.size, np.float32)
     for key, entry in expected.items():
         tensor = tensors[key]
         if tuple(tensor.shape) != entry.shape or not tensor.is_floating_point():

@@ -17,11 +17,14 @@ from edgeflock.server.http.callers import caller_of
 from edgeflock.server.http.keys import EVALUATOR, GRAPHS, HOST, MODEL_EXPORTS, MODEL_FILE, WRITER
 from edgeflock.server.http.middleware import charge
 from edgeflock.server.http.roles import ADMIN, DEVICE, GRAPH, VIEWER, allows
+from edgeflock.server.ledger import BASE
 from edgeflock.server.monitoring.best_model import BEST, summary
 from edgeflock.shared.artifacts import digest_of, safetensors_file
 from edgeflock.shared.artifacts.safetensors_file import SavedModel
 from edgeflock.shared.errors import BadGraph, ConfigError, NotExportable
 from edgeflock.shared.extras import install_command
+from edgeflock.shared.model.layout import NO_EXTRA_STATE
+from edgeflock.shared.model.lora import whole_model
 
 routes = web.RouteTableDef()
 
@@ -70,8 +73,24 @@ async def get_start(request: web.Request) -> web.StreamResponse:
     path, weights = request.app.get(MODEL_FILE), request.app[HOST].engine.outlet.first_model
     if path is None or weights is None:
         return problem(404, "no-start", "devices make the first model of this run: the Welcome says how")
+    return await _send_file(request, path, weights.digest, weights.size)
+
+
+@routes.get("/v1/base")
+@allows(DEVICE)
+async def get_base(request: web.Request) -> web.StreamResponse:
+    """The frozen part of a model with adapters, as little-endian float32; counted as the first model is."""
+    host = request.app[HOST]
+    if host.base is None:
+        return problem(404, "no-base", "all parameters of this run's model are trained (model.lora)")
+    path = Path(host.config.run.directory) / BASE
+    return await _send_file(request, path, host.base.digest, host.base.size)
+
+
+async def _send_file(request: web.Request, path: Path, digest: bytes, size: int) -> web.StreamResponse:
+    """Send a file in chunks. ETag, If-None-Match and Range are honoured."""
     headers = {"Content-Type": "application/octet-stream"}
-    start, stop, status = resolve_range(request, weights.digest.hex(), weights.size, headers)
+    start, stop, status = resolve_range(request, digest.hex(), size, headers)
     response = web.StreamResponse(status=status, headers=headers)
     response.content_length = stop - start
     with _count_traffic(request), await asyncio.to_thread(open, path, "rb") as file:
@@ -111,8 +130,9 @@ async def get_safetensors(request: web.Request) -> web.StreamResponse:
     version=last (the default, averaged if the run says so), best, or a number, which needs an admin's token.
     """
     model = await _model(request)
-    headers = _headers(request, model, "safetensors")
+    headers = await asyncio.to_thread(_headers, request, model, "safetensors")
     extra = request.app[HOST].extra_tensors
+    extra = extra._replace(constants={**extra.constants, **model.rest})
     octets = await asyncio.to_thread(safetensors_file.encode, model.info, model.theta, extra)
     charge(request, len(octets))
     return octets_response(octets, 200, headers)
@@ -166,7 +186,7 @@ async def _model(request: web.Request) -> SavedModel:
         return saved
     engine, writer = host.engine, request.app[WRITER]
     if wanted == "last":
-        return _describe(request, *await writer.call(engine.result))
+        return await asyncio.to_thread(_describe, request, *await writer.call(engine.result))
     if not (wanted.isascii() and wanted.isdecimal()) or len(wanted) > 18:
         raise refusal(400, "bad-version", f"version={wanted!r:.40} must be last, best or a number")
     if caller_of(request).role not in ADMIN.roles:
@@ -181,7 +201,7 @@ async def _model(request: web.Request) -> SavedModel:
     made = await writer.call(attempt)
     if isinstance(made, ConfigError):
         raise refusal(404, "no-such-version", str(made))
-    return _describe(request, *made)
+    return await asyncio.to_thread(_describe, request, *made)
 
 
 def _describe(request: web.Request, version: int, theta: NDArray[np.float32]) -> SavedModel:
@@ -190,7 +210,8 @@ def _describe(request: web.Request, version: int, theta: NDArray[np.float32]) ->
     info = replace(
         request.app[MODEL_EXPORTS].info, version=version, evaluation=summary(known[-1]) if known else None
     )
-    return SavedModel(info, theta, {})
+    whole, extra = whole_model(request.app[HOST].adapted, theta, NO_EXTRA_STATE)
+    return SavedModel(info, whole, extra.constants)
 
 
 def _headers(request: web.Request, model: SavedModel, kind: str) -> dict[str, str]:

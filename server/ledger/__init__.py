@@ -12,7 +12,7 @@ from edgeflock.server.ledger.claim import Claim, Waiting, claim_run
 from edgeflock.server.ledger.copying import CopyReport, copy
 from edgeflock.server.ledger.damage import RepairReport, VerifyReport, repair, verify
 from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.offered import FIRST_MODEL, save_first_model
+from edgeflock.server.ledger.offered import BASE, FIRST_MODEL, save_base, save_first_model
 from edgeflock.server.ledger.place import is_shared
 from edgeflock.server.ledger.records import DeviceTotals
 from edgeflock.server.ledger.recovery import open_engine, rebuild_model
@@ -33,6 +33,8 @@ __all__ = [
     "claim_run",
     "copy",
     "is_shared",
+    "BASE",
+    "save_base",
     "save_first_model",
     "largest_step",
     "rebuild_model",

@@ -1,16 +1,20 @@
-"""The file in the journal's directory from which devices load a first model that they cannot make."""
+"""The files in the journal's directory that devices load: a first model that they cannot make, and a base."""
 
 import hashlib
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from edgeflock.shared.codecs import packed
-from edgeflock.shared.errors import WrongDtype
+from edgeflock.shared.errors import ConfigError, WrongDtype
 from edgeflock.shared.files import write_atomically
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import Model
 
 FIRST_MODEL = "first-model"
-"""The file's name."""
+BASE = "base"
+"""The files' names."""
 
 
 def save_first_model(directory: Path, model: Model) -> Weights:
@@ -24,6 +28,28 @@ def save_first_model(directory: Path, model: Model) -> Weights:
         octets = packed.pack(model.values, mode)
         write_atomically(path, octets)
     return Weights(hashlib.sha256(octets).digest(), len(octets), mode, load=True)
+
+
+def save_base(directory: Path, theta: NDArray[np.float32]) -> bytes:
+    """Write the base of a model with adapters (shared/model/lora.py), and return the SHA-256 of its file.
+
+    An intact file is not rewritten. Raises ConfigError if it is another base, or cannot be written.
+    """
+    path, octets = directory / BASE, theta.astype("<f4", copy=False)
+    digest = hashlib.sha256(octets.data).digest()
+    try:
+        if not path.exists():
+            write_atomically(path, octets.tobytes())
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").digest()
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be kept: {error.strerror}; free some disk space") from error
+    if found != digest:
+        raise ConfigError(
+            f"{path}: the run began with another base than model.weights gives now; choose another "
+            "run.directory, or name the weights of then"
+        )
+    return digest
 
 
 def _holds(octets: bytes, model: Model) -> bool:

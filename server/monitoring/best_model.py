@@ -12,6 +12,7 @@ from edgeflock.shared.artifacts import ModelInfo, safetensors_file
 from edgeflock.shared.files import write_atomically
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import ExtraState, Layout
+from edgeflock.shared.model.lora import Adapted, whole_model
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.model import ModelSettings
 
@@ -27,24 +28,39 @@ def info_of(
     layout: Layout,
     shape: tuple[int, ...] | None,
     data: Description | None,
+    adapted: Adapted | None = None,
 ) -> ModelInfo:
     """The description of a run's models, as yet of no version. `shape` is that of a sample's x."""
-    loss = settings.loss
     return ModelInfo(
-        model=settings.module, layout=layout, run=run, version=0, loss=loss, input=shape, data=data
+        model=settings.module,
+        layout=layout if adapted is None else adapted.layout,
+        run=run,
+        version=0,
+        loss=settings.loss,
+        input=shape,
+        data=data,
+        lora=None if adapted is None else adapted.summary(),
     )
 
 
 def save_best(
-    directory: Path, info: ModelInfo, extra: ExtraState, theta: NDArray[np.float32], evaluation: Evaluation
+    directory: Path,
+    info: ModelInfo,
+    extra: ExtraState,
+    adapted: Adapted | None,
+    theta: NDArray[np.float32],
+    evaluation: Evaluation,
 ) -> None:
     """Write the model to best.safetensors atomically. A write error is logged and stops no run.
 
-    `info` describes the run's models; `evaluation` is that of theta, float32 [P + B].
+    `info` describes the run's models; `evaluation` is that of theta, float32 [P + B]. Of an `adapted` model,
+    theta has the adapters, and the file all.
     """
     known = replace(info, version=evaluation.version, evaluation=summary(evaluation))
     try:
-        write_atomically(directory / BEST, safetensors_file.encode(known, theta, extra))
+        write_atomically(
+            directory / BEST, safetensors_file.encode(known, *whole_model(adapted, theta, extra))
+        )
     except OSError as error:
         log.warning("the best model so far, of version %d, is not kept: %s", evaluation.version, error)
 

@@ -14,6 +14,7 @@ from edgeflock.server.sessions.answers import PendingUpdate
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.model.layout import ExtraState, Layout
+from edgeflock.shared.model.lora import Adapted, Base
 from edgeflock.shared.model.personal import Personal
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
@@ -63,6 +64,8 @@ class SessionContext:
     """A sketch of the rows that the run is evaluated on."""
     personal: Personal | None = None
     """The layers that devices train for themselves."""
+    base: Base | None = None
+    """The layers that are frozen."""
     adds_model: bool = False
     """Whether receipts come without the model, which the session adds."""
 
@@ -79,7 +82,7 @@ class SessionContext:
         """Return the Welcome for a device: the first model's file, its last update and its secret."""
         return welcome(
             *(self.run, self.config, self.layout, version, sequence, self.engine.start, weights, secret),
-            *(self.input, self.description, self.app, self.held_out, self.personal),
+            *(self.input, self.description, self.app, self.held_out, self.personal, self.base),
         )
 
 
@@ -93,6 +96,8 @@ class RunHost(SessionContext):
     registry: Registry
     extra_tensors: ExtraState
     """The tensors of a saved model that are not in theta."""
+    adapted: Adapted | None
+    """The base of a model whose adapters theta has."""
 
 
 class UpdateQueue(Protocol):

@@ -36,6 +36,9 @@ class ModelInfo:
     """How samples become inputs, and what outputs mean. None: no conversion."""
     evaluation: Mapping[str, Any] | None = None
     """version, loss, accuracy and metrics of the run's latest evaluation until this version."""
+    lora: Mapping[str, Any] | None = None
+    """rank, alpha and layers of the adapters that a run has trained. The file has their sum with the weights,
+    and each adapter as LAYER.lora_A or LAYER.lora_B besides."""
     digest: str = ""
     """SHA-256 of theta as little-endian float32, in hex: the ETag of GET /v1/model."""
 
@@ -57,6 +60,8 @@ class ModelInfo:
             encoded["data"] = json.dumps(self.data._asdict())
         if self.evaluation is not None:
             encoded["evaluation"] = json.dumps(self.evaluation)
+        if self.lora is not None:
+            encoded["lora"] = json.dumps(self.lora)
         return encoded
 
     @classmethod
@@ -83,6 +88,7 @@ class ModelInfo:
                 input=None if shape is None else tuple(map(int, shape)),
                 data=None if data is None else Description.from_msgpack([*data.values()], "data"),
                 evaluation=json.loads(metadata["evaluation"]) if "evaluation" in metadata else None,
+                lora=json.loads(metadata["lora"]) if "lora" in metadata else None,
                 digest=metadata.get("sha256", ""),
             )
         except (ValueError, TypeError, AttributeError, RecursionError, ConfigError, Malformed) as error:

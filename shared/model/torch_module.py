@@ -21,10 +21,12 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.adapters import add_adapters, load_tensors, set_training
 from edgeflock.shared.model.calls import Call
 from edgeflock.shared.model.fields import Fields, Inputs, describe_shape, rows
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import ExtraState, Layout
+from edgeflock.shared.model.lora import Adapted, Lora, first_adapters
 from edgeflock.shared.model.losses import Loss, resolve_loss
 from edgeflock.shared.model.measuring import measure
 from edgeflock.shared.model.start import Start, generate
@@ -46,12 +48,15 @@ X = Tensor | dict[str, Tensor]
 class FlatModule:
     """A `module` whose theta (P parameters, B running statistics) and gradient are two float32 vectors."""
 
-    def __init__(self, path: str, loss: str, seed: int = 0, make: Make | None = None) -> None:
+    def __init__(
+        self, path: str, loss: str, seed: int = 0, make: Make | None = None, lora: Lora | None = None
+    ) -> None:
         """Build the module that the import string `path` names, initialised under `seed`.
 
-        If `make` is given, it builds the module and `path` is a display name. It computes on the device of
-        its parameters: the CPU, or that of a `with torch.device` around this call. Raises ConfigError if it
-        cannot be imported, is not a module, or cannot travel as a flat vector.
+        If `make` is given, it builds the module and `path` is a display name. With `lora`, theta has its
+        adapters alone, and all else is frozen. It computes on the device of its parameters: the CPU, or that
+        of a `with torch.device` around this call. Raises ConfigError if it cannot be imported, is not a
+        module, or cannot travel as a flat vector.
         """
         self.path = path
         self.loss, call = resolve_loss(loss)
@@ -60,7 +65,14 @@ class FlatModule:
         with seeded_random(seed):
             self.module = _build(path, make)
         tensors = _tensors(self.module)
-        self.layout = Layout.from_shapes((name, tensor.shape, buffer) for name, tensor, buffer in tensors)
+        self.lora, self._frozen = lora, list[Tensor]()
+        self.base: Layout | None = None
+        """The layout of the frozen parameters and statistics, with `lora`."""
+        if lora is not None:
+            self.base = _layout(tensors)
+            self._frozen = [tensor for _, tensor, _ in tensors]
+            tensors = add_adapters(self.module, lora)
+        self.layout = _layout(tensors)
         self.device = tensors[0][1].device if tensors else torch.device("cpu")
         every = 1 if self.device.type == "cpu" else _ALIGNED
         sizes = [entry.stop - entry.start for entry in self.layout.tensors]
@@ -81,6 +93,31 @@ class FlatModule:
     def theta(self) -> NDArray[np.float32]:
         """float32 [P + B], a copy."""
         return self._theta[self._indices(0)].numpy(force=True).copy()
+
+    def base_theta(self) -> NDArray[np.float32]:
+        """The frozen numbers: float32 [base.size], a copy; [0] without `lora`."""
+        return np.concatenate([np.zeros(0, np.float32), *(t.numpy(force=True).ravel() for t in self._frozen)])
+
+    def adapted(self) -> Adapted | None:
+        """The base and the layout of its adapters; None without `lora`. The module uses that base."""
+        if self.lora is None or self.base is None:
+            return None
+        adapted = Adapted(self.base, self.base_theta(), self.layout, self.lora.scale)
+        self.load_base(adapted.theta)
+        return adapted
+
+    @property
+    def whole(self) -> Layout:
+        """The layout of a state_dict of the module without adapters."""
+        return self.base or self.layout
+
+    def load_base(self, values: NDArray[np.float32]) -> None:
+        """Take the frozen numbers, float32 [base.size]. On the CPU the module uses the array itself."""
+        load_tensors(self._frozen, torch.from_numpy(values))
+
+    def set_training(self, training: bool) -> None:
+        """Set the module to training or evaluation. Frozen layers keep their running statistics."""
+        set_training(self.module, training=training, frozen=self.base is not None)
 
     def _indices(self, start: int, stop: int | None = None) -> slice | Tensor:
         """Return the places of these entries in theta or its gradient."""
@@ -125,8 +162,11 @@ class FlatModule:
         """Return (theta to begin a run with, the Start for devices), for a module built under `seed`.
 
         If the module starts from weights of its own, these are theta, and devices must receive it. Builds the
-        module once more, under another seed.
+        module once more, under another seed. Adapters are always made from the seed.
         """
+        if self.base is not None:
+            adapters = first_adapters(self.layout, seed)
+            return generate(adapters, self.layout), adapters
         theta = self.theta()
         with seeded_random(seed ^ 1):
             module = _build(self.path, self._make)
@@ -149,7 +189,7 @@ class FlatModule:
         """
         self._move(theta)
         self._gradient.zero_()
-        self.module.train()
+        self.set_training(True)
         inputs, target = to_tensors(x, self.device), torch.from_numpy(y).to(self.device)
         output = apply(self.module, inputs)
         loss = self.loss_of(output if temperature == 1 else output / temperature, target, inputs)
@@ -170,7 +210,7 @@ class FlatModule:
     def extra_state(self) -> ExtraState:
         """The entries of state_dict that theta does not have."""
         same, constants = {}, {}
-        own = {tensor.name for tensor in self.layout.tensors}
+        own = {tensor.name for layout in (self.layout, self.base) if layout for tensor in layout.tensors}
         names = {id(parameter): name for name, parameter in self.module.named_parameters()}
         for name, tensor in self.module.state_dict(keep_vars=True).items():
             if name in own:
@@ -409,6 +449,10 @@ def _tensors(module: nn.Module) -> list[tuple[str, Tensor, bool]]:
     named += ((name, parameter, False) for name, parameter in module.named_parameters())
     named += ((name, buffer, True) for name, buffer in _statistics(module))
     return named
+
+
+def _layout(tensors: list[tuple[str, Tensor, bool]]) -> Layout:
+    return Layout.from_shapes((name, tensor.shape, buffer) for name, tensor, buffer in tensors)
 
 
 def _statistics(module: nn.Module) -> Iterator[tuple[str, Tensor]]:

@@ -12,6 +12,7 @@ from typing import get_args
 
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch
+from edgeflock.shared.model.lora import Base
 from edgeflock.shared.model.personal import Personal
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
@@ -134,6 +135,8 @@ class Welcome:
     """Updates of a device from one evaluation on its own held-out data to the next; 0: none."""
     personal: Personal | None = None
     """The layers that the device trains for itself and never sends. `layout` does not have them."""
+    base: Base | None = None
+    """The frozen part of the model, which the device downloads once. `layout` then has the adapters alone."""
 
 
 @dataclass(frozen=True, slots=True)

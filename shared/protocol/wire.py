@@ -17,6 +17,7 @@ import msgpack
 from edgeflock.shared.errors import Malformed, UnexpectedRecord, UnknownRecord
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch
+from edgeflock.shared.model.lora import Base
 from edgeflock.shared.model.personal import Personal
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
@@ -236,6 +237,7 @@ _CHECKS: dict[Any, Check] = {
     Weights: Weights.from_msgpack,
     Sketch: Sketch.from_msgpack,
     Personal: Personal.from_msgpack,
+    Base: Base.from_msgpack,
 }
 """Checks that do more than compare types; readers of a Welcome check its layout themselves."""
 

@@ -101,6 +101,7 @@ ROWS: tuple[Row, ...] = (
     Row("model.personal", _NOT_ELASTIC, "are layers of a device, and elastic averaging exchanges all"),
     Row("model.personal", _NOT_TASKS, "learn a device's data, and tasks are of any data"),
     Row("model.personal", ("defence.mode=none|clip",), "are not on the server, which thus has no gradients"),
+    Row("model.lora", ("model.personal=[]",), "trains adapters alone, and no layers of a device"),
     Row(
         "run.local_rate",
         ("run.local_steps", *_ELASTIC, _ADAFACTOR, "model.personal"),

@@ -143,7 +143,12 @@ def describe() -> str:
         lines += [f"[{name}]  # {type(section).__doc__}"]
         told = descriptions(type(section))
         for key, value in section:
-            text = str(value).lower() if isinstance(value, bool) else repr(value).replace("'", '"')
-            lines.append(f"{key} = {text}" + (f"  # {told[key]}" if key in told else ""))
+            lines.append(f"{key} = {_toml(value)}" + (f"  # {told[key]}" if key in told else ""))
         lines.append("")
     return "\n".join(lines)
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, Section):
+        return f"{{{', '.join(f'{key} = {_toml(one)}' for key, one in value)}}}"
+    return str(value).lower() if isinstance(value, bool) else repr(value).replace("'", '"')

@@ -4,16 +4,31 @@ import json
 import re
 from typing import Annotated, Any, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from edgeflock.shared.codecs.values import CODINGS
 from edgeflock.shared.model.calls import Call
+from edgeflock.shared.model.lora import Lora
 from edgeflock.shared.model.losses import LOSSES
 from edgeflock.shared.settings.choices import call_of, one_of
 from edgeflock.shared.settings.settings import Section, split_list
 
 ARRAYS = "arrays:"
 """The prefix of a model that is a file of its initial arrays."""
+
+
+class LoraSettings(Section):
+    """Low-rank fine-tuning of linear layers: model.lora = {rank = 8, alpha = 16, targets = ["*.q"]}."""
+
+    rank: Annotated[int, Field(ge=1, le=1 << 16)] = 8
+    alpha: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 16.0
+    targets: list[str] = []
+
+    @model_validator(mode="after")
+    def _check_targets(self) -> Self:
+        if not self.targets and (self.rank, self.alpha) != (8, 16.0):
+            raise ValueError('lacks targets: names or patterns of linear layers, e.g. ["*.q", "*.v"]')
+        return self
 
 
 class ModelSettings(Section):
@@ -33,6 +48,9 @@ class ModelSettings(Section):
     personal: list[str] = []
     """parameters that each device trains for itself and never sends: names or patterns such as head.*; empty:
     none"""
+    lora: LoraSettings = LoraSettings()
+    """trains low-rank adapters and freezes all else: {rank = 8, alpha = 16, targets = ["*.q", "*.v"]}, whose
+    targets are names or patterns of linear layers; no targets: trains all"""
     loss: Annotated[str, call_of(LOSSES, "model.loss")] = "cross_entropy"
     """loss to minimize: cross_entropy, bce, mse, huber, l1, with arguments as in
     cross_entropy(label_smoothing=0.1); a2c or ppo for a policy that acts; or package.module:name from
@@ -65,11 +83,18 @@ class ModelSettings(Section):
             return _json(metrics, '["f1", "topk(k=3)"]')
         return [text.strip() for text in re.split(r",(?![^(]*\))", metrics) if text.strip()]
 
-    @field_validator("arguments", mode="before")
+    @field_validator("arguments", "lora", mode="before")
     @classmethod
-    def _from_json(cls, arguments: object) -> object:
+    def _from_json(cls, value: object, info: ValidationInfo) -> object:
         """Parse text of the environment or --set as JSON."""
-        return _json(arguments or "{}", '{"width": 64}') if isinstance(arguments, str) else arguments
+        example = '{"width": 64}' if info.field_name == "arguments" else '{"rank": 8, "targets": ["*.q"]}'
+        return _json(value or "{}", example) if isinstance(value, str) else value
+
+    @property
+    def adapters(self) -> Lora | None:
+        """`lora` as modules take it; None: all parameters are trained."""
+        lora = self.lora
+        return Lora(lora.rank, lora.alpha, tuple(lora.targets)) if lora.targets else None
 
     @model_validator(mode="after")
     def _merge_arguments(self) -> Self:
@@ -80,6 +105,8 @@ class ModelSettings(Section):
             Call.parse(str(both), "model.arguments")
             object.__setattr__(self, "module", str(both))
             object.__setattr__(self, "arguments", {})
+        if self.adapters and self.arrays:
+            raise ValueError("model.lora adapts layers of a torch module, and arrays have none; leave it out")
         return self
 
     @field_validator("input", mode="before")

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from edgeflock.client.training.replica import Replica
-from edgeflock.client.transport.first_model import CachedFirstModel, load_first_model
+from edgeflock.client.transport.cached_file import CachedFile
+from edgeflock.client.transport.first_model import cached_first_model, load_first_model
 from edgeflock.shared.codecs import packed, values
 from edgeflock.shared.errors import ConfigError, Malformed, WrongDtype
 from edgeflock.shared.model.layout import Layout
@@ -34,7 +35,7 @@ class Server:
         self.files = list(files)
         self.sent: list[int] = []
 
-    async def load(self, kept: CachedFirstModel) -> bool:
+    async def load(self, kept: CachedFile) -> bool:
         file = self.files.pop(0)
         if file is None:
             return False
@@ -50,7 +51,7 @@ class Server:
 
     async def bring(self, directory: Path, weights: Weights = WEIGHTS, layout: Layout = LAYOUT) -> Any:
         return await load_first_model(
-            self.load, CachedFirstModel(directory, weights, "pi"), weights, layout, compute=at_once
+            self.load, cached_first_model(directory, weights, "pi"), weights, layout, compute=at_once
         )
 
 
@@ -73,7 +74,7 @@ async def test_what_is_there_is_used_even_if_loading_would_not_pay(tmp_path: Pat
 
 
 async def test_a_restart_goes_on_with_the_part_that_came(tmp_path: Path) -> None:
-    part = CachedFirstModel(tmp_path, WEIGHTS, "pi")
+    part = cached_first_model(tmp_path, WEIGHTS, "pi")
     part.add(FILE[:1000])
     server = Server(FILE)
     assert (await server.bring(tmp_path)).values == THETA.tobytes()
@@ -82,7 +83,7 @@ async def test_a_restart_goes_on_with_the_part_that_came(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("came", [1000, len(FILE), len(FILE) + 5])
 async def test_a_damaged_part_costs_one_more_load(came: int, tmp_path: Path) -> None:
-    CachedFirstModel(tmp_path, WEIGHTS, "pi").add(b"?")
+    cached_first_model(tmp_path, WEIGHTS, "pi").add(b"?")
     (part,) = tmp_path.glob("*.part")
     part.write_bytes(bytes(came))
     server = Server(FILE, FILE)
@@ -127,7 +128,7 @@ async def test_a_mode_of_no_model_is_not_even_asked_for(mode: int, tmp_path: Pat
 async def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     file = packed.pack(bytes(8), F32)
     weights = Weights(hashlib.sha256(file).digest(), len(file), F32, load=True)
-    kept = CachedFirstModel(tmp_path, weights, "pi")
+    kept = cached_first_model(tmp_path, weights, "pi")
     kept.add(file)
     with pytest.raises(WrongDtype, match="the packed model does not hold"):
         await load_first_model(Server(file).load, kept, weights, LAYOUT, at_once)
@@ -142,46 +143,48 @@ LIES: list[tuple[dict[str, str], str]] = [
 
 @pytest.mark.parametrize(("headers", "said"), LIES)
 def test_an_answer_of_another_length_is_refused(headers: dict[str, str], said: str, tmp_path: Path) -> None:
-    kept = CachedFirstModel(tmp_path, WEIGHTS, "pi")
+    kept = cached_first_model(tmp_path, WEIGHTS, "pi")
     kept.add(FILE[:10])
     with pytest.raises(Malformed, match=said):
         kept.begin({"ETag": ETAG, **headers})
 
 
 def test_more_than_was_announced_is_refused(tmp_path: Path) -> None:
-    kept = CachedFirstModel(tmp_path, WEIGHTS, "pi")
+    kept = cached_first_model(tmp_path, WEIGHTS, "pi")
     kept.add(FILE)
     with pytest.raises(Malformed, match="more than the"):
         kept.add(b"!")
 
 
 def test_an_answer_from_the_start_replaces_the_part(tmp_path: Path) -> None:
-    kept = CachedFirstModel(tmp_path, WEIGHTS, "pi")
+    kept = cached_first_model(tmp_path, WEIGHTS, "pi")
     kept.add(b"wrong")
     assert kept.headers["Range"] == "bytes=5-"
     assert kept.begin({"ETag": ETAG, "Content-Length": str(len(FILE))})
     kept.add(FILE)
-    assert kept.complete() == FILE
+    path = kept.complete()
+    assert path is not None
+    assert path.read_bytes() == FILE
 
 
 def test_an_answer_of_another_file_leaves_the_part(tmp_path: Path) -> None:
-    kept = CachedFirstModel(tmp_path, WEIGHTS, "pi")
+    kept = cached_first_model(tmp_path, WEIGHTS, "pi")
     kept.add(FILE[:5])
     assert not kept.begin({"ETag": '"another"', "Content-Length": "3"})
-    assert kept.size == CachedFirstModel(tmp_path, WEIGHTS, "pi").size == 5
-    assert CachedFirstModel(tmp_path, WEIGHTS, "another device").size == 0
+    assert kept.size == cached_first_model(tmp_path, WEIGHTS, "pi").size == 5
+    assert cached_first_model(tmp_path, WEIGHTS, "another device").size == 0
 
 
 def test_a_folder_that_cannot_be_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"client.directory = '.*' cannot keep the first model: .*; name"):
-        CachedFirstModel(tmp_path / "file" / "folder", WEIGHTS, "pi")
+        cached_first_model(tmp_path / "file" / "folder", WEIGHTS, "pi")
 
 
 def test_the_latest_few_are_kept(tmp_path: Path) -> None:
     for number in range(7):
         file = bytes([number]) * 9
-        kept = CachedFirstModel(tmp_path, Weights(hashlib.sha256(file).digest(), 9, F32, load=True), "pi")
+        kept = cached_first_model(tmp_path, Weights(hashlib.sha256(file).digest(), 9, F32, load=True), "pi")
         kept.add(file)
-        assert kept.complete() == file
+        assert kept.complete() is not None
     assert len(list(tmp_path.iterdir())) == 4

@@ -15,7 +15,7 @@ from edgeflock.client.identity import ClientIdentity
 from edgeflock.client.run import run_client
 from edgeflock.client.training.replica import Replica
 from edgeflock.client.transport import Link
-from edgeflock.client.transport.first_model import CachedFirstModel, load_first_model
+from edgeflock.client.transport.first_model import cached_first_model, load_first_model
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import Malformed, Unauthorized
 from edgeflock.shared.model.layout import Layout
@@ -38,7 +38,7 @@ async def begun(device: Link, directory: Path) -> Replica:
     welcome = await device.join()
     replica = Replica(LARGE, welcome.start)
     if welcome.weights is not None:
-        kept = CachedFirstModel(directory, welcome.weights, "pi")
+        kept = cached_first_model(directory, welcome.weights, "pi")
         model = await load_first_model(device.downloads.load, kept, welcome.weights, LARGE, asyncio.to_thread)
         if model is not None:
             replica.take(model)
@@ -116,7 +116,7 @@ async def test_without_a_token_there_is_nothing(tmp_path: Path) -> None:
             hosted.port, identity=replace(hosted.enrol("pi"), credential="efd1.wrong")
         ) as device:
             with pytest.raises(Unauthorized, match="edgeflock client join"):
-                await device.downloads.load(CachedFirstModel(tmp_path / "kept", offered, "pi"))
+                await device.downloads.load(cached_first_model(tmp_path / "kept", offered, "pi"))
         async with joining(hosted.port, "jetson", hosted.enrol("jetson")) as device:
             assert (await begun(device, tmp_path / "kept")).version == 0
 
@@ -156,7 +156,7 @@ async def test_where_devices_make_it_there_is_none(tmp_path: Path) -> None:
         assert (await ask(hosted.port))[0] == 404
         offered = Weights(bytes(32), 100, 0, load=True)
         async with joining(hosted.port) as device:
-            assert not await device.downloads.load(CachedFirstModel(tmp_path / "kept", offered, "pi"))
+            assert not await device.downloads.load(cached_first_model(tmp_path / "kept", offered, "pi"))
 
 
 async def test_a_server_that_has_another_one_by_now_is_pulled_from(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ async def test_a_server_that_has_another_one_by_now_is_pulled_from(tmp_path: Pat
         assert offered is not None
         async with joining(hosted.port) as device:
             hosted.engine.outlet.first_model = offered._replace(digest=bytes(32))
-            kept = CachedFirstModel(tmp_path / "kept", offered, "pi")
+            kept = cached_first_model(tmp_path / "kept", offered, "pi")
             assert (
                 await load_first_model(device.downloads.load, kept, offered, LARGE, asyncio.to_thread) is None
             )
@@ -182,7 +182,7 @@ async def test_a_server_that_lies_is_refused(tmp_path: Path, caplog: pytest.LogC
             with pytest.raises(
                 Malformed, match=f"announced a first model of {offered.size} bytes, and sends"
             ):
-                await device.downloads.load(CachedFirstModel(tmp_path / "kept", offered, "pi"))
+                await device.downloads.load(cached_first_model(tmp_path / "kept", offered, "pi"))
             hosted.engine.outlet.first_model = offered._replace(size=5 * LARGE.size)
             with pytest.raises(Malformed, match="takes at most"):
                 await begun(device, tmp_path / "kept")

@@ -97,7 +97,8 @@ def prepare(file: FleetFile, objects: FleetObjects = FleetObjects()) -> Prepared
         )
     targets = Targets.from_y(test.y) if scaled and not test.description.target else None
     _warn_about_data(train, test, targets, source=fleet.data)
-    flat = FlatModule(file.model.module, file.model.loss, make=objects.make)
+    settings = file.model
+    flat = FlatModule(settings.module, settings.loss, make=objects.make, lora=settings.adapters)
     check_limits(file, flat.layout)
     scores = Scores(file.model.metrics, objects.metrics)
     scores.set_scale(test.description.target)

@@ -38,7 +38,8 @@ from edgeflock.shared.errors import Diverged
 from edgeflock.shared.model.fields import Fields, Inputs
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.held_out import sketch_of
-from edgeflock.shared.model.start import generate
+from edgeflock.shared.model.lora import Adapted
+from edgeflock.shared.model.start import Start, generate
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.protocol.messages import Facts
@@ -95,8 +96,15 @@ def run_fleet(
     """
     began = time.process_time()
     file = prepared.file
-    backend = TorchBackend(file.model.module, file.model.loss, seed=seed, make=prepared.make)
-    flat = FlatModule(file.model.module, file.model.loss, seed, prepared.make)
+    settings = file.model
+    backend = TorchBackend(
+        settings.module, settings.loss, seed=seed, make=prepared.make, lora=settings.adapters
+    )
+    flat = FlatModule(settings.module, settings.loss, seed, prepared.make, settings.adapters)
+    theta, start = first_model(flat, settings.weights, seed)
+    adapted = flat.adapted()
+    if adapted is not None:
+        backend.load_base(adapted.theta)
     compression, traits = file.compression, file.coordination.traits
     has_state = compression.feedback or compression.threshold or file.injection.alpha
     has_state = has_state or traits.elastic or file.run.local_optimizer == ADAFACTOR
@@ -116,7 +124,9 @@ def run_fleet(
     def backends(index: int) -> Backend:
         return backend_of(index, timed)
 
-    run = _FleetRun(prepared, seed, flat, backends, journal, resumed, callbacks, stop, health_of)
+    run = _FleetRun(
+        prepared, seed, flat, (theta, start), adapted, backends, journal, resumed, callbacks, stop, health_of
+    )
     try:
         result = run.result()
     finally:
@@ -161,6 +171,8 @@ class _FleetRun:
         prepared: PreparedFleet,
         seed: int,
         flat: FlatModule,
+        first: tuple[NDArray[np.float32], Start | None],
+        adapted: Adapted | None,
         backends: Callable[[int], Backend],
         journal: Journal,
         resumed: Interrupted | None,
@@ -170,6 +182,7 @@ class _FleetRun:
     ) -> None:
         file = self._file = prepared.file
         self._seed, self._flat = seed, flat
+        theta, start = first
         self._interrupted, self._listening, self._stop = resumed, listening, stop
         self._stopped = False
         self._failure: Exception | None = None
@@ -184,7 +197,6 @@ class _FleetRun:
         if trusting.is_wanted(file.defence.mode):
             samples, self._test = trusting.split_trusted(prepared.test)
             self._trusted = trusting.TrustedGradients(flat, samples)
-        theta, start = first_model(flat, file.model.weights, seed)
         layout, personal = flat.layout, None
         if file.model.personal:
             layers = personal_layers(flat, file.model.personal, seed)
@@ -201,6 +213,7 @@ class _FleetRun:
             None if isinstance(self._test.x, Fields) else self._test.x.shape[1:],
             sketch_of("fleet", self._test.x, self._test.y) if listening.on_finding is not None else None,
             personal,
+            None if adapted is None else adapted.describe(sha256(adapted.theta.data).digest()),
             keep_frames=resumed is not None,
             on_applied=self._on_applied,
         )

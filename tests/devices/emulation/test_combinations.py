@@ -85,6 +85,7 @@ CONCEPTS: dict[str, list[Settings]] = {
     "weights": [("coordination.base_batch=8",)],
     "defence": [(f"defence.mode={name}",) for name in CHOICES["defence.mode"]],
     "personal": [("model.personal=1.bias",)],
+    "lora": [('model.lora={"rank": 2, "targets": ["1"]}',)],
     "injection": [("injection.alpha=0.5", "injection.beta=0.5")],
 }  # fmt: skip
 

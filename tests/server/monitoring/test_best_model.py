@@ -27,10 +27,10 @@ from tests.server.pushes import LAYOUT, THETA
 def test_a_disk_without_room_stops_no_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     evaluation = Evaluation(3, 1.0, 0.5, 0.9, 0, 0)
     info = info_of(parse().model, "run", LAYOUT, None, None)
-    save_best(tmp_path, info, NO_EXTRA_STATE, THETA, evaluation)
+    save_best(tmp_path, info, NO_EXTRA_STATE, None, THETA, evaluation)
     kept = safetensors.numpy.load_file(tmp_path / BEST)
     assert np.concatenate([kept[t.name].ravel() for t in LAYOUT.tensors]).tobytes() == THETA.tobytes()
-    save_best(tmp_path / "gone", info, NO_EXTRA_STATE, THETA, evaluation)
+    save_best(tmp_path / "gone", info, NO_EXTRA_STATE, None, THETA, evaluation)
     assert "the best model so far, of version 3, is not kept" in caplog.text
 
 

@@ -1,0 +1,103 @@
+"""Over real sockets: a frozen base that devices download once, and adapters that they train."""
+
+import asyncio
+from pathlib import Path
+from typing import Any, Literal
+
+import aiohttp
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import edgeflock as ef
+from edgeflock.client.run import run_client
+from edgeflock.shared.artifacts import safetensors_file
+from edgeflock.shared.model.lora import Lora
+from edgeflock.shared.model.torch_module import FlatModule
+from edgeflock.shared.settings.client import ClientSettings
+
+Backend = Literal["onnx", "torch"]
+
+
+class Layered(nn.Module):
+    """Four numbers in two classes, with running statistics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(4, 16)
+        self.norm = nn.BatchNorm1d(16)
+        self.head = nn.Linear(16, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.head(torch.relu(self.norm(self.body(x))))
+        return output
+
+
+LAYERED = f"{__name__}:Layered"
+LORA = {"rank": 2, "alpha": 4.0, "targets": ["body", "head"]}
+
+
+def samples(path: Path, seed: int) -> str:
+    x = np.random.default_rng(seed).standard_normal((400, 4)).astype(np.float32)
+    y = (x[:, 0] > 0).astype(np.int64)
+    np.savez(path, x_train=x, y_train=y, x_test=x, y_test=y)
+    return f"npz:{path}"
+
+
+def serving(directory: Path, updates: int = 300, port: int = 0, **others: Any) -> ef.Server:
+    return ef.Server(
+        ef.Model(LAYERED, lora=LORA, weights=others.pop("weights", "")),
+        evaluate=samples(directory / "test.npz", 0),
+        directory=directory / "run",
+        port=port,
+        open=True,
+        compression={"select": 1.0},
+        updates=updates,
+        **others,
+    )
+
+
+def device(url: str, directory: Path, name: str, backend: Backend = "torch", **others: Any) -> ClientSettings:
+    return ClientSettings(
+        server=url,
+        name=name,
+        backend=backend,
+        model=LAYERED if backend == "torch" else "",
+        data=samples(directory / f"{name}.npz", len(name)),
+        directory=str(directory / "kept"),
+        health=False,
+        **others,
+    )
+
+
+async def status_of(server: ef.Server) -> Any:
+    async with aiohttp.ClientSession() as http, http.get(f"{server.url}/v1/status") as answer:
+        return await answer.json()
+
+
+async def test_devices_train_adapters_of_a_base_that_they_download_once(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        await asyncio.gather(*(run_client(device(server.url, tmp_path, name)) for name in ("north", "south")))
+        await server.until()
+        status = await status_of(server)
+    assert status["parameters"] == 2 * (4 + 16) + 2 * (16 + 2)
+    assert status["evaluation"]["accuracy"] > 0.9
+    (base,) = (tmp_path / "kept").glob("*.base")
+    assert base.read_bytes() == (tmp_path / "run" / "base").read_bytes()
+
+    base_theta = np.frombuffer(base.read_bytes(), "<f4")
+    saved = safetensors_file.load(tmp_path / "run" / "best.safetensors")
+    flat = FlatModule(LAYERED, "cross_entropy", 0)
+    assert saved.info.layout == flat.layout
+    assert saved.info.lora == {"rank": 2, "alpha": 4.0, "layers": ["body", "head"]}
+    for tensor in flat.layout.tensors:
+        moved = saved.theta[tensor.start : tensor.stop] != base_theta[tensor.start : tensor.stop]
+        assert moved.any() == (tensor.name in ("body.weight", "head.weight"))
+    adapted = FlatModule(LAYERED, "cross_entropy", 0, None, Lora(2, 4.0, ("body", "head")))
+    adapted.load_base(base_theta.copy())
+    theta = np.concatenate([saved.rest[tensor.name].ravel() for tensor in adapted.layout.tensors])
+    x = np.random.default_rng(5).standard_normal((50, 4)).astype(np.float32)
+    (wanted,) = adapted.predictor(theta)(x)
+    found = ef.load(tmp_path / "run" / "best.safetensors").outputs(x, 50)
+    assert found == pytest.approx(wanted, abs=1e-4)
