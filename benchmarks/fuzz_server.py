@@ -36,7 +36,7 @@ from aiohttp import web
 
 from edgeflock.server.app import create_app
 from edgeflock.server.engine import Engine
-from edgeflock.server.engine.receipts import SEQUENCE_WINDOW
+from edgeflock.server.engine.outcomes import SEQUENCE_WINDOW
 from edgeflock.server.hosting.model import ModelSetup
 from edgeflock.server.hosting.run import HostedRun
 from edgeflock.server.http.keys import CONNECTION_LIMITS, HOST

@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 from edgeflock.client.data.records import RECORD_BYTES, Broken, Skipped, StreamChunk
 from edgeflock.shared.data.texts import encode_text, is_missing
 from edgeflock.shared.errors import Malformed
-from edgeflock.shared.protocol.bounded import AllocationLimits, unpack
+from edgeflock.shared.protocol.schema import AllocationLimits, unpack
 
 KEY_LENGTH = 200
 """Maximum length of a key, in characters."""

@@ -25,8 +25,7 @@ from edgeflock.shared.errors import ConfigError, Malformed, Refused, TrainingFai
 from edgeflock.shared.files import write_atomically
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.protocol.app import App, Arrays, decode
-from edgeflock.shared.protocol.flower import loss_of, samples_of
+from edgeflock.shared.protocol.app import App, Arrays, decode, loss_of, samples_of
 from edgeflock.shared.protocol.messages import Facts, Welcome
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from edgeflock.client.training.selector import LocalSteps, SelectionMemory, enco
 from edgeflock.shared.errors import ConfigError, Diverged
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
-from edgeflock.shared.protocol.flower import CONFIG_KEY, REFUSED_KEY, STYPE, flatten
+from edgeflock.shared.protocol.app import CONFIG_KEY, REFUSED_KEY, STYPE, flatten
 from edgeflock.shared.protocol.messages import Update, Welcome
 from edgeflock.shared.selection import HORIZON, NormAverages
 

@@ -5,8 +5,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 
-from edgeflock.client.neighbour.reasons import MachineState, RestRules, Rules
-from edgeflock.client.neighbour.sensors import Sensors
+from edgeflock.client.neighbour.reasons import MachineState, RestRules, Rules, Sensors
 from edgeflock.shared.protocol.messages import Facts
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ import aiohttp
 
 from edgeflock.client.transport.downloads import DownloadedModel
 from edgeflock.shared.artifacts import ModelInfo
-from edgeflock.shared.artifacts.files import describe
+from edgeflock.shared.artifacts.info import describe
 from edgeflock.shared.errors import BadGraph, ConfigError, EdgeflockError, ServerAtFault
 from edgeflock.shared.files import write_atomically
 from edgeflock.shared.graphs.reading import read

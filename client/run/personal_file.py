@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.client.training.spool import DeviceFile
-from edgeflock.shared.artifacts.files import with_tensors
+from edgeflock.shared.artifacts.info import with_tensors
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Welcome
 

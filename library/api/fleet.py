@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Self
 import torch
 
 from edgeflock.api.data import Data, dataset
-from edgeflock.api.functions import Metrics, check_callback, split_metrics
 from edgeflock.api.model import Model, model_of
-from edgeflock.api.named import name_objects
+from edgeflock.api.named import Metrics, check_callback, name_objects, split_metrics
 from edgeflock.api.result import Evaluated
 from edgeflock.devices.emulation import config
 from edgeflock.devices.emulation.config import FleetFile

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from edgeflock.api.data import Data, dataset
-from edgeflock.api.functions import Metrics, check_callback, split_metrics
 from edgeflock.api.model import Model, model_of
-from edgeflock.api.named import name_objects
+from edgeflock.api.named import Metrics, check_callback, name_objects, split_metrics
 from edgeflock.api.opening import enter_in_thread
 from edgeflock.api.result import Result
 from edgeflock.server.app import RunningServer, serve

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from edgeflock.shared.artifacts import ModelInfo
-from edgeflock.shared.artifacts.files import describe
+from edgeflock.shared.artifacts.info import describe
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.files import write_atomically
 from edgeflock.shared.numbers import size

@@ -5,12 +5,14 @@ failure is which. lease.py holds the right to write to a PostgreSQL database. Th
 the register of devices (server/identity) keep their tables with it. Imports edgeflock.shared only.
 """
 
-from edgeflock.server.database.database import Database, Tables, columns
-from edgeflock.server.database.errors import (
+from edgeflock.server.database.database import (
     UNREACHABLE,
+    Database,
     JournalLost,
     Outage,
+    Tables,
     Unreachable,
+    columns,
     is_transient,
     redact,
 )

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from edgeflock.server.database.errors import UNREACHABLE, JournalLost, Outage, Unreachable, redact
+from edgeflock.server.database.database import UNREACHABLE, JournalLost, Outage, Unreachable, redact
 from edgeflock.server.database.postgres import PostgresDatabase, psycopg
 from edgeflock.shared.errors import ConfigError
 

@@ -13,8 +13,15 @@ from itertools import count
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from edgeflock.server.database.database import Database, Row, Tables, columns
-from edgeflock.server.database.errors import JournalLost, Unreachable, redact
+from edgeflock.server.database.database import (
+    Database,
+    JournalLost,
+    Row,
+    Tables,
+    Unreachable,
+    columns,
+    redact,
+)
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 from edgeflock.shared.extras import install_command
 

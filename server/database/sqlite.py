@@ -8,8 +8,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-from edgeflock.server.database.database import Database, Row, Tables, columns
-from edgeflock.server.database.errors import is_damage
+from edgeflock.server.database.database import Database, Row, Tables, columns, is_damage
 from edgeflock.shared.errors import JournalDamaged
 
 log = logging.getLogger(__name__)

@@ -11,8 +11,7 @@ import numpy as np
 
 from edgeflock.server.defence.norms import MIN_NORMS, UsualNorms
 from edgeflock.server.defence.rules import DEFENCES, AdmittedUpdate, norm_to_record
-from edgeflock.server.defence.standing import Agreements, decay_standing
-from edgeflock.server.defence.trusted import Cosines, Trusted
+from edgeflock.server.defence.standing import Agreements, Cosines, Trusted, decay_standing
 from edgeflock.server.descent import Step
 from edgeflock.server.descent.kernels import norm
 

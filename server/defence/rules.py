@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.defence.trusted import Cosines
+from edgeflock.server.defence.standing import Cosines
 from edgeflock.server.descent import Index
 from edgeflock.shared.plugins import Table
 

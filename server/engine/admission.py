@@ -1,11 +1,14 @@
 """The checks that an update must pass before it changes the model."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.server.coordination import Gate, Push
 from edgeflock.server.descent import Step
+from edgeflock.server.engine.outcomes import Answer
 from edgeflock.shared.codecs import compiled_entries, labels, moments, values
 from edgeflock.shared.errors import (
     BadSamples,
@@ -14,6 +17,8 @@ from edgeflock.shared.errors import (
     BaseInFuture,
     ExpansionTooLarge,
     NonFinite,
+    Refused,
+    Superseded,
     WrongDtype,
 )
 from edgeflock.shared.model.layout import Layout
@@ -97,3 +102,81 @@ def _admit(update: Update, layout: Layout) -> Step:
         update.index_mode, update.value_mode, update.count, update.indices, update.values, layout
     )
     return Step(update.base, indices, delta, samples=update.samples)
+
+
+Answers = list[tuple[Push, Answer]]
+
+
+class Gatekeeper:
+    """The gate of a run, and the devices that wait at it. Without a gate no device waits."""
+
+    def __init__(self, gate: Gate | None, is_open: Callable[[], bool]) -> None:
+        """`is_open` returns whether the run takes updates. If not, the gate opens, and all are refused."""
+        self._gate = gate
+        self._is_open = is_open
+        self._deferred: dict[int, Push] = {}
+        """Device -> its update that is answered later, in the model already or not offered yet."""
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether any device waits."""
+        return bool(self._deferred)
+
+    def add_device(self, device: int, version: int) -> None:
+        if self._gate is not None:
+            self._gate.add_device(device, version)
+            if device in self._deferred:
+                self._gate.mark_waiting(device)
+
+    def remove_device(self, device: int) -> None:
+        if self._gate is not None:
+            self._gate.remove_device(device)
+
+    def record_update(self, device: int, version: int) -> None:
+        """Record that an update of the device made this version."""
+        if self._gate is not None:
+            self._gate.record_update(device, version)
+
+    def may_continue(self, device: int) -> bool:  # also if the run takes no updates: all get their refusals
+        return self._gate is None or not self._is_open() or self._gate.is_open_for(device)
+
+    def defer(self, push: Push, answers: Answers) -> None:
+        """Answer `push` once the gate opens. If the device sent it again, only the last copy waits."""
+        assert self._gate is not None, "without a gate every device may continue"
+        self._gate.mark_waiting(push.device)
+        earlier = self._deferred.get(push.device)
+        self._deferred[push.device] = push
+        if earlier is not None and earlier is not push:
+            answers.append((earlier, Superseded("the device sent its update again")))
+
+    def release(
+        self,
+        answers: Answers,
+        read_version: Callable[[], int],
+        offer: Callable[[Push, Answers], None],
+        *,
+        hold: bool,
+    ) -> Answers:
+        """Return those of `answers` that may leave now. Without `hold`, also answer updates that waited here.
+
+        `offer` gives the engine such an update again. If the update is in the model already, the engine knows
+        its sequence number and repeats the receipt. `read_version` returns the model's version.
+        """
+        if self._gate is None:
+            return answers
+        released: Answers = []
+        while True:
+            for push, answer in answers:
+                if isinstance(answer, Refused):
+                    released.append((push, answer))
+                elif self.may_continue(push.device):
+                    self._gate.record_answer(push.device, read_version())
+                    released.append((push, answer))
+                else:
+                    self.defer(push, released)
+            opened = [device for device in self._deferred if not hold and self.may_continue(device)]
+            if not opened:
+                return released
+            answers = []
+            for device in opened:
+                offer(self._deferred.pop(device), answers)

@@ -22,7 +22,7 @@ from edgeflock.shared.errors import (
 )
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
-from edgeflock.shared.protocol.flower import (
+from edgeflock.shared.protocol.app import (
     CONFIG_KEY,
     REFUSED_KEY,
     REMAINS,

@@ -7,9 +7,8 @@ stores of rows and their schema. The package `damage`, above all others but back
 `repair` for journals on a failed disk. Imports engine and below.
 """
 
-from edgeflock.server.ledger.backup import BackupReport, back_up, restore
+from edgeflock.server.ledger.backup import BackupReport, CopyReport, back_up, copy, restore
 from edgeflock.server.ledger.claim import Claim, Waiting, claim_run
-from edgeflock.server.ledger.copying import CopyReport, copy
 from edgeflock.server.ledger.damage import RepairReport, VerifyReport, repair, verify
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.offered import BASE, FIRST_MODEL, save_base, save_first_model

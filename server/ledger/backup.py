@@ -7,9 +7,12 @@ The file contains the run's keys and tokens. Only its owner may read it, as the 
 A backup is older than what devices have seen since. So a restored run gets a new name (`repair`), and devices
 begin with the restored model. It keeps its name only if its server is known to have done nothing since the
 backup.
+
+Copy a run's journal to another place, row by row, and compare the copy with the source.
 """
 
 import gzip
+import hashlib
 import os
 import shutil
 import sqlite3
@@ -17,16 +20,20 @@ import tarfile
 import tempfile
 import time
 import zlib
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgpack
+
 from edgeflock.server.database import SqliteDatabase
+from edgeflock.server.ledger.claim import lock
 from edgeflock.server.ledger.damage import repair, verify
 from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.place import FILE
+from edgeflock.server.ledger.place import FILE, file_of, open_journal
+from edgeflock.server.ledger.recovery import replay
 from edgeflock.server.ledger.stores import mark
-from edgeflock.server.ledger.stores.migrations import SCHEMA, schema_of
+from edgeflock.server.ledger.stores.migrations import SCHEMA, TABLES, schema_of
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 
 _ENDS = ("-wal", "-shm", "-journal")
@@ -174,3 +181,70 @@ def _unpack(file: Path, directory: Path) -> tuple[str, ...]:
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise ConfigError(f"{file} is no backup of a run, or a part of one: {error}") from error
     return names
+
+
+_LEASE = 60.0
+"""Seconds. No other process waits for this lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyReport:
+    """The result of a copy."""
+
+    run: str
+    version: int
+    rows: int
+    theta: str
+    """SHA-256 of the model, replayed from the newest snapshot of the copy."""
+
+
+def copy(source: str, target: str) -> CopyReport:
+    """Copy a run to a place that holds none. Compare all rows, and the models that both journals replay to.
+
+    Raises ConfigError if a server hosts one of them, the source has no run, or the target has one. Raises
+    JournalDamaged if the copy differs; it must not be used then.
+    """
+    with ExitStack() as opened:
+        for folder in {path.resolve().parent for path in map(file_of, (source, target)) if path is not None}:
+            if not folder.is_dir():
+                raise ConfigError(f"{folder}: there is no such folder")
+            opened.enter_context(lock(folder, "the folder of a journal"))
+        path = file_of(source)
+        if path is not None and not path.is_file():
+            raise ConfigError(f"{path}: there is no such file")
+        old = open_journal(source, _LEASE)
+        opened.callback(old.abandon)
+        begun = old.run()
+        if begun is None:
+            raise ConfigError(f"{old.path} holds no run")
+        new = open_journal(target, _LEASE)
+        opened.callback(new.abandon)
+        if (present := new.run()) is not None:
+            raise ConfigError(f"{new.path} holds a run already, {present.run}; name another place")
+        new.copy_from(old)
+        rows, digest = _digest(old)
+        if _digest(new) != (rows, digest):
+            raise JournalDamaged(
+                f"{new.path} differs from {old.path}, of which it is a copy: delete it and copy again"
+            )
+        theta, copied = _model_digest(old), _model_digest(new)
+        if theta != copied:
+            raise JournalDamaged(f"{new.path} replays to the model {copied}, {old.path} to {theta}")
+        return CopyReport(begun.run, new.version, rows, theta)
+
+
+def _digest(journal: Journal) -> tuple[int, str]:
+    """(rows, SHA-256 of them all)."""
+    count, total = 0, hashlib.sha256()
+    for table in TABLES:
+        for row in journal.table(table):
+            total.update(msgpack.packb(row))
+            count += 1
+    return count, total.hexdigest()
+
+
+def _model_digest(journal: Journal) -> str:
+    run = journal.run()
+    assert run is not None, "it was looked at before"
+    model = replay(journal, run.layout, newest=True) if journal.regimes() else journal.snapshot()
+    return hashlib.sha256(model.theta.astype("<f4").tobytes()).hexdigest()

@@ -7,8 +7,7 @@ gateways. An `Outlet` uses both. Imports descent and shared; the engine uses it.
 
 from edgeflock.server.publication.exact import Exact
 from edgeflock.server.publication.lossy import Lossy
-from edgeflock.server.publication.modes import MODES, publication_of
+from edgeflock.server.publication.modes import MODES, Publication, publication_of
 from edgeflock.server.publication.outlet import ChangeRecorder, Changes, Outlet
-from edgeflock.server.publication.publication import Publication
 
 __all__ = ["MODES", "Exact", "Lossy", "Outlet", "Publication", "Changes", "ChangeRecorder", "publication_of"]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.descent import Entries, Index
-from edgeflock.server.publication.publication import Publication
+from edgeflock.server.publication.modes import Publication
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import Model

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared.errors import ConfigError, Malformed
+from edgeflock.shared.errors import BadGraph, ConfigError, Malformed
+from edgeflock.shared.graphs.writing import metadata_of
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Entry, Layout
 
@@ -98,3 +99,46 @@ class ModelInfo:
 def digest_of(theta: NDArray[np.float32]) -> str:
     """SHA-256 of theta, float32 [P + B], in hex."""
     return sha256(theta.astype("<f4", copy=False).tobytes()).hexdigest()
+
+
+def describe(octets: bytes, format: str, name: str) -> ModelInfo:
+    """Return the description in a file of `format`, onnx or safetensors. Needs neither's library.
+
+    Raises ConfigError that names the file, `name`.
+    """
+    try:
+        metadata = metadata_of(octets) if format == "onnx" else _metadata(octets)
+    except (BadGraph, ValueError, RecursionError) as error:
+        raise ConfigError(f"{name} is not a {format} file: {error}") from error
+    return ModelInfo.read(metadata, name)
+
+
+def with_tensors(octets: bytes, tensors: Mapping[str, NDArray[np.float32]]) -> bytes:
+    """Return a safetensors file with other values of float32 `tensors`. ConfigError if it lacks one."""
+    changed, header = bytearray(octets), _header(octets)
+    begin = 8 + int.from_bytes(octets[:8], "little")
+    for name, values in tensors.items():
+        entry, content = header.get(name), values.astype("<f4").tobytes()
+        place = entry.get("data_offsets") if isinstance(entry, dict) and entry.get("dtype") == "F32" else None
+        if not isinstance(place, list) or [type(end) for end in place] != [int, int]:
+            place = [-1, -1]
+        start, stop = (begin + end for end in place)
+        if not begin <= start <= stop <= len(octets) or stop - start != len(content):
+            raise ConfigError(f"the file has no float32 {name} of {values.size} numbers; take the file again")
+        changed[start:stop] = content
+    return bytes(changed)
+
+
+def _header(octets: bytes) -> dict[str, Any]:
+    """The header of a safetensors file. Raises ValueError."""
+    size = int.from_bytes(octets[:8], "little")
+    if not 0 < size <= len(octets) - 8:
+        raise ValueError("its header is cut short")
+    found = json.loads(octets[8 : 8 + size])
+    return found if isinstance(found, dict) else {}
+
+
+def _metadata(octets: bytes) -> dict[str, str]:
+    """The metadata of a safetensors file. Raises ValueError."""
+    metadata = _header(octets).get("__metadata__")
+    return metadata if isinstance(metadata, dict) else {}

@@ -12,10 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.errors import BadGraph
-from edgeflock.shared.graphs.graph import BOOL, INT32, INT64, TYPES, Graph, Node, Port
+from edgeflock.shared.graphs.graph import (
+    BOOL,
+    INT32,
+    INT64,
+    MISFITS,
+    TYPES,
+    Graph,
+    Node,
+    Port,
+    Shape,
+    TensorInfo,
+    integer,
+    integers,
+    is_small,
+)
 from edgeflock.shared.graphs.operators import TABLE
 from edgeflock.shared.graphs.shapes import slices
-from edgeflock.shared.graphs.tensor_info import MISFITS, Shape, TensorInfo, integer, integers, is_small
 
 _WHOLE = (INT64, INT32, BOOL)
 

@@ -11,8 +11,7 @@ from math import prod
 from typing import Any
 
 from edgeflock.shared.graphs import shapes
-from edgeflock.shared.graphs.graph import Node
-from edgeflock.shared.graphs.tensor_info import Rule, Shape, TensorInfo
+from edgeflock.shared.graphs.graph import Node, Rule, Shape, TensorInfo
 
 Work = Callable[[Node, list[Any], list[TensorInfo]], int]
 """(node, inputs, results) -> multiplications, or visited entries."""

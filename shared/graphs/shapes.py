@@ -1,6 +1,6 @@
 """Shape rules of operators, after ONNX's rules (opset 18): the shapes of results from those of inputs.
 
-tensor_info.py says what a rule is. First come operators that work on single entries, or that arrange, pick or
+graph.py says what a rule is. First come operators that work on single entries, or that arrange, pick or
 reduce entries; then products and moving windows.
 """
 
@@ -10,9 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from edgeflock.shared.graphs.graph import BOOL, FLOAT, INT64, TYPES, GraphConstant, Node
-from edgeflock.shared.graphs.tensor_info import (
+from edgeflock.shared.graphs.graph import (
+    BOOL,
+    FLOAT,
+    INT64,
+    TYPES,
+    GraphConstant,
     Inputs,
+    Node,
     Shape,
     TensorInfo,
     axes_of,

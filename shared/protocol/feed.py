@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 import msgpack
 
 from edgeflock.shared.errors import Malformed
-from edgeflock.shared.protocol.bounded import AllocationLimits, unpack
 from edgeflock.shared.protocol.frames import (
     BINS,
     COLUMNS,
@@ -32,7 +31,15 @@ from edgeflock.shared.protocol.frames import (
     Snapshot,
     TaskRoundStatus,
 )
-from edgeflock.shared.protocol.schema import Check, Row, check_for, checks_of, rows_for
+from edgeflock.shared.protocol.schema import (
+    AllocationLimits,
+    Check,
+    Row,
+    check_for,
+    checks_of,
+    rows_for,
+    unpack,
+)
 
 _MIN_CONTAINERS, _ROW = 1 << 12, 16
 """The most lists and maps of a short frame, and the bytes per further one of a longer frame."""

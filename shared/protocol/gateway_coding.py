@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.errors import Malformed
-from edgeflock.shared.protocol.bounded import AllocationLimits, malformed_error, options, unpack
 from edgeflock.shared.protocol.gateway import OF_GATEWAYS, OF_LEADERS, OfGateway, OfLeader
+from edgeflock.shared.protocol.schema import AllocationLimits, malformed_error, options, unpack
 
 LONGEST = 1 << 20
 """The most bytes of items that share a message. A longer item has its own message."""

@@ -21,7 +21,6 @@ from edgeflock.shared.model.lora import Base
 from edgeflock.shared.model.personal import Personal
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
-from edgeflock.shared.protocol.bounded import AllocationLimits, unpack
 from edgeflock.shared.protocol.messages import (
     LONGEST_REASON,
     LONGEST_SHARDS,
@@ -37,7 +36,7 @@ from edgeflock.shared.protocol.messages import (
     Update,
     Welcome,
 )
-from edgeflock.shared.protocol.schema import Check, check_for, exact_type
+from edgeflock.shared.protocol.schema import AllocationLimits, Check, check_for, exact_type, unpack
 
 _MOST_FACTS, _LONGEST_FACT = 32, 100
 """The most facts of a device, and characters of a name or a text: a server keeps them for each device."""

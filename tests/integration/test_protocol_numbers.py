@@ -8,7 +8,7 @@ import pytest
 from edgeflock.client.run import process
 from edgeflock.client.training import terms
 from edgeflock.client.transport import dialing, downloads, retrying
-from edgeflock.server.engine import admission, receipts
+from edgeflock.server.engine import admission, outcomes
 from edgeflock.server.roster import rate_limiter, registry, relay
 from edgeflock.server.sessions import records
 from edgeflock.shared.graphs import reading
@@ -49,8 +49,8 @@ SENTENCES = [
     f"takes the device for gone if nothing comes within {records.HEARTBEAT / 2:.0f} s more",
     f"pings that one. If anything comes of it within {records.ANSWER_SECONDS:.0f} s, the Hello is refused",
     f"has answered its close frame, at most {records.CLOSE_SECONDS:.0f} s later",
-    f"by more: by up to {receipts.SEQUENCE_WINDOW:,}. A number further ahead",
-    f"how far a sequence number may be ahead | {receipts.SEQUENCE_WINDOW:,} |",
+    f"by more: by up to {outcomes.SEQUENCE_WINDOW:,}. A number further ahead",
+    f"how far a sequence number may be ahead | {outcomes.SEQUENCE_WINDOW:,} |",
     f"(20) of its frames in {registry.WINDOW:.0f} s, over all its sessions",
     f"Refusals of a device in {registry.WINDOW:.0f} s",
     f"a Hello longer than {records.LONGEST_HELLO} bytes",

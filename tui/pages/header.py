@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from edgeflock.tui.pages.findings import SIGNS
-from edgeflock.tui.sources.link import Freshness, LinkState
-from edgeflock.tui.sources.state import MonitorState
+from edgeflock.tui.sources.state import Freshness, LinkState, MonitorState
 from edgeflock.tui.text import numbers
 from edgeflock.tui.text.chart import meter
 from edgeflock.tui.text.lines import Ink, Line, crop, justify, line_width

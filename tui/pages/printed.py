@@ -10,8 +10,7 @@ from edgeflock.tui.pages.header import header
 from edgeflock.tui.pages.overview import overview_numbers
 from edgeflock.tui.pages.parts import parts
 from edgeflock.tui.pages.table import DeviceTable, Window, fleet_page
-from edgeflock.tui.sources.link import Freshness, LinkState
-from edgeflock.tui.sources.state import MonitorState
+from edgeflock.tui.sources.state import Freshness, LinkState, MonitorState
 from edgeflock.tui.text.lines import Line
 
 _ROWS = ("findings", "gateways", "shards")

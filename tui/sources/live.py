@@ -10,9 +10,8 @@ from edgeflock.shared.protocol import feed
 from edgeflock.shared.protocol.backoff import back_off
 from edgeflock.shared.protocol.frames import DeviceRow, Point, Snapshot
 from edgeflock.tui.sources.feed_client import FeedClient
-from edgeflock.tui.sources.link import Freshness, LinkState, Notify
 from edgeflock.tui.sources.replay import Recorder
-from edgeflock.tui.sources.state import MonitorState, reduce, with_history
+from edgeflock.tui.sources.state import Freshness, LinkState, MonitorState, Notify, reduce, with_history
 from edgeflock.tui.sources.state_history import StateHistory, collect_points
 
 

@@ -15,8 +15,16 @@ import msgpack
 from edgeflock.shared.errors import ConfigError, Malformed
 from edgeflock.shared.protocol import feed
 from edgeflock.shared.protocol.frames import DeviceRow, Frame, Point, Snapshot
-from edgeflock.tui.sources.link import Freshness, LinkState, Notify
-from edgeflock.tui.sources.state import MAX_POINTS, Moment, MonitorState, reduce, snapshot
+from edgeflock.tui.sources.state import (
+    MAX_POINTS,
+    Freshness,
+    LinkState,
+    Moment,
+    MonitorState,
+    Notify,
+    reduce,
+    snapshot,
+)
 from edgeflock.tui.sources.state_history import collect_points
 from edgeflock.tui.text import numbers
 

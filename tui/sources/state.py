@@ -4,7 +4,7 @@ A MonitorState never changes. The frames for stepping back are states, which sha
 """
 
 import bisect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeVar
 
@@ -21,6 +21,35 @@ from edgeflock.shared.protocol.frames import (
     RunFacts,
     Snapshot,
 )
+
+Notify = Callable[[], None]
+"""Called when there is a new state to show."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkState:
+    """The state of the connection that frames come from."""
+
+    phase: Literal["connecting", "live", "waiting", "refused", "replay", "ended"]
+    detail: str = ""
+    """Why there is no connection. For a replay, its speed and place."""
+    retry_time: float | None = None
+    """The monotonic time of the next attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """The age of the displayed data."""
+
+    age: float
+    """Seconds since the last frame arrived."""
+    interval: float = 1.0
+    """Seconds between frames."""
+    frozen: bool = False
+    lag: float = 0.0
+    """Seconds between the displayed frame and the newest one."""
+    retry_seconds: float | None = None
+
 
 MAX_EVENTS = 1000
 MAX_POINTS = 2000

@@ -1,12 +1,11 @@
 """The life of a run apart from its updates: its end, evaluations, snapshots, rollbacks and learning rate.
 
-lifecycle.py says whether the run takes updates. judging.py decides by evaluations, and whether a model is
-lost. steering.py handles requests of operators and hosts, and says when the journal gets a snapshot. Imports
+judging.py says whether the run takes updates, decides by evaluations, and says whether a model is lost.
+steering.py handles requests of operators and hosts, and says when the journal gets a snapshot. Imports
 descent and publication, and the engine's log.py and outcomes.py.
 """
 
-from edgeflock.server.engine.steering.judging import Criteria, EvaluationJudge
-from edgeflock.server.engine.steering.lifecycle import RunLifecycle
+from edgeflock.server.engine.steering.judging import Criteria, EvaluationJudge, RunLifecycle
 from edgeflock.server.engine.steering.steering import Recovery, Snapshots, Steering
 
 __all__ = ["RunLifecycle", "Criteria", "EvaluationJudge", "Recovery", "Snapshots", "Steering"]

@@ -12,7 +12,7 @@ SCRIPT = """
 import os
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Thread
-from edgeflock.client.neighbour.priority import lower_priority
+from edgeflock.client.neighbour.limits import lower_priority
 
 def priority():
     return os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0) == os.SCHED_BATCH

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.client.neighbour.reasons import MachineState, Rules
-from edgeflock.client.neighbour.sensors import Sensors
+from edgeflock.client.neighbour.reasons import MachineState, Rules, Sensors
 from edgeflock.shared.errors import ConfigError
 from tests.client.test_health import LAPTOP, PI_4, tree
 

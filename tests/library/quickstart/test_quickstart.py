@@ -13,7 +13,7 @@ import pytest
 
 from edgeflock.quickstart import QuickstartPlan
 from edgeflock.quickstart.plan import backend_of
-from edgeflock.quickstart.shown import QuickstartResult, show_result
+from edgeflock.quickstart.run import QuickstartResult, show_result
 from edgeflock.shared.data import datasets
 from tests.library.command_line import edgeflock
 

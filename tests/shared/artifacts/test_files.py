@@ -14,7 +14,7 @@ from edgeflock.api.graphs import export_graphs
 from edgeflock.server.training_graph.export import export_model
 from edgeflock.server.training_graph.quantization import quantized
 from edgeflock.shared.artifacts import ModelInfo, digest_of, onnx_file, safetensors_file
-from edgeflock.shared.artifacts.files import describe, with_tensors
+from edgeflock.shared.artifacts.info import describe, with_tensors
 from edgeflock.shared.artifacts.onnx_file import inference_of
 from edgeflock.shared.errors import BadGraph, ConfigError
 from edgeflock.shared.graphs.graph import FLOAT, Graph, Node, Port

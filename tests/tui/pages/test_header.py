@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from edgeflock.tui.pages.header import header, progress
-from edgeflock.tui.sources.link import Freshness, LinkState
-from edgeflock.tui.sources.state import MonitorState
+from edgeflock.tui.sources.state import Freshness, LinkState, MonitorState
 from edgeflock.tui.text.lines import plain_text
 from tests.tui.runs import state
 

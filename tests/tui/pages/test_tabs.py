@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from edgeflock.shared.protocol.frames import Finding
 from edgeflock.tui.pages.header import find_tab, menu, tab, tab_line
-from edgeflock.tui.sources.link import Freshness, LinkState
+from edgeflock.tui.sources.state import Freshness, LinkState
 from edgeflock.tui.text.lines import plain_text
 from tests.tui.runs import state
 
