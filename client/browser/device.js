@@ -1,0 +1,338 @@
+/**
+ * A device: it joins a run, pulls the model, trains on its own data, and pushes updates until the run is over.
+ * @module
+ */
+import {EMPTY, inflate, sha256, toHex} from "./bytes.js";
+import {DENSE} from "./codecs/indices.js";
+import {F16, F32, INT8, sizeOf} from "./codecs/values.js";
+import {check, sourceOf} from "./source.js";
+import {DeviceError, Diverged, Refused, RunOver, RunReplaced, ServerFault, Stopped, printable} from "./errors.js";
+import {browserStorage, memoryStorage} from "./storage.js";
+import {layoutOf} from "./terms.js";
+import {Backend} from "./training/backend.js";
+import {Replica} from "./training/replica.js";
+import {NO_MEMORY, forgetEntries, takeBack} from "./training/selection.js";
+import {Trainer} from "./training/trainer.js";
+import {join, parseToken} from "./transport/identity.js";
+import {Link, delay} from "./transport/link.js";
+
+/**
+ * @typedef {import("./source.js").Samples} Samples
+ * @typedef {import("./source.js").Source} Source
+ * @typedef {import("./storage.js").Storage} Storage
+ * @typedef {import("./records.js").Welcome} Welcome
+ * @typedef {import("./records.js").Update} Update
+ *
+ * @typedef {{kind: "state", state: "joining" | "connecting" | "preparing" | "training" | "waiting" | "paused" |
+ *   "ended", detail: string}} StateEvent
+ * @typedef {{kind: "terms", model: string, loss: string, input: number[] | null, parameters: number, batch: number,
+ *   description: import("./records.js").Description | null}} TermsEvent
+ * @typedef {{kind: "step", updates: number, steps: number, samples: number, loss: number, accuracy: number | null,
+ *   sent: number, received: number, seconds: number}} StepEvent
+ * @typedef {{kind: "ended", why: "stopped" | "over" | "refused" | "failed", reason: string}} EndedEvent
+ * @typedef {StateEvent | TermsEvent | StepEvent | EndedEvent} DeviceEvent
+ *
+ * @typedef {Object} Options
+ * @property {string} server its http(s) URL
+ * @property {string | null} [token] to join with; none: the identity in storage, or an open run
+ * @property {string} [name] default: the stored one, or a random one
+ * @property {Samples | Source} data
+ * @property {Storage | string | null} [storage] or the name of an IndexedDB database; null: memory alone
+ * @property {(event: DeviceEvent) => void} [onEvent]
+ * @property {number} [memory] bytes that the model, and those that a step's tensors may take
+ * @property {number} [patience] seconds without any answer of the server after which the device gives up
+ */
+
+const MAX_TOO_LARGE = 3;
+const DATA_SECONDS = 1;
+const FACTS_SECONDS = 5;
+
+export class Device {
+  #abort = new AbortController();
+  /** @type {Link | null} */
+  #link = null;
+  #paused = "";
+  #wake = () => {};
+  #factsDue = 0;
+  #progress = {updates: 0, steps: 0, samples: 0};
+
+  /** @param {Options} options */
+  constructor({server, token = null, name = "", data, storage = null, onEvent = () => {}, memory = 2 ** 29, patience = 600}) {
+    this.server = new URL(server.endsWith("/") ? server : `${server}/`);
+    this.token = token;
+    this.name = name;
+    this.source = sourceOf(data);
+    this.storage = storageOf(storage);
+    this.onEvent = onEvent;
+    this.memory = memory;
+    this.patience = patience;
+  }
+
+  /**
+   * Take part until the run is over, the device is stopped, or something fails. It never rejects.
+   * @returns {Promise<{why: EndedEvent["why"], reason: string}>}
+   */
+  async start() {
+    const stopped = new Promise((_, reject) => this.#signal.addEventListener("abort", () => reject(new Stopped())));
+    const ending = await Promise.race([this.#run(), stopped]).catch((error) => endingOf(error));
+    if (!this.#signal.aborted) {
+      const kind = {over: "finished", failed: "error", refused: "error"}[ending.why] ?? "retired";
+      this.#link?.leave(`${kind}: ${ending.reason}`);
+      this.#abort.abort(new Stopped());
+    }
+    this.#tell("ended", ending.reason);
+    this.onEvent({kind: "ended", ...ending});
+    return ending;
+  }
+
+  /** End at once: nothing is computed or sent after this. */
+  stop() {
+    this.#link?.leave("retired: stopped by its owner");
+    this.#abort.abort(new Stopped());
+  }
+
+  /** Rest after the step under way. @param {string} reason one line for the server's operators */
+  pause(reason) {
+    this.#paused = printable(reason, 90) || "paused";
+    this.#link?.report({paused: this.#paused});
+  }
+
+  resume() {
+    this.#paused = "";
+    this.#link?.report({});
+    this.#wake();
+  }
+
+  /** Ask for data now, if the device waits for some. */
+  wake() {
+    this.#wake();
+  }
+
+  get #signal() {
+    return this.#abort.signal;
+  }
+
+  /** @param {StateEvent["state"]} state */
+  #tell(state, detail = "") {
+    this.onEvent({kind: "state", state, detail});
+  }
+
+  async #run() {
+    const identity = await this.#identify();
+    const name = identity?.name ?? this.name;
+    const secrets = (await this.storage.get(this.#key("secret"))) ?? EMPTY;
+    this.#link = new Link({
+      server: this.server, name, identity, secret: secrets, memory: this.memory, patience: this.patience, signal: this.#signal,
+      onRetry: (reason) => this.#tell("connecting", reason),
+      onRenewed: (renewed) => this.storage.set(this.#key("identity"), renewed),
+    });
+    this.#link.facts = factsOfMachine();
+    for (;;) {
+      this.#tell("connecting");
+      try {
+        return await this.#takePart(this.#link);
+      } catch (error) {
+        if (!(error instanceof RunReplaced)) throw error;
+      }
+    }
+  }
+
+  /** The identity that is stored, or that a token gives; null in an open run. */
+  async #identify() {
+    const stored = await this.storage.get(this.#key("identity"));
+    const random = () => `browser-${toHex(crypto.getRandomValues(new Uint8Array(4)))}`;
+    if (stored && (!this.name || stored.name === this.name)) return stored;
+    this.name ||= (await this.storage.get(this.#key("name"))) ?? random();
+    await this.storage.set(this.#key("name"), this.name);
+    if (!this.token) return null;
+    this.#tell("joining");
+    const {pin, graph} = parseToken(this.token);
+    const identity = await join(this.server, this.token, this.name, {pin, graph: toHex(graph)}, this.#signal);
+    await this.storage.set(this.#key("identity"), identity);
+    return identity;
+  }
+
+  /** @param {string} what */
+  #key(what) {
+    return `${what} ${this.server.href}`;
+  }
+
+  /** Take part in one run. @param {Link} link */
+  async #takePart(link) {
+    const welcome = await link.join();
+    await this.storage.set(this.#key("secret"), welcome.secret);
+    const layout = layoutOf(welcome, this.memory);
+    link.layout = await layout.digest();
+    const {model, loss, input, data: description, batch} = welcome;
+    this.onEvent({kind: "terms", model, loss, input, description, batch, parameters: layout.trained.size});
+    this.#tell("preparing");
+    const replica = new Replica(layout, welcome.start);
+    const first = welcome.weights && (await loadFirst(link, welcome.weights, layout));
+    if (first) replica.take(first);
+    const graph = await link.graph();
+    const backend = await Backend.load(graph, layout, this.memory);
+    try {
+      const pinned = link.identity?.graph;
+      if (pinned && pinned !== toHex((await sha256(backend.graph.octets)) ?? EMPTY)) {
+        throw new DeviceError("the server's graph is not the one that the token names");
+      }
+      const [sequence, memory] = await this.#resend(link, welcome, layout.trained.size);
+      const trainer = new Trainer(backend, () => this.#take(welcome), layout, welcome, memory);
+      replica.take(await link.pull(replica.version, replica.held));
+      return await this.#train(link, welcome, replica, trainer, sequence);
+    } finally {
+      await backend.close();
+    }
+  }
+
+  /** Pull, train, push, until the run is over. */
+  async #train(link, welcome, replica, trainer, sequence) {
+    for (let tooLarge = 0; ; ) {
+      if (await this.#rest()) replica.take(await link.pull(replica.version, replica.held));
+      const began = performance.now();
+      const update = await trainer.step(replica.theta, replica.version, sequence + 1);
+      const seconds = (performance.now() - began) / 1000;
+      this.#signal.throwIfAborted();
+      Object.assign(update, {held: replica.held, facts: this.#facts(seconds)});
+      await this.storage.set(this.#key("update"), {run: welcome.run, update, memory: trainer.memory});
+      let receipt;
+      try {
+        receipt = await link.push(update);
+      } catch (error) {
+        if (!(error instanceof Refused)) throw error;
+        if (error.code === "base-expired" || error.code === "base-in-future") {
+          trainer.takeBack();
+          const model = await link.pull(replica.version, replica.held);
+          replica.take(model);
+          if (model.base === null) trainer.forget();
+        } else if (error.code === "step-too-large") {
+          if (++tooLarge === MAX_TOO_LARGE) throw new Diverged(`${MAX_TOO_LARGE} updates in a row were refused: ${error.message}`);
+          trainer.undo();
+          replica.take(await link.pull(replica.version, replica.held));
+        } else throw error;
+        continue;
+      }
+      if (receipt.sequence !== update.sequence) throw new ServerFault("the server sent a receipt for another update");
+      ({sequence} = update);
+      tooLarge = 0;
+      this.#count(update, trainer, link, seconds);
+      await trainer.storeFleet(receipt.moments, receipt.labels);
+      replica.take(receipt.model ?? (await link.pull(replica.version, replica.held)));
+    }
+  }
+
+  /** Send the update of an earlier process again: [the last number that the server has, the memory it left]. */
+  async #resend(link, welcome, size) {
+    const saved = await this.storage.get(this.#key("update"));
+    if (saved?.run !== welcome.run || (saved.memory.corrected && saved.memory.corrected.length !== size)) {
+      return [welcome.sequence, NO_MEMORY];
+    }
+    const {update, memory} = saved;
+    if (update.sequence <= welcome.sequence) return [welcome.sequence, memory];
+    try {
+      await link.push({...update, facts: null, held: 0, pull: false});
+      this.#progress.updates++;
+      this.#progress.samples += update.samples;
+      return [update.sequence, memory];
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      return [welcome.sequence, error.code === "step-too-large" ? forgetEntries(memory) : takeBack(memory)];
+    }
+  }
+
+  /** The next batch. @param {Welcome} welcome @returns {Promise<Samples>} */
+  async #take({batch, input}) {
+    for (let waits = false; ; ) {
+      this.#signal.throwIfAborted();
+      const samples = await this.source({batch});
+      this.#signal.throwIfAborted();
+      if (samples) {
+        if (waits) this.#tell("training");
+        return check(samples, input);
+      }
+      if (!waits) this.#tell("waiting", "it has no samples yet");
+      waits = true;
+      await this.#woken(DATA_SECONDS);
+    }
+  }
+
+  /** Wait while paused; whether the device did, so that its model is old. */
+  async #rest() {
+    if (!this.#paused) {
+      if (!this.#progress.updates) this.#tell("training");
+      return false;
+    }
+    while (this.#paused) {
+      this.#tell("paused", this.#paused);
+      await this.#woken(60);
+    }
+    this.#tell("training");
+    return true;
+  }
+
+  async #woken(seconds) {
+    const timer = new AbortController();
+    const woken = new Promise((resolve) => (this.#wake = () => resolve(undefined)));
+    await Promise.race([woken, delay(seconds, AbortSignal.any([this.#signal, timer.signal]))]);
+    timer.abort();
+  }
+
+  #facts(seconds) {
+    if (Date.now() < this.#factsDue) return null;
+    this.#factsDue = Date.now() + FACTS_SECONDS * 1000;
+    const facts = {step: Math.round(seconds * 1000) / 1000};
+    return this.#paused ? {...facts, paused: this.#paused} : facts;
+  }
+
+  #count(update, trainer, link, seconds) {
+    const progress = this.#progress;
+    progress.updates++;
+    progress.samples += update.samples;
+    progress.steps = trainer.steps;
+    this.onEvent({kind: "step", ...progress, loss: update.loss, accuracy: trainer.right, ...link.traffic, seconds});
+  }
+}
+
+/** The stored identity of a server; null: the device has not joined. @param {string} server @param {Options["storage"]} storage */
+export async function identityOf(server, storage = "edgeflock") {
+  const found = await storageOf(storage).get(`identity ${new URL(server).href}`);
+  return found ? {name: found.name} : null;
+}
+
+/** Forget all that is stored of a server. @param {string} server @param {Options["storage"]} storage */
+export async function forget(server, storage = "edgeflock") {
+  for (const what of ["identity", "name", "secret", "update"]) await storageOf(storage).delete(`${what} ${new URL(server).href}`);
+}
+
+/** @param {Options["storage"]} storage @returns {Storage} */
+const storageOf = (storage) => (typeof storage === "string" ? browserStorage(storage) : (storage ?? memoryStorage()));
+
+function factsOfMachine() {
+  const {hardwareConcurrency: cores, deviceMemory} = /** @type {any} */ (globalThis.navigator ?? {});
+  return {class: "browser", backend: "onnxruntime-web", ...(cores && {cores}), ...(deviceMemory && {memory: deviceMemory * 1024})};
+}
+
+function endingOf(error) {
+  if (error instanceof Stopped) return {why: "stopped", reason: error.message};
+  if (error instanceof RunOver) return {why: "over", reason: error.message};
+  if (error instanceof Refused) return {why: "refused", reason: error.message};
+  return {why: "failed", reason: printable(error instanceof DeviceError ? error.message : (error?.stack ?? error))};
+}
+
+/** Version 0 as the server's file has it; null: pull the model. */
+async function loadFirst(link, {load, mode, size, ...rest}, layout) {
+  if (![F32, F16, INT8].includes(mode)) throw new ServerFault(`no first model comes in value mode ${mode}`);
+  const stream = sizeOf(mode, layout.counts(null));
+  if (size > stream + (stream >> 10) + 64) throw new ServerFault(`the server announces a first model of ${size} bytes`);
+  const file = load ? await link.firstModel({load, mode, size, ...rest}) : null;
+  if (!file) return null;
+  const planes = await inflate(file, stream);
+  if (!planes) throw new ServerFault("the server's first model is not what it announced");
+  const width = {[F32]: 4, [F16]: 2, [INT8]: 1}[mode];
+  const numbers = stream / width;
+  const values = Uint8Array.from(planes, (_, i) => planes[(i % width) * numbers + Math.floor(i / width)]);
+  return {
+    tag: /** @type {const} */ ("Model"), version: 0, base: null, count: layout.size, indices: EMPTY, values,
+    changes: mode !== F32, indexMode: DENSE, valueMode: mode,
+  };
+}
