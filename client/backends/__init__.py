@@ -5,5 +5,3 @@ client/run/choosing.py. Imports edgeflock.shared.
 """
 
 from edgeflock.client.backends.backend import Backend, PredictingBackend, Predictor
-
-__all__ = ["Backend", "Predictor", "PredictingBackend"]

@@ -14,5 +14,3 @@ from edgeflock.client.data.batcher import (
     Shuffled,
     StreamEnded,
 )
-
-__all__ = ["EvaluatedBatches", "PolicyBatches", "Batches", "NoUsableSamples", "Shuffled", "StreamEnded"]

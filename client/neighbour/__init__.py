@@ -12,5 +12,3 @@ transport/http.py limits network traffic. Only pausing uses the event loop.
 from edgeflock.client.neighbour.limits import Resting, lower_priority, rate_of, share_of
 from edgeflock.client.neighbour.pausing import Pausing
 from edgeflock.client.neighbour.reasons import rules_of
-
-__all__ = ["Pausing", "Resting", "lower_priority", "rate_of", "rules_of", "share_of"]

@@ -10,5 +10,3 @@ Each imports only modules below it in this list. Imports all of the client.
 
 from edgeflock.client.run.choosing import ClientObjects
 from edgeflock.client.run.process import run_client
-
-__all__ = ["ClientObjects", "run_client"]

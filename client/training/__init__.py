@@ -8,5 +8,3 @@ from edgeflock.client.training.interfaces import WorkerProgress
 from edgeflock.client.training.selector import LocalSteps
 from edgeflock.client.training.trainer import Trainer
 from edgeflock.client.training.worker import Worker
-
-__all__ = ["LocalSteps", "WorkerProgress", "Trainer", "Worker"]

@@ -15,5 +15,3 @@ Imports neighbour, identity, training's terms and protocol.
 """
 
 from edgeflock.client.transport.link import Link
-
-__all__ = ["Link"]

@@ -10,20 +10,3 @@ from edgeflock.devices.capacity.need import Need, estimate_needs, return_seconds
 from edgeflock.devices.capacity.plan import CapacityPlan, largest_fleet, make_plan
 from edgeflock.devices.capacity.shown import Prices, as_json, lines
 from edgeflock.devices.capacity.storm import Storm, simulate_storm
-
-__all__ = [
-    "FleetLoad",
-    "Machine",
-    "Need",
-    "ServerParts",
-    "CapacityPlan",
-    "Prices",
-    "Storm",
-    "as_json",
-    "largest_fleet",
-    "lines",
-    "estimate_needs",
-    "make_plan",
-    "return_seconds",
-    "simulate_storm",
-]

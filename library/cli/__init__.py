@@ -7,5 +7,3 @@ the server. A new command is a file here and its name in app.py.
 """
 
 from edgeflock.cli.app import main
-
-__all__ = ["main"]

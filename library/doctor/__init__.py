@@ -9,5 +9,3 @@ files, connection.py of the connection. May import projects, server, client and 
 from edgeflock.doctor.checks import check_device, check_server
 from edgeflock.doctor.finding import CheckResult
 from edgeflock.doctor.report import build_report
-
-__all__ = ["CheckResult", "build_report", "check_device", "check_server"]

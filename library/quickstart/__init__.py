@@ -8,5 +8,3 @@ but neither server nor client.
 
 from edgeflock.quickstart.plan import QuickstartPlan
 from edgeflock.quickstart.run import run_quickstart
-
-__all__ = ["QuickstartPlan", "run_quickstart"]

@@ -10,5 +10,3 @@ parses the frame headers of RFC 6455, without I/O. Imports nothing of the server
 from edgeflock.server.connections.connection import GuardedConnection
 from edgeflock.server.connections.limits import ConnectionLimits, source_of
 from edgeflock.server.connections.traffic import Meter, Traffic
-
-__all__ = ["GuardedConnection", "ConnectionLimits", "Meter", "Traffic", "source_of"]

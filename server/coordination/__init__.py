@@ -10,16 +10,3 @@ from edgeflock.server.coordination.cohort import Cohort
 from edgeflock.server.coordination.coordinator import Apply, Coordinator, Push, Tasks
 from edgeflock.server.coordination.gates import GATES, Gate, create_gate
 from edgeflock.server.coordination.modes import MODES, create_coordinator
-
-__all__ = [
-    "GATES",
-    "MODES",
-    "Apply",
-    "Cohort",
-    "Coordinator",
-    "Gate",
-    "Push",
-    "Tasks",
-    "create_coordinator",
-    "create_gate",
-]

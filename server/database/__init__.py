@@ -19,22 +19,3 @@ from edgeflock.server.database.database import (
 from edgeflock.server.database.lease import Lease, lease_of
 from edgeflock.server.database.postgres import PostgresDatabase, PostgresReader
 from edgeflock.server.database.sqlite import SUFFIXES, SqliteDatabase, map_sqlite_errors
-
-__all__ = [
-    "SUFFIXES",
-    "UNREACHABLE",
-    "Database",
-    "JournalLost",
-    "Lease",
-    "Outage",
-    "PostgresDatabase",
-    "PostgresReader",
-    "SqliteDatabase",
-    "Tables",
-    "Unreachable",
-    "columns",
-    "is_transient",
-    "lease_of",
-    "map_sqlite_errors",
-    "redact",
-]

@@ -13,16 +13,3 @@ from edgeflock.server.defence.guard import Decision, DefenceDecision, DefenceGua
 from edgeflock.server.defence.norms import MIN_NORMS
 from edgeflock.server.defence.rules import DEFENCES, AdmittedUpdate, DefenceKind
 from edgeflock.server.defence.standing import Cosines, Trusted
-
-__all__ = [
-    "DEFENCES",
-    "MIN_NORMS",
-    "Cosines",
-    "DefenceDecision",
-    "Decision",
-    "DefenceGuard",
-    "DefenceKind",
-    "DefenceRecord",
-    "AdmittedUpdate",
-    "Trusted",
-]

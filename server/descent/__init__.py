@@ -19,26 +19,3 @@ from edgeflock.server.descent.recoverable import RecoverableVectors, VectorsLost
 from edgeflock.server.descent.regime import Regime, StepMethod
 from edgeflock.server.descent.step import Index, Step
 from edgeflock.server.descent.weighting import RULES
-
-__all__ = [
-    "AGGREGATES",
-    "KINDS",
-    "MEAN",
-    "RULES",
-    "SCHEDULES",
-    "Entries",
-    "Gathered",
-    "OptimizerMemory",
-    "StepMethod",
-    "RecoverableVectors",
-    "VectorsLost",
-    "Parameters",
-    "Part",
-    "Place",
-    "Regime",
-    "ShardStatus",
-    "VectorState",
-    "Step",
-    "Vectors",
-    "Index",
-]

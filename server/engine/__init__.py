@@ -10,16 +10,3 @@ from edgeflock.server.engine.engine import Engine
 from edgeflock.server.engine.limits import EngineLimits, check_limits, frame_bytes, requested_slice
 from edgeflock.server.engine.outcomes import Accepted, Answer, Published
 from edgeflock.server.engine.steering import Criteria, EvaluationJudge
-
-__all__ = [
-    "Accepted",
-    "Answer",
-    "EngineLimits",
-    "Criteria",
-    "Engine",
-    "EvaluationJudge",
-    "Published",
-    "check_limits",
-    "frame_bytes",
-    "requested_slice",
-]

@@ -4,8 +4,3 @@ from edgeflock.server.findings.agreement import AgreementAverages, AgreementTrac
 from edgeflock.server.findings.history import EvaluationHistory
 from edgeflock.server.findings.rules import Diagnosis, diagnose, find_changes
 from edgeflock.server.findings.status import INTERVAL, REMEDY, DeviceStatus, Divergence, RunStatus, Targets
-
-__all__ = [
-    "INTERVAL", "REMEDY", "AgreementAverages", "AgreementTracker", "Diagnosis", "Divergence",
-    "EvaluationHistory", "RunStatus", "DeviceStatus", "Targets", "diagnose", "find_changes",
-]  # fmt: skip

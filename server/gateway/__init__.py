@@ -8,5 +8,3 @@ lost, each device pulls a whole model.
 
 from edgeflock.server.gateway.app import Gateway, GatewayAddress
 from edgeflock.server.gateway.leaders import ClientCertificate
-
-__all__ = ["Gateway", "GatewayAddress", "ClientCertificate"]

@@ -16,29 +16,3 @@ from edgeflock.server.ledger.place import is_shared
 from edgeflock.server.ledger.records import DeviceTotals
 from edgeflock.server.ledger.recovery import open_engine, rebuild_model
 from edgeflock.server.ledger.suspects import Suspect, largest_step
-
-__all__ = [
-    "FIRST_MODEL",
-    "DeviceTotals",
-    "Claim",
-    "BackupReport",
-    "Journal",
-    "CopyReport",
-    "RepairReport",
-    "Suspect",
-    "VerifyReport",
-    "Waiting",
-    "back_up",
-    "claim_run",
-    "copy",
-    "is_shared",
-    "BASE",
-    "save_base",
-    "save_first_model",
-    "largest_step",
-    "rebuild_model",
-    "open_engine",
-    "repair",
-    "restore",
-    "verify",
-]

@@ -9,5 +9,3 @@ from edgeflock.server.publication.exact import Exact
 from edgeflock.server.publication.lossy import Lossy
 from edgeflock.server.publication.modes import MODES, Publication, publication_of
 from edgeflock.server.publication.outlet import ChangeRecorder, Changes, Outlet
-
-__all__ = ["MODES", "Exact", "Lossy", "Outlet", "Publication", "Changes", "ChangeRecorder", "publication_of"]

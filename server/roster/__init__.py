@@ -10,18 +10,3 @@ from edgeflock.server.roster.hub import Hub, Trail
 from edgeflock.server.roster.rate_limiter import RateLimiter, RateLimiters
 from edgeflock.server.roster.registry import WINDOW, Device, Registry
 from edgeflock.server.roster.relay import Relay, SampleRecord
-
-__all__ = [
-    "WINDOW",
-    "Connection",
-    "Device",
-    "Hub",
-    "OpenSession",
-    "Order",
-    "RateLimiter",
-    "RateLimiters",
-    "SampleRecord",
-    "Registry",
-    "Relay",
-    "Trail",
-]

@@ -13,5 +13,3 @@ A new order is a function in assignments.py and its name in ORDERS. Pure: time a
 
 from edgeflock.server.scheduling.assignments import ORDERS, Assignments
 from edgeflock.server.scheduling.matrices import cyclic, random_assignment, staircase
-
-__all__ = ["ORDERS", "Assignments", "cyclic", "random_assignment", "staircase"]

@@ -9,5 +9,3 @@ Imports descent and shared.
 from edgeflock.server.shards.placement import Placement
 from edgeflock.server.shards.placing import open_place
 from edgeflock.server.shards.sharded import Sharded
-
-__all__ = ["Placement", "Sharded", "open_place"]

@@ -11,5 +11,3 @@ docs/use-the-model.md describes the files. The files need their libraries.
 
 from edgeflock.shared.artifacts.info import ModelInfo, digest_of
 from edgeflock.shared.artifacts.predictions import Predictions, interpret, score
-
-__all__ = ["ModelInfo", "Predictions", "digest_of", "interpret", "score"]

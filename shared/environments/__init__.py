@@ -8,8 +8,3 @@ The code is pure numpy, with gymnasium for the environments. model/policy_losses
 
 from edgeflock.shared.environments.opening import Environment, is_environment, open_environment
 from edgeflock.shared.environments.rollouts import Constants, Episodes, Policy, Rollouts, play
-
-__all__ = [
-    "Constants", "Environment", "Episodes", "Policy", "Rollouts", "is_environment", "open_environment",
-    "play",
-]  # fmt: skip

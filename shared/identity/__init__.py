@@ -28,9 +28,3 @@ from edgeflock.shared.identity.proofs import (
     verify,
 )
 from edgeflock.shared.identity.tokens import Token, digest_of, from_base64url, to_base64url
-
-__all__ = [
-    "CHALLENGE", "CHALLENGE_BYTES", "NO_PIN", "ROTATE", "Token", "digest_of", "from_base64url",
-    "is_valid_key", "is_loopback", "join_message", "names", "new_key", "pin_from_token", "pin_of", "verify",
-    "public_of", "session_message", "sign", "to_base64url", "tls_for", "load_certificate",
-]  # fmt: skip

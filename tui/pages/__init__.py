@@ -10,5 +10,3 @@ from edgeflock.tui.pages import curves
 from edgeflock.tui.pages.curves import PlotCurve, XAxis
 from edgeflock.tui.pages.device import device_page
 from edgeflock.tui.pages.printed import block, summary
-
-__all__ = ["PlotCurve", "XAxis", "block", "curves", "device_page", "summary"]

@@ -9,5 +9,3 @@ package loads textual, which may be missing: import it only to show a screen. Im
 
 from edgeflock.tui.screen import preferences
 from edgeflock.tui.screen.app import Top
-
-__all__ = ["Top", "preferences"]

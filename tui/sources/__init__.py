@@ -13,15 +13,3 @@ from edgeflock.tui.sources.state import MonitorState, reduce, with_history
 
 Source = Live | Replay
 """A run to watch. Screens know nothing else of it."""
-
-__all__ = [
-    "FeedClient",
-    "Live",
-    "Recorder",
-    "Recording",
-    "Replay",
-    "Source",
-    "MonitorState",
-    "reduce",
-    "with_history",
-]

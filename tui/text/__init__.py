@@ -6,5 +6,3 @@ text) and the module `numbers`. Imports: numpy and Rich's table of cell widths.
 
 from edgeflock.tui.text import numbers
 from edgeflock.tui.text.lines import Ink, Line, plain_text
-
-__all__ = ["Ink", "Line", "numbers", "plain_text"]

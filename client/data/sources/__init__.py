@@ -6,5 +6,3 @@ source is opened. client/data parses messages, lines and tables, without I/O.
 """
 
 from edgeflock.client.data.sources.opening import is_backlog, open_source
-
-__all__ = ["open_source", "is_backlog"]

@@ -11,5 +11,3 @@ deals them out. The package loads torch.
 
 from edgeflock.devices.emulation.fleet.preparing import FleetObjects, PreparedFleet, prepare
 from edgeflock.devices.emulation.fleet.running import FleetResult, run_fleet
-
-__all__ = ["FleetResult", "FleetObjects", "PreparedFleet", "prepare", "run_fleet"]

@@ -6,5 +6,3 @@ and emulation, and no other paper.
 """
 
 from edgeflock.papers.adacomp.reproduce import reproduce_adacomp
-
-__all__ = ["reproduce_adacomp"]

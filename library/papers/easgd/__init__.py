@@ -11,5 +11,3 @@ and no other paper.
 """
 
 from edgeflock.papers.easgd.reproduce import reproduce_easgd, reproduce_easgd_rl
-
-__all__ = ["reproduce_easgd", "reproduce_easgd_rl"]

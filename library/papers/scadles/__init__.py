@@ -6,5 +6,3 @@ reproduce_scadles. May import the common parts of papers and emulation, and no o
 """
 
 from edgeflock.papers.scadles.reproduce import reproduce_scadles
-
-__all__ = ["reproduce_scadles"]

@@ -8,5 +8,3 @@ no other paper.
 """
 
 from edgeflock.papers.scheduling.reproduce import reproduce_scheduling
-
-__all__ = ["reproduce_scheduling"]

@@ -7,5 +7,3 @@ descent and publication, and the engine's log.py and outcomes.py.
 
 from edgeflock.server.engine.steering.judging import Criteria, EvaluationJudge, RunLifecycle
 from edgeflock.server.engine.steering.steering import Recovery, Snapshots, Steering
-
-__all__ = ["RunLifecycle", "Criteria", "EvaluationJudge", "Recovery", "Snapshots", "Steering"]

@@ -7,5 +7,3 @@ Only the ledger package's __init__ and backup.py import this. A running server d
 
 from edgeflock.server.ledger.damage.repairing import RepairReport, repair
 from edgeflock.server.ledger.damage.verifying import VerifyReport, verify
-
-__all__ = ["RepairReport", "VerifyReport", "repair", "verify"]
