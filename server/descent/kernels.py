@@ -13,7 +13,6 @@ the weight decay, beta = beta_1. optimizer.py has the formulas.
 import numba as nb
 import numpy as np
 from numba import float32, float64, int64, uint8, uint16, uint32, uint64
-from numpy.typing import NDArray
 
 _INDICES = nb.types.Array(int64, 1, "C", readonly=True)
 _FLOATS = nb.types.Array(float32, 1, "C", readonly=True)
@@ -72,6 +71,36 @@ def weigh(indices, delta, weight, together, now, before, then, below, mask, grad
         gradient[i] = weight / max(float32(1), float32(sigma) / together) * delta[i]
 
 
+@nb.njit(
+    [
+        nb.void(
+            float32[::1], _INDICES, _FLOATS, float32, float32,
+            uint8[::1], uint8[::1], uint8[::1], uint8, int64, uint8[::1], uint8,
+        ),
+        nb.void(
+            float32[::1], _INDICES, _FLOATS, float32, float32,
+            uint16[::1], uint16[::1], uint64[::1], uint64, int64, uint64[::1], uint64,
+        ),
+    ],
+    error_model="numpy",
+    cache=True,
+)  # fmt: skip
+def weigh_and_descend(
+    theta, indices, delta, weight, together, now, before, then, below, mask, history, bit
+):  # fmt: skip
+    """theta_k -= weight / max(1, sigma_k / together) * delta[i] for k = indices[i]; then as `touch`.
+
+    It reads and writes all that belongs to a parameter at once, since most of its time goes to memory.
+    """
+    for i in range(indices.size):
+        k = uint64(indices[i])
+        sigma = (int64(now[k]) - int64(before[k]) - int64(_popcount(uint64(then[k] & below)))) & mask
+        theta[k] -= weight / max(float32(1), float32(sigma) / together) * delta[i]
+        changed = delta[i] != 0
+        now[k] += changed
+        history[k] |= bit * changed
+
+
 @nb.njit(nb.void(float32[::1], _INDICES, _FLOATS, float32), cache=True)
 def descend(theta, indices, delta, rate):
     """theta_k -= rate * delta[i] for k = indices[i]."""
@@ -86,13 +115,14 @@ def approach(average, theta, weight):
         average[k] += weight * (theta[k] - average[k])
 
 
-@nb.njit(uint32(_FLOATS), cache=True)
-def largest_bits(delta):
-    """The bits of the largest |delta_k|. As integers they have the same order; infinity and NaN are last."""
-    largest = uint32(0)
-    for word in delta.view(np.uint32):  # integers, so that the loop vectorises
+@nb.njit(float64(_FLOATS), cache=True)
+def max_magnitude(vector):
+    """The largest magnitude in `vector`, by its bits. NaN and infinity are beyond every number."""
+    largest, bits = uint32(0), np.empty(1, np.uint32)
+    for word in vector.view(np.uint32):  # integers, so that the loop vectorises
         largest = max(largest, word & uint32(0x7FFFFFFF))
-    return largest
+    bits[0] = largest
+    return float64(bits.view(np.float32)[0])
 
 
 @nb.njit(float64(_FLOATS, float64), cache=True)
@@ -191,8 +221,3 @@ def adagrad(theta, memory, indices, gradient, rate, decay, epsilon):
             square = memory[k, 0] + decayed * decayed
             memory[k, 0] = square
             theta[k] -= rate * decayed / (np.sqrt(square) + epsilon)
-
-
-def max_magnitude(vector: NDArray[np.float32]) -> float:
-    """Return the largest magnitude in `vector`. NaN and infinity are beyond every number."""
-    return float(np.uint32(largest_bits(vector)).view(np.float32))

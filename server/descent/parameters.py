@@ -23,6 +23,8 @@ Place = Callable[[VectorState, Iterable[Step]], Vectors]
 _STRIDE = 16
 """The average includes every 16th version: it is as good, and the cost an update becomes negligible."""
 
+_NOTHING_ASKED = None, 0, Regime("", 0.0, 0), (0.0, 0.0)
+
 _MIN_LAG = 10
 """Running statistics move at most a tenth of the way to those of an update."""
 
@@ -67,6 +69,8 @@ class Parameters:
         """The vectors with the state of each parameter."""
         self._rule = rule(regime.rule)
         SCHEDULES.lookup(regime.method.schedule, "optimizer.schedule")
+        self._asked: tuple[Step | None, int, Regime, tuple[float, float]] = _NOTHING_ASKED
+        """(step, version, regime) that `_weight_and_rate` was asked for last, and its answer."""
         self._buffers, self._norms = buffers, norms
         self._place = place
         self._begin(theta, average, memory, recent)
@@ -132,15 +136,15 @@ class Parameters:
 
         Running statistics are not checked. They are sent at half precision, and stay within the sent range.
         """
-        rate = self.learning_rate(step.time)
         if not self.regime.rounds:
-            return self._stepper.fits(step, self._weight(step), rate, limit)
+            return self._stepper.fits(step, *self._weight_and_rate(step), limit)
         with np.errstate(over="ignore", invalid="ignore"):
             total, samples = np.float32(step.samples) * step.delta, step.samples
             if gathered is not None:
                 total += gathered.gradient[step.indices]
                 samples += gathered.samples
-        weight, total_step = self._round_weight(samples), replace(step, delta=total)
+        weight, rate = self._round_weight(samples), self.learning_rate(step.time)
+        total_step = replace(step, delta=total)
         return not step.samples or self._stepper.fits(total_step, weight, rate, limit, samples)
 
     def fits_round(self, gathered: Gathered, limit: float) -> bool:
@@ -177,7 +181,8 @@ class Parameters:
         if self.start_time is None:
             self.start_time = change.start_time if isinstance(change, Gathered) else change.time
         if isinstance(change, Step):
-            self._stepper.take(change, self._weight(change), self.learning_rate(change.time))
+            self._stepper.take(change, *self._weight_and_rate(change))
+            self._asked = _NOTHING_ASKED
             if change.statistics.size:
                 self._follow(change.statistics, self.version - change.base)
             self._advance(1)
@@ -213,15 +218,21 @@ class Parameters:
             method, self.version if method.by == "updates" else seconds
         )
 
-    def _weight(self, step: Step) -> float:
-        """Return the weight of a step, without the per-parameter staleness.
+    def _weight_and_rate(self, step: Step) -> tuple[float, float]:
+        """Return (the weight of a step without the per-parameter staleness, its learning rate).
 
-        With n nodes, each step counts 1 / n, and the rule counts n steps as one version.
+        With n nodes, each step counts 1 / n, and the rule counts n steps as one version. `fits` and `apply`
+        ask for the same step one after the other, so the answer is kept between them.
         """
-        nodes = self.regime.method.nodes
-        turns = -(-self._stepper.steps_since(step.base, self.version) // nodes)
-        share = batch_share(step.samples, self.regime.base_batch)
-        return self._rule.weight(step, step.base + turns) * share / nodes
+        step_before, version, regime, answer = self._asked
+        if step_before is not step or version != self.version or regime is not self.regime:
+            nodes = self.regime.method.nodes
+            turns = -(-self._stepper.steps_since(step.base, self.version) // nodes)
+            share = batch_share(step.samples, self.regime.base_batch)
+            weight = self._rule.weight(step, step.base + turns) * share / nodes
+            answer = weight, self.learning_rate(step.time)
+            self._asked = step, self.version, self.regime, answer
+        return answer
 
     def _round_weight(self, samples: int) -> float:
         return batch_share(samples, self.regime.base_batch)

@@ -22,8 +22,6 @@ from edgeflock.server.descent.weighting import rule
 
 Vector = NDArray[np.float32]
 
-_ONE = np.float32(1)
-
 
 class Entries(Protocol):
     """Read access to theta at some indices, or as a whole by [:]."""
@@ -197,13 +195,8 @@ class Part:
         changed, rate = (self._trained, weight) if self._gathered is None else (self._gathered, -weight)
         if self.staleness is None:
             descend(changed, indices, delta, rate)
-            return
-        gradient = self.staleness.weigh(indices, delta, base, rate, unit)
-        if isinstance(indices, slice):
-            changed -= gradient
         else:
-            kernels.descend(changed, indices, gradient, _ONE)
-        self.staleness.touch(indices, delta)
+            self.staleness.descend(changed, indices, delta, base, rate, unit)
 
     def weigh(
         self, indices: Index, delta: Vector, base: int, weight: np.float32, unit: int, waiting: int

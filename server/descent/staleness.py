@@ -27,7 +27,7 @@ Memory, bytes a parameter: (ceil(window / B) + 1) (B + c) / 8 + c / 8.
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent.kernels import touch, weigh
+from edgeflock.server.descent.kernels import touch, weigh, weigh_and_descend
 from edgeflock.server.descent.step import Index
 
 Counts = NDArray[np.unsignedinteger]
@@ -104,6 +104,28 @@ class Staleness:
             (1 << bit) - 1, self._mask, gradient,
         )  # fmt: skip
         return gradient
+
+    def descend(
+        self,
+        values: NDArray[np.float32],
+        indices: Index,
+        delta: NDArray[np.float32],
+        base: int,
+        weight: np.float32,
+        unit: int = 1,
+    ) -> None:
+        """Subtract what `weigh` returns from `values` in place, and `touch`. Raises ValueError as `sigma`."""
+        if isinstance(indices, slice):
+            values -= self.weigh(indices, delta, base, weight, unit)
+            self.touch(indices, delta)
+            return
+        self._check(base)
+        (slot, bit), (history, mark) = self._slot(base), self._slot(self.version)
+        weigh_and_descend(
+            values, indices, delta, weight, unit, self._counts, self._before[slot], self._touches[slot],
+            (1 << bit) - 1, self._mask, self._touches[history], 1 << mark,
+        )  # fmt: skip
+        self._advance()
 
     def touch(self, indices: Index, delta: NDArray[np.float32]) -> None:
         """Record that this version's update changes the parameters at `indices` by `delta`, and advance.

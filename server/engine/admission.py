@@ -37,11 +37,12 @@ def admit(
     samples: int,
     expansion_bytes: int,
     min_samples: int = 1,
+    time: float = 0.0,
 ) -> Step:
     """Decode `update`, or raise the Refused that names its error. Cheap checks come first.
 
     Bases from `oldest` to `version` are admitted, and `min_samples` to `samples` samples, which may be the
-    weight. `expansion_bytes` bounds the memory that decoding allocates.
+    weight. `expansion_bytes` bounds the memory that decoding allocates. `time` is when it arrived.
     """
     if update.base > version:
         raise BaseInFuture(f"base {update.base} is ahead of the model's version {version}; pull first")
@@ -60,15 +61,15 @@ def admit(
     if update.labels:
         labels.decode(update.labels)
     if layout.buffers:
-        return _admit_with_statistics(update, layout)
-    return _admit(update, layout)
+        return _admit_with_statistics(update, layout, time)
+    return _admit(update, layout, time)
 
 
-def _admit_with_statistics(update: Update, layout: Layout) -> Step:
+def _admit_with_statistics(update: Update, layout: Layout, time: float) -> Step:
     """Decode an update of a model with running statistics, which are the end of its values."""
     end = 2 * layout.buffers
     try:
-        step = _admit(replace(update, values=update.values[:-end]), layout.parameters)
+        step = _admit(replace(update, values=update.values[:-end]), layout.parameters, time)
     except WrongDtype as error:
         raise WrongDtype(f"{error}; the last {end} bytes are {layout.buffers} running statistics") from error
     octets = update.values[-end:]
@@ -96,12 +97,12 @@ def check_statistics(statistics: NDArray[np.float32], layout: Layout) -> None:
     )
 
 
-def _admit(update: Update, layout: Layout) -> Step:
+def _admit(update: Update, layout: Layout, time: float) -> Step:
     """Decode an update of trained parameters only."""
     indices, delta = compiled_entries.decode(
         update.index_mode, update.value_mode, update.count, update.indices, update.values, layout
     )
-    return Step(update.base, indices, delta, samples=update.samples)
+    return Step(update.base, indices, delta, samples=update.samples, time=time)
 
 
 Answers = list[tuple[Push, Answer]]

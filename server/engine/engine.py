@@ -204,10 +204,11 @@ class Engine:
             samples=self._limits.samples,
             min_samples=self._limits.min_samples,
             expansion_bytes=self._limits.expansion_bytes,
+            time=push.time,
         )
         if step.statistics.size:
             check_statistics(step.statistics, self.layout)
-        step = parameters.limit_statistics(replace(step, time=push.time))
+            step = parameters.limit_statistics(step)
         sent, decision = step, None
         if self.guard is not None:
             weight = parameters.reported_weight(step)
