@@ -1,6 +1,7 @@
 """The aiohttp application: its routes, its authentication and the objects that live as long as the server."""
 
 import asyncio
+import logging
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -21,7 +22,7 @@ from edgeflock.server.findings import AgreementTracker
 from edgeflock.server.hosting.background import Background
 from edgeflock.server.hosting.run import HostedRun
 from edgeflock.server.hosting.standby import watch_lease
-from edgeflock.server.http import actions, joining, metrics, models, page, sessions, status
+from edgeflock.server.http import actions, joining, metrics, models, page, sessions, status, training_page
 from edgeflock.server.http.keys import (
     ASSETS,
     ATTEMPTS,
@@ -41,6 +42,7 @@ from edgeflock.server.http.keys import (
     ORIGINS,
     PIN,
     REGISTER,
+    TRAINING,
     WATCHERS,
     WRITER,
 )
@@ -59,10 +61,12 @@ from edgeflock.server.monitoring.trackers import RunInfo, Trackers
 from edgeflock.server.roster import Hub, RateLimiters, Registry, Relay
 from edgeflock.server.sessions import Gateways, RunHost, Writer
 from edgeflock.server.training_graph.served import GraphStore
-from edgeflock.server.web import LoginAttempts, Origins, assets
+from edgeflock.server.web import LoginAttempts, Origins, assets, missing_libraries, training_assets
 from edgeflock.shared.errors import EdgeflockError
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config
+
+log = logging.getLogger(__name__)
 
 BACKGROUND = web.AppKey("background", Background)
 
@@ -78,7 +82,7 @@ def create_app(
     app.add_routes(
         [
             *(*status.routes, *actions.routes, *models.routes, *metrics.routes),
-            *(*sessions.routes, *joining.routes, *page.routes),
+            *(*sessions.routes, *joining.routes, *page.routes, *training_page.routes),
         ]
     )
     app[PIN] = hosted.pin
@@ -90,6 +94,10 @@ def create_app(
         app[AUDIT] = hosted.audit
     app[CONNECTION_LIMITS] = ConnectionLimits(config.limits)
     app[ASSETS], app[ATTEMPTS] = assets(), LoginAttempts()
+    if config.run.browsers:
+        app[TRAINING] = training_assets()
+        if missing := missing_libraries():
+            log.warning("run.browsers: %s", missing)
     app[ORIGINS] = Origins.from_names(config.run.origins, config.run.host)
 
     adapted, shape = hosted.model.adapted, hosted.model.input

@@ -1,7 +1,12 @@
-"""Files that are replaced as a whole."""
+"""Files that are replaced as a whole, and the folder of those that can be made again."""
 
 import os
 from pathlib import Path
+
+
+def cache_folder() -> Path:
+    """The user's folder for files that can be made or downloaded again (XDG base directories)."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgeflock"
 
 
 def write_atomically(path: Path, octets: bytes, mode: int = 0o600, *, durable: bool = True) -> None:

@@ -1,6 +1,5 @@
 """Opens the data that a device's settings name: stored data or a stream."""
 
-import os
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
@@ -16,6 +15,7 @@ from edgeflock.shared.data import datasets
 from edgeflock.shared.data.own import is_own
 from edgeflock.shared.environments import is_environment, open_environment
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.files import cache_folder
 from edgeflock.shared.protocol.messages import LONGEST_SHARDS
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def directory(settings: "ClientSettings") -> Path:
     """Return the cache directory, for files that outlast the process and can be recreated."""
     if settings.directory:
         return Path(settings.directory)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgeflock"
+    return cache_folder()
 
 
 def _quarantine_path(settings: "ClientSettings") -> Path:

@@ -6,6 +6,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from edgeflock.cli.backup import backup, restore
+from edgeflock.cli.browsers import browsers
 from edgeflock.cli.capacity import capacity
 from edgeflock.cli.check import check
 from edgeflock.cli.client import client
@@ -89,5 +90,8 @@ for command in (
     *(quickstart, fleet, reproduce, capacity, export, predict, config),
 ):
     app.command()(command)  # in the order in which --help lists them
-for name, commands in {"token": token, "device": device, "journal": journal, "model": model}.items():
-    app.add_typer(commands, name=name)
+app.add_typer(token, name="token")
+app.add_typer(device, name="device")
+app.add_typer(browsers, name="browsers")
+app.add_typer(journal, name="journal")
+app.add_typer(model, name="model")

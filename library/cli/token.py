@@ -14,9 +14,11 @@ from edgeflock.cli.options import (
     labels_of,
     open_register,
     print_json,
+    require,
     seconds_of,
 )
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.identity import training_page
 from edgeflock.shared.protocol.shown import labels_text
 
 if TYPE_CHECKING:  # SQLite, which `edgeflock --help` need not load
@@ -41,6 +43,14 @@ def create(
     graph_digest: Annotated[
         str | None, typer.Option(help="The only graph that its devices train (edgeflock export --digest).")
     ] = None,
+    qr: Annotated[
+        bool,
+        typer.Option("--qr", help="Print a QR code that opens the server's training page (run.browsers)."),
+    ] = False,
+    address: Annotated[
+        str | None,
+        typer.Option("--url", help="The server's address for browsers, e.g. https://flock.example.org."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Print a new token. It cannot be printed again, because the run stores only its SHA-256.
@@ -50,6 +60,11 @@ def create(
     """
     if role not in _ROLES:
         raise ConfigError(f"--role {role!r} must be device, viewer, admin or gateway")
+    if qr and role != "device":
+        raise ConfigError(f"--qr is for devices in browsers, and --role is {role}")
+    if qr:
+        with require("qr", "--qr needs"):
+            import segno
     seconds = seconds_of(expires or ("1d" if role == "device" else "never"))
     try:
         graph = bytes.fromhex(graph_digest or "")
@@ -67,8 +82,12 @@ def create(
         )
         id_, url = register.tokens[created.digest].id, register.url or "URL"
         audit(f"made the token {id_} for the role {role}")
+    page = training_page(address or url, created.text) if role == "device" else ""
     if json:
-        print_json({"token": created.text, "id": id_, "role": role, "url": register.url})
+        print_json({"token": created.text, "id": id_, "role": role, "url": register.url, "page": page})
+    elif qr:
+        segno.make(page, micro=False).terminal(compact=True)
+        print(page)
     elif role == "device":
         print(f"edgeflock client join {url} {created.text}")
     else:

@@ -8,7 +8,8 @@
     models              the model as numbers, graphs and files, which model_exports makes
     actions             what an admin changes
     sessions, joining   the WebSockets of devices and gateways, and how a device joins
-    page                the browser page and its logins
+    page                the monitor in the browser, and its logins
+    training_page       the page on which a browser takes part as a device
     revocations         ends the sessions of tokens that were revoked
 
 The package exports no names: a module is imported by itself, so that settings load without Prometheus.

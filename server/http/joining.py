@@ -1,18 +1,19 @@
-"""POST /v1/join: a device shows a token or its credential, and gets a credential for its key.
+"""How devices join: POST /v1/join, and POST /v1/invitation for the page of an operator.
 
-docs/protocol.md is the reference.
+docs/protocol.md is the reference of the first.
 """
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 
 from aiohttp import web
 
-from edgeflock.server.http.bodies import bad_request, read_object
+from edgeflock.server.http.bodies import bad_request, read_object, refusal
 from edgeflock.server.http.callers import caller_of, note, secret_of
-from edgeflock.server.http.keys import AUTHORITY, HOST, PIN, REGISTER
-from edgeflock.server.http.roles import JOIN, allows
-from edgeflock.shared.identity import from_base64url, names, to_base64url
+from edgeflock.server.http.keys import AUTHORITY, HOST, PIN, REGISTER, TRAINING
+from edgeflock.server.http.roles import ADMIN, JOIN, allows
+from edgeflock.shared.identity import from_base64url, names, to_base64url, training_page
 
 routes = web.RouteTableDef()
 
@@ -37,6 +38,34 @@ async def join(request: web.Request) -> web.Response:
     if (authority := request.app.get(AUTHORITY)) is not None:
         answer["certificate"] = authority.certificate(key)
     return web.json_response(answer)
+
+
+_INVITATION_SECONDS = 86400.0
+"""How long an invitation is valid: as long as a token that `edgeflock token create` makes."""
+
+
+@routes.post("/v1/invitation")
+@allows(ADMIN)
+async def invite(request: web.Request) -> web.Response:
+    """{"reusable": bool}: a new token for one device or for many, as the address of the training page.
+
+    The answer has the rows of its QR code, a text of 0 and 1 each; null without the package segno.
+    """
+    reusable = (await read_object(request)).get("reusable", False)
+    if not isinstance(reusable, bool):
+        raise bad_request("reusable must be true or false")
+    if TRAINING not in request.app or REGISTER not in request.app:
+        raise refusal(409, "no-browsers", "this server takes no browsers; set run.browsers and restart it")
+    create = partial(request.app[REGISTER].create, "device", reusable=reusable, seconds=_INVITATION_SECONDS)
+    token = await asyncio.to_thread(create)  # it waits for the disk
+    origin = request.headers.get("Origin", f"{request.scheme}://{request.host}")
+    page, code = training_page(origin, token.text), None
+    with suppress(ImportError):
+        import segno
+
+        code = ["".join(map(str, row)) for row in segno.make(page, micro=False).matrix_iter(border=4)]
+    note(request, caller_of(request).name, f"made the token {token.digest.hex()[:12]}", request.remote)
+    return web.json_response({"page": page, "code": code})
 
 
 def _octets(body: dict[str, object], key: str, *sizes: int) -> bytes:

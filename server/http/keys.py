@@ -39,5 +39,7 @@ HOST = web.AppKey("host", RunHost)
 PIN = web.AppKey("pin", bytes)
 """The pin of the server's public key. If it is empty, devices compare none."""
 REGISTER = web.AppKey("register", Register)
+TRAINING = web.AppKey("training", dict[str, Asset])
+"""The training page's files by path. It exists only if browsers may take part."""
 WATCHERS = web.AppKey("watchers", Watchers)
 WRITER = web.AppKey("writer", Writer)

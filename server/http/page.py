@@ -6,6 +6,7 @@ checks it, and the origin of requests.
 
 import asyncio
 import math
+from io import BytesIO
 
 from aiohttp import web
 
@@ -15,7 +16,7 @@ from edgeflock.server.http.callers import authenticate, caller_of, cookie_of, lo
 from edgeflock.server.http.keys import ASSETS, ATTEMPTS, CONNECTION, HOST, LOGINS, REGISTER
 from edgeflock.server.http.roles import EVERYBODY, VIEWER, allows
 from edgeflock.server.identity import LOGIN_SECONDS, NOBODY
-from edgeflock.server.web import HEADERS, edition
+from edgeflock.server.web import HEADERS, Asset, edition
 from edgeflock.shared.errors import Forbidden, Refused, Unauthorized
 
 routes = web.RouteTableDef()
@@ -26,14 +27,14 @@ _LONGEST = 4096
 
 @routes.get("/")
 @allows(EVERYBODY)
-async def get_page(request: web.Request) -> web.Response:
+async def get_page(request: web.Request) -> web.StreamResponse:
     """The page. Whoever it shows something to has logged in."""
     return _asset(request, "index.html")
 
 
 @routes.get("/assets/{name}")
 @allows(EVERYBODY)
-async def get_asset(request: web.Request) -> web.Response:
+async def get_asset(request: web.Request) -> web.StreamResponse:
     return _asset(request, request.match_info["name"])
 
 
@@ -111,13 +112,28 @@ def _refuse_login(request: web.Request, token: str, address: str, error: Refused
     return problem(error.status, error.code, str(error))
 
 
-def _asset(request: web.Request, name: str) -> web.Response:
+def _asset(request: web.Request, name: str) -> web.StreamResponse:
     asset = request.app[ASSETS].get(name)
     if asset is None:
         return problem(404, "not-found", f"the page has no file {name!r:.100}")
-    headers = add_etag(request, asset.digest, HEADERS)
-    charset = None if asset.content_type.startswith("image/") else "utf-8"
-    return web.Response(body=asset.octets, headers=headers, content_type=asset.content_type, charset=charset)
+    return asset_response(request, asset, HEADERS)
+
+
+def asset_response(request: web.Request, asset: Asset, headers: dict[str, str]) -> web.StreamResponse:
+    """Answer with a file of a page. Raises HTTPNotModified if the browser has it."""
+    headers = add_etag(request, asset.digest, headers)
+    is_text = asset.content_type.startswith("text/")
+    if asset.encoding:
+        headers["Content-Encoding"] = asset.encoding
+    response = web.Response(
+        body=BytesIO(asset.octets),
+        headers=headers,
+        content_type=asset.content_type,
+        charset="utf-8" if is_text else None,
+    )
+    if is_text and not asset.encoding:
+        response.enable_compression()
+    return response
 
 
 async def _token(request: web.Request) -> str:

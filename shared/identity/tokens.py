@@ -72,6 +72,11 @@ _PARTS = {"secret": (SECRET_BYTES,), "pin": (0, _DIGEST_BYTES), "graph": (0, _DI
 """The valid lengths of each part, in bytes."""
 
 
+def training_page(server: str, token: str) -> str:
+    """The address at which a browser takes part. Browsers send nobody what follows the #."""
+    return f"{server.rstrip('/')}/train#token={token}"
+
+
 def digest_of(text: str) -> bytes:
     """SHA-256 of a header's content, which may have any byte."""
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()

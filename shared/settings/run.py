@@ -29,6 +29,8 @@ class RunSettings(Section):
     """allow plain HTTP to other machines"""
     open: bool = False
     """let everybody who reaches the server train and watch without a token"""
+    browsers: bool = False
+    """let browsers take part: serve the training page at /train (edgeflock browsers install)"""
     origins: list[str] = []
     """other web origins whose pages may watch and act, e.g. https://flock.example.org; empty: none"""
     updates: Annotated[int, Field(ge=0)] = 0

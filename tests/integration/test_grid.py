@@ -87,6 +87,9 @@ ROUTES = {
     "POST /v1/logout": "anybody",
     "GET /": "anybody",
     "GET /assets/pi": "anybody",
+    "POST /v1/invitation": "admin",
+    "GET /train": "anybody",
+    "GET /train/{path}": "anybody",
     "GET /livez": "anybody",
     "GET /readyz": "anybody",
 }

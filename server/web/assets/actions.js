@@ -1,6 +1,6 @@
 // What an admin does to the run: asked for, confirmed, done over the server's interface, its outcome told.
 
-import { el } from "/assets/dom.js";
+import { el, svg } from "/assets/dom.js";
 import { state } from "/assets/state.js";
 
 const NAMED = 8; // devices that a question names
@@ -105,6 +105,25 @@ export async function roll_back() {
         );
 }
 
+// A token for devices in browsers, as a code to scan: only this page shows it, and only once.
+export async function invite() {
+    const about = "Whoever opens the address within a day takes part as a device. For how many devices?";
+    const many = await ask("Invite a browser", about, "For many", { other: "For one" });
+    if (many === null) return;
+    const said = await tried("/v1/invitation", { reusable: many === "" });
+    if (typeof said === "string") tell(`It was not done: ${said}`, true);
+    else await ask("Scan it, or open the address", said.page, "Done", { picture: said.code && code(said.code) });
+}
+
+function code(rows) {
+    const cells = rows.flatMap((row, y) => [...row].map((cell, x) => (cell === "1" ? `M${x} ${y}h1v1h-1z` : "")));
+    return svg(
+        "svg",
+        { class: "code", viewBox: `0 0 ${rows.length} ${rows.length}`, role: "img", "aria-label": "QR code" },
+        svg("path", { d: cells.join(""), "shape-rendering": "crispEdges" }),
+    );
+}
+
 async function act(path, body, outcome) {
     const said = await tried(path, body);
     if (typeof said === "string") tell(`It was not done: ${said}`, true);
@@ -126,8 +145,8 @@ async function tried(path, body) {
     }
 }
 
-// What was typed, "" where there is nothing to type, null if it is not to be.
-function ask(title, about, verb, { grave = false, input = null } = {}) {
+// What was typed, "" where there is nothing to type, null if it is not to be, false for the other choice.
+function ask(title, about, verb, { grave = false, input = null, other = "", picture = null } = {}) {
     const field = input && el("input", { type: "text", autocomplete: "off", ...input });
     const form = el(
         "form",
@@ -135,10 +154,12 @@ function ask(title, about, verb, { grave = false, input = null } = {}) {
         el("h2", {}, title),
         el("p", {}, about),
         field,
+        picture,
         el(
             "div",
             { class: "acts" },
-            el("button", { type: "button", class: "quiet", on: { click: () => dialog.close() } }, "Cancel"),
+            picture ? null : el("button", { type: "button", class: "quiet", on: { click: () => dialog.close() } }, "Cancel"),
+            other && el("button", { type: "submit", value: "other" }, other),
             el("button", { type: "submit", class: grave ? "grave" : "main" }, verb),
         ),
     );
@@ -148,7 +169,7 @@ function ask(title, about, verb, { grave = false, input = null } = {}) {
         let answer = null;
         form.addEventListener("submit", (event) => {
             event.preventDefault();
-            answer = field ? field.value : "";
+            answer = field ? field.value : event.submitter?.value !== "other" && "";
             dialog.close();
         });
         dialog.addEventListener("close", () => {

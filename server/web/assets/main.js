@@ -1,6 +1,6 @@
 // The page: who looks, what is shown, and how fresh it is.
 
-import { checkpoint, learning_rate, roll_back, tell } from "/assets/actions.js";
+import { checkpoint, invite, learning_rate, roll_back, tell } from "/assets/actions.js";
 import { Device } from "/assets/device.js";
 import { el, fill, refill, say } from "/assets/dom.js";
 import { Events } from "/assets/events.js";
@@ -115,6 +115,7 @@ const acts = el(
     act("Learning rate", learning_rate),
     act("Checkpoint", checkpoint),
     act("Roll back", roll_back),
+    act("Invite", invite),
 );
 
 function health(overview, run) {

@@ -62,6 +62,22 @@ async def test_from_a_token_to_a_revoked_device(tmp_path: Path) -> None:
     assert did[0].startswith("made the token ")
 
 
+async def test_a_code_opens_the_training_page(tmp_path: Path) -> None:
+    run = str(tmp_path / "run")
+    async with hosting(tmp_path / "run", closed=True) as hosted:
+        hosted.register.store_address(hosted.url, b"")
+        told = json.loads(await say("token", "create", run, "--json"))
+        assert told["page"] == f"{hosted.url}/train#token={told['token']}"
+        assert "--role is viewer" in await say("token", "create", run, "--qr", "--role", "viewer", code=2)
+        done = await asyncio.to_thread(edgeflock, "token", "create", run, "--qr", lacking="segno")
+        assert (done.returncode, "--qr needs segno: pip install" in done.stderr) == (2, True)
+        pytest.importorskip("segno", reason="segno is not installed: no QR code")
+        *code, page = (await say("token", "create", run, "--qr", "--url", "https://f.example/")).splitlines()
+        assert page.startswith("https://f.example/train#token=ef1.")
+        assert len(code) > 15
+        assert {len(line) for line in code} == {len(code[0])}
+
+
 def test_a_folder_without_a_run_is_told(tmp_path: Path) -> None:
     done = edgeflock("token", "create", str(tmp_path))
     assert (done.returncode, "has no run" in done.stderr) == (2, True)
