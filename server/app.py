@@ -248,8 +248,6 @@ async def listen(
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
-    """A running server."""
-
     app: web.Application
     port: int
     ended: asyncio.Event

@@ -83,7 +83,6 @@ class Actor(Batches):
         return self._backend.predictor(self._theta)
 
     def close(self) -> None:
-        """Close the environments."""
         self._rollouts.close()
 
     def telemetry(self) -> Facts:

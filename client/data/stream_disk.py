@@ -204,7 +204,6 @@ class Persistence:
         return self._kinds[kind]
 
     def _waiting_kinds(self) -> set[Kind]:
-        """Return the kinds of the waiting samples."""
         numbers = {number for (number,) in self._db.execute("SELECT DISTINCT kind FROM samples")}
         return {kind for kind, number in self._kinds.items() if number in numbers}
 

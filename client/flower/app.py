@@ -184,7 +184,6 @@ class FlowerApp(Batches):
             ) from error
 
     def _load_state(self, run: str) -> RecordDict:
-        """Return the state that the app stored in this run."""
         try:
             run_id, octets = msgpack.unpackb(self._path.read_bytes())
             return inside.decode(octets) if run_id == run else RecordDict()

@@ -63,7 +63,6 @@ def message(content: RecordDict, kind: str, run: int, node: int, identifier: str
 
 
 def encode(records: RecordDict) -> bytes:
-    """Records as bytes."""
     octets: bytes = recorddict_to_proto(records).SerializeToString()
     return octets
 

@@ -43,8 +43,6 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DeviceData:
-    """The data of one device."""
-
     batches: Batches
     choose: Callable[[int], None]
     """Selects the data shard of the next batches."""

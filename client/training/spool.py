@@ -85,7 +85,6 @@ class DeviceFile:
         return [run, *fields]
 
     def drop(self) -> None:
-        """Delete the file."""
         with suppress(OSError):
             self.path.unlink(missing_ok=True)
 
@@ -98,7 +97,6 @@ class Spool(DeviceFile):
         super().__init__(directory, server, device, "update", loss)
 
     def save(self, run: str, layout: bytes, update: Update) -> None:
-        """Write the update."""
         self.write(run, layout, wire.encode(update))
 
     def load(self, run: str, layout: bytes, limit: int) -> Update | None:

@@ -89,7 +89,6 @@ class Dialer:
         """The logged state of the connection: "", "up", or "lost" since."""
 
     def server(self) -> URL:
-        """Return the URL of the server to dial."""
         return self._servers[0]
 
     async def dial(self) -> Welcome:

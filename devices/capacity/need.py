@@ -112,7 +112,6 @@ def gateway(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> Need:
 
 
 def shard(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> Need:
-    """Return the need of one model shard."""
     parameter_bytes = costs.PARAMETER_BYTES - costs.SHARDED_SERVER_PARAMETER_BYTES + fleet.staleness_bytes
     memory = costs.SHARD_BYTES + parameter_bytes * fleet.parameters / parts.shards
     _, fraction = shard_fractions(fleet.parameters)

@@ -29,7 +29,6 @@ class Prices:
     disk_gb: float = 0.0
 
     def sum(self, plan: CapacityPlan) -> float:
-        """Return the price of a month."""
         return (
             plan.cores * self.core
             + plan.egress_a_month / 1e9 * self.egress_gb
@@ -128,7 +127,6 @@ def _usage(need: Need) -> str:
 def as_json(
     plan: CapacityPlan, storm: Storm, limit: int, single_limit: int, prices: Prices
 ) -> dict[str, object]:
-    """Return the plan and the storm as values for JSON."""
     fleet = plan.fleet
     return {
         "updates_per_second": fleet.rate,

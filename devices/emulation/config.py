@@ -165,7 +165,6 @@ def parse(
 
 
 def load_profile(name: str) -> Profile:
-    """Return the shipped profile with this name."""
     text = resources.files("edgeflock.devices").joinpath(f"profiles/{name}.toml").read_text("utf-8")
     return Profile.model_validate(tomllib.loads(text))
 

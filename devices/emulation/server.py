@@ -123,7 +123,6 @@ class EmulatedServer:
             await self.wait_for_change()
 
     def record_message(self, device: int) -> None:
-        """Record that the device has sent a message."""
         if (record := self.devices.get(device)) is not None:
             now = asyncio.get_running_loop().time()
             record.connection.last_seen = record.connection.last_heard = now

@@ -21,8 +21,6 @@ class Crashed(Exception):
 
 @dataclass(slots=True)
 class ClassTotals:
-    """Totals of a class of devices."""
-
     devices: int = 0
     updates: int = 0
     samples: int = 0
@@ -122,6 +120,5 @@ class EmulatedSession:
         return refusal
 
     def _draw_crash(self) -> None:
-        """Raise Crashed at random."""
         if self._crash and self._random.random() < self._crash:
             raise Crashed

@@ -235,7 +235,6 @@ def open_register(directory: Path) -> Iterator[tuple["Register", Callable[[str],
 
 
 def print_json(document: object, file: TextIO | None = None) -> None:
-    """Print one JSON object as a line."""
     print(json.dumps(document), file=file, flush=True)
 
 

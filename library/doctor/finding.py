@@ -9,8 +9,6 @@ State = Literal["ok", "warn", "bad"]
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of one check."""
-
     check: str
     state: State
     said: str
@@ -18,7 +16,6 @@ class CheckResult:
     """What to do. It is empty if the state is ok."""
 
     def lines(self) -> list[str]:
-        """Return the result as readable lines."""
         lines = [f"{self.state:<5} {self.check:<9} {self.said}"]
         return [*lines, f"{'':<15} {self.remedy}"] if self.remedy else lines
 

@@ -85,7 +85,6 @@ def secrets_of(
 
 
 def _texts(value: object) -> set[str]:
-    """Return all texts in a value."""
     if isinstance(value, str):
         return {value}
     if isinstance(value, Mapping):

@@ -13,8 +13,6 @@ _SQLITE = b"SQLite format 3\0"
 
 @dataclass(frozen=True, slots=True)
 class TopOptions:
-    """The options of the command."""
-
     urls: Sequence[str]
     tokens: Sequence[str]
     """One token for all servers, or one for each."""

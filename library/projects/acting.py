@@ -47,7 +47,6 @@ class PolicyCheck:
     """None: a range test needs data."""
 
     def lines(self) -> Iterator[str]:
-        """For a person."""
         yield f"model   {self.model}, {self.parameters:,} parameters"
         yield f"acts in {self.environment}: observations {list(self.observations)}, {self.actions} actions"
         yield f"return  {self.first_return:.4g} before it has learned"

@@ -79,7 +79,6 @@ class ProjectCheck:
     """None: no learning rate was looked for."""
 
     def lines(self) -> Iterator[str]:
-        """For a person."""
         named = f", classes {', '.join(self.labels[:8])}{', ...' if self.labels[8:] else ''}"
         trained = "" if self.training is None else f", {self.training:,} to train on"
         if self.training is not None and self.overlap >= self.training:

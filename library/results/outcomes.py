@@ -60,7 +60,6 @@ class Outcome:
         return RunTraffic(row["ingress"], row["egress"], 4 * size * row["updates"] if size else None)
 
     def first_reaching(self, accuracy: float) -> dict[str, Any] | None:
-        """Return the first evaluation that reached `accuracy`."""
         return next((row for row in self.rows if (row["accuracy"] or 0.0) >= accuracy), None)
 
     def interpolate(self, accuracy: float, key: str) -> float | None:

@@ -35,8 +35,6 @@ class RoundEnd:
 
 @dataclass(slots=True)
 class _Open:
-    """The open round."""
-
     due: float
     """When the round ends in any case."""
     gathered: Gathered

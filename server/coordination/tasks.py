@@ -19,8 +19,6 @@ from edgeflock.shared.settings.coordination import CoordinationSettings
 
 @dataclass(slots=True)
 class _Open:
-    """The open round."""
-
     due: float
     """When the round ends in any case."""
     gathered: Gathered

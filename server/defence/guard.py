@@ -86,8 +86,6 @@ _JUDGEMENT = struct.Struct("<dd3f")
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A decision on one update."""
-
     share: float
     """The part of the update that counts, rounded to float32: 1 all, 0 nothing."""
     norm: float

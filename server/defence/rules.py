@@ -54,8 +54,6 @@ class AdmittedUpdate:
 
 @dataclass(frozen=True, slots=True)
 class DefenceKind:
-    """A kind of defence."""
-
     share: Callable[[AdmittedUpdate], float]
     """Returns the part of the update that counts: 1 all of it, 0 nothing. NaN and infinity mean 0."""
     trusts: bool = False

@@ -63,8 +63,6 @@ StepFunction = Callable[["Optimizer", Vector, Memory, Indices, Vector, np.float3
 
 @dataclass(frozen=True, slots=True)
 class OptimizerKind:
-    """A kind of optimizer."""
-
     state: str
     """The name of its state. Kinds with the same name can continue from each other's state. "": no state."""
     columns: int

@@ -33,8 +33,6 @@ class Entries(Protocol):
 
 
 class ShardStatus(NamedTuple):
-    """The status of a model shard."""
-
     parameters: int
     """P + B of its slice."""
     nbytes: int
@@ -106,8 +104,6 @@ class Vectors(Protocol):
 
 
 class VectorState(NamedTuple):
-    """The initial state of `Vectors`."""
-
     theta: Vector
     """[P + B], changed in place."""
     average: Vector | None

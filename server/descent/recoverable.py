@@ -43,7 +43,6 @@ class RecoverableVectors:
 
     @property
     def is_local(self) -> bool:
-        """Whether the vectors are in this process."""
         return isinstance(self.vectors, Part)
 
     def flush(self) -> None:

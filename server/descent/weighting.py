@@ -14,8 +14,6 @@ from edgeflock.shared.plugins import Table
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A weighting rule."""
-
     weight: Callable[[Step, int], float]
     """(step, version it is applied at) -> factor of the learning rate. If several updates make a step,
     versions after the base are counted in steps. If n nodes train, they are counted in units of n updates."""

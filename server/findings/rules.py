@@ -98,5 +98,4 @@ def find_changes(previous: Iterable[Finding], current: Iterable[Finding]) -> Fin
 
 
 def subject_of(finding: Finding) -> Subject:
-    """Return the subject of a finding."""
     return finding.kind, finding.device

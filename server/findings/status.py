@@ -108,8 +108,6 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """The state of a run."""
-
     time: float
     """Unix time."""
     version: int = 0

@@ -85,7 +85,6 @@ def run_metrics(
     *,
     ready: bool,
 ) -> Iterator[Metric]:
-    """Metrics of the run as a whole."""
     tally, relay = host.hub.tally, host.relay
     yield InfoMetricFamily(
         "edgeflock_run", "The run.", value={"run": host.run, "model": host.config.model.module}

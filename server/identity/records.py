@@ -44,8 +44,6 @@ class StoredToken:
 
 @dataclass(frozen=True, slots=True)
 class EnrolledDevice:
-    """A device that has joined."""
-
     name: str
     key: bytes
     digest: bytes

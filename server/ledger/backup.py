@@ -189,8 +189,6 @@ _LEASE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """The result of a copy."""
-
     run: str
     version: int
     rows: int

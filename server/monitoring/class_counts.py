@@ -13,7 +13,6 @@ class ClassCounts:
         self.reset()
 
     def reset(self) -> None:
-        """Clear all counts."""
         self._classes = True
         """Whether all targets so far are classes, and not too many of them."""
         self._right, self._all = np.zeros((2, MAX_CLASSES), np.int64)

@@ -20,8 +20,6 @@ _SESSION_SECONDS = 600.0
 
 
 class RecentGrowth:
-    """The recent growth of a count."""
-
     def __init__(self, seconds: float, initial: Iterable[int] = ()) -> None:
         """`initial` has the old value of the count, if it is known."""
         self._seconds = seconds
@@ -49,8 +47,6 @@ class RecentGrowth:
 
 @dataclass(slots=True)
 class _Memory:
-    """The memory of one device."""
-
     facts: Facts | None = None
     """Its last telemetry."""
     clock: float | None = None

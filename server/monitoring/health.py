@@ -37,8 +37,6 @@ _BATCH = 250
 
 
 class RunHealth:
-    """Watches the health of a run."""
-
     def __init__(
         self,
         host: RunHost,

@@ -37,8 +37,6 @@ class RunInfo:
 
 @dataclass(frozen=True, slots=True)
 class OpenTracker:
-    """An open tracker."""
-
     write: Callable[[Evaluation], object]
     close: Callable[[], object]
 

@@ -41,8 +41,6 @@ class Copy:
 
 @dataclass(slots=True, eq=False)
 class CopyStep:
-    """A step from a copy to the next one."""
-
     model: Model
     difference: entries.Coded
     """The difference: `model` without the running statistics at its end."""

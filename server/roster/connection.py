@@ -19,8 +19,6 @@ SECRET_BYTES = 16
 
 
 class OpenSession(Protocol):
-    """An open session."""
-
     meter: Meter
     credential: bytes
     """Digest of the device's credential; empty if none was required."""

@@ -154,7 +154,6 @@ class Counters:
     """Training loss, averaged over the recent updates."""
 
     def count(self, update: Update, staleness: int) -> None:
-        """Count an accepted update."""
         self.updates += 1
         self.samples += update.samples
         self.compressed += update.index_mode != sparse.DENSE

@@ -73,8 +73,6 @@ _MIN_SILENCE, _UNKNOWN_INTERVAL = 3.0, 10.0
 
 @dataclass(slots=True)
 class Statistics:
-    """The statistics of one device."""
-
     updates: int = 0
     """Updates accepted since the run began. All other counts begin when the server starts."""
     sequence: int | None = None

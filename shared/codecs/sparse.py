@@ -44,8 +44,6 @@ _LARGEST_PARAMETER = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class IndexCoding:
-    """A coding of indices."""
-
     mode: int
     encode: Callable[[Indices, int], bytes] | None
     """(indices, size) -> octets. None: grid.py codes these indices together with signs."""

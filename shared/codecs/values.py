@@ -43,8 +43,6 @@ STEPS = np.array([0.0, *(2 ** ((e - 192) / 8) for e in range(1, 256))], np.float
 
 @dataclass(frozen=True, slots=True)
 class ValueCoding:
-    """A coding of values."""
-
     mode: int
     encode: Callable[[Values, Counts], bytes]
     decode: Callable[[bytes, Counts], Values]

@@ -138,7 +138,6 @@ def deal(data: Dataset, shares: int, samples: int = 0) -> list[Dataset]:
 
 
 def concatenate(parts: Sequence[Dataset]) -> Dataset:
-    """Concatenate the samples of all parts."""
     x, y = concatenate_inputs([part.x for part in parts]), np.concatenate([part.y for part in parts])
     return Dataset(x, y, description=parts[0].description)
 
@@ -204,8 +203,6 @@ def _held_out_rows(count: int, part: str, split: str, uri: str) -> NDArray[np.in
 
 
 class FormatReader(NamedTuple):
-    """The reader of a stored format."""
-
     read: Callable[[str, str, Mapping[str, str]], Raw]
     """(path, split, options) -> samples."""
     options: tuple[str, ...] = ()

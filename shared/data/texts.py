@@ -32,8 +32,6 @@ def is_missing(text: str) -> bool:
 
 
 class Texts(NamedTuple):
-    """The texts in a column."""
-
     codes: NDArray[np.int32]
     """[n]: the index of each sample's text in `names`; -1: no text."""
     names: tuple[str, ...]

@@ -114,7 +114,6 @@ class Rollouts:
         return self._x[indices], self._y[indices]
 
     def close(self) -> None:
-        """Close all environments."""
         for environment in self._envs:
             with suppress(Exception):  # it may have failed
                 environment.close()
@@ -207,8 +206,6 @@ def advantages(
 
 
 class Episodes(NamedTuple):
-    """The results of some episodes."""
-
     returns: tuple[float, ...]
     """The sum of the rewards of each."""
     lengths: tuple[int, ...]

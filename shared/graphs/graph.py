@@ -26,8 +26,6 @@ OPSET, IR_VERSION = 20, 10
 
 
 class GraphConstant(NamedTuple):
-    """A constant."""
-
     type: int
     shape: tuple[int, ...]
     octets: bytes

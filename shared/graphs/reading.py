@@ -132,7 +132,6 @@ def _graph(octets: Any, fields: protobuf.Fields, label: str) -> Graph:
 
 
 def all_nodes(graph: Graph) -> Iterator[Node]:
-    """The nodes of `graph` and of its bodies."""
     for node in graph.nodes:
         yield node
         if node.body is not None:

@@ -41,12 +41,10 @@ def rows(x: Inputs, selection: Any) -> Inputs:
 
 
 def copy_inputs(x: Inputs) -> Inputs:
-    """Return a copy of x."""
     return Fields({name: array.copy() for name, array in x.items()}) if isinstance(x, Fields) else x.copy()
 
 
 def concatenate_inputs(parts: list[Inputs]) -> Inputs:
-    """Concatenate x of all parts."""
     if isinstance(parts[0], Fields):
         return Fields({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
     return np.concatenate(parts)

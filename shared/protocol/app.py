@@ -153,8 +153,6 @@ class Arrays:
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """Data for an app."""
-
     config: dict[str, Value]
     """The server's [client_config]."""
     evaluate: int

@@ -42,7 +42,6 @@ class Row:
 
     @property
     def remedy(self) -> str:
-        """The remedy, as the end of a message."""
         without = f"leave {self.key} out" if self.setting == self.key else f"choose another {self.key}"
         return f"set {self.needs_text}, or {without}"
 
@@ -150,7 +149,6 @@ def broken_rows(config: BaseModel) -> list[Row]:
 
 
 def markdown() -> str:
-    """Return the table in Markdown."""
     lines = [f"| `{_shown(row.setting)}` | `{row.needs_text}` | {row.reason} |" for row in ROWS]
     return "\n".join(("| setting | needs | because it |", "|---|---|---|", *lines, ""))
 

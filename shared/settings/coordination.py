@@ -67,7 +67,6 @@ class CoordinationSettings(Section):
 
     @property
     def traits(self) -> Mode:
-        """The traits of the mode."""
         return traits_of(self.mode)
 
     @model_validator(mode="before")

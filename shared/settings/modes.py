@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """The traits of a mode."""
-
     rounds: bool = False
     """The updates of one version wait for the end of their round and apply together."""
     cohort: bool = False

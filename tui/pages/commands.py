@@ -33,8 +33,6 @@ asks for a missing number.
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A parsed command."""
-
     verb: str
     """A key of USAGE."""
     device: str | None = None

@@ -42,7 +42,6 @@ def returns(state: MonitorState, x_axis: XAxis) -> PlotCurve:
 
 
 def test_loss(state: MonitorState, x_axis: XAxis) -> PlotCurve:
-    """Return the loss of the evaluations."""
     return _curve(state, x_axis, state.evaluations, [one.loss for one in state.evaluations])
 
 

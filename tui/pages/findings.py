@@ -24,7 +24,6 @@ def strip(state: MonitorState | None, width: int) -> Line:
 
 
 def worst_finding(findings: Sequence[Finding], device: str) -> Finding | None:
-    """Return the worst finding about a device."""
     return next((finding for finding in findings if finding.device == device), None)
 
 

@@ -18,8 +18,6 @@ from edgeflock.tui.text.lines import Align, Ink
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of the table."""
-
     key: str
     title: str
     width: int

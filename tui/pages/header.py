@@ -131,8 +131,6 @@ def menu(state: MonitorState | None, page: Page, width: int) -> Line:
 
 
 class Tab(NamedTuple):
-    """The contents of a tab."""
-
     sign: str
     """The sign of the connection, as in the header."""
     ink: Ink
@@ -142,7 +140,6 @@ class Tab(NamedTuple):
 
 
 def tab(name: str, state: MonitorState | None, link: LinkState, fresh: Freshness) -> Tab:
-    """Return the tab of one server."""
     status: list[str] = []
     if state is not None:
         if state.overview.state != "training":
@@ -154,7 +151,6 @@ def tab(name: str, state: MonitorState | None, link: LinkState, fresh: Freshness
 
 
 def tab_line(tabs: Sequence[Tab], chosen: int, width: int) -> Line:
-    """Return the line of all tabs."""
     line: Line = [(" ", "text")]
     for number, one in enumerate(tabs):
         line += _spans(one, is_chosen=number == chosen)

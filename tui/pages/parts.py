@@ -34,7 +34,6 @@ def parts(state: MonitorState, width: int, limit: int) -> list[Line]:
 
 
 def shard_line(state: MonitorState) -> Line:
-    """Return the line for all model shards."""
     shards, restored = state.overview.shards, state.overview.restored
     restarts = f", made again {restored:,} time{'s' * (restored > 1)}" if restored else ""
     if not shards:

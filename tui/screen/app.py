@@ -90,7 +90,6 @@ class Top(App[None]):
 
     @property
     def view(self) -> RunView:
-        """The view of the run that is shown."""
         return self.views[self.index]
 
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:

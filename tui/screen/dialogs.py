@@ -134,7 +134,6 @@ class Help(ModalScreen[None]):
 
 
 def _two_columns(sections: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> list[Line]:
-    """Return the sections in two columns."""
     parts: tuple[list[Line], list[Line]] = ([], [])
     for title, keys in sections:
         shortest = min(parts, key=len)

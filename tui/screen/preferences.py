@@ -26,7 +26,6 @@ class Preferences:
 
 
 def folder() -> Path:
-    """Return the folder of the preferences."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "edgeflock"
 
 

@@ -35,8 +35,6 @@ from edgeflock.tui.sources.state import MonitorState
 
 
 class RunView(Vertical):
-    """The pages of one run."""
-
     DEFAULT_CSS: ClassVar[str] = """
     RunView { height: 1fr; }
     RunView > Input { display: none; border: none; height: 1; padding: 0 1; background: $panel; }

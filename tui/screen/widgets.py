@@ -25,8 +25,6 @@ from edgeflock.tui.text.lines import Line, notice, page
 
 
 class PageWidget(LineWidget, can_focus=True):
-    """One page of a run."""
-
     DEFAULT_CSS: ClassVar[str] = "PageWidget { padding: 0 1; } FleetPage { padding: 0; }"
 
     class Opened(Message):
@@ -197,8 +195,6 @@ class ConfigPage(PageWidget):
 
 
 class DevicePage(PageWidget):
-    """The page of one device."""
-
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,left,k,h", "neighbour(-1)", "Device before", id="device_before", show=False),
         Binding("down,right,j,l", "neighbour(1)", "Next device", id="device_after", show=False),

@@ -31,8 +31,6 @@ _HEARTBEAT = 15.0
 
 
 class FeedClient:
-    """A client of one server."""
-
     def __init__(self, url: str, token: str, interval: float = 1.0) -> None:
         """Raises ConfigError if `url` is not a valid URL."""
         try:

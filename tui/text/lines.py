@@ -123,5 +123,4 @@ def page(lines: list[Line], width: int, height: int) -> list[Line]:
 
 
 def plain_text(lines: list[Line]) -> str:
-    """Return the lines as plain text."""
     return "\n".join("".join(text for text, _ in line).rstrip() for line in lines)

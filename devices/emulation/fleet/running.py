@@ -58,8 +58,6 @@ HealthOf = Callable[[str], Callable[[], Facts]]
 
 @dataclass(frozen=True, slots=True)
 class FleetResult:
-    """The result of one run of a fleet."""
-
     seed: int
     ended: str
     """complete, stopped, out of time, diverged, or no device left."""
@@ -164,8 +162,6 @@ class _TimedBackend:
 
 
 class _FleetRun:
-    """The state of one run of a fleet."""
-
     def __init__(
         self,
         prepared: PreparedFleet,

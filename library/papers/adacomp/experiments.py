@@ -39,8 +39,6 @@ AVERAGED = Method("ASGD, averaged model", {**ASGD.settings, "coordination.averag
 
 @dataclass(frozen=True, slots=True)
 class AdacompScale(Scale):
-    """The extent of the experiments."""
-
     updates: int
     classes_updates: int
     """Updates of Figure 4."""

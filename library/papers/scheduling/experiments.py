@@ -98,8 +98,6 @@ LOADS = (3, 5, 10)
 
 @dataclass(frozen=True, slots=True)
 class SchedulingScale:
-    """The extent of the experiments."""
-
     draws: int
     """Draws of the workers."""
     samples: int

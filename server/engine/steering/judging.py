@@ -93,7 +93,6 @@ class LossMonitor:
         return self._bad >= _BAD_LIMIT
 
     def take(self, evaluation: Evaluation) -> None:
-        """Take the next evaluation."""
         loss, accuracy = evaluation.loss, evaluation.accuracy
         if self._first_loss is None:
             self._first_loss, self._first_accuracy = loss, accuracy
@@ -185,7 +184,6 @@ class EvaluationJudge:
         return self.best is None or _score(evaluation) > _score(self.best)
 
     def take(self, evaluation: Evaluation) -> None:
-        """Take the next evaluation."""
         self._last = evaluation
         self._losses.take(evaluation)
         if evaluation.version <= self._rate_version:  # from before the last change of the rate

@@ -21,8 +21,6 @@ from edgeflock.shared.protocol.frames import Evaluation
 
 
 class Snapshots:
-    """The snapshots of one run."""
-
     def __init__(self, log: Log, parameters: Parameters, every: int, *, keep_updates: bool) -> None:
         """A snapshot is due each `every` versions.
 
@@ -72,8 +70,6 @@ class Recovery(NamedTuple):
 
 
 class Steering:
-    """The steering of one run."""
-
     def __init__(
         self,
         log: Log,

@@ -25,8 +25,6 @@ from edgeflock.shared.errors import ConfigError, JournalDamaged
 
 @dataclass(frozen=True, slots=True)
 class RepairReport:
-    """The result of a repair."""
-
     run: str
     """The run's new name."""
     before: str

@@ -21,8 +21,6 @@ _LISTS = ("devices", "adjustments", "evaluations", "repairs")
 
 @dataclass(slots=True)
 class Examination:
-    """The result of an examination."""
-
     heads: Heads = field(default_factory=dict)
     """The end of each table."""
     chains: dict[int, int] = field(default_factory=dict)
