@@ -40,13 +40,14 @@ from edgeflock.server.http.keys import (
     MODEL_EXPORTS,
     MODEL_FILE,
     ORIGINS,
+    PAGE_PATH,
     PIN,
     REGISTER,
     TRAINING,
     WATCHERS,
     WRITER,
 )
-from edgeflock.server.http.middleware import MIDDLEWARES
+from edgeflock.server.http.middleware import MIDDLEWARES, close_forwarded
 from edgeflock.server.http.model_exports import ModelExports
 from edgeflock.server.http.revocations import enforce
 from edgeflock.server.http.watchers import Watchers
@@ -85,7 +86,7 @@ def create_app(
             *(*sessions.routes, *joining.routes, *page.routes, *training_page.routes),
         ]
     )
-    app[PIN] = hosted.pin
+    app[PIN], app[PAGE_PATH] = hosted.pin, hosted.path
     if hosted.register is not None:
         app[REGISTER], app[LOGINS] = hosted.register, Logins(hosted.register)
     if hosted.authority is not None:
@@ -205,6 +206,7 @@ def create_app(
         await asyncio.to_thread(close_trackers)
 
     app.cleanup_ctx.append(run)
+    app.on_response_prepare.append(close_forwarded)
     app.on_shutdown.append(_stop)
     return app
 

@@ -14,6 +14,7 @@ from edgeflock.api.named import Metrics, check_callback, name_objects, split_met
 from edgeflock.api.opening import enter_in_thread
 from edgeflock.api.result import Result
 from edgeflock.server.app import RunningServer, serve
+from edgeflock.server.connections.front import Front
 from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.server.hosting.program_objects import ServerObjects
 from edgeflock.server.hosting.run import HostedRun, open_run
@@ -83,14 +84,16 @@ class Server:
         self._initialise(*_parse(model_of(model), directory, port, evaluate, metrics, listening, settings))
 
     @classmethod
-    def configured(cls, config: Config, standby: Standby | None = None) -> Self:
+    def configured(cls, config: Config, standby: Standby | None = None, front: Front | None = None) -> Self:
         """Return a server with the settings of a file.
 
         It waits for the run as `standby` says: as one of several servers, or after the loss of its journal.
+        A server of several runs is in `front`, if there is one.
         """
         server = cls.__new__(cls)
         server._standby = standby
-        server._initialise(Model(config.model.module, loss=config.model.loss), config, ServerObjects())
+        model = Model(config.model.module, loss=config.model.loss)
+        server._initialise(model, config, ServerObjects(front=front))
         return server
 
     def _initialise(self, model: Model, config: Config, objects: ServerObjects) -> None:
@@ -176,6 +179,8 @@ class Server:
     @property
     def url(self) -> str:
         """The URL of the server."""
+        if self._objects.front is not None:
+            return self._objects.front.url
         host = self.config.run.host
         name = socket.gethostname() if host in ("0.0.0.0", "::", "") else host
         return f"{'http' if self._run.tls is None else 'https'}://{name}:{self._active.port}"

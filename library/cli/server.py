@@ -4,7 +4,9 @@ import gc
 import logging
 import os
 import sys
+from collections import Counter
 from contextlib import AsyncExitStack, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -51,10 +53,17 @@ def server(
     log_level: LogLevel = Level.info,
     log_format: LogFormat = Format.text,
 ) -> None:
-    """Host a model and take updates for it, until interrupted."""
+    """Host a model and take updates for it, until interrupted. A folder of settings files is several runs."""
     import asyncio
 
     log_to_stderr(log_level, log_format)
+    if config is not None and config.is_dir():
+        if standby:
+            raise ConfigError("--standby is for one run; a server of several runs has none")
+        overrides = [*(set_ or []), *(["run.insecure=true"] if insecure else [])]
+        with require("server", "the server needs"):
+            _host_folder(config, overrides, ("--log-level", log_level, "--log-format", log_format), json)
+        return
 
     results, sys.stdout = sys.stdout, sys.stderr  # a user's module may print; stdout is for --json
 
@@ -63,7 +72,8 @@ def server(
             print_json({"url": server.url, "run": server.run, "version": server.version}, results)
             return
         print(f"Run {server.run} at version {server.version} on {server.url}")
-        if is_supervised(os.environ) and not settings.run.open:  # its log is others' to read
+        log_is_private = not is_supervised(os.environ) if front is None else front.log_is_private
+        if not log_is_private and not settings.run.open:
             print(f"To let devices join: edgeflock token create {settings.run.directory}")
         elif server.token:
             print(f"On each device, within a day: edgeflock client join {server.url} {server.token}")
@@ -89,7 +99,7 @@ def server(
             return f"run {leading[0].run} at version {leading[0].version} on {leading[0].url}"
 
         async with AsyncExitStack() as opened:
-            waiting.sockets = []
+            waiting.sockets = [] if front is None else front.listen()
             opened.callback(waiting.close)
             if not settings.scale.ray:  # a cluster has the memory once: for whoever leads
                 waiting.place = await opened.enter_async_context(enter_in_thread(open_place(settings.scale)))
@@ -103,7 +113,7 @@ def server(
             has_begun = standby
             while not stop.is_set():
                 try:
-                    async with Server.configured(settings, waiting) as server:
+                    async with Server.configured(settings, waiting, front) as server:
                         leading.append(server)
                         if not has_begun:
                             await begin()
@@ -129,12 +139,16 @@ def server(
     with require("server", "the server needs"):
         from edgeflock.api.opening import enter_in_thread
         from edgeflock.api.server import Server
+        from edgeflock.server.connections.front import Front
         from edgeflock.server.database import is_transient
         from edgeflock.server.hosting.choices import CHOICES
         from edgeflock.server.hosting.standby import Standby, StandbyStopped
         from edgeflock.server.ledger import is_shared
         from edgeflock.server.shards import open_place
 
+        front = Front.take_from(os.environ)
+        if front is not None:
+            front.end_with_it()
         overrides = [*(set_ or []), *(["run.insecure=true"] if insecure else [])]
         if config is None and PROJECT.is_file():
             log.warning("%s is here, and was not named: none of its settings count", PROJECT)
@@ -149,3 +163,44 @@ def server(
 
             torch.set_num_threads(1)  # the cores are the writer's, and the evaluation's is one
         asyncio.run(until_stopped(settings))
+
+
+def _host_folder(folder: Path, overrides: list[str], arguments: tuple[str, ...], json: bool) -> None:
+    """Host every run of a folder, until interrupted. `arguments` are options of each run's command."""
+    import asyncio
+
+    from edgeflock.server.identity import ADMIN_TOKEN
+    from edgeflock.server.supervision.run_files import OWN
+    from edgeflock.server.supervision.supervisor import Supervisor
+
+    file = folder / f"{OWN}.toml"
+    settings = load_settings(file if file.is_file() else None, overrides)
+
+    def show(name: str, line: str) -> None:
+        print(f'{{"run": "{name}", {line[1:]}' if line.startswith("{") else f"{name} | {line}", flush=True)
+
+    supervisor = Supervisor(
+        folder,
+        settings,
+        arguments=arguments,
+        log_is_private=not is_supervised(os.environ),
+        show=show,
+    )
+
+    def describe() -> str:
+        states = Counter(run.state for run in supervisor.all_runs())
+        return ", ".join(f"{number} {state}" for state, number in sorted(states.items())) or "no runs"
+
+    async def until_stopped() -> None:
+        stop = asyncio.Event()
+        on_end_signals(stop.set)
+        async with supervisor.serving(), supervised(describe):
+            if json:
+                print_json({"url": supervisor.url, "runs": [run.file.name for run in supervisor.all_runs()]})
+            else:
+                print(f"Runs of {folder} on {supervisor.url}: {describe()}", flush=True)
+                token = folder / ADMIN_TOKEN
+                print(f"To watch and act: edgeflock status {supervisor.url} --token-file {token}", flush=True)
+            await stop.wait()
+
+    asyncio.run(until_stopped())

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from edgeflock.server.connections import framing
+from edgeflock.server.connections.forwarding import forwarded_origin
 from edgeflock.server.connections.traffic import Meter, MeteredTransport, address_of
 from edgeflock.shared.errors import FrameTooLarge, NoRoom, Refused, SessionRefused, TooSlow, Unavailable
 from edgeflock.shared.protocol import wire
@@ -86,6 +87,8 @@ class GuardedConnection(asyncio.Protocol):
     # asyncio's protocol callbacks
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        origin = forwarded_origin(transport)
+        self.meter.internal = origin is not None and origin.is_internal
         metered = MeteredTransport(cast(asyncio.Transport, transport), self.meter, self._total)
         self._transport = cast(asyncio.Transport, metered)
         self.address = address_of(transport)

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from edgeflock.server.connections import ConnectionLimits
+from edgeflock.server.connections.forwarding import ForwardedConnection
 from edgeflock.server.connections.traffic import Traffic
 from edgeflock.shared.errors import EdgeflockError
 
@@ -51,14 +52,17 @@ async def bind(
     """Listen while the context lasts. Yields the port. Raises EdgeflockError if it cannot listen.
 
     Copies of the sockets are stored in `sockets`, and keep listening after the context. Later connections
-    wait until the next call with the same `sockets` accepts them.
+    wait until the next call with the same `sockets` accepts them. A Unix socket is that of a server of
+    several runs, which forwards connections.
     """
     loop = asyncio.get_running_loop()
     servers: list[asyncio.Server] = []
     try:
         try:
             for one in sockets or ():
-                servers.append(await loop.create_server(protocol, sock=one.dup(), ssl=tls, backlog=1024))
+                is_forwarded = one.family == getattr(socket, "AF_UNIX", None)
+                made = (lambda: ForwardedConnection(protocol)) if is_forwarded else protocol
+                servers.append(await loop.create_server(made, sock=one.dup(), ssl=tls, backlog=1024))
             if not servers:
                 servers.append(await loop.create_server(protocol, host, port, ssl=tls, backlog=1024))
                 if sockets is not None:
@@ -68,7 +72,8 @@ async def bind(
                 f"cannot listen on {host}:{port}: {error.strerror}; set another run.host or run.port, or end "
                 "the program that listens there"
             ) from error
-        yield servers[0].sockets[0].getsockname()[1]
+        name = servers[0].sockets[0].getsockname()
+        yield name[1] if isinstance(name, tuple) else 0
     finally:
         try:
             for server in servers:

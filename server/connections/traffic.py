@@ -21,7 +21,8 @@ class Meter:
         self.ingress = ingress
         self.egress = egress
         self.internal = False
-        """Whether it is a gateway's line. The gateway counts the bytes of its devices itself."""
+        """Whether it is a gateway's line, whose devices it counts itself, or is of a server of
+        several runs that asks for itself."""
 
     def count_received(self, size: int, total: "Meter") -> None:
         """Count bytes of a connection, also in the server's total."""

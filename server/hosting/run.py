@@ -18,7 +18,7 @@ from edgeflock.server.findings import REMEDY
 from edgeflock.server.hosting.model import ModelSetup, model_of
 from edgeflock.server.hosting.program_objects import NO_OBJECTS, ServerObjects
 from edgeflock.server.hosting.tls import authority_of, server_context
-from edgeflock.server.identity import ADMIN_TOKEN, URL_FILE, Audit, Authority, Register
+from edgeflock.server.identity import URL_FILE, Audit, Authority, Register, write_admin_token
 from edgeflock.server.ledger import (
     FIRST_MODEL,
     Claim,
@@ -34,9 +34,8 @@ from edgeflock.server.monitoring import trackers
 from edgeflock.server.monitoring.best_model import info_of, save_best
 from edgeflock.server.monitoring.evaluation import FindSuspect, SaveBest
 from edgeflock.server.monitoring.listeners import Callbacks
-from edgeflock.shared.errors import ConfigError, Unauthorized
+from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.files import write_atomically
-from edgeflock.shared.identity import Token
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch, sketch_of
 from edgeflock.shared.model.lora import Base
@@ -83,6 +82,8 @@ class HostedRun:
     callbacks: Callbacks = Callbacks()
     loss_reason: Callable[[], str] = str
     """Returns why the run is no longer this server's; empty while it is."""
+    path: str = "/"
+    """The path of the page, as browsers see it."""
 
 
 def _describe(config: Config, rates: list[float]) -> str:
@@ -140,14 +141,14 @@ def open_run(
         log.info("%s", _describe(config, [turn.regime.learning_rate for turn in claim.journal.regimes()]))
         if model.trial is not None:
             log.info("%s on %s: %s", config.model.module, config.model.data or "own data", model.trial)
-        tls, pin = server_context(config, directory)
-        authority = authority_of(config, directory, tls)
+        tls, pin = server_context(config, directory, objects.front)
+        authority = authority_of(config, directory, tls, objects.front)
         if is_shared(config.journal.url):
             write_atomically(directory / URL_FILE, f"{config.journal.url}\n".encode())
         with closing(Register(directory)) as register:
             claim.journal.db.add_loss_callback(register.db.interrupt)
             register.store_address(register.url, pin)
-            _write_admin_token(register, directory)
+            write_admin_token(register, directory)
             data = model.setup.data
             info = info_of(config.model, claim.run, model.layout, model.setup.input, claim.data, adapted)
             yield HostedRun(
@@ -170,6 +171,7 @@ def open_run(
                 save_best=partial(save_best, directory, info, model.setup.extras, adapted),
                 callbacks=callbacks,
                 loss_reason=claim.journal.db.loss_reason,
+                path="/" if objects.front is None else objects.front.path,
             )
 
 
@@ -182,15 +184,3 @@ def _offer(claim: Claim, directory: Path, first: NDArray[np.float32]) -> Path:
             f"run.directory = {str(directory)!r} cannot store the first model: {error}; free some disk space"
         ) from error
     return directory / FIRST_MODEL
-
-
-def _write_admin_token(register: Register, directory: Path) -> None:
-    """Write a token for the run's operator into a private file, unless it holds a valid one."""
-    path = directory / ADMIN_TOKEN
-    token = path.read_text().strip() if path.exists() else ""
-    try:
-        if register.identify(token).role == "admin" and Token.parse(token).pin == register.pin:
-            return
-    except (Unauthorized, ConfigError):
-        pass
-    write_atomically(path, f"{register.create('admin', reusable=True).text}\n".encode())

@@ -3,15 +3,13 @@
 import ssl
 from pathlib import Path
 
+from edgeflock.server.connections.front import Front
 from edgeflock.server.identity import (
     Authority,
-    Certificate,
     demand,
     key_files,
-    own_certificate,
-    pin_of_file,
-    server_tls,
     share,
+    tls_of,
 )
 from edgeflock.server.ledger import is_shared
 from edgeflock.shared.errors import ConfigError
@@ -19,11 +17,16 @@ from edgeflock.shared.identity import is_loopback
 from edgeflock.shared.settings.config import Config
 
 
-def server_context(config: Config, directory: Path) -> tuple[ssl.SSLContext | None, bytes]:
-    """Return (TLS to listen with, pin of the public key that devices see). Raises ConfigError."""
+def server_context(
+    config: Config, directory: Path, front: Front | None = None
+) -> tuple[ssl.SSLContext | None, bytes]:
+    """Return (TLS to listen with, pin of the public key that devices see). Raises ConfigError.
+
+    If a server of several runs is in `front`, its TLS and its key are what devices see.
+    """
     run = config.run
     plain = run.insecure or is_loopback(run.host)
-    if is_shared(config.journal.url):
+    if is_shared(config.journal.url) and front is None:
         directory.mkdir(0o700, parents=True, exist_ok=True)
         for own in key_files(directory):
             share(config.journal.url, own)
@@ -32,23 +35,21 @@ def server_context(config: Config, directory: Path) -> tuple[ssl.SSLContext | No
             f"run.open = true lets in everybody who reaches run.host = {run.host!r}: leave it out, listen on "
             "127.0.0.1, or allow it with run.insecure = true"
         )
-    if run.key and not run.certificate:
-        raise ConfigError("run.key is set without run.certificate: set both or neither")
-    if run.key:
-        return server_tls(Certificate(Path(run.certificate), Path(run.key)))
-    if run.certificate:
-        if not plain:
-            raise ConfigError(
-                "run.certificate without run.key is that of a proxy, to which the server speaks plain HTTP: "
-                "set run.host = 127.0.0.1 or run.insecure = true, or set run.key"
-            )
-        return None, pin_of_file(Path(run.certificate))
-    return (None, b"") if plain else server_tls(own_certificate(directory, run.host))
+    if front is not None:
+        return None, bytes.fromhex(front.pin)
+    return tls_of(run, directory)
 
 
-def authority_of(config: Config, directory: Path, tls: ssl.SSLContext | None) -> Authority | None:
-    """Return the devices' authority. `tls` asks for certificates if configured. Raises ConfigError."""
+def authority_of(
+    config: Config, directory: Path, tls: ssl.SSLContext | None, front: Front | None = None
+) -> Authority | None:
+    """Return the devices' authority. `tls` asks for certificates if configured. Raises ConfigError.
+
+    If a server of several runs is in `front`, its TLS asks for them.
+    """
     demanded = config.run.client_certificates
+    if front is not None and front.secure:
+        return Authority(directory)
     if tls is None:
         if demanded:
             raise ConfigError(

@@ -2,6 +2,7 @@
 
 from aiohttp import web
 
+from edgeflock.server.connections.forwarding import forwarded_origin
 from edgeflock.server.http.keys import AUDIT, AUTHORITY, HOST, LOGINS, REGISTER
 from edgeflock.server.http.roles import JOIN, SESSION, access_of, device_paths
 from edgeflock.server.identity import NOBODY, Caller, peer_key
@@ -21,8 +22,12 @@ _SCHEME = "bearer "
 def find_caller(request: web.Request) -> Caller:
     """Return who sends this request, by its secret, or else by a browser's login.
 
+    A server of several runs says so of a caller with a token of its own.
+
     Raises Unauthorized where the run is not open and the secret is unknown.
     """
+    if (origin := forwarded_origin(request.transport)) is not None and origin.role:
+        return Caller("admin" if origin.role == "admin" else "viewer", origin.account)
     secret, login = secret_of(request), login_of(request)
     return authenticate(request.app, secret, "" if secret else login)
 
@@ -79,6 +84,12 @@ def login_of(request: web.Request) -> str:
     return request.cookies.get(cookie_of(request), "")
 
 
+def has_login(request: web.Request) -> bool:
+    """Whether a browser's login comes along, here or at the server of several runs."""
+    origin = forwarded_origin(request.transport)
+    return bool(login_of(request)) or (origin is not None and bool(origin.role))
+
+
 def cookie_of(request: web.Request) -> str:
     """The cookie's name. It contains the run, since a browser sends cookies to all ports of a host."""
     return f"edgeflock-{request.app[HOST].run}"
@@ -119,13 +130,17 @@ def authenticate_behind_gateway(app: web.Application, bearer: str, path: str, ce
 
 def has_certificate(app: web.Application, caller: Caller, key: bytes | None) -> bool:
     """Whether the caller's certificate, or its lack, fits. `key` is the certificate's, if there is one."""
-    if not app[HOST].config.run.client_certificates:
+    demanded = app[HOST].config.run.client_certificates
+    if not demanded:
         return True
     register = app[REGISTER]
     if caller.role == "device":
         device = register.devices[caller.name]
         return key is not None and key in (device.key, device.next_key)
-    return key is None or register.has_key(key)
+    if key is None:  # the TLS of a server of several runs asks for certificates, and demands none
+        is_operator_of_all = caller is not NOBODY and not caller.digest
+        return demanded == "devices" or is_operator_of_all
+    return register.has_key(key)
 
 
 def note(request: web.Request, name: str, action: str, address: str | None) -> None:

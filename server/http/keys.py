@@ -33,6 +33,8 @@ LOGINS = web.AppKey("logins", Logins)
 MODEL_FILE = web.AppKey("offered", Path)
 """It exists only if devices load the first model."""
 HEALTH = web.AppKey("health", RunHealth)
+PAGE_PATH = web.AppKey("page_path", str)
+"""The path of the page, as browsers see it."""
 MODEL_EXPORTS = web.AppKey("model_exports", ModelExports)
 ORIGINS = web.AppKey("origins", Origins)
 HOST = web.AppKey("host", RunHost)

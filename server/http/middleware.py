@@ -14,13 +14,14 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
+from edgeflock.server.connections.forwarding import forwarded_origin
 from edgeflock.server.http.bodies import problem
 from edgeflock.server.http.callers import (
     awaits_credential,
     caller_of,
     has_caller,
+    has_login,
     is_open,
-    login_of,
     note,
     refusal_of,
     remember_caller,
@@ -119,6 +120,13 @@ async def audit(request: web.Request, handler: Handler) -> web.StreamResponse:
     return response
 
 
+async def close_forwarded(request: web.Request, response: web.StreamResponse) -> None:
+    """End a forwarded connection with its first answer: the next request may be for another run."""
+    if forwarded_origin(request.transport) is not None and not isinstance(response, web.WebSocketResponse):
+        response.force_close()
+        response.headers["Connection"] = "close"
+
+
 MIDDLEWARES = (identify, count, check_origin, check_role, read_body, limit_rate, audit)
 
 
@@ -155,7 +163,7 @@ def _foreign_reason(request: web.Request) -> str:
     origin = request.headers.get("Origin")
     if origin is None:
         # Only a browser sends a cookie, and a browser sends its Origin.
-        is_browser = login_of(request) and not request.headers.get("Authorization")
+        is_browser = has_login(request) and not request.headers.get("Authorization")
         return "a request with a login cookie needs an Origin header" if is_browser else ""
     if request.app[ORIGINS].accepts(origin, request.scheme, request.host):
         return ""

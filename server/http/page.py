@@ -13,7 +13,7 @@ from aiohttp import web
 from edgeflock.server.connections import source_of
 from edgeflock.server.http.bodies import add_etag, bad_request, problem, read_object
 from edgeflock.server.http.callers import authenticate, caller_of, cookie_of, login_of, note
-from edgeflock.server.http.keys import ASSETS, ATTEMPTS, CONNECTION, HOST, LOGINS, REGISTER
+from edgeflock.server.http.keys import ASSETS, ATTEMPTS, CONNECTION, HOST, LOGINS, PAGE_PATH, REGISTER
 from edgeflock.server.http.roles import EVERYBODY, VIEWER, allows
 from edgeflock.server.identity import LOGIN_SECONDS, NOBODY
 from edgeflock.server.web import HEADERS, Asset, edition
@@ -67,7 +67,7 @@ async def log_in(request: web.Request) -> web.Response:
         cookie_of(request),
         await asyncio.to_thread(request.app[LOGINS].begin, caller),  # it waits for the disk
         max_age=int(LOGIN_SECONDS),
-        path="/",
+        path=request.app[PAGE_PATH],
         # Behind a proxy with TLS the request itself does not show it.
         secure=request.secure or request.headers.get("Origin", "").lower().startswith("https:"),
         httponly=True,
@@ -84,7 +84,7 @@ async def log_out(request: web.Request) -> web.Response:
     if LOGINS in request.app:
         await asyncio.to_thread(request.app[LOGINS].end, login_of(request))
     response = web.json_response({})
-    response.del_cookie(cookie_of(request), path="/", httponly=True, samesite="Strict")
+    response.del_cookie(cookie_of(request), path=request.app[PAGE_PATH], httponly=True, samesite="Strict")
     return response
 
 

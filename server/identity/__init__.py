@@ -21,6 +21,7 @@ from edgeflock.server.identity.certificate import (
     pin_of_file,
     server_tls,
     share,
+    tls_of,
 )
 from edgeflock.server.identity.entry import SessionAuthenticator
 from edgeflock.server.identity.logins import LOGIN_SECONDS, Logins
@@ -32,7 +33,7 @@ from edgeflock.server.identity.records import (
     Role,
     StoredOrder,
 )
-from edgeflock.server.identity.register import ADMIN_TOKEN, Register
+from edgeflock.server.identity.register import ADMIN_TOKEN, Register, write_admin_token
 from edgeflock.server.identity.store import IDENTITIES, URL_FILE
 
 __all__ = [
@@ -60,4 +61,6 @@ __all__ = [
     "pin_of_file",
     "server_tls",
     "share",
+    "tls_of",
+    "write_admin_token",
 ]

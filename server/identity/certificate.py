@@ -25,7 +25,8 @@ from cryptography.hazmat.primitives.serialization import (
 from edgeflock.server.identity.store import shared_file
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.files import write_atomically
-from edgeflock.shared.identity import pin_of
+from edgeflock.shared.identity import is_loopback, pin_of
+from edgeflock.shared.settings.run import RunSettings
 
 CERTIFICATE, KEY = "certificate.pem", "certificate-key.pem"
 
@@ -89,6 +90,23 @@ def server_tls(own: Certificate) -> tuple[ssl.SSLContext, bytes]:
             f"{error}; both are files in PEM, and the key is without a password"
         ) from error
     return context, pin_of_file(own.certificate)
+
+
+def tls_of(run: RunSettings, directory: Path) -> tuple[ssl.SSLContext | None, bytes]:
+    """Return (TLS to listen with, pin of the public key that devices see). Raises ConfigError."""
+    plain = run.insecure or is_loopback(run.host)
+    if run.key and not run.certificate:
+        raise ConfigError("run.key is set without run.certificate: set both or neither")
+    if run.key:
+        return server_tls(Certificate(Path(run.certificate), Path(run.key)))
+    if run.certificate:
+        if not plain:
+            raise ConfigError(
+                "run.certificate without run.key is that of a proxy, to which the server speaks plain HTTP: "
+                "set run.host = 127.0.0.1 or run.insecure = true, or set run.key"
+            )
+        return None, pin_of_file(Path(run.certificate))
+    return (None, b"") if plain else server_tls(own_certificate(directory, run.host))
 
 
 def pin_of_file(certificate: Path) -> bytes:

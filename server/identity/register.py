@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from edgeflock.server.identity.quarantine import next_quarantine
 from edgeflock.server.identity.records import (
@@ -25,6 +26,7 @@ from edgeflock.server.identity.records import (
 )
 from edgeflock.server.identity.store import IdentityStore
 from edgeflock.shared.errors import ConfigError, NameInUse, Quarantined, TooManyDevices, Unauthorized
+from edgeflock.shared.files import write_atomically
 from edgeflock.shared.identity import (
     NO_PIN,
     Token,
@@ -291,3 +293,15 @@ class Register(IdentityStore):
                     f"no device {name!r:.200} has joined this run; edgeflock device list shows all"
                 )
             yield self.devices[name]
+
+
+def write_admin_token(register: Register, directory: Path) -> None:
+    """Write a token for the operator into a private file of `directory`, unless it holds a valid one."""
+    path = directory / ADMIN_TOKEN
+    token = path.read_text().strip() if path.exists() else ""
+    try:
+        if register.identify(token).role == "admin" and Token.parse(token).pin == register.pin:
+            return
+    except (Unauthorized, ConfigError):
+        pass
+    write_atomically(path, f"{register.create('admin', reusable=True).text}\n".encode())

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from edgeflock.shared.settings.choices import one_of_tables
+from edgeflock.shared.settings.client import parse_labels
 from edgeflock.shared.settings.settings import Section, split_list
 
 
@@ -33,6 +34,9 @@ class RunSettings(Section):
     """let browsers take part: serve the training page at /train (edgeflock browsers install)"""
     origins: list[str] = []
     """other web origins whose pages may watch and act, e.g. https://flock.example.org; empty: none"""
+    labels: list[str] = []
+    """labels NAME=VALUE of devices that this run is for if they name no run, where a server hosts several;
+    empty: none"""
     updates: Annotated[int, Field(ge=0)] = 0
     """stop after this number of updates; 0: never"""
     accuracy: Annotated[float, Field(ge=0, le=1)] = 0.0
@@ -86,7 +90,13 @@ class RunSettings(Section):
     stop: Annotated[str, one_of_tables("run.stop")] = ""
     """package.module:function to call with each evaluation; the run stops if it returns true; empty: none"""
 
-    _from_one_line = field_validator("trackers", "origins", mode="before")(split_list)
+    _from_one_line = field_validator("trackers", "origins", "labels", mode="before")(split_list)
+
+    @field_validator("labels")
+    @classmethod
+    def _check_labels(cls, labels: list[str]) -> list[str]:
+        parse_labels(labels)
+        return labels
 
     @field_validator("origins")
     @classmethod

@@ -1,0 +1,94 @@
+"""Callers with a token of the server of several runs: who they are, and which may do what."""
+
+import math
+from collections.abc import Mapping
+
+from aiohttp import web
+
+from edgeflock.server.connections import source_of
+from edgeflock.server.http.bodies import problem
+from edgeflock.server.identity import LOGIN_SECONDS, Audit, Caller, Logins, Register
+from edgeflock.server.supervision.switch import Account
+from edgeflock.server.web import LoginAttempts
+from edgeflock.shared.errors import Unauthorized
+
+COOKIE = "edgeflock-runs"
+
+_ROLES = ("viewer", "admin")
+"""Roles that count here. A device joins one run, with a token of that run."""
+
+_SCHEME = "bearer "
+
+
+class Accounts:
+    """The register of the server itself: its viewers and admins see all runs."""
+
+    def __init__(self, register: Register, audit: Audit) -> None:
+        self.register, self.audit = register, audit
+        self._logins, self._attempts = Logins(register), LoginAttempts()
+
+    def identify(self, headers: Mapping[str, str]) -> Caller | None:
+        """Return the viewer or admin of these headers, by its token or else its login; None: neither."""
+        secret, login = secret_of(headers), _login_of(headers)
+        try:
+            caller = self.register.identify(secret) if secret or not login else self._logins.identify(login)
+        except Unauthorized:
+            return None
+        return caller if caller.role in _ROLES else None
+
+    def account(self, headers: Mapping[str, str]) -> Account:
+        """Return what a caller may do in all runs."""
+        caller = self.identify(headers)
+        if caller is None:
+            return Account()
+        digest = caller.digest
+        return Account(caller.role, caller.name, lambda: self.register.is_valid_token(digest))
+
+    def log_in(self, token: str, address: str, *, secure: bool) -> web.Response:
+        """Return the answer to a browser that shows a token: a cookie that stands for it, or a refusal."""
+        caller, source = self.identify({"authorization": f"Bearer {token}"}), source_of(address)
+        if caller is None:
+            account = self.register.find_account(token)
+            if (wait := self._attempts.count_failure(source, account)) > 0:
+                refusal = problem(429, "too-many-attempts", f"too many logins have failed: wait {wait:.0f} s")
+                refusal.headers["Retry-After"] = str(math.ceil(wait))
+                return refusal
+            self.audit.note(account or "anybody", "failed to log in to the page", address=source)
+            return problem(
+                401,
+                "unauthorized",
+                "this needs a token of the server: edgeflock token create FOLDER --role viewer",
+            )
+        response = web.json_response({"role": caller.role})
+        response.set_cookie(
+            COOKIE,
+            self._logins.begin(caller),
+            max_age=int(LOGIN_SECONDS),
+            secure=secure,
+            httponly=True,
+            samesite="Strict",
+        )
+        self.audit.note(caller.name, "logged in to the page", address=source)
+        return response
+
+    def log_out(self, headers: Mapping[str, str]) -> web.Response:
+        """End the login of the cookie; without one nothing happens."""
+        self._logins.end(_login_of(headers))
+        response = web.json_response({})
+        response.del_cookie(COOKIE, httponly=True, samesite="Strict")
+        return response
+
+
+def secret_of(headers: Mapping[str, str]) -> str:
+    """Return the secret of the Authorization header."""
+    text = headers.get("authorization", "")
+    return text[len(_SCHEME) :].strip(" ") if text[: len(_SCHEME)].lower() == _SCHEME else ""
+
+
+def _login_of(headers: Mapping[str, str]) -> str:
+    """Return the login number of the cookie; empty without one."""
+    for part in headers.get("cookie", "").split(";"):
+        name, _, value = part.strip().partition("=")
+        if name == COOKIE:
+            return value.strip('"')
+    return ""

@@ -1,0 +1,237 @@
+"""The server of one run in a process of its own: it is started, ended, restarted and asked for its health."""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, Literal
+
+from edgeflock.server.connections.front import Front
+from edgeflock.server.supervision.requests import ask, ask_for_object
+from edgeflock.server.supervision.run_files import RunFile
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.protocol.backoff import back_off
+from edgeflock.shared.protocol.shown import printable
+from edgeflock.shared.settings.config import Config
+
+log = logging.getLogger(__name__)
+
+ProcessState = Literal["starting", "running", "unavailable", "hangs", "restarting", "failed", "paused"]
+
+HANG_SECONDS = 5.0
+"""Seconds without an answer after which a process hangs."""
+
+_PROBE_SECONDS = 0.5
+"""Seconds from an answer to the next probe."""
+
+_END_SECONDS = 30.0
+"""Seconds for a clean end, before the process is killed."""
+
+_LONGEST_RESTART, _STEADY_SECONDS = 60.0, 60.0
+"""The longest pause before a restart, and how long a process must live for pauses to begin anew."""
+
+_WRONG_SETTINGS = 2
+"""The exit code for settings that a restart does not mend."""
+
+_NOT_INHERITED = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+"""Variables of systemd that are for the server of several runs alone."""
+
+PAUSED = "paused.json"
+"""The file in a run's folder that says that an operator has paused it, and how far it was."""
+
+
+@dataclass(slots=True)
+class RunProcess:
+    """One run of the folder and its process, if it has one."""
+
+    file: RunFile
+    front: Front
+    host: str
+    """The address that the server of several runs listens on."""
+    arguments: tuple[str, ...]
+    """Options of the process's command."""
+    show: Callable[[str, str], None]
+    """Prints a line of its output, with the run's name."""
+    state: ProcessState = "starting"
+    reason: str = ""
+    """Why it is not running."""
+    config: Config | None = None
+    """The settings it was last started with."""
+    status: dict[str, Any] = field(default_factory=dict)
+    """The last status that its server has told."""
+    on_running: Callable[["RunProcess"], None] = lambda run: None
+    """Called each time that its server begins to answer."""
+    _keeping: asyncio.Task[None] | None = None
+    _last_line: str = ""
+
+    @property
+    def unavailable_reason(self) -> str:
+        """Why connections cannot be forwarded now; empty: they can."""
+        if self.state in ("running", "unavailable"):
+            return ""
+        if self.state == "paused":
+            return f"run {self.file.name} is paused by an operator"
+        return f"run {self.file.name} is not available now ({self.state})"
+
+    def start(self) -> None:
+        """Start the process and keep it running, unless an operator has paused the run."""
+        marker = self.file.directory / PAUSED
+        if marker.exists():
+            with suppress(OSError, ValueError, AttributeError):
+                self.status = dict(json.loads(marker.read_text("utf-8")).get("status", {}))
+            self._set("paused", "an operator has paused it")
+        else:
+            self._keeping = asyncio.create_task(self._keep())
+
+    async def stop(self) -> None:
+        """End the process cleanly, and do not restart it."""
+        if self._keeping is not None:
+            keeping, self._keeping = self._keeping, None
+            keeping.cancel()
+            await asyncio.wait([keeping])
+
+    async def pause(self) -> None:
+        """End the process until `resume`, also over a restart of the server. Raises OSError."""
+        await self.refresh()
+        self.file.directory.mkdir(mode=0o700, exist_ok=True)
+        (self.file.directory / PAUSED).write_text(json.dumps({"status": self.status}), "utf-8")
+        await self.stop()
+        self._set("paused", "an operator has paused it")
+
+    async def resume(self) -> None:
+        """Start a paused or failed run again. Raises OSError."""
+        await self.stop()
+        (self.file.directory / PAUSED).unlink(missing_ok=True)
+        self.start()
+
+    async def refresh(self, seconds: float = 2.0) -> None:
+        """Ask for the run's status, and keep the last one if there is no answer."""
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(seconds):
+                code, status = await ask_for_object(self.front.socket_path, "/v1/status")
+            if code == 200:
+                self.status = status
+
+    def _set(self, state: ProcessState, reason: str = "") -> None:
+        if (state, reason) != (self.state, self.reason):
+            level = logging.INFO if state in ("starting", "running", "paused") else logging.WARNING
+            log.log(level, "run %s: %s%s", self.file.name, state, f": {reason}" if reason else "")
+        self.state, self.reason = state, reason
+
+    async def _keep(self) -> None:
+        delays = back_off(Random(), first=1.0, longest=_LONGEST_RESTART)
+        while True:
+            self._set("starting")
+            started = time.monotonic()
+            try:
+                self.config = await asyncio.to_thread(self.file.settings)
+                code = await self._live()
+            except ConfigError as error:
+                code, self._last_line = _WRONG_SETTINGS, str(error)
+            reason = self._last_line or _describe(code)
+            if code == _WRONG_SETTINGS:
+                self._set("failed", reason)
+                return
+            if time.monotonic() - started > _STEADY_SECONDS:
+                delays = back_off(Random(), first=1.0, longest=_LONGEST_RESTART)
+            self._set("restarting", reason)
+            await asyncio.sleep(next(delays))
+
+    async def _live(self) -> int:
+        """Run the process until it ends, and return its exit code. Cancelled, end it cleanly."""
+        self._last_line = ""
+        environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "edgeflock", "server", str(self.file.path), *self.arguments),
+            *("--set", f"run.directory={self.file.directory}", "--set", f"run.host={self.host}"),
+            stdin=asyncio.subprocess.PIPE,  # its end tells the process that this one is gone
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env={**environment, **self.front.environment(), "PYTHONUNBUFFERED": "1"},
+        )
+        assert process.stdout is not None, "a pipe"
+        tasks = [asyncio.create_task(self._read(process.stdout)), asyncio.create_task(self._probe())]
+        try:
+            code = await process.wait()
+            await asyncio.wait(tasks[:1], timeout=1)  # the last lines say why it has ended
+            return code
+        finally:
+            tasks[1].cancel()
+            if process.returncode is None:
+                await self._end(process)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def _end(self, process: asyncio.subprocess.Process) -> None:
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGCONT)  # a stopped one could not end
+            process.terminate()
+        try:
+            async with asyncio.timeout(_END_SECONDS):
+                await process.wait()
+        except TimeoutError:
+            log.warning("run %s does not end within %g s: it is killed", self.file.name, _END_SECONDS)
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    async def _read(self, stream: asyncio.StreamReader) -> None:
+        """Show each line of the output. A part of a very long line is shown as a line."""
+        rest = b""
+        while octets := await stream.read(1 << 16):
+            *lines, rest = (rest + octets).split(b"\n")
+            if len(rest) > 1 << 16:
+                lines, rest = [*lines, rest], b""
+            for line in lines:
+                text = line.decode("utf-8", "replace").rstrip()
+                if text.startswith("edgeflock: "):
+                    self._last_line = printable(text.removeprefix("edgeflock: "))
+                self.show(self.file.name, text)
+
+    async def _probe(self) -> None:
+        """Ask the process for its readiness again and again, and keep `state` up to date."""
+        while True:
+            try:
+                async with asyncio.timeout(HANG_SECONDS):
+                    code, body = await ask(self.front.socket_path, "/readyz")
+            except TimeoutError:
+                if self.state != "starting":
+                    self._set("hangs", f"it has not answered for {HANG_SECONDS:g} s")
+            except OSError:
+                pass  # it does not listen yet, or no longer
+            else:
+                if code == 200 and self.state != "running":
+                    self._set("running")
+                    self.on_running(self)
+                elif code != 200:
+                    self._set("unavailable", _reason_of(body))
+            await asyncio.sleep(_PROBE_SECONDS)
+
+
+def _reason_of(body: bytes) -> str:
+    """Return the reason of a server that is not ready, which is plain text, or JSON of one that stands by."""
+    text = body[:1000].decode("utf-8", "replace").strip()
+    with suppress(ValueError, KeyError, TypeError):
+        text = str(json.loads(text)["detail"])
+    return printable(text)
+
+
+def _describe(code: int) -> str:
+    if code < 0:
+        with suppress(ValueError):
+            return f"its process was ended by {signal.Signals(-code).name}"
+    return f"its process ended with code {code}"
+
+
+def socket_of(folder: Path, number: int) -> str:
+    """Return the path of a run's Unix socket. It is short, as the system demands."""
+    return str(folder / f"{number}.sock")

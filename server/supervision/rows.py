@@ -1,0 +1,70 @@
+"""The list of runs: a JSON object for each, with as much as the caller may know."""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+from edgeflock.server.connections.forwarding import ForwardedOrigin
+from edgeflock.server.supervision.processes import RunProcess
+from edgeflock.server.supervision.requests import ask_for_object
+
+_SECONDS = 2.0
+"""Seconds for a run's server to answer. The row of one that does not has what it said last."""
+
+_STATES = {"training": "running", "finished": "ended", "diverged": "failed"}
+"""The state of a run, by what its server says."""
+
+
+async def rows_for_operator(runs: Iterable[RunProcess]) -> list[dict[str, Any]]:
+    """Return the rows of all runs, for a viewer or an admin of the server."""
+    runs = list(runs)
+    await asyncio.gather(*(run.refresh(_SECONDS) for run in runs if not run.unavailable_reason))
+    return [row(run, run.status) for run in runs]
+
+
+async def rows_for_stranger(
+    runs: Iterable[RunProcess], origin: ForwardedOrigin, headers: dict[str, str]
+) -> list[dict[str, Any]]:
+    """Return the rows of the runs that know the caller, as far as the role there allows.
+
+    The runs' servers decide by `headers`: the caller's Authorization and Host.
+    """
+
+    async def ask(run: RunProcess) -> dict[str, Any] | None:
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_SECONDS):
+                code, status = await ask_for_object(run.front.socket_path, "/v1/status", origin, headers)
+            if code == 200:
+                return row(run, status)
+            if code == 403 and "Authorization" in headers:  # a token that lets a device join, and no more
+                return row(run, {})
+        return None
+
+    found = await asyncio.gather(*(ask(run) for run in runs if not run.unavailable_reason))
+    return [one for one in found if one is not None]
+
+
+def row(run: RunProcess, status: dict[str, Any]) -> dict[str, Any]:
+    """Return the row of a run, whose server has told `status`."""
+    evaluation = status.get("evaluation") or {}
+    state, reason = str(run.state), run.reason
+    if run.state == "running" and "state" in status:
+        state = _STATES.get(status["state"], status["state"])
+        reason = status.get("diverged") or ""
+    devices = status.get("devices")
+    return {
+        "name": run.file.name,
+        "state": state,
+        "reason": reason,
+        "labels": [] if run.config is None else run.config.run.labels,
+        "run": status.get("run"),
+        "model": status.get("model"),
+        "version": status.get("version"),
+        "updates_target": status.get("updates_target"),
+        "loss": evaluation.get("loss"),
+        "accuracy": evaluation.get("accuracy"),
+        "devices": None if devices is None else sum(bool(device["connected"]) for device in devices),
+        "ingress": status.get("ingress"),
+        "egress": status.get("egress"),
+    }

@@ -1,0 +1,60 @@
+"""The runs of a folder: a file NAME.toml or NAME/server.toml each. A run's data are in the folder NAME."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.settings.config import Config, parse
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""What a run may be called: it is a part of URLs and of paths."""
+
+OWN = "edgeflock"
+"""edgeflock.toml has the settings of the server itself."""
+
+ARCHIVE = "archive"
+"""The folder of runs that were archived."""
+
+_RESERVED = frozenset((OWN, ARCHIVE))
+
+_DECIDED = ("directory", "host", "port", "certificate", "key")
+"""Settings of [run] that the server of several runs decides for all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFile:
+    """The settings file of one run."""
+
+    name: str
+    path: Path
+    directory: Path
+    """The folder of the run's data."""
+    edition: tuple[int, int] = (0, 0)
+    """Differs once the file has changed."""
+
+    def settings(self) -> Config:
+        """Return the run's settings. Raises ConfigError, also for settings that are the server's."""
+        try:
+            text = self.path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{self.path}: cannot be read: {error}") from error
+        config = parse(text, str(self.path))
+        for key in _DECIDED:
+            if key in config.run.model_fields_set:
+                raise ConfigError(
+                    f"{self.path}: run.{key} is decided for all runs of the folder: leave it out here"
+                    + ("" if key == "directory" else f", and set it in {OWN}.toml")
+                )
+        return config
+
+
+def run_files(folder: Path) -> dict[str, RunFile]:
+    """Return the runs of a folder by name. A NAME.toml counts before a NAME/server.toml."""
+    found = {}
+    for path in [*folder.glob("*/server.toml"), *folder.glob("*.toml")]:
+        name = path.stem if path.parent == folder else path.parent.name
+        if NAME.fullmatch(name) and name not in _RESERVED and path.is_file():
+            facts = path.stat()
+            found[name] = RunFile(name, path, folder / name, (facts.st_mtime_ns, facts.st_size))
+    return found

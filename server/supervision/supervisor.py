@@ -1,0 +1,239 @@
+"""A server of several runs: the runs of a folder, their processes, and one address for all of them."""
+
+import asyncio
+import logging
+import shutil
+import socket
+import ssl
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager, closing, suppress
+from pathlib import Path
+
+from aiohttp import web
+
+from edgeflock.server.connections import ConnectionLimits, Meter
+from edgeflock.server.connections.front import Front
+from edgeflock.server.connections.listening import bind
+from edgeflock.server.identity import (
+    Audit,
+    Register,
+    demand,
+    key_files,
+    tls_of,
+    write_admin_token,
+)
+from edgeflock.server.supervision.accounts import Accounts
+from edgeflock.server.supervision.app import OwnRoutes
+from edgeflock.server.supervision.processes import RunProcess, socket_of
+from edgeflock.server.supervision.requests import ask
+from edgeflock.server.supervision.run_files import ARCHIVE, RunFile, run_files
+from edgeflock.server.supervision.switch import PREFIX, Destination, Switch
+from edgeflock.server.web import Origins, assets
+from edgeflock.shared.errors import ConfigError, EdgeflockError
+from edgeflock.shared.files import write_atomically
+from edgeflock.shared.settings.config import Config
+
+log = logging.getLogger(__name__)
+
+_POLL_SECONDS = 1.0
+"""Seconds between two looks at the folder and at the tokens."""
+
+_MODEL_SECONDS = 120.0
+"""Seconds for a run's server to give its model to the archive."""
+
+MODEL = "model.safetensors"
+"""The last model of an archived run, in its folder."""
+
+
+class Supervisor:
+    """The runs of a folder. Use `serving`."""
+
+    def __init__(
+        self,
+        folder: Path,
+        config: Config,
+        *,
+        arguments: tuple[str, ...] = (),
+        log_is_private: bool = True,
+        show: Callable[[str, str], None] = lambda name, line: None,
+    ) -> None:
+        """`config` has the settings of the server itself: [run] host, port, certificate, key, and [limits].
+
+        `arguments` are options of each run's command, and `show` prints a line of a run's output.
+        """
+        self.folder, self.config, self.url = folder.resolve(), config, ""
+        self._arguments, self._log_is_private, self._show = arguments, log_is_private, show
+        self._processes: dict[str, RunProcess] = {}
+        self._limits = ConnectionLimits(config.limits)
+        self._forwarded: set[Switch] = set()
+        self._tls: ssl.SSLContext | None = None
+        self._pin = b""
+        self._sockets, self._number = Path(), 0
+        self._changing = asyncio.Lock()
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[int]:
+        """Serve the runs while the context lasts. Yields the port. Raises ConfigError or EdgeflockError."""
+        run = self.config.run
+        self._tls, self._pin = tls_of(run, self.folder)
+        with ExitStack() as opened:
+            self._sockets = Path(tempfile.mkdtemp(prefix="edgeflock-"))  # which only this user may enter
+            opened.callback(shutil.rmtree, self._sockets, ignore_errors=True)
+            register = opened.enter_context(closing(Register(self.folder)))
+            audit = Audit(self.folder)
+            accounts = Accounts(register, audit)
+            origins = Origins.from_names(run.origins, run.host)
+            own = OwnRoutes(
+                *(self, accounts, self._limits, origins, assets(), audit), self.config.limits.request_seconds
+            )
+            runner = web.AppRunner(own.app(), access_log=None, shutdown_timeout=2)
+            await runner.setup()
+            assert runner.server is not None, "set up just now"
+            make_own = runner.server
+
+            def switch() -> Switch:
+                return Switch(make_own, self._limits, self._route, accounts.account, self._forwarded)
+
+            protocol = self._limits.protocol(switch, Meter())
+            if self._tls is not None:
+                protocol = self._limits.tls_protocol(protocol, self._tls)
+            try:
+                async with bind(protocol, run.host, run.port) as port:
+                    scheme = "http" if self._tls is None else "https"
+                    name = socket.gethostname() if run.host in ("0.0.0.0", "::", "") else run.host
+                    self.url = f"{scheme}://{name}:{port}"
+                    register.store_address(self.url, self._pin)
+                    write_admin_token(register, self.folder)
+                    await self._follow_folder()
+                    watching = asyncio.create_task(self._watch(register))
+                    try:
+                        yield port
+                    finally:
+                        watching.cancel()
+                        await asyncio.wait([watching])
+                        await asyncio.gather(*(one.stop() for one in self._processes.values()))
+            finally:
+                self._limits.close()
+                for one in list(self._forwarded):
+                    one.transport.abort()
+                await runner.cleanup()
+
+    # The runs, as the routes see them
+
+    def all_runs(self) -> list[RunProcess]:
+        return [self._processes[name] for name in sorted(self._processes)]
+
+    def find(self, name: str) -> RunProcess | None:
+        return self._processes.get(name)
+
+    async def act(self, action: str, run: RunProcess) -> str:
+        """Pause, resume or archive a run, and return what was done. Raises EdgeflockError."""
+        name = run.file.name
+        async with self._changing:
+            if self._processes.get(name) is not run:
+                raise EdgeflockError(f"run {name} has just changed; try again")
+            try:
+                if action == "pause":
+                    await run.pause()
+                    return f"run {name} is paused; its devices come back once it is resumed"
+                if action == "resume":
+                    await run.resume()
+                    return f"run {name} is started"
+                return await self._archive(run)
+            except OSError as error:
+                raise EdgeflockError(f"run {name}: {action} failed: {error}") from error
+
+    async def _archive(self, run: RunProcess) -> str:
+        """Save the run's model, end its process, and move its files to the folder of archived runs."""
+        name, directory = run.file.name, run.file.directory
+        target = self.folder / ARCHIVE / name
+        if target.exists():
+            raise EdgeflockError(f"{target} exists already: move it away, or rename it")
+        if not run.unavailable_reason:
+            async with asyncio.timeout(_MODEL_SECONDS):
+                code, octets = await ask(run.front.socket_path, "/v1/model.safetensors?version=last")
+            if code == 200:
+                await asyncio.to_thread(write_atomically, directory / MODEL, octets)
+        if not (directory / MODEL).exists():
+            raise EdgeflockError(
+                f"run {name} is {run.state} and has not saved its model: resume it (edgeflock run resume), "
+                "then archive it while it runs"
+            )
+        await run.stop()
+        del self._processes[name]
+        target.parent.mkdir(mode=0o700, exist_ok=True)
+        directory.rename(target)
+        if run.file.path.parent == self.folder:
+            run.file.path.rename(target / "server.toml")
+        log.info("run %s: archived in %s", name, target)
+        return f"run {name} is in {target}, its last model in {target / MODEL}"
+
+    def _route(self, name: str) -> Destination | None:
+        run = self._processes.get(name)
+        return None if run is None else Destination(run.front.socket_path, run.unavailable_reason)
+
+    # The folder
+
+    async def _watch(self, register: Register) -> None:
+        """Follow the folder, and end forwarded connections whose token was revoked or has expired."""
+        while True:
+            await asyncio.sleep(_POLL_SECONDS)
+            try:
+                await self._follow_folder()
+                register.refresh()
+            except OSError as error:
+                log.warning("%s cannot be read: %s", self.folder, error)
+            for one in [one for one in self._forwarded if not one.account.is_valid()]:
+                one.transport.abort()
+
+    async def _follow_folder(self) -> None:
+        """Start new runs, restart those whose file has changed, and end those whose file is gone."""
+        async with self._changing:
+            found = run_files(self.folder)
+            for name, run in list(self._processes.items()):
+                file = found.get(name)
+                if file is None:
+                    log.warning("run %s: %s is gone, so its process ends", name, run.file.path)
+                    del self._processes[name]
+                    await run.stop()
+                elif file != run.file:
+                    await self._change(run, file)
+            for name in found.keys() - self._processes.keys():
+                self._processes[name] = self._new(found[name])
+                self._processes[name].start()
+
+    async def _change(self, run: RunProcess, file: RunFile) -> None:
+        """Restart a run whose file has changed, unless its new settings are wrong."""
+        run.file = file
+        try:
+            file.settings()
+        except ConfigError as error:
+            if run.state != "failed":
+                log.warning("run %s goes on as before: %s", file.name, error)
+                return
+        if run.state != "paused":
+            log.info("run %s: %s has changed, so it is started again", file.name, file.path)
+            await run.stop()
+            run.start()
+
+    def _new(self, file: RunFile) -> RunProcess:
+        self._number += 1
+        front = Front(
+            socket_of(self._sockets, self._number),
+            f"{self.url}{PREFIX}{file.name}",
+            self._pin.hex(),
+            self._tls is not None,
+            self._log_is_private,
+        )
+        host = self.config.run.host
+        return RunProcess(
+            file, front, host, self._arguments, self._show, on_running=self._request_certificates
+        )
+
+    def _request_certificates(self, run: RunProcess) -> None:
+        """Ask for certificates of this run's devices in TLS. The run's server decides who must show one."""
+        if self._tls is not None and run.config is not None and run.config.run.client_certificates:
+            authority = key_files(run.file.directory)[1].certificate
+            with suppress(OSError):
+                demand(self._tls, authority.read_text("ascii"), required=False)
