@@ -38,11 +38,13 @@ aten = torch.ops.aten
 
 _ALSO_DECOMPOSED = (
     # ONNX has these with another meaning. torch's translation of nll_loss assumes a total weight of one,
-    # its batch norm is the one of evaluation, its safe softmax is not safe.
+    # its batch norm is the one of evaluation, its safe softmax is not safe. Devices refuse Trilu.
     aten.nll_loss_forward.default,
     aten.nll_loss2d_forward.default,
     aten._safe_softmax.default,
     aten.detach.default,
+    aten.tril.default,
+    aten.triu.default,
 )
 
 _IGNORED = -100

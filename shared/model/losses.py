@@ -48,6 +48,12 @@ def _takes_batch(function: Callable[..., Any]) -> bool:
         return False
 
 
+def _right_tokens(output: Any, target: Any) -> Any:
+    from edgeflock.shared.model.token_losses import right_tokens
+
+    return right_tokens(output, target)
+
+
 LOSSES: Table[Loss] = Table(
     "edgeflock.losses",
     {
@@ -63,6 +69,7 @@ LOSSES: Table[Loss] = Table(
         ),
         "huber": Loss("torch.nn.functional:huber_loss", numbers=True),
         "l1": Loss("torch.nn.functional:l1_loss", numbers=True),
+        "next_token": Loss("edgeflock.shared.model.token_losses:next_token", _right_tokens, own=True),
         "a2c": Loss("edgeflock.shared.model.policy_losses:a2c", own=True, acts=True),
         "ppo": Loss("edgeflock.shared.model.policy_losses:ppo", own=True, acts=True),
     },

@@ -177,7 +177,7 @@ class FlatModule:
     @property
     def predicts(self) -> bool:
         """Whether outputs can be right or wrong: then they are logits."""
-        return self.loss.right is not None
+        return self.loss.right is not None and not self.loss.own
 
     def gradient(
         self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic], temperature: float = 1.0
@@ -289,9 +289,10 @@ class FlatModule:
     def right_of(self, output: Any, target: Tensor) -> Tensor | None:
         """Return the part of the predictions that are right, as float32.
 
-        None if the loss has no accuracy, or if the targets are probabilities of classes.
+        None if the loss has no accuracy, or only in evaluations as losses of the batch, or if the targets
+        are probabilities of classes.
         """
-        if self.loss.right is None or (self.loss.classes and target.is_floating_point()):
+        if self.loss.right is None or self.loss.own or (self.loss.classes and target.is_floating_point()):
             return None
         right: Tensor = self.loss.right(output.detach(), target)
         return right.to(torch.float32).mean()

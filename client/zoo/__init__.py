@@ -1,0 +1,24 @@
+"""Reference models. Each is named by import string, e.g. edgeflock.client.zoo:PaperCNN.
+
+images.py       images and tables
+sequences.py    sequences and words
+language.py     a language model
+policies.py     policies that act
+"""
+
+from edgeflock.client.zoo.images import (
+    DigitsCNN,
+    DigitsLinear,
+    PaperCNN,
+    PaperMLP,
+    ResNetBN,
+    ResNetGN,
+    SpeechCNN,
+    SvhnBN,
+    SvhnCNN,
+    SvhnMLP,
+    TabularMLP,  # fmt: skip
+)
+from edgeflock.client.zoo.language import LanguageModel
+from edgeflock.client.zoo.policies import ActorCritic, PixelActorCritic
+from edgeflock.client.zoo.sequences import LSTMTagger, TransformerBlock, WordTagger
