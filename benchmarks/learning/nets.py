@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from edgeflock.client.zoo import _Block
+from edgeflock.client.zoo.images import _Block
 
 
 class TutorialCNN(nn.Module):

@@ -46,7 +46,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         return total / target.numel()
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:  # type: ignore[override]
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         g = g / ctx.count
         scaled = (None if grad is None else grad * g for grad in (ctx.by_features, ctx.by_head))
         return next(scaled), next(scaled), None
