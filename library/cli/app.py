@@ -5,31 +5,19 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from edgeflock.cli.backup import backup, restore
 from edgeflock.cli.browsers import browsers
-from edgeflock.cli.capacity import capacity
-from edgeflock.cli.check import check
 from edgeflock.cli.client import client
-from edgeflock.cli.compare import compare
-from edgeflock.cli.config import config
 from edgeflock.cli.device import device
 from edgeflock.cli.doctor import doctor, report
-from edgeflock.cli.export import export
-from edgeflock.cli.fleet import fleet
+from edgeflock.cli.fleet import capacity, fleet, quickstart, reproduce
 from edgeflock.cli.gateway import gateway
 from edgeflock.cli.groups import Group
-from edgeflock.cli.init import init
-from edgeflock.cli.journal import journal
-from edgeflock.cli.model import model
-from edgeflock.cli.plot import plot
-from edgeflock.cli.predict import predict
-from edgeflock.cli.quickstart import quickstart
-from edgeflock.cli.reproduce import reproduce
-from edgeflock.cli.rollback import rollback
+from edgeflock.cli.journal import backup, journal, restore
+from edgeflock.cli.model import export, model, predict
+from edgeflock.cli.monitor import compare, plot, rollback, status, top
+from edgeflock.cli.project import check, config, init
 from edgeflock.cli.server import server
-from edgeflock.cli.status import status
 from edgeflock.cli.token import token
-from edgeflock.cli.top import top
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Refused
 
 FAILED, USAGE, REFUSED, INTERRUPTED = 1, 2, 3, 130

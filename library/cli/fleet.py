@@ -1,12 +1,15 @@
-"""`edgeflock fleet FILE.toml`: run the fleet of a file once for each seed, and report."""
+"""Fleets on this machine, emulated or as processes, papers' experiments, and what a fleet needs."""
 
+import os
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from edgeflock.cli.options import Json, Level, Set, add_to_path, log_to_stderr, read_text, require
+from edgeflock.cli.options import Json, Level, Set, add_to_path, log_to_stderr, print_json, read_text, require
+from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.extras import install_command
 
 
@@ -53,3 +56,177 @@ def run_fleet_file(path: Path, overrides: list[str], out: Path | None, *, as_jso
     else:
         print(markdown)
         print(f"In {directory}: report.md, {figures}seed-*.jsonl", file=sys.stderr)
+
+
+def quickstart(
+    data: Annotated[str, typer.Option(help="digits: or npz:PATH with x_train ... y_test.")] = "digits:",
+    model: Annotated[str, typer.Option(help="package.module:Name; default: one that fits the data.")] = "",
+    rule: Annotated[str | None, typer.Option(help="adacomp, tau or none; default: adacomp.")] = None,
+    select: Annotated[
+        float | None,
+        typer.Option(help="Fraction of a gradient to send; default: of P entries the root of P."),
+    ] = None,
+    values: Annotated[
+        str | None, typer.Option(help="f32, f16, int8, codebook4, sign or scale; default: scale (signs).")
+    ] = None,
+    clients: Annotated[int, typer.Option(min=1, help="Client processes.")] = 4,
+    backend: Annotated[
+        str, typer.Option(help="What they train with: auto, onnx, torch or mixed (every other one onnx).")
+    ] = "auto",
+    updates: Annotated[int, typer.Option(min=0, help="Updates of the run; 0: as the data need.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the run.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the runs.")] = Path("edgeflock-quickstart"),
+    set_: Set = None,
+    json: Json = False,
+) -> None:
+    """Train on this machine: a server and client processes on loopback, real sockets, real data."""
+    from edgeflock.quickstart import QuickstartPlan, run_quickstart
+
+    plan = QuickstartPlan(
+        data, model, rule, select, values, clients, backend, updates, seed, out, tuple(set_ or ())
+    )
+    run_quickstart(plan, as_json=json)
+
+
+def reproduce(
+    paper: Annotated[
+        str, typer.Argument(metavar="PAPER", help="adacomp, easgd, easgd-rl, scadles or scheduling.")
+    ],
+    quick: Annotated[bool, typer.Option("--quick", help="Ten minutes instead of hours.")] = False,
+    data: Annotated[
+        str,
+        typer.Option(
+            help="adacomp: npz:PATH of MNIST, default $EDGEFLOCK_DATA/mnist.npz. scadles: the folder of "
+            "mnist.npz and cifar10_jpgblob.npz, default $EDGEFLOCK_DATA. easgd: of these and pos_ud_ewt.npz."
+        ),
+    ] = "",
+    updates: Annotated[
+        int, typer.Option(min=0, help="Updates of each run (adacomp); default: the paper's, or --quick's.")
+    ] = 0,
+    seeds: Annotated[int, typer.Option(min=0, help="Seeds of each setting; default: all, or one.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for results; what is in it is not run again.")] = Path(
+        "edgeflock-reproduce"
+    ),
+    grid: Annotated[bool, typer.Option("--grid", help="Search the learning rates anew.")] = False,
+    finished: Annotated[bool, typer.Option("--finished", help="Run nothing; report what has ended.")] = False,
+    json: Json = False,
+) -> None:
+    """Reproduce a paper's tables and figures: on emulated fleets; scheduling by its delays alone."""
+    with require("server,demo", "fleets need"):
+        from edgeflock.papers.adacomp import reproduce_adacomp
+        from edgeflock.papers.easgd import reproduce_easgd, reproduce_easgd_rl
+        from edgeflock.papers.reproduce import Reproduction
+        from edgeflock.papers.scadles import reproduce_scadles
+        from edgeflock.papers.scheduling import reproduce_scheduling
+    folder = os.environ.get("EDGEFLOCK_DATA", ".")
+    papers = {
+        "adacomp": (reproduce_adacomp, f"npz:{folder}/mnist.npz", ""),
+        "easgd": (reproduce_easgd, folder, "updates grid"),
+        "easgd-rl": (reproduce_easgd_rl, "", "updates grid data"),
+        "scadles": (reproduce_scadles, folder, "updates"),
+        "scheduling": (reproduce_scheduling, "", "updates data grid finished"),
+    }  # a paper's function, its usual data, and the options that it has no use for
+    if paper not in papers:
+        *others, last = papers
+        raise ConfigError(f"reproduce {paper!r}: must be {', '.join(others)} or {last}")
+    run, usual_data, unused = papers[paper]
+    given = {"updates": updates, "data": data, "grid": grid, "finished": finished}
+    for name in unused.split():
+        if value := given[name]:
+            option = f"--{name}" if value is True else f"--{name} {value}"
+            raise ConfigError(f"{option} does not apply to {paper}; use --quick or --seeds")
+    flags = [f"--{name}" for name, is_set in (("quick", quick), ("grid", grid)) if is_set]
+    counts = [f"--{name} {value}" for name, value in (("updates", updates), ("seeds", seeds)) if value]
+    command = " ".join([f"edgeflock reproduce {paper}", *flags, *counts])
+    run(Reproduction(command, out, data or usual_data, quick, updates, seeds, grid, finished, json))
+
+
+class JournalChoice(StrEnum):
+    sqlite = "sqlite"
+    postgresql = "postgresql"
+    synchronous = "synchronous"
+
+
+def capacity(
+    devices: Annotated[int, typer.Option(min=1, help="Connected devices.")],
+    period: Annotated[float, typer.Option(min=0.001, help="Seconds between two updates of a device.")],
+    parameters: Annotated[int, typer.Option(min=1, help="Parameters of the model.")] = 211_690,
+    entries: Annotated[
+        int, typer.Option(min=0, help="Entries of an update; 0: the square root of the parameters.")
+    ] = 0,
+    answered: Annotated[
+        int, typer.Option(min=0, help="Entries of an answer; 0: as many as an update has.")
+    ] = 0,
+    cohort: Annotated[
+        int, typer.Option(min=0, help="Devices of a round, which takes a period; 0: all push at any time.")
+    ] = 0,
+    arrays: Annotated[
+        bool, typer.Option("--arrays", help="The model is a file of arrays, so the server loads no torch.")
+    ] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Connect without TLS.")] = False,
+    gateways: Annotated[
+        int | None, typer.Option(min=0, help="Gateways; 0: none; default: as many as the fleet needs.")
+    ] = None,
+    spare: Annotated[int, typer.Option(min=0, help="Gateways that may fail while the others suffice.")] = 0,
+    shards: Annotated[
+        int | None, typer.Option(min=0, help="Model shards; 0: none; default: as many as the model needs.")
+    ] = None,
+    journal: Annotated[
+        JournalChoice, typer.Option(help="Where the journal is; synchronous: PostgreSQL with a standby.")
+    ] = JournalChoice.sqlite,
+    standbys: Annotated[int, typer.Option(min=0, help="Servers that wait to take over.")] = 0,
+    memory: Annotated[float, typer.Option(min=0.1, help="GB of memory for each process.")] = 24,
+    disk: Annotated[float, typer.Option(min=0.1, help="GB of disk for each process.")] = 100,
+    files: Annotated[int, typer.Option(min=1, help="Open files of each process (ulimit -n).")] = 65_536,
+    egress: Annotated[float, typer.Option(min=0.001, help="Gbit/s that each process may send.")] = 1,
+    days: Annotated[float, typer.Option(min=0, help="Days for which the disk must hold the journal.")] = 30,
+    outage: Annotated[float, typer.Option(min=0, help="Seconds for which the server is out of reach.")] = 60,
+    region: Annotated[
+        float, typer.Option(min=0.001, max=1, help="Part of the devices that lose their connections in it.")
+    ] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random waits before devices return.")] = 0,
+    core_price: Annotated[float, typer.Option(min=0, help="Price of a core for a month.")] = 0,
+    egress_price: Annotated[float, typer.Option(min=0, help="Price of a GB sent to the network.")] = 0,
+    disk_price: Annotated[float, typer.Option(min=0, help="Price of a GB of disk for a month.")] = 0,
+    json: Json = False,
+) -> None:
+    """Estimate how many of each part a fleet needs, what limits it, and how it returns after an outage.
+
+    The costs were measured; docs/scale.md says how far to trust them. Nothing is started or measured here.
+    """
+    from edgeflock.devices.capacity import (
+        FleetLoad,
+        Machine,
+        Prices,
+        ServerParts,
+        as_json,
+        largest_fleet,
+        lines,
+        make_plan,
+        return_seconds,
+        simulate_storm,
+    )
+
+    if gateways is not None and gateways <= spare and (gateways or spare):
+        raise ConfigError(f"--spare {spare} is not below --gateways {gateways}: add gateways or spare fewer")
+    if standbys and journal is JournalChoice.sqlite:
+        raise ConfigError(
+            f"--standbys {standbys}: standbys need a journal in PostgreSQL; set --journal postgresql or "
+            "synchronous"
+        )
+    fleet = FleetLoad(devices, period, parameters, entries, not plain, answered, cohort, not arrays)
+    machine = Machine(memory * 1e9, disk * 1e9, files, egress * 1e9 / 8, days)
+    requested = ServerParts(gateways or 0, spare, shards or 0, standbys, journal.value)
+    chosen = {"gateways": gateways is None, "shards": shards is None}
+    plan = make_plan(fleet, machine, requested, **chosen)
+    limit = largest_fleet(fleet, machine, requested, **chosen)
+    single_limit = largest_fleet(fleet, machine, ServerParts())
+    lost, count = max(1, round(region * devices)), plan.parts.serving_gateways if plan.parts.gateways else 0
+    seconds, gateway_s = return_seconds(fleet, plan.parts)
+    storm = simulate_storm(lost, outage, seconds, gateways=count, gateway_s=gateway_s, seed=seed)
+    prices = Prices(core_price, egress_price, disk_price)
+    if json:
+        print_json(as_json(plan, storm, limit, single_limit, prices))
+        return
+    for name, value in lines(plan, storm, limit, single_limit, prices):
+        print(f"{name:<11} {value}")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.cli.export import export
+from edgeflock.cli.model import export
 from edgeflock.server.training_graph.export import ExportedGraphs
 from edgeflock.server.training_graph.gradient_check import session_for
 from edgeflock.shared.errors import ConfigError

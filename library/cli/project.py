@@ -1,5 +1,6 @@
-"""`edgeflock check`: test a project before devices join."""
+"""`edgeflock init`, `check` and `config`: start a project, test it, and list all settings."""
 
+import shlex
 import sys
 from contextlib import redirect_stdout
 from dataclasses import asdict
@@ -22,7 +23,7 @@ from edgeflock.cli.options import (
 )
 from edgeflock.shared.errors import ConfigError
 
-if TYPE_CHECKING:  # torch
+if TYPE_CHECKING:
     from edgeflock.projects.range_test import RangeTest
 
 
@@ -88,3 +89,49 @@ def _write(path: Path | None, rate: "RangeTest | None", optimizer: str) -> None:
         path.chmod(mode)
     except OSError as error:
         raise ConfigError(f"--write: {path} cannot be written: {error.strerror}") from error
+
+
+def init(
+    directory: Annotated[Path, typer.Argument(help="Folder of the project.")] = Path("."),
+    data: Annotated[
+        str,
+        typer.Option(
+            help="Data to evaluate on, e.g. 'csv:held_out.csv?label=COLUMN'; with '&held=0.2' a fifth of "
+            "them, and the rest to train on. None: made-up data."
+        ),
+    ] = "",
+) -> None:
+    """Create a project: settings, a model that fits the data, and the next steps.
+
+    Without held= the file is the server's alone, and each device names data of its own.
+    """
+    from edgeflock.projects.beginning import create_project
+    from edgeflock.shared.data.datasets import has_splits
+
+    project = create_project(directory, data)
+    project.write()
+    print(f"wrote {', '.join(str(directory / name) for name in project.files)}", file=sys.stderr)
+    if data and not has_splits(data):
+        print(
+            f"{data} is held out, for the server to evaluate on. Devices train on other rows: "
+            "edgeflock client --data URI",
+            file=sys.stderr,
+        )
+    change_folder = "" if directory.resolve() == Path.cwd() else f"cd {shlex.quote(str(directory))} && "
+    print(f"Go on with: {change_folder}edgeflock check edgeflock.toml", file=sys.stderr)
+
+
+def config(
+    matrix: Annotated[
+        bool, typer.Option("--matrix", help="Print which settings need others, and why.")
+    ] = False,
+) -> None:
+    """Print every setting with its default, as a TOML file."""
+    if matrix:
+        from edgeflock.shared.settings.combinations import markdown
+
+        print(markdown(), end="")
+        return
+    from edgeflock.shared.settings.config import describe
+
+    print(describe())
