@@ -138,7 +138,9 @@ def concat(node: Node, inputs: Inputs) -> list[TensorInfo]:
 def split(node: Node, inputs: Inputs) -> list[TensorInfo]:
     old = inputs[0].shape
     (axis,) = axes_of([integer(node, "axis", 0)], len(old))
-    parts = integer(node, "num_outputs", len(node.outputs))
+    parts = len(node.outputs)
+    if integer(node, "num_outputs", parts) != parts:  # before so many sizes are listed
+        raise ValueError(f"{parts} outputs, for another num_outputs")
     each = ceil(old[axis] / parts)
     sizes = [each] * (parts - 1) + [old[axis] - each * (parts - 1)]
     if inputs[1] is not None:

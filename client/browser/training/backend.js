@@ -53,7 +53,8 @@ export class Backend {
    */
   async gradient(theta, {x, y, shape}) {
     const count = x.length / product(shape);
-    const targets = [count, ...this.graph.inputs.get("y").shape.slice(1)];
+    const port = /** @type {import("../graphs/graph.js").Port} */ (this.graph.inputs.get("y"));
+    const targets = [count, ...port.shape.slice(1).map(Number)];
     if (y.length !== product(targets)) throw new DeviceError(`the model takes ${product(targets)} targets for ${count} samples, the data have ${y.length}`);
     this.graph.measure({x: [count, ...shape], y: targets});
     /** @type {Record<string, any>} */
@@ -64,7 +65,7 @@ export class Backend {
     }
     feeds.x = new ort.Tensor("float32", x, [count, ...shape]);
     feeds.y =
-      this.graph.inputs.get("y").type === INT64
+      port.type === INT64
         ? new ort.Tensor("int64", BigInt64Array.from(y, (label) => BigInt(Math.trunc(label))), targets)
         : new ort.Tensor("float32", Float32Array.from(y), targets);
     let outputs;

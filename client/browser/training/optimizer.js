@@ -7,6 +7,7 @@
  */
 import {EMPTY} from "../bytes.js";
 import {decodeMoments, encodeMoments, factor, roots} from "../codecs/moments.js";
+import {rms} from "../vectors.js";
 import {ReportSchedule} from "./calibration.js";
 import {CONSTANT, UNIFORM} from "./start.js";
 
@@ -48,26 +49,30 @@ export class Adafactor {
    * @param {Float32Array} gradient
    */
   direction(theta, gradient) {
-    let direction = gradient.map((entry) => clip(entry, LARGEST));
-    if (this.steps >= WARM_UP) {
-      const usual = this.#roots();
-      direction = direction.map((g, k) => (usual[k] > 0 ? clip(g, Math.fround(usual[k] * MAX_ENTRY)) : g));
+    const usual = this.steps >= WARM_UP ? this.#roots() : null;
+    const direction = new Float32Array(gradient.length);
+    const squares = new Float32Array(gradient.length);
+    for (let k = 0; k < gradient.length; k++) {
+      const bound = usual && usual[k] > 0 ? Math.min(LARGEST, Math.fround(usual[k] * MAX_ENTRY)) : LARGEST;
+      direction[k] = clip(gradient[k], bound);
+      squares[k] = direction[k] * direction[k];
     }
     this.steps++;
-    const own = factor(direction.map((g) => g * g), this.layout);
+    const own = factor(squares, this.layout);
     const weight = Math.fround(1 - this.decay);
-    this.own = this.own.map((mean, i) => mean + Math.fround(weight * Math.fround(own[i] - mean)));
-    const usual = this.#roots();
-    direction = direction.map((g, k) => clip(Math.fround(g / Math.fround(usual[k] + TINY)), MAX_ENTRY));
-    const scales = this.layout.tensors.map(({start, stop}) => rms(theta.subarray(start, stop)));
+    for (let i = 0; i < own.length; i++) this.own[i] += Math.fround(weight * Math.fround(own[i] - this.own[i]));
+    const spread = this.#roots();
+    const scales = this.layout.tensors.map(({start, stop}) => rms(theta, start, stop));
     this.firstRms ??= scales;
-    this.layout.tensors.forEach(({start, stop}, t) => {
-      const part = direction.subarray(start, stop);
-      const largest = MAX_SCALE * Math.max(MIN_SCALE, /** @type {number[]} */ (this.firstRms)[t]);
-      const length = Math.max(1, rms(part) / MAX_RMS);
+    for (const [t, {start, stop}] of this.layout.tensors.entries()) {
+      for (let k = start; k < stop; k++) {
+        direction[k] = clip(Math.fround(direction[k] / Math.fround(spread[k] + TINY)), MAX_ENTRY);
+      }
+      const largest = MAX_SCALE * Math.max(MIN_SCALE, this.firstRms[t]);
+      const length = Math.max(1, rms(direction, start, stop) / MAX_RMS);
       const times = Math.fround(Math.max(MIN_SCALE, Math.min(scales[t], largest)) / length);
-      part.forEach((u, k) => (part[k] = u * times));
-    });
+      for (let k = start; k < stop; k++) direction[k] *= times;
+    }
     return direction;
   }
 
@@ -142,12 +147,6 @@ export class LocalOptimizer {
 }
 
 const clip = (x, bound) => Math.max(-bound, Math.min(bound, x));
-
-function rms(tensor) {
-  let sum = 0;
-  for (const entry of tensor) sum += entry * entry;
-  return Math.sqrt(sum / Math.max(1, tensor.length));
-}
 
 /** The root mean square of a tensor of the first model. */
 function rmsOf({kind, a, b}) {

@@ -8,6 +8,7 @@ import {decodeEntries} from "../codecs/entries.js";
 import {DENSE} from "../codecs/indices.js";
 import {decodeF16} from "../codecs/values.js";
 import {ServerFault} from "../errors.js";
+import {allFinite} from "../vectors.js";
 import {generate} from "./start.js";
 
 /**
@@ -48,7 +49,7 @@ export class Replica {
     if (model.changes && !isWhole) this.#add(model);
     else {
       const {indices, values} = decodeEntries(model, model.values, this.layout);
-      if (!values.every(Number.isFinite)) throw new ServerFault("the server's model holds NaN or infinity");
+      if (!allFinite(values)) throw new ServerFault("the server's model holds NaN or infinity");
       if (indices === null) this.theta = values;
       else indices.forEach((index, i) => (this.theta[index] = values[i]));
       this.activity = initialActivity(this.layout.trained);
@@ -73,7 +74,7 @@ export class Replica {
       statistics = decodeF16(model.values.subarray(end));
     }
     const {indices, values} = found;
-    if (!values.every(Number.isFinite) || !(statistics?.every(Number.isFinite) ?? true)) {
+    if (!allFinite(values) || (statistics && !allFinite(statistics))) {
       throw new ServerFault("the server's difference holds NaN or infinity");
     }
     const {theta} = this;

@@ -6,6 +6,7 @@
  */
 import {CODEBOOK4, SCALE, SIGN, roundHalfEven} from "../codecs/values.js";
 import {GOLOMB} from "../codecs/indices.js";
+import {kthLargest} from "../vectors.js";
 
 /**
  * @typedef {import("../layout.js").Layout} Layout
@@ -80,12 +81,12 @@ export function select(memory, gradient, layout, welcome, theta, sequence, base)
 
 /** The gradient plus what is left of the memory, as a new array. */
 function recall({corrected, sent}, decay, gradient) {
-  const sum = gradient.slice();
-  if (corrected === null || sent === null) return sum;
+  if (corrected === null || sent === null) return gradient.slice();
   const part = Math.fround(decay);
-  const left = corrected.map((entry) => entry * part);
-  for (const index of sent) left[index] = 0;
-  return sum.map((entry, k) => left[k] + entry);
+  const sum = new Float32Array(gradient.length);
+  for (let k = 0; k < sum.length; k++) sum[k] = Math.fround(corrected[k] * part) + gradient[k];
+  for (const index of sent) sum[index] = 0 + gradient[index];
+  return sum;
 }
 
 /** @param {Memory} memory @param {number} base */
@@ -128,21 +129,20 @@ export function quotas(layout, fraction, balance) {
  */
 export function selectLargest(gradient, layout, fraction, balance) {
   const shares = quotas(layout, fraction, balance);
-  const selected = layout.tensors.flatMap(({start, stop}, t) => {
-    const magnitudes = gradient.subarray(start, stop).map(Math.abs);
+  const found = [];
+  for (const [t, {start, stop}] of layout.tensors.entries()) {
+    if (stop === start) continue;
+    const magnitudes = new Float32Array(stop - start);
+    for (let i = 0; i < magnitudes.length; i++) magnitudes[i] = Math.abs(gradient[start + i]);
     const threshold = kthLargest(magnitudes, shares[t]);
-    const found = [];
-    let equal = shares[t] - magnitudes.reduce((count, magnitude) => count + (magnitude > threshold ? 1 : 0), 0);
-    magnitudes.forEach((magnitude, i) => {
-      if (magnitude > threshold || (magnitude > 0 && magnitude === threshold && equal-- > 0)) found.push(start + i);
-    });
-    return found;
-  });
-  return Int32Array.from(selected.length ? selected : [0]);
-}
-
-function kthLargest(magnitudes, count) {
-  return magnitudes.length ? magnitudes.slice().sort()[magnitudes.length - count] : 0;
+    let equal = shares[t];
+    for (let k = start; k < stop; k++) if (Math.abs(gradient[k]) > threshold) equal--;
+    for (let k = start; k < stop; k++) {
+      const magnitude = Math.abs(gradient[k]);
+      if (magnitude > threshold || (magnitude > 0 && magnitude === threshold && equal-- > 0)) found.push(k);
+    }
+  }
+  return Int32Array.from(found.length ? found : [0]);
 }
 
 function selectSignificant(corrected, theta, threshold) {

@@ -5,6 +5,7 @@
  * @module
  */
 import {ServerFault} from "../errors.js";
+import {allFinite} from "../vectors.js";
 
 export const CONSTANT = 0, UNIFORM = 1, NORMAL = 2;
 
@@ -18,7 +19,7 @@ export const CONSTANT = 0, UNIFORM = 1, NORMAL = 2;
 export function generate(start, layout) {
   const theta = new Float32Array(layout.size);
   layout.tensors.forEach((tensor, t) => fill(theta.subarray(tensor.start, tensor.stop), start.fillings[t], start.seed, t));
-  if (!theta.every(Number.isFinite)) throw new ServerFault("the server's start overflows float32");
+  if (!allFinite(theta)) throw new ServerFault("the server's start overflows float32");
   return theta;
 }
 

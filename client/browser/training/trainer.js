@@ -9,6 +9,7 @@ import {encodeEntries} from "../codecs/entries.js";
 import {LARGEST_STATISTIC, encodeF16} from "../codecs/values.js";
 import {Diverged} from "../errors.js";
 import {product} from "../layout.js";
+import {allFinite} from "../vectors.js";
 import {Calibration} from "./calibration.js";
 import {Adafactor, LocalOptimizer} from "./optimizer.js";
 import {NO_MEMORY, forgetEntries, select, takeBack} from "./selection.js";
@@ -64,7 +65,7 @@ export class Trainer {
     this.memory = memory;
     const {gradient, indices} = selection;
     const kept = indices ? Float32Array.from(indices, (index) => gradient[index]) : gradient;
-    if (!kept.every(Number.isFinite)) throw new Diverged("the update holds NaN or infinity: the model has diverged");
+    if (!allFinite(kept)) throw new Diverged("the update holds NaN or infinity: the model has diverged");
     const coded = encodeEntries(kept, indices, trained, selection.indexMode, selection.valueMode);
     return {
       ...coded,
@@ -125,9 +126,11 @@ export class Trainer {
       const direction = local.direction(here.subarray(0, size), found.gradient);
       sum.loss += found.loss / localSteps;
       sum.samples += found.samples;
-      direction.forEach((d, k) => (sum.gradient[k] += d));
+      for (let k = 0; k < size; k++) sum.gradient[k] += direction[k];
       found.statistics.forEach((s, k) => (sum.statistics[k] += s / localSteps));
-      if (step < localSteps) here = here.map((entry, k) => (k < size ? entry - Math.fround(localRate * direction[k]) : entry));
+      if (step === localSteps) break;
+      here = here.slice();
+      for (let k = 0; k < size; k++) here[k] -= Math.fround(localRate * direction[k]);
     }
     return sum;
   }
@@ -139,7 +142,7 @@ export class Trainer {
       const found = await this.backend.gradient(this.calibration?.shift(theta) ?? theta, batch);
       this.steps++;
       this.right = found.right;
-      const isUsable = found.gradient.every(Number.isFinite) && found.statistics.every((s) => Math.abs(s) <= LARGEST_STATISTIC);
+      const isUsable = allFinite(found.gradient) && found.statistics.every((s) => Math.abs(s) <= LARGEST_STATISTIC);
       if (!isUsable) continue;
       this.calibration?.observe(found.gradient, batch.y);
       return {...found, samples: batch.x.length / product(batch.shape)};

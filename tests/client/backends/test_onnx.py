@@ -186,6 +186,10 @@ MISFITS: dict[str, tuple[bytes, str]] = {
         model(inputs=without("y", INPUT_INFOS), more=[helper.make_node("Identity", ["product"], ["y"])]),
         "Sub takes y, which nothing before it makes",
     ),
+    "a list of sizes that fills the memory": (
+        model(more=[helper.make_node("Split", ["product"], ["part"], axis=0, num_outputs=1 << 33)]),
+        "1 outputs, for another num_outputs",
+    ),
     "no graph": (b"", "the model has no ir_version"),
     "no ONNX": (b"<html>" * 40, "the model has a field of wire type 4"),
     "cut short": (model()[:-40], "cut short"),

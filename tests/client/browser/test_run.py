@@ -34,12 +34,12 @@ async def test_it_joins_and_its_updates_count(tmp_path: Path) -> None:
 async def test_with_a_device_in_python_it_learns_the_digits(tmp_path: Path) -> None:
     async with ef.Server(MODEL, directory=tmp_path / "run", evaluate="digits:", updates=600) as server:
         async with node_device(tmp_path / "device", server.url, token=server.token) as device:
+            await device.until("step", updates=50)
             python = ef.Client(server.url, token=server.token, data="digits:", backend="torch", health=False)
             training = asyncio.create_task(python.run())
             assert (await device.ended())["why"] == "over"
             progress = await training
             result = await server.until()
-        steps = [event for event in device.events if event["kind"] == "step"]
-        assert min(steps[-1]["updates"], progress.updates) > 50
+        assert progress.updates > 0
         assert result.accuracy is not None
         assert result.accuracy > 0.9
