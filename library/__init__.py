@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from edgeflock.api.model import Model
     from edgeflock.api.result import Result
     from edgeflock.api.server import Server
-    from edgeflock.inference.opening import load
+    from edgeflock.inference.predicting import load
     from edgeflock.operations.status import roll_back, status
     from edgeflock.server.ledger import back_up, restore
     from edgeflock.shared.errors import ConfigError, Diverged, EdgeflockError, Refused
@@ -87,7 +87,7 @@ _MODULES = {
     "api.model": ("", "Model"),
     "api.result": ("", "Result"),
     "api.server": ("server", "Server"),
-    "inference.opening": ("server", "load"),
+    "inference.predicting": ("server", "load"),
     "operations.status": ("", "roll_back status"),
     "server.ledger": ("server", "back_up restore"),
     "shared.errors": ("", "ConfigError Diverged EdgeflockError Refused"),

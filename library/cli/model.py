@@ -106,8 +106,7 @@ def predict(
         model = Path(_kept_model(model))
     add_to_path(Path.cwd())
     add_to_path(model.resolve().parent)
-    from edgeflock.inference.opening import opened
-    from edgeflock.inference.table import write
+    from edgeflock.inference.predicting import opened, write
     from edgeflock.shared.artifacts import interpret
     from edgeflock.shared.data.unlabelled import read
 

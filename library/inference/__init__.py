@@ -1,7 +1,5 @@
 """Using a trained model: predictions of a file, and models fetched from a server, each with a model card.
 
-opening    a file of a trained model as a function of its inputs; `edgeflock.load`
-table      predictions as CSV
-fetching   a model from a server, and its card
-card       the model card in Markdown
+predicting a file of a trained model as a function of its inputs; `edgeflock.load`; predictions as CSV
+fetching   a model from a server, and its card in Markdown
 """

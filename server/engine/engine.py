@@ -17,12 +17,13 @@ from edgeflock.server.coordination import Apply, Cohort, Coordinator, Gate, Push
 from edgeflock.server.defence import Decision, DefenceGuard, Trusted
 from edgeflock.server.descent import Gathered, Parameters, Step
 from edgeflock.server.engine.admission import Gatekeeper, admit, check_statistics
+from edgeflock.server.engine.judging import Criteria, EvaluationJudge, RunLifecycle
 from edgeflock.server.engine.labels import FleetLabels
 from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.engine.log import Log
 from edgeflock.server.engine.moments import FleetMoments
 from edgeflock.server.engine.outcomes import Accepted, Answer, Published, Receipts, Staged
-from edgeflock.server.engine.steering import Criteria, EvaluationJudge, RunLifecycle, Snapshots, Steering
+from edgeflock.server.engine.steering import Snapshots, Steering
 from edgeflock.server.publication import Exact, Outlet, Publication
 from edgeflock.shared.errors import ConfigError, Refused, StepTooLarge, Superseded
 from edgeflock.shared.model.layout import Layout

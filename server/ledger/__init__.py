@@ -3,16 +3,17 @@
 `claim_run` holds a run's directory for one process. `open_engine` is the one way to make an engine of a
 journal. `Journal` implements the engine's log (engine/log.py). What changes theta is in the journal, or is a
 function of it, and is in its chain of checksums. The package `stores`, below all other modules here, has the
-stores of rows and their schema. The package `damage`, above all others but backup.py, has `verify` and
-`repair` for journals on a failed disk. Imports engine and below.
+stores of rows and their schema. `verify` reports which parts of a journal on a failed disk are whole, and
+`repair` keeps those and drops the rest; a running server detects damage by itself. Imports engine and below.
 """
 
 from edgeflock.server.ledger.backup import BackupReport, CopyReport, back_up, copy, restore
 from edgeflock.server.ledger.claim import Claim, Waiting, claim_run
-from edgeflock.server.ledger.damage import RepairReport, VerifyReport, repair, verify
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.offered import BASE, FIRST_MODEL, save_base, save_first_model
 from edgeflock.server.ledger.place import is_shared
 from edgeflock.server.ledger.records import DeviceTotals
 from edgeflock.server.ledger.recovery import open_engine, rebuild_model
+from edgeflock.server.ledger.repairing import RepairReport, repair
 from edgeflock.server.ledger.suspects import Suspect, largest_step
+from edgeflock.server.ledger.verifying import VerifyReport, verify

@@ -28,12 +28,13 @@ import msgpack
 
 from edgeflock.server.database import SqliteDatabase
 from edgeflock.server.ledger.claim import lock
-from edgeflock.server.ledger.damage import repair, verify
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.place import FILE, file_of, open_journal
 from edgeflock.server.ledger.recovery import replay
+from edgeflock.server.ledger.repairing import repair
 from edgeflock.server.ledger.stores import mark
 from edgeflock.server.ledger.stores.migrations import SCHEMA, TABLES, schema_of
+from edgeflock.server.ledger.verifying import verify
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 
 _ENDS = ("-wal", "-shm", "-journal")

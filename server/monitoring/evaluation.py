@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from edgeflock.server.connections import Meter
 from edgeflock.server.engine import Engine
+from edgeflock.server.engine.judging import is_sound
 from edgeflock.server.engine.steering import Recovery
-from edgeflock.server.engine.steering.judging import is_sound
 from edgeflock.server.ledger import Suspect
 from edgeflock.server.monitoring.federated import combine_evaluations
 from edgeflock.server.monitoring.model_scores import Evaluate, ModelScores

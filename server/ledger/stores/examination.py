@@ -2,7 +2,7 @@
 
 A start examines the small tables, which are the run, its devices, regimes and evaluations, and each table's
 end. Updates are checked where they are read (`chain.walk`), and so are snapshots, so that a start reads only
-what it needs. `edgeflock journal verify` reads everything (damage/verifying.py).
+what it needs. `edgeflock journal verify` reads everything (verifying.py).
 """
 
 import sqlite3

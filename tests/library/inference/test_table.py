@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edgeflock.inference.fetching import card
-from edgeflock.inference.table import write
+from edgeflock.inference.predicting import write
 from edgeflock.shared.artifacts import ModelInfo, Predictions
 from edgeflock.shared.data.unlabelled import UnlabelledData
 from edgeflock.shared.model.description import Description

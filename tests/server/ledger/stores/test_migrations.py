@@ -21,10 +21,11 @@ from edgeflock.server.descent.parameters import Parameters
 from edgeflock.server.descent.regime import Regime, StepMethod
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.ledger.backup import back_up, restore
-from edgeflock.server.ledger.damage import repair, verify
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import recover, replay
+from edgeflock.server.ledger.repairing import repair
 from edgeflock.server.ledger.stores.migrations import SCHEMA, STEPS, migrate
+from edgeflock.server.ledger.verifying import verify
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import ConfigError, JournalDamaged, JournalTooNew
 from edgeflock.shared.model.start import generate

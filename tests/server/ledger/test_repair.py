@@ -13,8 +13,8 @@ import pytest
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.ledger import Journal, repair, verify
-from edgeflock.server.ledger.damage.verifying import check
 from edgeflock.server.ledger.recovery import replay
+from edgeflock.server.ledger.verifying import check
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 from edgeflock.shared.protocol.frames import Evaluation
 from tests.server.pushes import LAYOUT, REGIME, Watched, copy_as_killed, recovered, tampered
@@ -247,7 +247,7 @@ def test_an_unreadable_end_costs_no_update_before_it(run: Run, monkeypatch: pyte
         found.unreadable |= {"updates", "regimes", "snapshots"}
         return report, found
 
-    monkeypatch.setattr("edgeflock.server.ledger.damage.repairing.check", unreadable)
+    monkeypatch.setattr("edgeflock.server.ledger.repairing.check", unreadable)
     where, thetas = run
     repair(where / FILE, 26, 5.0)
     assert verify(where / FILE).damage == []

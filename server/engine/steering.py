@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.descent import Parameters
+from edgeflock.server.engine.judging import EvaluationJudge, RunLifecycle
 from edgeflock.server.engine.log import Log
-from edgeflock.server.engine.steering.judging import EvaluationJudge, RunLifecycle
 from edgeflock.server.publication import Outlet
 from edgeflock.shared.errors import BaseExpired, ConfigError, Refused, RunComplete, RunDiverged
 from edgeflock.shared.protocol.frames import Evaluation

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from edgeflock.server.engine.judging import LossMonitor
 from edgeflock.server.engine.steering import Recovery
-from edgeflock.server.engine.steering.judging import LossMonitor
 from edgeflock.server.ledger import verify
-from tests.server.engine.steering.test_judging import evaluation, opened, pushed
+from tests.server.engine.test_judging import evaluation, opened, pushed
 
 LEARNED = [(2.3, 0.1), (1.5, 0.4), (1.0, 0.6)]
 """(loss, accuracy) of a run that learns."""

@@ -14,12 +14,12 @@ from typing import Any
 
 from edgeflock.server.database import SUFFIXES, Database, SqliteDatabase, columns
 from edgeflock.server.ledger.claim import lock
-from edgeflock.server.ledger.damage.verifying import VerifyReport, check
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.server.ledger.stores import mark
 from edgeflock.server.ledger.stores.examination import Examination, examine, seal
 from edgeflock.server.ledger.stores.migrations import SCHEMA, TABLES, schema_of
+from edgeflock.server.ledger.verifying import VerifyReport, check
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 
 
