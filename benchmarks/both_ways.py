@@ -80,7 +80,7 @@ class Scale:
 
     def file(self, method: Method) -> FleetFile:
         """The fleet of AdaComp's Figure 3."""
-        steps = method.settings.get("run.local_steps", 1)
+        steps = method.settings.get("local.steps", 1)
         assert isinstance(steps, int), "a number of steps"
         fewer = max(1, steps // 2)  # so that none computes more gradients than the record
         updates, every = self.updates // fewer, self.every // fewer
@@ -112,7 +112,7 @@ def fleets() -> Iterator[tuple[Method, tuple[float, ...]]]:
             yield method, tuple(rate for rate in RATES if method.rate <= rate <= 2 * method.rate)
     yield RECORD, (RECORD.rate,)
     yield Method(RECORDS, PRESETS["low-bandwidth"], 0.07), (0.07, RECORD.rate)
-    cohort = {**PRESETS["cohort"], "run.local_rate": 0.1, "coordination.deadline": 1e6}
+    cohort = {**PRESETS["cohort"], "local.rate": 0.1, "coordination.deadline": 1e6}
     yield Method(OURS, cohort, 0.5), (0.3, 0.5)
 
 

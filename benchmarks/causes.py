@@ -255,7 +255,7 @@ class Altering:
 def prepared_for(cause: Cause) -> PreparedFleet:
     device = {"step_ms": STEP_MS, "spread": 0.2, "uplink_mbps": 20, "downlink_mbps": 50, "latency_ms": 20}
     sections: dict[str, dict[str, object]] = {
-        "run": {"updates": cause.updates},
+        "end": {"updates": cause.updates},
         "model": {"data": "digits:"},
         "fleet": {
             "devices": DEVICES,

@@ -178,7 +178,8 @@ def _bad_ones(row: Row) -> set[int]:
 def _prepared(row: Row, overrides: tuple[str, ...]) -> PreparedFleet:
     data = SETS[row.data]
     sections: dict[str, dict[str, object]] = {
-        "run": {"updates": data.updates, "keep_updates": False},
+        "end": {"updates": data.updates},
+        "journal": {"keep_updates": False},
         "model": {"module": data.module, "data": data.uri},
         "coordination": {"learning_rate": data.rate, "window": 4096},
         "defence": {"mode": "none" if row.defence in ROUNDS else row.defence},

@@ -31,7 +31,7 @@ _DEVICES, _PUSHES = 16, 6_000
 
 
 def opened(mode: str) -> Engine:
-    settings = [f"defence.mode={mode}", "coordination.learning_rate=1e-6", "run.keep_updates=false"]
+    settings = [f"defence.mode={mode}", "coordination.learning_rate=1e-6", "journal.keep_updates=false"]
     journal = Journal(Path(":memory:"), durable=False)
     theta = np.zeros(_LAYOUT.size, np.float32)
     journal.begin_run("run", "package:Model", _LAYOUT, theta, 0.0)

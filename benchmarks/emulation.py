@@ -20,8 +20,9 @@ from edgeflock.devices.emulation.fleet import prepare, run_fleet
 from edgeflock.papers.machine import machine
 
 FLEET = """
-[run]
+[end]
 updates = {updates}
+[journal]
 keep_updates = false
 [model]
 module = "edgeflock.client.zoo:PaperCNN"
@@ -40,7 +41,7 @@ timing = "exponential"
 """
 
 METHODS = {
-    "record": ("adacomp", ["preset=low-bandwidth", "run.local_steps=1", "downlink.mode=exact"]),
+    "record": ("adacomp", ["preset=low-bandwidth", "local.steps=1", "downlink.mode=exact"]),
     "AdaComp c=0.001 sign": ("adacomp", [*PLAIN, "compression.select=0.001", "compression.values=sign"]),
     "AdaComp c=0.01 f32": ("adacomp", [*PLAIN, "compression.select=0.01"]),
     "AdaComp c=0.1 f32": ("adacomp", [*PLAIN, "compression.select=0.1"]),

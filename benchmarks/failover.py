@@ -98,11 +98,11 @@ class Server:
         settings = (
             *(setting for setting in SETTINGS if not setting.startswith("model.data")),
             f"model.module=arrays:{self.folder.parent / 'model.npz'}",
-            f"run.directory={self.folder}",
-            f"run.port={self.port}",
+            f"server.directory={self.folder}",
+            f"server.port={self.port}",
             f"journal.url={self.url}",
             f"journal.lease={self.lease}",
-            "run.snapshot_every=200",
+            "journal.snapshot_every=200",
             f"scale.shards={self.shards}",
         )
         command = [sys.executable, "-m", "edgeflock", "server", "--standby", "--json"]

@@ -78,9 +78,9 @@ async def run(prepared: PreparedFleet, is_wrong: bool, seed: int) -> tuple[str, 
     with TemporaryDirectory() as folder:
         directory = Path(folder)
         settings = [
-            f"run.directory={directory / 'run'}",
-            f"run.seed={seed}",
-            *("run.port=0", "run.host=127.0.0.1", "run.open=true", "run.updates=1000000"),
+            f"server.directory={directory / 'run'}",
+            f"model.seed={seed}",
+            *("server.port=0", "server.host=127.0.0.1", "server.open=true", "end.updates=1000000"),
             *("model.module=edgeflock.client.zoo:DigitsCNN", "model.data=digits:"),
         ]
         try:

@@ -144,7 +144,7 @@ async def native(deployed: Deployment, backend: str, seconds: float) -> None:
     """The same with `edgeflock server` and two `edgeflock client`s."""
     port, token = str(free_port()), "benchmark"
     settings = {"port": port, "directory": deployed.home / backend, "token": token}
-    options = [*FOUR_BITS, *(f"run.{key}={value}" for key, value in settings.items())]
+    options = [*FOUR_BITS, *(f"server.{key}={value}" for key, value in settings.items())]
     server = await deployed.spawn("edgeflock", "server", *(f"--set={option}" for option in options))
     await asyncio.sleep(10)
     where = (f"--server=http://127.0.0.1:{port}", f"--token={token}", f"--backend={backend}")

@@ -130,7 +130,7 @@ async def native(app: App, devices: int, seconds: float) -> Measured:
         _begin(app, initial)
         settings = (
             *(f"model.module=arrays:{initial}", f"model.evaluate={app.package}.task:evaluate"),
-            *(f"run.directory={home}/run", f"run.port={port}", "run.open=true", *app.settings),
+            *(f"server.directory={home}/run", f"server.port={port}", "server.open=true", *app.settings),
         )
         try:
             asked = (f"--set={setting}" for setting in settings)

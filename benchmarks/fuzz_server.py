@@ -77,14 +77,14 @@ MEMORY = next((folder for folder in ("/dev/shm",) if Path(folder).is_dir()), Non
 """Where journals lie: no disk is measured."""
 
 SETTINGS = (
-    "run.evaluate_every=3600",
+    "evaluation.every=3600",
     "model.data=",
     # One at a time updates keep theta finite by arithmetic: this times the largest float, a million times.
     "coordination.learning_rate=1e-9",
     "coordination.window=16",
     "limits.expansion_bytes=2000",
-    "run.snapshot_every=100000",
-    "run.keep_updates=false",
+    "journal.snapshot_every=100000",
+    "journal.keep_updates=false",
     "injection.alpha=0.5",
     "injection.beta=0.5",
 )
@@ -375,7 +375,7 @@ async def served(config: Config, directory: Path) -> Any:
     """(the engine, what makes connections) of a server without sockets."""
     with ExitStack() as opened:
         theta = np.random.default_rng(7).standard_normal(LAYOUT.size).astype(np.float32)
-        claim = opened.enter_context(claim_run(directory, "run.directory", LAYOUT, theta, config, None))
+        claim = opened.enter_context(claim_run(directory, "server.directory", LAYOUT, theta, config, None))
         app = create_app(config, HostedRun(claim.run, None, claim.engine, ModelSetup(), [], []))
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
         await runner.setup()

@@ -112,8 +112,8 @@ def _serve(pipe: Connection, directory: str, port: int, *more: str) -> None:
         settings = [*EXACT, f"coordination.window={REGIME.window}"]
         if "coordination.mode=elastic" not in more:
             settings.append(f"coordination.learning_rate={REGIME.learning_rate}")
-        settings += [f"coordination.rule={REGIME.rule}", f"run.snapshot_every={SNAPSHOT_EVERY}"]
-        config = parse(overrides=["run.open=true", "model.data=", *settings, *more])
+        settings += [f"coordination.rule={REGIME.rule}", f"journal.snapshot_every={SNAPSHOT_EVERY}"]
+        config = parse(overrides=["server.open=true", "model.data=", *settings, *more])
         pipe.send(None)
         began = time.perf_counter()
         with claim_run(Path(directory), "directory", LAYOUT, initial_theta(), config) as claim:

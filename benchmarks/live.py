@@ -63,8 +63,8 @@ SHARES = (1, 2, 4)
 MODULE = "edgeflock.client.zoo:TabularMLP"
 
 SETTINGS = (
-    "run.port=0",
-    "run.open=true",
+    "server.port=0",
+    "server.open=true",
     f"model.module={MODULE}",
     "model.data=",
     "coordination.base_batch=64",
@@ -174,7 +174,7 @@ async def mosquitto(directory: Path, port: int, *settings: str) -> AsyncIterator
 async def server(directory: Path, seed: int) -> AsyncIterator[str]:
     """An Edgeflock server; its URL."""
     options = ["--json"]
-    for setting in (*SETTINGS, f"run.seed={seed}", f"run.directory={directory / 'run'}"):
+    for setting in (*SETTINGS, f"model.seed={seed}", f"server.directory={directory / 'run'}"):
         options += ["--set", setting]
     log = directory / "server.log"
     async with edgeflock("server", *options, log=log) as started:

@@ -48,7 +48,7 @@ def _serve_edgeflock(
         snapshots = 10**9 if layout.size > 10**6 else 1000
         config = parse(
             overrides=[
-                "run.open=true", "model.data=", f"run.snapshot_every={snapshots}", *EXACT,
+                "server.open=true", "model.data=", f"journal.snapshot_every={snapshots}", *EXACT,
                 f"coordination.window={window}", "coordination.learning_rate=1e-3", *settings,
             ]
         )  # fmt: skip

@@ -99,12 +99,12 @@ async def measured(method: Method, folder: Path, data: Path, mbps: float, second
     mlp = TASKS[0]
     settings: dict[str, object] = {
         **AS_PUBLISHED,
-        "run.directory": folder / method.name.replace(" ", "-"),
-        "run.port": 0,
-        "run.open": "true",
-        "run.batch": BATCH,
-        "run.local_rate": mlp.rate,
-        "run.keep_updates": "false",
+        "server.directory": folder / method.name.replace(" ", "-"),
+        "server.port": 0,
+        "server.open": "true",
+        "local.batch": BATCH,
+        "local.rate": mlp.rate,
+        "journal.keep_updates": "false",
         "model.module": mlp.module,
         "model.data": "",
         "coordination.learning_rate": mlp.rate,

@@ -39,15 +39,15 @@ TURN = 0.5
 _MNIST = f"npz:{os.environ.get('EDGEFLOCK_DATA', '.')}/mnist.npz"
 
 _CORES = {
-    "run.open": "true",
-    "run.port": 0,
-    "run.evaluate_every": 3600,
-    "run.local_steps": 20,  # so that the client computes, rather than wait for its server
+    "server.open": "true",
+    "server.port": 0,
+    "evaluation.every": 3600,
+    "local.steps": 20,  # so that the client computes, rather than wait for its server
     "model.module": "edgeflock.client.zoo:DigitsCNN",
 }
 _LINES = {
     **_CORES,
-    "run.local_steps": 1,
+    "local.steps": 1,
     "model.module": "edgeflock.client.zoo:PaperCNN",
     "model.data": _MNIST,
     "compression.select": 0.2,
@@ -81,7 +81,7 @@ def training(
     """(a client that has trained for a while, the relay between it and its server)."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        server_of({**settings, "run.directory": Path(folder) / "run"}) as port,
+        server_of({**settings, "server.directory": Path(folder) / "run"}) as port,
         relay(port) as proxy,
     ):
         given = {"server": f"http://127.0.0.1:{proxy.port}", "name": "laptop", "directory": folder}

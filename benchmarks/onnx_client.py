@@ -106,10 +106,10 @@ def serving(directory: Path, data: Path, updates: int) -> Iterator[str]:
     """The URL of a server of PaperCNN that stops after `updates`."""
     settings = [
         *FOUR_BITS,
-        f"run.directory={directory}",
-        "run.port=0",
-        "run.open=true",
-        f"run.updates={updates}",
+        f"server.directory={directory}",
+        "server.port=0",
+        "server.open=true",
+        f"end.updates={updates}",
         "model.module=edgeflock.client.zoo:PaperCNN",
         f"model.data=npz:{data}",
     ]

@@ -75,8 +75,8 @@ class Own:
         how = {**usual, **self.more} if self.cohort else TOGETHER
         return {
             **how,
-            "run.local_steps": self.steps,
-            "run.local_rate": self.local_rate,
+            "local.steps": self.steps,
+            "local.rate": self.local_rate,
             "coordination.learning_rate": self.rate,
             "coordination.deadline": 1e6,
             "fleet.evaluate_every": self.cohort or DEVICES,
@@ -106,7 +106,7 @@ class Task:
             "fleet": {"devices": DEVICES, "data": data, "evaluate_every": max(1, every)},
             "devices": {"all": {"step_ms": 1000, "timing": "exponential"}},
         }
-        own = {"run.updates": self.gradients, "run.keep_updates": False, "coordination.window": 4096}
+        own = {"end.updates": self.gradients, "journal.keep_updates": False, "coordination.window": 4096}
         for path, value in {**own, **self.settings, **settings}.items():
             section, _, key = path.partition(".")
             sections.setdefault(section, {})[key] = value
@@ -169,7 +169,7 @@ def optimizers(task: Task) -> Iterator[tuple[str, str, dict[str, object]]]:
         how = {"coordination.mode": "buffer", "coordination.rule": "sqrt"}
         yield "buffer of 10", f"rate {rate:g}", {**how, "coordination.learning_rate": rate}
     for rate in task.rates[:2]:
-        own = {"run.local_steps": 5, "run.local_momentum": 0.9, "run.local_rate": 0.01}
+        own = {"local.steps": 5, "local.momentum": 0.9, "local.rate": 0.01}
         yield "own steps, momentum", f"rate {rate:g}", {**own, "coordination.learning_rate": rate / 10}
 
 
@@ -193,9 +193,9 @@ def rows(task: Task, folder: Path, gradients: int = 0) -> Iterator[Row]:
     for method, setting, settings, updates in found:
         file = task.fleet(folder, {**RECORD, **settings})
         if gradients or not updates:
-            updates = max(1, task.gradients // file.run.local_steps)
-        run = file.run.model_copy(update={"updates": updates})
-        yield Row(method, setting, file.model_copy(update={"run": run}), until=task.accuracies[-1])
+            updates = max(1, task.gradients // file.local.steps)
+        end = file.end.model_copy(update={"updates": updates})
+        yield Row(method, setting, file.model_copy(update={"end": end}), until=task.accuracies[-1])
     for method, setting, how in rivals(task):
         yield Row(method, setting, task.fleet(folder, {}), how, task.accuracies[-1])
 

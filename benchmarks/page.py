@@ -45,7 +45,7 @@ WATCH = """
 
 def _serve(ready: Connection, devices: int, directory: str) -> None:
     async def main() -> None:
-        config = parse(overrides=["run.open=true", "model.data=", *EXACT])
+        config = parse(overrides=["server.open=true", "model.data=", *EXACT])
         theta = np.zeros(PAPER_CNN.size, np.float32)
         with claim_run(Path(directory), "directory", PAPER_CNN, theta, config) as claim:
             known = [DeviceTotals(n, f"pi-{n}", n, 655 * n, 9120 * n) for n in range(1, devices + 1)]

@@ -38,7 +38,7 @@ def play(task_name: str, devices: int, split: str, personal: str, seed: int) -> 
     """Run a cell; return its figures. `personal` is a pattern of parameters, or "" for one model."""
     torch.set_num_threads(1)
     task = TASKS[task_name]
-    settings = ["run.evaluate_on_devices=1000000"]  # the bench itself evaluates on the devices
+    settings = ["evaluation.on_devices=1000000"]  # the bench itself evaluates on the devices
     arm = parsed(" ".join(["product", *settings, *([f"model.personal={personal}"] if personal else [])]))
     data = loaded(task.load)
     shares = deal(split, data.train_groups, devices, task.batch, seed)

@@ -37,7 +37,8 @@ MODULE = "edgeflock.client.zoo:PaperCNN"
 def fleet(data: str, devices: int, updates: int, downlink: dict[str, object]) -> FleetFile:
     """The record's fleet."""
     sections: dict[str, dict[str, object]] = {
-        "run": {"updates": updates, "keep_updates": False},
+        "end": {"updates": updates},
+        "journal": {"keep_updates": False},
         "model": {"module": MODULE, "data": data},
         "coordination": {"learning_rate": 0.05, "window": 2048},
         "compression": {},

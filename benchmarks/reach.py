@@ -58,7 +58,7 @@ def _serve_leader(ready: Connection, directory: str, tls: bool, settings: Sequen
     async def main() -> None:
         config = parse(
             overrides=[
-                "run.open=true", "model.data=", *EXACT, "limits.devices=60000",
+                "server.open=true", "model.data=", *EXACT, "limits.devices=60000",
                 "limits.unauthenticated=60000", "limits.hello_seconds=300", "limits.request_seconds=300",
                 "coordination.learning_rate=1e-3", "coordination.window=65536", *settings,
             ]

@@ -42,7 +42,8 @@ class Task:
 def fleet(task: Task, settings: dict[str, object], rate: float) -> FleetFile:
     """The task's fleet with one setting."""
     sections: dict[str, dict[str, object]] = {
-        "run": {"updates": task.updates, "keep_updates": False},
+        "end": {"updates": task.updates},
+        "journal": {"keep_updates": False},
         "model": {"module": task.module, "data": task.data},
         "coordination": {"learning_rate": rate, "window": 2048},
         "compression": {},

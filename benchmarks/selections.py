@@ -92,7 +92,8 @@ def rows(updates: int) -> Iterator[Row]:
     """Every setting at every rate."""
     for (name, setting, settings), rate in product(selections(), RATES):
         sections: dict[str, dict[str, object]] = {
-            "run": {"updates": updates, "keep_updates": False},
+            "end": {"updates": updates},
+            "journal": {"keep_updates": False},
             "model": {"module": "edgeflock.client.zoo:DigitsCNN", "data": "digits:"},
             "coordination": {"window": 4096, "learning_rate": rate},
             "fleet": {"devices": DEVICES, "data": "digits:", "evaluate_every": max(1, updates // 30)},

@@ -60,7 +60,7 @@ class Server:
 
     def __init__(self, directory: Path, size: int, shards: int, entries: int) -> None:
         overrides = [
-            "run.snapshot_every=1000000", f"coordination.window={WINDOW}", "downlink.mode=exact",
+            "journal.snapshot_every=1000000", f"coordination.window={WINDOW}", "downlink.mode=exact",
             "coordination.learning_rate=1e-3", f"scale.shards={shards}",
         ]  # fmt: skip
         layout, random = layout_of(size), np.random.default_rng(0)

@@ -63,16 +63,16 @@ def measured(
             y_test=data.y[:8],
         )
     settings = {
-        "run.directory": folder / "run",
-        "run.port": 0,
-        "run.open": "true",
-        "run.local_steps": options.local_steps,
+        "server.directory": folder / "run",
+        "server.port": 0,
+        "server.open": "true",
+        "local.steps": options.local_steps,
         "coordination.mode": "tasks",
         "coordination.deadline": 600,
         "coordination.tasks": tasks,
         "coordination.order": options.order,
         "coordination.distinct": options.distinct,
-        "run.evaluate_every": 3600,
+        "evaluation.every": 3600,
     }
     with server_of(settings) as port:
         names = [f"device-{number}" for number in range(DEVICES)]

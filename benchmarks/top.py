@@ -88,7 +88,7 @@ def serve(devices: int, port: Connection) -> None:
         interval = float(request.query["interval"])
         socket = web.WebSocketResponse()
         await socket.prepare(request)
-        run = RunFacts("5f3c0ad1e2b49687", "edgeflock.client.zoo:DigitsCNN", 38_282, 38_282, 0, {"run": {}})
+        run = RunFacts("5f3c0ad1e2b49687", "edgeflock.client.zoo:DigitsCNN", 38_282, 38_282, 0, {"end": {}})
         rows = tuple(row(n, 1, rng) for n in range(1, devices + 1))
         await socket.send_bytes(
             feed.encode(Snapshot(time.time(), run, "viewer", rows, overview(devices, 1), (), ()))

@@ -15,7 +15,7 @@ URL = "https://127.0.0.1:8470/livez"
 
 def main() -> None:
     url = os.environ.get("HEALTH_URL", URL)
-    certificate = Path(os.environ["EDGEFLOCK_RUN__DIRECTORY"], "certificate.pem")
+    certificate = Path(os.environ["EDGEFLOCK_SERVER__DIRECTORY"], "certificate.pem")
     own = certificate if url.startswith("https:") and certificate.exists() else None
     try:
         with urlopen(url, timeout=5, context=ssl.create_default_context(cafile=own)) as answer:

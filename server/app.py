@@ -95,11 +95,11 @@ def create_app(
         app[AUDIT] = hosted.audit
     app[CONNECTION_LIMITS] = ConnectionLimits(config.limits)
     app[ASSETS], app[ATTEMPTS] = assets(), LoginAttempts()
-    if config.run.browsers:
+    if config.server.browsers:
         app[TRAINING] = training_assets()
         if missing := missing_libraries():
-            log.warning("run.browsers: %s", missing)
-    app[ORIGINS] = Origins.from_names(config.run.origins, config.run.host)
+            log.warning("server.browsers: %s", missing)
+    app[ORIGINS] = Origins.from_names(config.server.origins, config.server.host)
 
     adapted, shape = hosted.model.adapted, hosted.model.input
     info = info_of(config.model, hosted.run, hosted.engine.layout, shape, hosted.description, adapted)
@@ -158,7 +158,7 @@ def create_app(
             extra_tensors=hosted.model.extras,
             adapted=adapted,
         )
-        signer = hosted.authority if config.run.client_certificates else None
+        signer = hosted.authority if config.server.client_certificates else None
         authority = "" if signer is None else signer.pem
         gateways = app[GATEWAYS] = Gateways(host, writer, hosted.pin, hosted.first_model, authority)
         on_evaluation, close_trackers = _start_trackers(host, hub, listeners)
@@ -168,13 +168,13 @@ def create_app(
             registry,
             traffic.total,
             hosted.model.evaluate,
-            config.run.evaluate_every,
+            config.evaluation.every,
             hosted.history,
             on_evaluation,
             hosted.find_suspect,
             hosted.save_best,
             lambda recovery: hub.note("warning", None, str(recovery)),
-            on_devices=config.run.evaluate_on_devices > 0,
+            on_devices=config.evaluation.on_devices > 0,
         )
         agreement = AgreementTracker(host.layout.parameters.size)
         if not config.coordination.traits.elastic:  # an elastic update is a device's distance from the model
@@ -220,8 +220,8 @@ def _start_trackers(
     def on_failure(text: str) -> None:
         loop.call_soon_threadsafe(hub.note, "warning", None, text)
 
-    tracked = RunInfo(host.run, Path(host.config.run.directory), flat_settings(host))
-    trackers = Trackers(host.config.run.trackers, tracked, on_failure)
+    tracked = RunInfo(host.run, Path(host.config.server.directory), flat_settings(host))
+    trackers = Trackers(host.config.evaluation.trackers, tracked, on_failure)
 
     def on_evaluation(evaluation: Evaluation | None) -> None:
         if evaluation is None:
@@ -266,7 +266,7 @@ class RunningServer:
             raise failure
         config = self.app[HOST].config
         if (error := self.app[WRITER].error) is not None:
-            journal = redact(config.journal.url) or config.run.directory
+            journal = redact(config.journal.url) or config.server.directory
             raise EdgeflockError(
                 f"the server stopped: it can no longer write the journal in {journal}: {error}; acknowledged "
                 "updates are safe: remove the cause and start the server again"
@@ -298,7 +298,7 @@ async def serve(
         on_failure()
 
     app = create_app(config, hosted, on_end)
-    async with listen(app, config.run.host, config.run.port, hosted.tls, sockets) as port:
+    async with listen(app, config.server.host, config.server.port, hosted.tls, sockets) as port:
         served = RunningServer(app, port, ended)
         yield served
     served.check()

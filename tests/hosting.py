@@ -135,16 +135,16 @@ async def hosting(
     With `offered` devices may load the model that it begins with: initial_theta, or as `start` says. If it is
     `closed`, only who has joined is let in (Hosted.enrol); an empty admin_token lets nobody act. `shown` is
     the certificate of a proxy in front. With `certificates` devices get
-    some, as run.client_certificates says.
+    some, as server.client_certificates says.
     """
     # Nothing is to happen by the clock while a test looks.
-    admission = f"run.open={str(not closed).lower()}"
-    config = parse(overrides=["run.evaluate_every=3600", "model.data=", admission, *EXACTLY, *settings])
+    admission = f"server.open={str(not closed).lower()}"
+    config = parse(overrides=["evaluation.every=3600", "model.data=", admission, *EXACTLY, *settings])
     directory.mkdir(exist_ok=True)
     _begin(directory, run, config.model.module, layout, start)
     with ExitStack() as opened:
         theta = initial_theta(layout.size)
-        claim = opened.enter_context(claim_run(directory, "run.directory", layout, theta, config))
+        claim = opened.enter_context(claim_run(directory, "server.directory", layout, theta, config))
         history, accounts = claim.journal.evaluations(), claim.journal.accounts()
         register = opened.enter_context(closing(Register(directory)))
         tokens: dict[Role, str] = {"admin": admin_token, "viewer": viewer_token}

@@ -68,7 +68,7 @@ def processes(text: str) -> dict[int, str]:
                 arguments = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
             except OSError:
                 continue
-            if text in arguments and "run.directory=" in arguments:
+            if text in arguments and "server.directory=" in arguments:
                 found[int(folder.name)] = arguments
     return found
 
@@ -79,7 +79,7 @@ async def several_runs(folder: Path, *settings: str, **files: str) -> AsyncItera
     folder.mkdir(exist_ok=True)
     for name, text in files.items():
         (folder / f"{name}.toml").write_text(text)
-    options = [part for setting in ("run.port=0", *settings) for part in ("--set", setting)]
+    options = [part for setting in ("server.port=0", *settings) for part in ("--set", setting)]
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "edgeflock", "server", str(folder), "--json", *options),
         stdout=asyncio.subprocess.PIPE,

@@ -15,7 +15,7 @@ from edgeflock.shared.settings.config import parse
 
 SETTINGS = (
     *EXACT,
-    "run.open=true",
+    "server.open=true",
     "model.data=",
     f"coordination.window={REGIME.window}",
     f"coordination.learning_rate={REGIME.learning_rate}",

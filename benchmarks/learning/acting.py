@@ -142,7 +142,7 @@ ARMS = {
             **_FALLING,
             "compression.select": 0.02,
             "coordination.learning_rate": 0.04,
-            "run.local_optimizer": "adafactor",
+            "local.optimizer": "adafactor",
         },
         batch=512,
         loss="ppo",
@@ -153,8 +153,8 @@ ARMS = {
             "coordination.mode": "elastic",
             "coordination.moving_rate": 0.06,
             "coordination.chunk": 0,
-            "run.local_optimizer": "adafactor",
-            "run.local_rate": 0.02,
+            "local.optimizer": "adafactor",
+            "local.rate": 0.02,
         },
         batch=16,
         local_steps=10,
@@ -209,12 +209,9 @@ def fleet_file(task: Task, arm: Arm) -> FleetFile:
     """The settings of a fleet."""
     updates, more = arm.updates(task), "&" if "?" in task.environment else "?"
     sections: dict[str, dict[str, object]] = {
-        "run": {
-            "batch": arm.batch,
-            "updates": updates,
-            "local_steps": arm.local_steps,
-            "keep_updates": False,
-        },
+        "local": {"batch": arm.batch, "steps": arm.local_steps},
+        "end": {"updates": updates},
+        "journal": {"keep_updates": False},
         "model": {
             "module": task.module,
             "loss": arm.learns(task),

@@ -22,8 +22,8 @@ PRODUCT = "product"
 VARIANTS: dict[str, dict[str, object]] = {
     "exact-downlink": {"downlink.mode": "exact"},
     "lossy-downlink": {"downlink.share": 0.02},
-    "sgd": {"run.local_optimizer": "sgd"},
-    "unbalanced": {"run.balance_labels": False},
+    "sgd": {"local.optimizer": "sgd"},
+    "unbalanced": {"local.balance_labels": False},
     "feedback-1": {"compression.feedback": 1.0},
     "no-average": {"coordination.average": 0.0},
     "dense": {"compression.select": 1.0, "compression.values": "f32", "downlink.mode": "exact"},

@@ -96,7 +96,8 @@ def fleet_file(task: Task, arm: Arm, devices: int, slow: int) -> FleetFile:
     if slow:
         classes["slow"] = {**kind, "step_ms": SLOWER * STEP_MS, "share": slow}
     sections: dict[str, dict[str, object]] = {
-        "run": {"batch": task.batch, "keep_updates": False},
+        "local": {"batch": task.batch},
+        "journal": {"keep_updates": False},
         "model": {"module": task.module, "loss": task.loss, "data": "of the bench"},
         "fleet": {"devices": devices, "data": "of the bench"},
         "devices": classes,
@@ -105,11 +106,11 @@ def fleet_file(task: Task, arm: Arm, devices: int, slow: int) -> FleetFile:
         section, _, key = path.partition(".")
         sections.setdefault(section, {})[key] = value
     file = FleetFile.model_validate(sections, context=CHOICES)
-    steps = file.run.local_steps
-    run = file.run.model_copy(update={"updates": max(1, task.gradients // steps)})
+    steps = file.local.steps
+    end = file.end.model_copy(update={"updates": max(1, task.gradients // steps)})
     every = max(1, task.gradients // task.evaluations // steps)
     fleet = file.fleet.model_copy(update={"evaluate_every": every})
-    return file.model_copy(update={"run": run, "fleet": fleet})
+    return file.model_copy(update={"end": end, "fleet": fleet})
 
 
 def places(file: FleetFile, shares: Shares, seed: int) -> list[int]:
@@ -122,7 +123,7 @@ def places(file: FleetFile, shares: Shares, seed: int) -> list[int]:
 
 
 def _fleet(prepared: PreparedFleet, seed: int, curve: Curve) -> dict[str, Any]:
-    steps, findings = prepared.file.run.local_steps, set()
+    steps, findings = prepared.file.local.steps, set()
     listening = Callbacks(
         on_evaluated=lambda one: curve.add(one, one.version * steps),
         on_finding=lambda one: findings.add(str(one.kind)),

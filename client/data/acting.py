@@ -58,7 +58,7 @@ class Actor(Batches):
         if 4 * steps * (math.prod(of.shape) + of.actions + 3) > _MAX_BYTES:
             raise ConfigError(
                 f"client.data = {of.uri!r}: the run asks for {steps:,} steps at a time, which take more than "
-                f"{_MAX_BYTES >> 20} MiB; set a smaller run.batch or rollout"
+                f"{_MAX_BYTES >> 20} MiB; set a smaller local.batch or rollout"
             )
         self._backend = backend
         self._rollouts.close()

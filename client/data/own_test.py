@@ -1,4 +1,4 @@
-"""A device's own held-out samples, on which it evaluates the model (run.evaluate_on_devices)."""
+"""A device's own held-out samples, on which it evaluates the model (evaluation.on_devices)."""
 
 from dataclasses import dataclass, field
 

@@ -80,7 +80,7 @@ class FlowerApp(Batches):
     def join(self, welcome: Welcome) -> None:
         """Join this run. Raises ConfigError if apps do not support it, ServerAtFault if it is invalid."""
         if welcome.elastic or welcome.local_steps > 1:
-            steps = f"run.local_steps = {welcome.local_steps}"
+            steps = f"local.steps = {welcome.local_steps}"
             setting = "coordination.mode = 'elastic'" if welcome.elastic else steps
             raise ConfigError(
                 f"the server's {setting} is of single gradients, and a Flower app trains as long as it does: "
@@ -92,7 +92,7 @@ class FlowerApp(Batches):
                 decode(welcome.app, layout) if welcome.app else App({}, 0, Arrays.from_layout(layout))
             )
         if self._record.evaluate and not inside.handles(self._app, MessageType.EVALUATE):
-            log.warning("run.evaluate_on_devices: the app in %s has no @app.evaluate()", self._folder)
+            log.warning("evaluation.on_devices: the app in %s has no @app.evaluate()", self._folder)
         self._run, self._sequence = welcome.run, welcome.sequence
         state = self._load_state(welcome.run)
         self._state = inside.encode(state)

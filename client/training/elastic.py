@@ -121,7 +121,7 @@ class Elastic:
         part, welcome = slice(chunk.start, chunk.stop), self._welcome
         difference = self._centre[part] - self._own[part]
         if not np.isfinite(difference).all():
-            raise Diverged("the device's parameters are no numbers: lower run.local_rate or check the data")
+            raise Diverged("the device's parameters are no numbers: lower local.rate or check the data")
         if welcome.select >= 1 and welcome.significance is None:
             sent = difference
             indices = None if difference.size == self._layout.size else np.arange(part.start, part.stop)

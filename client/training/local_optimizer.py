@@ -1,4 +1,4 @@
-"""The optimizers of a device's own steps (run.local_optimizer), and Adafactor, which also scales updates.
+"""The optimizers of a device's own steps (local.optimizer), and Adafactor, which also scales updates.
 
     theta <- theta - local_rate d
 

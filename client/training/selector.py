@@ -170,7 +170,7 @@ def encode_update(
     where = selection.positions
     kept = selection.gradient if where is None else selection.gradient[where]
     if not np.isfinite(kept).all():  # single gradients are finite; sums may not be
-        raise Diverged("the update holds NaN or infinity: lower coordination.learning_rate or run.local_rate")
+        raise Diverged("the update holds NaN or infinity: lower coordination.learning_rate or local.rate")
     coded = entries.encode(kept, where, layout, selection.indices, selection.values)
     return Update(
         sequence=sequence,

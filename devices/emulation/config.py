@@ -1,8 +1,8 @@
 """The fleet file: a run's settings, and the devices that take part in it.
 
-[run] [model] [coordination] [compression] [limits]     as for the server
-[fleet]                                                 how many devices, on what data
-[devices.NAME]                                          one class of devices each
+[model] [local] [coordination] [compression] [end] ...     as for the server
+[fleet]                                                    how many devices, on what data
+[devices.NAME]                                             one class of devices each
 """
 
 import tomllib
@@ -159,8 +159,8 @@ def parse(
         raise ConfigError(
             f"{source}: fleet.devices = {file.fleet.devices}: fewer than the {len(file.classes)} classes"
         )
-    if not file.run.updates and not file.fleet.seconds:
-        raise ConfigError(f"{source}: the run has no end: set run.updates or fleet.seconds")
+    if not file.end.updates and not file.fleet.seconds:
+        raise ConfigError(f"{source}: the run has no end: set end.updates or fleet.seconds")
     return file
 
 

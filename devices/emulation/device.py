@@ -176,8 +176,8 @@ class EmulatedDevice:
     @property
     def _usual_step(self) -> float:
         """Average seconds of an update's local steps and of its way to the server."""
-        run = self.server.config.run
-        return run.local_steps * (self.speed.step + self.speed.sample * run.batch) + self.speed.latency
+        local = self.server.config.local
+        return local.steps * (self.speed.step + self.speed.sample * local.batch) + self.speed.latency
 
     async def _compute(self, step: Callable[..., Computed], *arguments: Any) -> Computed:
         """Return the update of `step`, or one step of the device's own, after the time that its steps take.
@@ -187,7 +187,7 @@ class EmulatedDevice:
         done = step(*arguments)
         if isinstance(done, LocalSteps):  # all devices share a backend, which reuses its gradient's memory
             done = replace(done, gradient=done.gradient.copy())
-        steps = self.server.config.run.local_steps if isinstance(done, Update) else 1
+        steps = self.server.config.local.steps if isinstance(done, Update) else 1
         each = done.samples / steps
         self.tally.samples += done.samples
         seconds = [self.speed.draw(self.random, each) for _ in range(steps)]

@@ -201,7 +201,7 @@ write_settings() {
         (
             umask 027
             if [ "$role" = server ]; then
-                printf '%s\n' "# 'edgeflock config' prints every setting with its default." '[run]' \
+                printf '%s\n' "# 'edgeflock config' prints every setting with its default." '[server]' \
                     "directory = $(quoted "${state#"$root"}")"
             else
                 printf '%s\n' "# 'edgeflock config' prints every setting with its default." '[client]' \

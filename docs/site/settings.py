@@ -16,10 +16,10 @@ _INTRODUCTION = """\
 A server, a device and an emulated fleet read the same ones: a TOML file, then the environment, then `--set`.
 Later ones override earlier ones.
 
-    [run]
+    [server]
     port = 9000                      # in a file: edgeflock server FILE
-    EDGEFLOCK_RUN__PORT=9000         # in the environment
-    --set run.port=9000              # on the command line
+    EDGEFLOCK_SERVER__PORT=9000      # in the environment
+    --set server.port=9000           # on the command line
 
 `edgeflock config` prints all of them as a file. An error names a wrong setting, its value, where it was set,
 and the most similar valid one. A setting that would do nothing is [refused as well](#what-goes-together).

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Self
 import torch
 
 from edgeflock.api.data import Data, dataset
+from edgeflock.api.keywords import sections_of
 from edgeflock.api.model import Model, model_of
-from edgeflock.api.named import Metrics, check_callback, name_objects, split_metrics
+from edgeflock.api.named import Metrics, check_callback, split_metrics
 from edgeflock.api.result import Evaluated
 from edgeflock.devices.emulation import config
 from edgeflock.devices.emulation.config import FleetFile
@@ -64,26 +65,19 @@ class Fleet:
         [devices.NAME]. Without `evaluate`, a fifth of (x, y) is held out.
         `metrics` are like a Server's.
 
-        Other settings are those of a fleet file: of [fleet] and [run] by name, a section by its name as a
-        dict. Raises ConfigError.
+        Other settings are those of a fleet file: of [fleet] by name, and the others as those of a Server.
+        Raises ConfigError.
         """
         model = model_of(model)
         train, test, uris = _data(data, evaluate)
         names, own_metrics = split_metrics(metrics, "Fleet(metrics")
-        sections = name_objects({key: settings[key] for key in settings if key in FleetFile.model_fields})
-        if refused := sections.keys() & {"run", "model", "client", "fleet"}:
-            raise ConfigError(
-                f"edgeflock.Fleet({min(refused)}=...): settings of [fleet] and [run] go by their own names, "
-                "those of [model] into edgeflock.Model"
-            )
         own = {name: value for name, value in settings.items() if name in config.FleetSettings.model_fields}
-        run = {name: value for name, value in settings.items() if name not in own and name not in sections}
+        others = {name: value for name, value in settings.items() if name not in own}
         if "seeds" in own:
             raise ConfigError("edgeflock.Fleet(seeds=...): say run(seed) for each")
+        usual = {"model": {**model.settings, "input": [], "data": uris[1], "metrics": names}}
         tables = {
-            **sections,
-            "run": run,
-            "model": {**model.settings, "input": [], "data": uris[1], "metrics": names},
+            **sections_of(others, FleetFile.model_fields, usual, ("model", "client", "fleet"), "Fleet"),
             "fleet": {"devices": devices, "data": uris[0], **own},
             "devices": {profile: {"profile": profile}} if classes is None else classes,
         }

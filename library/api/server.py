@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from edgeflock.api.data import Data, dataset
+from edgeflock.api.keywords import sections_of
 from edgeflock.api.model import Model, model_of
-from edgeflock.api.named import Metrics, check_callback, name_objects, split_metrics
+from edgeflock.api.named import Metrics, check_callback, split_metrics
 from edgeflock.api.opening import enter_in_thread
 from edgeflock.api.result import Result
 from edgeflock.server.app import RunningServer, serve
@@ -71,8 +72,8 @@ class Server:
         their values. `on_update` receives every update in the model, `on_evaluated` every evaluation, and
         `on_finding` every new finding, in order, in the event loop. An evaluation for which `stop` returns
         true, or an exception of these functions, ends the run. Other settings are those of `edgeflock
-        config`: of [run] by name, a section by its name as a dict, a preset by its name.
-        Raises ConfigError.
+        config`: a section by its name as a dict, a preset by its name, and some settings by names of their
+        own, e.g. `updates` and `local_steps` (docs/library.md). Raises ConfigError.
         """
         listening = Callbacks(
             check_callback(on_update, "Server(on_update"),
@@ -181,7 +182,7 @@ class Server:
         """The URL of the server."""
         if self._objects.front is not None:
             return self._objects.front.url
-        host = self.config.run.host
+        host = self.config.server.host
         name = socket.gethostname() if host in ("0.0.0.0", "::", "") else host
         return f"{'http' if self._run.tls is None else 'https'}://{name}:{self._active.port}"
 
@@ -190,7 +191,7 @@ class Server:
         """A token that lets devices join, within a day of its first use. It is empty in an open run."""
         register = self._run.register
         assert register is not None, "every run that is opened has one"
-        if not self._token and not self.config.run.open:
+        if not self._token and not self.config.server.open:
             # Each start makes a new token, because the register keeps only hashes.
             self._token = register.create("device", reusable=True, seconds=_DAY, labels={}).text
         return self._token
@@ -198,7 +199,7 @@ class Server:
     @property
     def admin_token(self) -> Path:
         """The file with the token of this run's operator, for `edgeflock top` and the like."""
-        return Path(self.config.run.directory) / ADMIN_TOKEN
+        return Path(self.config.server.directory) / ADMIN_TOKEN
 
     @property
     def run(self) -> str:
@@ -239,11 +240,11 @@ class Server:
         Raises Diverged if the model is not finite, EdgeflockError if the server cannot go on, ConfigError if
         the run has no such end, and what `stop` raises.
         """
-        run, evaluator = self.config.run, self._active.app[EVALUATOR]
-        target = run.updates
+        end, evaluator = self.config.end, self._active.app[EVALUATOR]
+        target = end.updates
         if stop is not None and self._run.model.evaluate is None:
             raise ConfigError("until(stop=...): nothing is evaluated; give the Server evaluate=(x, y)")
-        ends = target or run.accuracy or run.patience or run.seconds or run.bytes or self._run.callbacks.stop
+        ends = target or end.accuracy or end.patience or end.seconds or end.bytes or self._run.callbacks.stop
         if updates is None and stop is None and not ends:
             raise ConfigError(
                 "until(): the run has no end; set updates of the Server, or say until(updates=N)"
@@ -309,14 +310,6 @@ def _parse(
     settings: dict[str, object],
 ) -> tuple[Model, Config, ServerObjects]:
     """Return the model, the settings and the objects of a server. Raises ConfigError."""
-    top = {*Config.model_fields, "preset"}
-    sections = name_objects({name: value for name, value in settings.items() if name in top})
-    run = {name: value for name, value in settings.items() if name not in sections}
-    if refused := sections.keys() & {"run", "model", "client"}:
-        raise ConfigError(
-            f"edgeflock.Server({min(refused)}=...): settings of [run] go by their own names, those of "
-            "[model] into edgeflock.Model; a client has its own"
-        )
     held_out, evaluator, uri = None, None, ""
     if isinstance(evaluate, str | os.PathLike):
         uri = os.fspath(evaluate)
@@ -334,9 +327,8 @@ def _parse(
     of_model = {**model.settings, "data": uri, "metrics": names}
     if held_out is not None:
         of_model["input"] = list(held_out.x.shape[1:])
-    paths = {name: os.fspath(value) for name, value in run.items() if isinstance(value, os.PathLike)}
-    of_run = {"directory": os.fspath(directory), "port": port, **run, **paths}
-    tables = {"run": of_run, "model": of_model, **sections}
+    usual = {"server": {"directory": os.fspath(directory), "port": port}, "model": of_model}
+    tables = sections_of(settings, Config.model_fields, usual, ("model", "client"), "Server")
     config = settings_of.from_sections(tables, "edgeflock.Server", CHOICES)
     return model, config, ServerObjects(model.make, held_out, evaluator, listening, own)
 

@@ -85,7 +85,7 @@ def rotate(name: Name, directory: Directory = RUN) -> None:
 def label(
     name: Name,
     labels: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="KEY= removes a label.")],
-    directory: Annotated[Path, typer.Option("--directory", help="The run's [run.directory].")] = RUN,
+    directory: Annotated[Path, typer.Option("--directory", help="The run's [server.directory].")] = RUN,
 ) -> None:
     """Set labels of a device."""
     with open_register(directory) as (register, audit):

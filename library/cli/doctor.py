@@ -61,7 +61,7 @@ def report(
             if log is None
             else log.read_text("utf-8", "replace").splitlines()
         )
-        directory = Path(settings.run.directory)
+        directory = Path(settings.server.directory)
         octets = build_report(
             list(_check(settings, server)),
             settings,

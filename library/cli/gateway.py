@@ -53,7 +53,7 @@ def gateway(
         Path | None,
         typer.Option(
             help="An identity file from `client join`, whose certificate it shows if "
-            'run.client_certificates = "everybody".'
+            'server.client_certificates = "everybody".'
         ),
     ] = None,
     name: Annotated[str, typer.Option(help="Name for operators; empty: host name and port.")] = "",

@@ -124,7 +124,7 @@ File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
 
 
 def backup(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run's directory [run.directory].")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run's directory [server.directory].")],
     file: File,
     json: Json = False,
 ) -> None:
@@ -170,4 +170,4 @@ def restore(
     if json:
         print_json({"directory": str(run), **asdict(done)})
         return
-    print(f"{run}: version {done.version}, as run {done.run}; start its server: --set run.directory={run}")
+    print(f"{run}: version {done.version}, as run {done.run}; start its server: --set server.directory={run}")

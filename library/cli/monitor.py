@@ -71,7 +71,7 @@ def plot(
 
 
 def compare(
-    first: Annotated[Path, typer.Argument(metavar="RUN", help="A run's [run.directory].")],
+    first: Annotated[Path, typer.Argument(metavar="RUN", help="A run's [server.directory].")],
     second: Annotated[Path, typer.Argument(metavar="OTHER", help="Another run's.")],
     json: Json = False,
 ) -> None:

@@ -31,7 +31,7 @@ ConfigFile = Annotated[
 ]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override one setting, e.g. run.port=9000."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Override one setting, e.g. server.port=9000."),
 ]
 TOKEN_WARNING = "Others see it in `ps`; use --token-file or EDGEFLOCK_TOKEN instead."
 Token = Annotated[
@@ -41,9 +41,9 @@ TokenFile = Annotated[
     Path | None, typer.Option(metavar="PATH", help="A file with the token; -: standard input.")
 ]
 Url = Annotated[str | None, typer.Argument(help="The server's URL [client.server].")]
-Directory = Annotated[Path, typer.Argument(help="The run's [run.directory].")]
+Directory = Annotated[Path, typer.Argument(help="The run's [server.directory].")]
 RUN = Path("edgeflock-run")
-"""The default of run.directory."""
+"""The default of server.directory."""
 Labels = Annotated[
     list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="Label of its devices.")
 ]
@@ -225,7 +225,7 @@ def open_register(directory: Path) -> Iterator[tuple["Register", Callable[[str],
     from edgeflock.server.identity import IDENTITIES, URL_FILE, Audit, Register
 
     if not ((directory / IDENTITIES).is_file() or (directory / URL_FILE).is_file()):
-        raise ConfigError(f"{directory}: has no run; name the run.directory of a server that has run")
+        raise ConfigError(f"{directory}: has no run; name the server.directory of a server that has run")
     try:
         with closing(Register(directory)) as register:
             actor = f"command line, user {os.getuid()}" if hasattr(os, "getuid") else "command line"

@@ -64,7 +64,7 @@ def check(
         for line in found.lines():
             print(line)
     if write:
-        _write(config, found.rate, settings.run.local_optimizer)
+        _write(config, found.rate, settings.local.optimizer)
 
 
 def _write(path: Path | None, rate: "RangeTest | None", optimizer: str) -> None:
@@ -81,7 +81,7 @@ def _write(path: Path | None, rate: "RangeTest | None", optimizer: str) -> None:
         raise ConfigError(f"--write: {rate.advice if rate else 'no learning rate was tested'}")
     text = replace_setting(read_text(path), str(path), rate.key, rate.proposed)
     if optimizer != "sgd":
-        text = replace_setting(text, str(path), "run.local_optimizer", optimizer)
+        text = replace_setting(text, str(path), "local.optimizer", optimizer)
     path = path.resolve()  # write the target of a link
     try:
         mode = path.stat().st_mode

@@ -43,7 +43,7 @@ def server(
     config: ConfigFile = None,
     set_: Set = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Allow plain HTTP beyond this machine [run.insecure].")
+        bool, typer.Option("--insecure", help="Allow plain HTTP beyond this machine [server.insecure].")
     ] = False,
     standby: Annotated[
         bool,
@@ -60,7 +60,7 @@ def server(
     if config is not None and config.is_dir():
         if standby:
             raise ConfigError("--standby is for one run; a server of several runs has none")
-        overrides = [*(set_ or []), *(["run.insecure=true"] if insecure else [])]
+        overrides = [*(set_ or []), *(["server.insecure=true"] if insecure else [])]
         with require("server", "the server needs"):
             _host_folder(config, overrides, ("--log-level", log_level, "--log-format", log_format), json)
         return
@@ -73,8 +73,8 @@ def server(
             return
         print(f"Run {server.run} at version {server.version} on {server.url}")
         log_is_private = not is_supervised(os.environ) if front is None else front.log_is_private
-        if not log_is_private and not settings.run.open:
-            print(f"To let devices join: edgeflock token create {settings.run.directory}")
+        if not log_is_private and not settings.server.open:
+            print(f"To let devices join: edgeflock token create {settings.server.directory}")
         elif server.token:
             print(f"On each device, within a day: edgeflock client join {server.url} {server.token}")
         else:
@@ -149,7 +149,7 @@ def server(
         front = Front.take_from(os.environ)
         if front is not None:
             front.end_with_it()
-        overrides = [*(set_ or []), *(["run.insecure=true"] if insecure else [])]
+        overrides = [*(set_ or []), *(["server.insecure=true"] if insecure else [])]
         if config is None and PROJECT.is_file():
             log.warning("%s is here, and was not named: none of its settings count", PROJECT)
         settings = load_settings(config, overrides, tables=CHOICES)

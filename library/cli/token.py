@@ -45,7 +45,7 @@ def create(
     ] = None,
     qr: Annotated[
         bool,
-        typer.Option("--qr", help="Print a QR code that opens the server's training page (run.browsers)."),
+        typer.Option("--qr", help="Print a QR code that opens the server's training page (server.browsers)."),
     ] = False,
     address: Annotated[
         str | None,

@@ -44,7 +44,7 @@ def check_device(settings: ClientSettings) -> Iterator[CheckResult]:
 
 def check_server(config: Config) -> Iterator[CheckResult]:
     """Check a machine that will host the run of `config`."""
-    place = Path(config.run.directory)
+    place = Path(config.server.directory)
     yield from _check_machine(place, SERVER_DISK)
     extra = "arrays" if config.model.arrays else "server"
     for module in ("numba", *(() if config.model.arrays else ("torch", "onnx"))):
@@ -53,8 +53,8 @@ def check_server(config: Config) -> Iterator[CheckResult]:
         yield machine.open_files(soft, config.limits.devices)
     yield files.directory(place)
     certificate = place / "certificate.pem"
-    if config.run.certificate or certificate.exists():
-        yield files.certificate(Path(config.run.certificate) if config.run.certificate else certificate)
+    if config.server.certificate or certificate.exists():
+        yield files.certificate(Path(config.server.certificate) if config.server.certificate else certificate)
     yield _check_journal(place)
     yield from _check_project(config)
 
@@ -144,7 +144,7 @@ def _check_journal(place: Path) -> CheckResult:
                 "journal",
                 f"{place} holds no run here, and {others[0].parent} does",
                 f"a server's paths count from where it starts: cd {folder} first, or --set "
-                f"run.directory={others[0].parent}",
+                f"server.directory={others[0].parent}",
             )
         return ok("journal", f"{place} holds no run yet")
     from edgeflock.server.ledger import verify

@@ -48,7 +48,7 @@ def certificate(path: Path, now: datetime | None = None) -> CheckResult:
     try:
         until = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
     except (OSError, ValueError) as error:
-        return bad("TLS", f"{path} is no certificate in PEM: {error}", "run.certificate names one")
+        return bad("TLS", f"{path} is no certificate in PEM: {error}", "server.certificate names one")
     said = f"{path} holds until {until:%Y-%m-%d}"
     renew = "renew it with the same key, which devices' tokens name"
     if until <= now:

@@ -83,7 +83,7 @@ def memory(total: int, root: Path) -> CheckResult:
     """Check the machine's memory, and whether a service's can be limited."""
     if total < LITTLE_MEMORY:
         return warn(
-            "memory", size(total), "a step may not fit: a smaller run.batch, and no desktop beside it"
+            "memory", size(total), "a step may not fit: a smaller local.batch, and no desktop beside it"
         )
     controllers = root / "sys/fs/cgroup/cgroup.controllers"
     if controllers.exists() and "memory" not in controllers.read_text().split():

@@ -18,10 +18,16 @@ from edgeflock.shared.settings.config import Config
 
 HIDDEN = "(hidden)"
 
-OPEN_SECTIONS = ("coordination", "optimizer", "compression", "downlink")
+OPEN_SECTIONS = ("coordination", "optimizer", "compression", "downlink", "local")
 """Sections whose texts are names of rules, modes and codings."""
 
-OPEN_TEXTS = ("run.directory", "run.host", "run.client_certificates", "run.local_optimizer", "client.backend")
+OPEN_TEXTS = (
+    "server.directory",
+    "server.host",
+    "server.client_certificates",
+    "local.optimizer",
+    "client.backend",
+)
 
 NAMES_OF_CODE = ("model.module", "model.loss", "model.evaluate", "client.model")
 """Import strings, shown without their arguments."""

@@ -33,7 +33,7 @@ def summarize(directory: Path) -> RunSummary:
     """Read the journal of a run. Its server may be running. Raises ConfigError without a journal there."""
     file = directory / "journal.sqlite"
     if not file.is_file():
-        raise ConfigError(f"{directory} holds no run: it has no {file.name}; name a run.directory")
+        raise ConfigError(f"{directory} holds no run: it has no {file.name}; name a server.directory")
     with closing(Journal(file)) as journal:
         run, regimes = journal.run(), journal.regimes()
         if run is None or not regimes:

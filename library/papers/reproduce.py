@@ -100,7 +100,8 @@ def fleet_file(sections: Mapping[str, Mapping[str, Any]], settings: Mapping[str,
     Settings of `devices` are those of each of their classes. Updates are not kept, to save disk.
     """
     tables: dict[str, dict[str, Any]] = {name: dict(section) for name, section in sections.items()}
-    tables["run"] = {**tables["run"], "keep_updates": False, "recover": False}
+    for name, key in (("journal", "keep_updates"), ("evaluation", "recover")):
+        tables[name] = {**tables.get(name, {}), key: False}
     for path, value in settings.items():
         section, _, key = path.partition(".")
         if section == "devices":

@@ -71,9 +71,9 @@ def check_policy(config: Config) -> PolicyCheck:
             "in both"
         )
     module, loss = config.model.module, config.model.loss
-    flat = FlatModule(module, loss, config.run.seed)
+    flat = FlatModule(module, loss, config.model.seed)
     check_limits(config, flat.layout)
-    theta, start = first_model(flat, config.model.weights, config.run.seed)
+    theta, start = first_model(flat, config.model.weights, config.model.seed)
     terms = welcome("check", config, flat.layout, 0, 0, start, shape=evaluated.shape)
     scores = EpisodeScores(flat, evaluated)
     first = -scores.evaluate(theta)[0]
@@ -81,7 +81,7 @@ def check_policy(config: Config) -> PolicyCheck:
     onnx = OnnxBackend(graphs.step, flat.layout, model=module)
     onnx.learn_to_predict(graphs.evaluation)
     trainers = []
-    for backend in (TorchBackend(module, loss, seed=config.run.seed), onnx):
+    for backend in (TorchBackend(module, loss, seed=config.model.seed), onnx):
         actor = Actor(environment, np.random.default_rng(0))
         actor.begin(terms, backend)
         trainers.append(Trainer(backend, actor, terms))

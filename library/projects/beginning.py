@@ -62,8 +62,9 @@ class Model(nn.Sequential):
 
 _SETTINGS = """# What is trained, on what, for how long. `edgeflock config` prints every other setting.
 
-[run]
+[end]
 updates = 1000           # then the run is over; 0: never
+[local]
 batch = 32               # samples of a step
 
 [model]
@@ -98,7 +99,7 @@ Check the project, before anything joins:
 
     edgeflock check edgeflock.toml
 
-Serve it; it prints the line that lets devices join (beyond this machine: `--set run.host=0.0.0.0`):
+Serve it; it prints the line that lets devices join (beyond this machine: `--set server.host=0.0.0.0`):
 
     edgeflock server edgeflock.toml
 

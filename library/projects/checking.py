@@ -109,7 +109,7 @@ class ProjectCheck:
                 "compression.select = 1"
             )
         if self.trial.milliseconds > SLOW or self.memory > HEAVY:
-            yield "a small device may take long, or lack the memory: a smaller run.batch makes a step lighter"
+            yield "a small device may take long, or lack the memory: a smaller local.batch takes less of both"
         if self.overlap:
             yield (
                 f"client.data has about {self.overlap:,} of the held-out samples, on which no device should "
@@ -135,13 +135,13 @@ def check_project(config: Config, *, tests_rate: bool = False) -> ProjectCheck:
     targets = None if held_out.description.target or not scales_targets(loss) else Targets.from_y(held_out.y)
     description = held_out.description.reported
     shape = None if isinstance(held_out.x, Fields) else held_out.x.shape[1:]
-    flat = FlatModule(module, loss, config.run.seed)
+    flat = FlatModule(module, loss, config.model.seed)
     check_limits(config, flat.layout)
-    theta, start = first_model(flat, config.model.weights, config.run.seed)
+    theta, start = first_model(flat, config.model.weights, config.model.seed)
     terms = welcome("check", config, flat.layout, 0, 0, start, shape=shape, description=description)
     sketch = sketch_of(terms.run, held_out.x, held_out.y)
     # What a device does with its data as it joins, and the first update that it would send.
-    backend, random = TorchBackend(module, loss, seed=config.run.seed), np.random.default_rng(0)
+    backend, random = TorchBackend(module, loss, seed=config.model.seed), np.random.default_rng(0)
     batches = RawBatches(raw, random)
     batches.begin(terms, backend)
     training, overlap = None, Overlap(terms.run, sketch) if sketch is not None else None
@@ -159,7 +159,7 @@ def check_project(config: Config, *, tests_rate: bool = False) -> ProjectCheck:
     began = time.perf_counter()
     graph = export_model(module, loss, rows(held_out.x, slice(8)), held_out.y[:8]).step
     export_seconds = time.perf_counter() - began
-    x, y = batches.take(config.run.batch)
+    x, y = batches.take(config.local.batch)
     return ProjectCheck(
         model=module,
         parameters=flat.layout.parameters.size,
@@ -193,10 +193,10 @@ def _test_rate(
     elastic = config.coordination.traits.elastic
     regime, key = Regime.from_config(config), "coordination.learning_rate"
     if elastic:
-        regime, key = replace(regime, learning_rate=config.run.local_rate), "run.local_rate"
-    chosen = np.random.default_rng(config.run.seed).permutation(len(held_out))[:PROBE]
+        regime, key = replace(regime, learning_rate=config.local.rate), "local.rate"
+    chosen = np.random.default_rng(config.model.seed).permutation(len(held_out))[:PROBE]
     x, y = rows(held_out.x, chosen), held_out.y[chosen]
-    backend = TorchBackend(config.model.module, config.model.loss, seed=config.run.seed)
+    backend = TorchBackend(config.model.module, config.model.loss, seed=config.model.seed)
     if flat.layout.buffers:  # so that the probe's first loss is not of statistics that nobody measured
         theta = theta.copy()
         theta[flat.layout.parameters.size :] = backend.gradient(theta, x, y).statistics

@@ -58,11 +58,11 @@ def settings_of(plan: QuickstartPlan) -> list[str]:
         "compression.values": plan.values,
     }
     overrides = [
-        "run.port=0",
-        f"run.updates={plan.updates or updates}",
-        f"run.seed={plan.seed}",
-        "run.open=false",
-        "run.host=127.0.0.1",
+        "server.port=0",
+        f"end.updates={plan.updates or updates}",
+        f"model.seed={plan.seed}",
+        "server.open=false",
+        "server.host=127.0.0.1",
         f"model.module={plan.model or model}",
         f"model.data={plan.data}",
         *(f"{key}={value}" for key, value in chosen.items() if value is not None),

@@ -173,7 +173,7 @@ def run_quickstart(plan: QuickstartPlan, *, as_json: bool) -> None:
     """Carry out `plan` and print its result. Raises ConfigError or EdgeflockError."""
     settings = settings_of(plan)
     directory = fresh_folder(plan.out)
-    settings.append(f"run.directory={directory}")
+    settings.append(f"server.directory={directory}")
     narration = Console(stderr=True)
     try:
         result = asyncio.run(_run(plan, settings, directory, narration))
@@ -254,7 +254,7 @@ async def _watch(
     narration: Console,
 ) -> Any:
     """Show progress until the run is finished. Return its last status."""
-    with progress_bar(narration, config.run.updates) as show:
+    with progress_bar(narration, config.end.updates) as show:
         while True:
             status = await client.request("GET", "/v1/status")
             show(status)
@@ -265,7 +265,7 @@ async def _watch(
             names = ["server", *(f"device-{number}" for number in range(1, len(processes)))]
             for name, process in zip(names, processes, strict=True):
                 # Clients leave by themselves once the run has its updates.
-                if process.returncode and status["version"] < config.run.updates:
+                if process.returncode and status["version"] < config.end.updates:
                     raise EdgeflockError(
                         f"{name} ended with {process.returncode}: {tail_of(directory / f'{name}.log')}"
                     )

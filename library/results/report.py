@@ -37,7 +37,7 @@ def report(name: str, file: FleetFile, outcomes: list[Outcome], *, figures: bool
         f"# Fleet {name}",
         "",
         f"{fleet.devices:,} emulated devices train {file.model.module} on `{fleet.data}`, "
-        f"{file.run.batch} samples a step. Rule {coordination.rule}, learning rate "
+        f"{file.local.batch} samples a step. Rule {coordination.rule}, learning rate "
         f"{coordination.learning_rate:g}, select {compression.select:g}, values {compression.values}. "
         f"Time is virtual. {CELLS}: WebSocket messages, framed.",
         "",

@@ -122,7 +122,7 @@ def _run_all(jobs: list[Job], workers: int) -> None:
             for job in jobs:
                 bar = bars.add_task(
                     f"{job.title} seed {job.seed}",
-                    total=job.file.run.updates or None,
+                    total=job.file.end.updates or None,
                     accuracy="",
                     start=False,
                     visible=False,

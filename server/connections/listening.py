@@ -69,8 +69,8 @@ async def bind(
                     sockets += [one.dup() for one in servers[0].sockets]
         except OSError as error:
             raise EdgeflockError(
-                f"cannot listen on {host}:{port}: {error.strerror}; set another run.host or run.port, or end "
-                "the program that listens there"
+                f"cannot listen on {host}:{port}: {error.strerror}; set another server.host or server.port, "
+                "or end the program that listens there"
             ) from error
         name = servers[0].sockets[0].getsockname()
         yield name[1] if isinstance(name, tuple) else 0

@@ -48,7 +48,7 @@ class StepMethod:
         together = coordination.buffer if coordination.traits.buffers else 1
         shared = {field.name: settings[field.name] for field in fields(cls) if field.name in settings}
         shared["by"], shared["least"] = config.optimizer.schedule_unit, config.optimizer.min_factor
-        shared["period"] = config.optimizer.end(config.run.updates)
+        shared["period"] = config.optimizer.end(config.end.updates)
         return cls(together=together, aggregate=coordination.aggregate, **shared)
 
     @property

@@ -146,13 +146,13 @@ class Criteria:
 
     @classmethod
     def from_config(cls, config: Config) -> "Criteria":
-        run, optimizer, rate = config.run, config.optimizer, config.coordination.learning_rate
-        recovers = run.recover and not config.coordination.traits.elastic
+        end, optimizer, rate = config.end, config.optimizer, config.coordination.learning_rate
+        recovers = config.evaluation.recover and not config.coordination.traits.elastic
         return cls(
-            run.accuracy,
-            run.patience,
-            run.seconds,
-            run.bytes,
+            end.accuracy,
+            end.patience,
+            end.seconds,
+            end.bytes,
             optimizer.patience if optimizer.schedule == "plateau" else 0,
             optimizer.factor,
             optimizer.min_factor * rate,
@@ -198,11 +198,11 @@ class EvaluationJudge:
     def _find_end_reason(self, evaluation: Evaluation) -> str | None:
         criteria = self._criteria
         if 0 < criteria.accuracy <= (evaluation.accuracy or 0.0):
-            return f"it has reached an accuracy of {criteria.accuracy:g} (run.accuracy)"
+            return f"it has reached an accuracy of {criteria.accuracy:g} (end.accuracy)"
         if self.best is not None and 0 < criteria.patience <= self._since_best:
             return (
                 f"{criteria.patience} evaluations were no better than that of version {self.best.version} "
-                "(run.patience)"
+                "(end.patience)"
             )
         return None
 
@@ -243,9 +243,9 @@ class EvaluationJudge:
         if self._end_reason is not None:
             return self._end_reason
         if 0 < criteria.seconds <= seconds:
-            return f"it has had its {criteria.seconds:g} seconds (run.seconds)"
+            return f"it has had its {criteria.seconds:g} seconds (end.seconds)"
         if 0 < criteria.traffic <= traffic:
-            return f"it has had its {criteria.traffic} bytes (run.bytes)"
+            return f"it has had its {criteria.traffic} bytes (end.bytes)"
         return None
 
 

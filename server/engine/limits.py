@@ -42,12 +42,12 @@ class EngineLimits:
 
     @classmethod
     def from_config(cls, settings: Config) -> "EngineLimits":
-        run, limits = settings.run, settings.limits
+        limits = settings.limits
         return cls(
-            updates=run.updates,
+            updates=settings.end.updates,
             expansion_bytes=limits.expansion_bytes,
-            snapshot_every=run.snapshot_every,
-            keep_updates=run.keep_updates,
+            snapshot_every=settings.journal.snapshot_every,
+            keep_updates=settings.journal.keep_updates,
             samples=limits.samples,
             learning_rate=settings.coordination.learning_rate,
             min_samples=0 if settings.coordination.traits.elastic else 1,
@@ -115,7 +115,7 @@ def usual_fraction(config: Config, layout: Layout) -> float:
     It grows with the batch size, but not in an environment, where samples follow each other.
     """
     grows = select_interval(config) and not is_environment(config.model.data)
-    return fraction_of(config.compression.select, layout, config.run.batch if grows else USUAL_BATCH)
+    return fraction_of(config.compression.select, layout, config.local.batch if grows else USUAL_BATCH)
 
 
 def check_limits(config: Config, layout: Layout) -> None:
@@ -161,9 +161,9 @@ def check_limits(config: Config, layout: Layout) -> None:
             f"coordination.chunk = {coordination.chunk}: {size} parameters make more than "
             f"{MAX_CHUNKS} chunks of this size, and each is an exchange; raise it"
         )
-    samples = config.run.batch * config.run.local_steps
+    samples = config.local.batch * config.local.steps
     if samples > config.limits.samples:
         raise ConfigError(
-            f"limits.samples = {config.limits.samples}: run.local_steps = {config.run.local_steps} of "
-            f"run.batch = {config.run.batch} take {samples}; raise it"
+            f"limits.samples = {config.limits.samples}: local.steps = {config.local.steps} of "
+            f"local.batch = {config.local.batch} take {samples}; raise it"
         )

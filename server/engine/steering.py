@@ -65,7 +65,7 @@ class Recovery(NamedTuple):
         return (
             f"the loss has risen to {loss}, so the model has lost what it had learned: version "
             f"{self.version:,} is the model of version {self.restored:,}, and the learning rate falls from "
-            f"{self.previous_rate:g} to {self.rate:g} (run.recover = false: the server changes neither)"
+            f"{self.previous_rate:g} to {self.rate:g} (evaluation.recover = false: it changes neither)"
         )
 
 
@@ -215,7 +215,7 @@ class Steering:
         """Return (version, a copy of its averaged model, or of its theta if the run keeps no average).
 
         For a version inside a round it is the version before the round. It replays up to
-        `run.snapshot_every` updates. Raises ConfigError if the journal cannot make the version again.
+        `journal.snapshot_every` updates. Raises ConfigError if the journal cannot make the version again.
         """
         past = self._parameters if version == self._parameters.version else self._rebuild(version)
         return past.version, (past.theta if past.average is None else past.average).copy()

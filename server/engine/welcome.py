@@ -57,9 +57,9 @@ def welcome(
         start=start,
         version=version,
         sequence=sequence,
-        batch=config.run.batch,
-        local_steps=config.run.local_steps,
-        local_rate=config.run.local_rate,
+        batch=config.local.batch,
+        local_steps=config.local.steps,
+        local_rate=config.local.rate,
         select=usual_fraction(config, layout),
         balance=config.compression.balance,
         threshold=config.compression.threshold,
@@ -75,23 +75,23 @@ def welcome(
         decays=significance is not None and compression.significance_decay,
         elastic=coordination.moving_rate if elastic else 0.0,
         chunk=coordination.chunk if elastic else 0,
-        momentum=config.run.local_momentum,
+        momentum=config.local.momentum,
         tasks=coordination.traits.tasks,
         input=shape,
-        adam=config.run.local_optimizer == "adam",
-        proximal=config.run.proximal,
+        adam=config.local.optimizer == "adam",
+        proximal=config.local.proximal,
         app=app,
         data=description,
         held_out=held_out,
-        adafactor=_SQUARES_DECAY if config.run.local_optimizer == ADAFACTOR else 0.0,
+        adafactor=_SQUARES_DECAY if config.local.optimizer == ADAFACTOR else 0.0,
         balances=_balances(config) and personal is None and base is None,
         select_interval=select_interval(config),
-        evaluate=config.run.evaluate_on_devices,
+        evaluate=config.evaluation.on_devices,
         personal=personal,
         base=base,
     )
 
 
 def _balances(config: Config) -> bool:
-    run = config.run
-    return run.balance_labels and run.local_optimizer == ADAFACTOR and not config.coordination.traits.elastic
+    local = config.local
+    return local.balance_labels and local.optimizer == ADAFACTOR and not config.coordination.traits.elastic

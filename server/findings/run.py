@@ -54,7 +54,7 @@ def find_stalled(status: RunStatus, active: Subjects) -> Iterator[Sign]:
         yield Sign(
             "stalled", "notice", None,
             f"no evaluation was better than that of version {history.best.version:,}, {age / 60:.0f} min ago",
-            "lower the learning rate (optimizer.schedule = 'plateau' does), or end the run (run.patience)",
+            "lower the learning rate (optimizer.schedule = 'plateau' does), or end the run (end.patience)",
         )  # fmt: skip
 
 
@@ -129,8 +129,8 @@ def find_full_disk(status: RunStatus, active: Subjects) -> Iterator[Sign]:
     ):
         yield Sign(
             "disk", "critical" if status.free_bytes < _DISK_CRITICAL else "warning", None,
-            f"the disk of run.directory has {status.free_bytes >> 20:,} MiB free; a full disk stops the run",
-            "make room, or set run.keep_updates = false for the next start",
+            f"the disk of server.directory has {status.free_bytes >> 20:,} MiB free; a full one ends the run",
+            "make room, or set journal.keep_updates = false for the next start",
         )  # fmt: skip
 
 
@@ -140,7 +140,7 @@ def find_slow_journal(status: RunStatus, active: Subjects) -> Iterator[Sign]:
         yield Sign(
             "journal", "warning", None,
             f"updates are durable only after {status.commit_seconds * 1000:,.0f} ms, and devices wait for it",
-            "put run.directory on a local SSD, and check what else writes to it",
+            "put server.directory on a local SSD, and check what else writes to it",
         )  # fmt: skip
 
 

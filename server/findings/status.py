@@ -92,7 +92,7 @@ class DeviceStatus:
     clock_error: float | None = None
     """Seconds that its clock is ahead of the server's."""
     accuracy: float | None = None
-    """The accuracy of the model on its own data, as it reports (run.evaluate_on_devices), and"""
+    """The accuracy of the model on its own data, as it reports (evaluation.on_devices), and"""
     evaluations: int = 0
     """how often it has reported it since the server started."""
 

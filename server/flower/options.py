@@ -165,7 +165,7 @@ class StrategySettings:
             "compression": self.subset(COMPRESSION),
             "downlink": {"mode": "exact"},  # Flower's messages carry whole models
             "limits": {"samples": self.samples},
-            "run": {"snapshot_every": self.snapshot_every, "keep_updates": self.keep_updates},
+            "journal": {"snapshot_every": self.snapshot_every, "keep_updates": self.keep_updates},
             "model": {"module": "a Flower app's model", "data": ""},
         }
         try:

@@ -93,18 +93,18 @@ class Gateway:
         if certificate is not None and sync.pin and sync.pin != self._pin:
             raise ConfigError(
                 f"--certificate {certificate} has another public key than the leader's, which tokens name; "
-                "give certificate.pem and certificate-key.pem of the leader's run.directory, or its "
-                "run.certificate and run.key"
+                "give certificate.pem and certificate-key.pem of the leader's server.directory, or its "
+                "server.certificate and server.key"
             )
 
-        self._request_certificates(sync.authority, config.run.client_certificates)
+        self._request_certificates(sync.authority, config.server.client_certificates)
 
     def _request_certificates(self, authority: str, clients: str) -> None:
         """Ask devices for certificates from their next handshake on, as the leader does."""
         tls = self._tls
         if tls is None and authority:
             raise ConfigError(
-                f"run.client_certificates = {clients!r}: devices show certificates in TLS, which this "
+                f"server.client_certificates = {clients!r}: devices show certificates in TLS, which this "
                 "gateway does not speak; give --certificate and --key"
             )
         if tls is None:
@@ -197,7 +197,7 @@ class Gateway:
         try:
             if not self._has_certificate(request):
                 return problem(
-                    403, Forbidden.code, "run.client_certificates: TLS begins with a certificate here"
+                    403, Forbidden.code, "server.client_certificates: TLS begins with a certificate here"
                 )
             if "Origin" in request.headers:  # browsers send it, devices do not
                 return problem(403, "forbidden", "a gateway is for devices, and not for pages")
@@ -214,7 +214,7 @@ class Gateway:
     def _has_certificate(self, request: web.Request) -> bool:
         """Whether TLS began with a certificate, if required: TLS may have begun before there was a leader."""
         mirror = self.upstream.mirror
-        if mirror is None or mirror.config.run.client_certificates != "everybody":
+        if mirror is None or mirror.config.server.client_certificates != "everybody":
             return True
         return bool(peer_certificate(request.get_extra_info("ssl_object")))
 
@@ -257,7 +257,7 @@ class Gateway:
                 "model": context.config.model.module,
                 "parameters": context.layout.parameters.size,
                 "version": published.version,
-                "updates_target": context.config.run.updates,
+                "updates_target": context.config.end.updates,
             }
         )
 

@@ -111,9 +111,9 @@ def _module_model(config: Config, objects: ServerObjects, data: Description | No
             f"{config.model.module!r} is a torch module, which model.data evaluates: leave model.evaluate out"
         )
     settings = config.model
-    flat = FlatModule(settings.module, settings.loss, config.run.seed, objects.make, settings.adapters)
+    flat = FlatModule(settings.module, settings.loss, config.model.seed, objects.make, settings.adapters)
     check_limits(config, flat.layout)
-    theta, start = first_model(flat, config.model.weights, config.run.seed)
+    theta, start = first_model(flat, config.model.weights, config.model.seed)
     if config.model.personal:
         return _personal_model(config, objects, flat, theta, data)
     adapted = flat.adapted()
@@ -142,7 +142,7 @@ def _module_model(config: Config, objects: ServerObjects, data: Description | No
     _check_needed(config, evaluated=evaluate is not None)
     shape = _input_shape(config, flat.example, held_out)
     layout, app = flat.layout, b""
-    if config.client_config.model_extra or config.run.evaluate_on_devices:
+    if config.client_config.model_extra or config.evaluation.on_devices:
         app = _encode_app(config, Arrays.from_layout(layout))
     description = None if held_out is None else held_out.description.reported
     targets = None
@@ -167,8 +167,8 @@ def _personal_model(
     for key, value in needed.items():
         if value:
             raise ConfigError(f"{key}: only devices have the layers of model.personal; leave {key} out")
-    _check_needed(config, evaluated=config.run.evaluate_on_devices > 0)
-    layers = personal_layers(flat, config.model.personal, config.run.seed)
+    _check_needed(config, evaluated=config.evaluation.on_devices > 0)
+    layers = personal_layers(flat, config.model.personal, config.model.seed)
     split = layers.split
     own, start = layers.own, None if config.model.weights else layers.start
     held_out = _open_held_out(config, objects, data)
@@ -234,7 +234,7 @@ def _split(
     samples, rest = trusting.split_trusted(held_out)
     # A module of its own: the evaluator is at work at the same time.
     settings = config.model
-    flat = FlatModule(settings.module, settings.loss, config.run.seed, objects.make, settings.adapters)
+    flat = FlatModule(settings.module, settings.loss, config.model.seed, objects.make, settings.adapters)
     if adapted is not None:
         flat.load_base(adapted.theta)
     return trusting.TrustedGradients(flat, samples), rest
@@ -242,7 +242,7 @@ def _split(
 
 def _encode_app(config: Config, arrays: Arrays) -> bytes:
     """Encode the settings for the devices' own apps."""
-    return encode(App(dict(config.client_config.model_extra or {}), config.run.evaluate_on_devices, arrays))
+    return encode(App(dict(config.client_config.model_extra or {}), config.evaluation.on_devices, arrays))
 
 
 def _check_needed(config: Config, *, evaluated: bool) -> None:
@@ -250,9 +250,9 @@ def _check_needed(config: Config, *, evaluated: bool) -> None:
     if evaluated:
         return
     dependent = {
-        "run.accuracy": config.run.accuracy,
-        "run.patience": config.run.patience,
-        "run.on_evaluated": config.run.on_evaluated,
+        "end.accuracy": config.end.accuracy,
+        "end.patience": config.end.patience,
+        "callbacks.on_evaluated": config.callbacks.on_evaluated,
         "optimizer.schedule": config.optimizer.schedule if config.optimizer.schedule == "plateau" else "",
     }
     for key, value in dependent.items():

@@ -90,7 +90,7 @@ def _describe(config: Config, rates: list[float]) -> str:
     """Return a text on the devices' optimizer, for the log. `rates` are the run's learning rates so far."""
     before = f", until now {rates[-2]:g}" if len(rates) > 1 and rates[-2] != rates[-1] else ""
     return (
-        f"devices use {config.run.local_optimizer} (run.local_optimizer); coordination.learning_rate is "
+        f"devices use {config.local.optimizer} (local.optimizer); coordination.learning_rate is "
         f"{rates[-1] if rates else config.coordination.learning_rate:g}{before}"
     )
 
@@ -110,16 +110,16 @@ def open_run(
     The run belongs to this process while the context lasts. Afterwards it may be opened again, also after a
     failure. Raises ConfigError if the model, the data or the directory is unusable.
     """
-    trackers.check(config.run.trackers)
-    callbacks = objects.callbacks.with_settings(config.run)
+    trackers.check(config.evaluation.trackers)
+    callbacks = objects.callbacks.with_settings(config.callbacks)
     model = model_of(config, objects)
     if callbacks.stop is not None and model.setup.evaluate is None:
-        raise ConfigError("run.stop needs evaluations, and there are no data for them; set model.data")
+        raise ConfigError("callbacks.stop needs evaluations, and there are no data for them; set model.data")
     theta = model.theta
-    directory = Path(config.run.directory)
+    directory = Path(config.server.directory)
     run = claim_run(
         directory,
-        "run.directory",
+        "server.directory",
         *(model.layout, theta, config, model.start, wait, place),
         model.description,
     )
@@ -130,7 +130,7 @@ def open_run(
         first = claim.journal.snapshot(first=True).theta
         if config.model.weights and first.tobytes() != theta.tobytes():
             raise ConfigError(
-                f"run.directory = {str(directory)!r} holds a run that began with other weights than "
+                f"server.directory = {str(directory)!r} holds a run that began with other weights than "
                 f"model.weights = {config.model.weights!r}; choose another one, or leave model.weights out"
             )
         first_model = _offer(claim, directory, first) if claim.engine.start is None else None
@@ -181,6 +181,7 @@ def _offer(claim: Claim, directory: Path, first: NDArray[np.float32]) -> Path:
         claim.engine.outlet.offer(first, partial(save_first_model, directory))
     except OSError as error:
         raise ConfigError(
-            f"run.directory = {str(directory)!r} cannot store the first model: {error}; free some disk space"
+            f"server.directory = {str(directory)!r} cannot store the first model: {error}; free some disk "
+            "space"
         ) from error
     return directory / FIRST_MODEL

@@ -91,7 +91,7 @@ class Standby:
         outage = Outage()
         while not self._tls:
             try:
-                self._tls = [server_context(config, Path(config.run.directory))[0]]
+                self._tls = [server_context(config, Path(config.server.directory))[0]]
             except (Unreachable, JournalLost) as error:
                 outage.report(error)
                 self.wait(UNREACHABLE)
@@ -127,7 +127,7 @@ async def serve_standby(config: Config, tls: ssl.SSLContext | None, standby: Sta
     await runner.setup()
     try:
         assert runner.server is not None, "set up just now"
-        async with bind(runner.server, config.run.host, config.run.port, standby.sockets, tls):
+        async with bind(runner.server, config.server.host, config.server.port, standby.sockets, tls):
             yield
     finally:
         await runner.cleanup()

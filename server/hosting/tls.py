@@ -24,20 +24,20 @@ def server_context(
 
     If a server of several runs is in `front`, its TLS and its key are what devices see.
     """
-    run = config.run
-    plain = run.insecure or is_loopback(run.host)
+    server = config.server
+    plain = server.insecure or is_loopback(server.host)
     if is_shared(config.journal.url) and front is None:
         directory.mkdir(0o700, parents=True, exist_ok=True)
         for own in key_files(directory):
             share(config.journal.url, own)
-    if run.open and not plain:
+    if server.open and not plain:
         raise ConfigError(
-            f"run.open = true lets in everybody who reaches run.host = {run.host!r}: leave it out, listen on "
-            "127.0.0.1, or allow it with run.insecure = true"
+            f"server.open = true lets in everybody who reaches server.host = {server.host!r}: leave it out, "
+            "listen on 127.0.0.1, or allow it with server.insecure = true"
         )
     if front is not None:
         return None, bytes.fromhex(front.pin)
-    return tls_of(run, directory)
+    return tls_of(server, directory)
 
 
 def authority_of(
@@ -47,14 +47,15 @@ def authority_of(
 
     If a server of several runs is in `front`, its TLS asks for them.
     """
-    demanded = config.run.client_certificates
+    demanded = config.server.client_certificates
     if front is not None and front.secure:
         return Authority(directory)
     if tls is None:
         if demanded:
             raise ConfigError(
-                f"run.client_certificates = {demanded!r} needs TLS, and the server speaks plain HTTP: leave "
-                "run.insecure out and listen beyond this machine, or set run.certificate and run.key"
+                f"server.client_certificates = {demanded!r} needs TLS, and the server speaks plain HTTP: "
+                "leave server.insecure out and listen beyond this machine, or set server.certificate and "
+                "server.key"
             )
         return None
     authority = Authority(directory)

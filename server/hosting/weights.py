@@ -72,7 +72,7 @@ def _read_run(weights: str, flat: FlatModule) -> NDArray[np.float32]:
         raise ConfigError(f"{name}: after @ comes best, last or the number of a version")
     if not file.is_file():
         raise ConfigError(
-            f"{name}: {directory} holds no {file.name}; name another run's run.directory, or a file that "
+            f"{name}: {directory} holds no {file.name}; name another run's server.directory, or a file that "
             "`edgeflock model pull` wrote"
         )
     with closing(Journal(file)) as journal:

@@ -80,7 +80,7 @@ async def set_learning_rate(request: web.Request) -> web.Response:
         raise refusal(
             409,
             "no-learning-rate",
-            "in elastic averaging devices descend by run.local_rate: restart with another",
+            "in elastic averaging devices descend by local.rate: restart with another",
         )
     configured = request.app[HOST].config.coordination.learning_rate
     before = engine.published.learning_rate

@@ -10,8 +10,8 @@ from edgeflock.shared.errors import Forbidden, Unauthorized
 from edgeflock.shared.protocol.messages import IN_FIRST_RECORD
 
 CERTIFICATES = (
-    "run.client_certificates: a device shows the certificate that it got when it joined, and nobody one of a "
-    "device that was revoked"
+    "server.client_certificates: a device shows the certificate that it got when it joined, and nobody one "
+    "of a device that was revoked"
 )
 
 _CALLER = web.RequestKey("caller", Caller)
@@ -97,7 +97,7 @@ def cookie_of(request: web.Request) -> str:
 
 def is_open(app: web.Application) -> bool:
     """Whether everybody may take part in the run and watch it."""
-    return REGISTER not in app or app[HOST].config.run.open
+    return REGISTER not in app or app[HOST].config.server.open
 
 
 def authenticate(app: web.Application, secret: str, login: str = "") -> Caller:
@@ -130,7 +130,7 @@ def authenticate_behind_gateway(app: web.Application, bearer: str, path: str, ce
 
 def has_certificate(app: web.Application, caller: Caller, key: bytes | None) -> bool:
     """Whether the caller's certificate, or its lack, fits. `key` is the certificate's, if there is one."""
-    demanded = app[HOST].config.run.client_certificates
+    demanded = app[HOST].config.server.client_certificates
     if not demanded:
         return True
     register = app[REGISTER]

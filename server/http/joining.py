@@ -55,7 +55,7 @@ async def invite(request: web.Request) -> web.Response:
     if not isinstance(reusable, bool):
         raise bad_request("reusable must be true or false")
     if TRAINING not in request.app or REGISTER not in request.app:
-        raise refusal(409, "no-browsers", "this server takes no browsers; set run.browsers and restart it")
+        raise refusal(409, "no-browsers", "this server takes no browsers; set server.browsers and restart it")
     create = partial(request.app[REGISTER].create, "device", reusable=reusable, seconds=_INVITATION_SECONDS)
     token = await asyncio.to_thread(create)  # it waits for the disk
     origin = request.headers.get("Origin", f"{request.scheme}://{request.host}")

@@ -142,7 +142,7 @@ def run_metrics(
     left = ((reason, sum((row.why_left or "").startswith(reason) for row in rows)) for reason in LEFT)
     yield _family(Gauge, "left", "Devices that are away, by why they left.", "why", left)
     for name, text, value in (
-        ("updates_target", "Updates after which the run is complete; 0: never.", host.config.run.updates),
+        ("updates_target", "Updates after which the run is complete; 0: never.", host.config.end.updates),
         ("parameters", "Parameters of the model.", host.layout.parameters.size),
         ("learning_rate", "The learning rate.", host.published.learning_rate),
         ("training_loss", "Loss of the recent updates' batches, averaged.", overview.loss),

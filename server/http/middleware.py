@@ -169,7 +169,7 @@ def _foreign_reason(request: web.Request) -> str:
         return ""
     return (
         f"a page of another site may neither act here nor open a WebSocket: its Origin is {origin!r:.200}, "
-        f"and this is {f'{request.scheme}://{request.host}'!r:.200}; run.origins names others that may"
+        f"and this is {f'{request.scheme}://{request.host}'!r:.200}; server.origins names others that may"
     )
 
 
@@ -178,9 +178,9 @@ def _foreign_host_reason(request: web.Request) -> str:
 
     This stops a page elsewhere whose name now points to this machine (DNS rebinding), in an open run.
     """
-    run = request.app[HOST].config.run
-    if not is_open(request.app) or not is_loopback(run.host) or access_of(request) is EVERYBODY:
+    host = request.app[HOST].config.server.host
+    if not is_open(request.app) or not is_loopback(host) or access_of(request) is EVERYBODY:
         return ""
     if request.app[ORIGINS].is_own(request.host):
         return ""
-    return f"this server is not named {request.host!r:.200}; add its origin to run.origins"
+    return f"this server is not named {request.host!r:.200}; add its origin to server.origins"

@@ -83,7 +83,7 @@ async def get_base(request: web.Request) -> web.StreamResponse:
     host = request.app[HOST]
     if host.base is None:
         return problem(404, "no-base", "all parameters of this run's model are trained (model.lora)")
-    path = Path(host.config.run.directory) / BASE
+    path = Path(host.config.server.directory) / BASE
     return await _send_file(request, path, host.base.digest, host.base.size)
 
 
@@ -180,7 +180,7 @@ async def _model(request: web.Request) -> SavedModel:
             async with asyncio.timeout(_EVALUATION_SECONDS):
                 await request.app[EVALUATOR].wait_for_best()
         try:
-            saved = await asyncio.to_thread(safetensors_file.load, Path(host.config.run.directory) / BEST)
+            saved = await asyncio.to_thread(safetensors_file.load, Path(host.config.server.directory) / BEST)
         except ConfigError as error:
             raise refusal(404, "no-such-version", f"there is no best model yet: {error}") from error
         return saved

@@ -29,7 +29,7 @@ class Access:
     reason: str
     """The refusal's reason for other roles."""
     open_roles: frozenset[CallerRole] = frozenset()
-    """Roles that may also use it where everybody may take part (run.open)."""
+    """Roles that may also use it where everybody may take part (server.open)."""
 
     def refusal(self, role: CallerRole, is_open: bool) -> str:
         """Why `role` may not use it. Empty: it may."""

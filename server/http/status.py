@@ -111,7 +111,7 @@ def run_status(host: RunHost, evaluator: Evaluator) -> dict[str, Any]:
         "model": host.config.model.module,
         "parameters": host.layout.parameters.size,
         "version": host.published.version,
-        "updates_target": host.config.run.updates,
+        "updates_target": host.config.end.updates,
     }
 
 

@@ -1,4 +1,4 @@
-"""The training page: a browser that opens it can take part as a device (run.browsers).
+"""The training page: a browser that opens it can take part as a device (server.browsers).
 
 Its scripts use the same routes as other devices: /v1/join, /v1/session and the downloads.
 """
@@ -34,7 +34,7 @@ async def get_training_asset(request: web.Request) -> web.StreamResponse:
 
 async def _answer(request: web.Request, path: str) -> web.StreamResponse:
     if TRAINING not in request.app:
-        return problem(404, "no-browsers", "this server takes no browsers; its operator sets run.browsers")
+        return problem(404, "no-browsers", "this server takes no browsers; its operator sets server.browsers")
     found = request.app[TRAINING].get(path)
     if found is None and path.startswith(_VENDOR):
         file = library_file(path.removeprefix(_VENDOR))

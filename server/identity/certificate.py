@@ -26,7 +26,7 @@ from edgeflock.server.identity.store import shared_file
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.files import write_atomically
 from edgeflock.shared.identity import is_loopback, pin_of
-from edgeflock.shared.settings.run import RunSettings
+from edgeflock.shared.settings.server import ServerSettings
 
 CERTIFICATE, KEY = "certificate.pem", "certificate-key.pem"
 
@@ -86,27 +86,27 @@ def server_tls(own: Certificate) -> tuple[ssl.SSLContext, bytes]:
         context.load_cert_chain(own.certificate, own.key)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(
-            f"run.certificate = {str(own.certificate)!r} and run.key = {str(own.key)!r} cannot be used: "
-            f"{error}; both are files in PEM, and the key is without a password"
+            f"server.certificate = {str(own.certificate)!r} and server.key = {str(own.key)!r} cannot be "
+            f"used: {error}; both are files in PEM, and the key is without a password"
         ) from error
     return context, pin_of_file(own.certificate)
 
 
-def tls_of(run: RunSettings, directory: Path) -> tuple[ssl.SSLContext | None, bytes]:
+def tls_of(server: ServerSettings, directory: Path) -> tuple[ssl.SSLContext | None, bytes]:
     """Return (TLS to listen with, pin of the public key that devices see). Raises ConfigError."""
-    plain = run.insecure or is_loopback(run.host)
-    if run.key and not run.certificate:
-        raise ConfigError("run.key is set without run.certificate: set both or neither")
-    if run.key:
-        return server_tls(Certificate(Path(run.certificate), Path(run.key)))
-    if run.certificate:
+    plain = server.insecure or is_loopback(server.host)
+    if server.key and not server.certificate:
+        raise ConfigError("server.key is set without server.certificate: set both or neither")
+    if server.key:
+        return server_tls(Certificate(Path(server.certificate), Path(server.key)))
+    if server.certificate:
         if not plain:
             raise ConfigError(
-                "run.certificate without run.key is that of a proxy, to which the server speaks plain HTTP: "
-                "set run.host = 127.0.0.1 or run.insecure = true, or set run.key"
+                "server.certificate without server.key is that of a proxy, to which the server speaks plain "
+                "HTTP: set server.host = 127.0.0.1 or server.insecure = true, or set server.key"
             )
-        return None, pin_of_file(Path(run.certificate))
-    return (None, b"") if plain else server_tls(own_certificate(directory, run.host))
+        return None, pin_of_file(Path(server.certificate))
+    return (None, b"") if plain else server_tls(own_certificate(directory, server.host))
 
 
 def pin_of_file(certificate: Path) -> bytes:
@@ -118,7 +118,7 @@ def pin_of_file(certificate: Path) -> bytes:
         return pin_of(ssl.PEM_cert_to_DER_cert(first))
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"run.certificate = {str(certificate)!r} is no certificate in PEM: {error}"
+            f"server.certificate = {str(certificate)!r} is no certificate in PEM: {error}"
         ) from error
 
 

@@ -126,7 +126,7 @@ def claim_run(
             path = file_of(url)
             if path is not None and directory is not None and path.parent.resolve() != directory.resolve():
                 opened.enter_context(lock(path.parent, "the folder of journal.url"))
-            holder = f"{socket.gethostname()}:{config.run.port}"
+            holder = f"{socket.gethostname()}:{config.server.port}"
             follows = wait is not None and path is None
             follower = Follower(url, layout, place) if follows and place is not None else None
             waiting = None if wait is None else _wait_and_follow(follower, wait)

@@ -125,7 +125,7 @@ class Contents:
         for facts, frame, _ in walk(rows, self._chain(after), self._chains, after, self.path):
             version = facts[0]
             if frame is None or (not frame and facts[1]):  # emulated fleets journal facts alone
-                raise ConfigError(f"{self.path}: update {version} was dropped (run.keep_updates = false)")
+                raise ConfigError(f"{self.path}: update {version} was dropped (journal.keep_updates = false)")
             yield JournaledUpdate(version, frame, facts[3], facts[6])
         if until is not None and version < until:
             raise missing_update(self.path, version + 1)

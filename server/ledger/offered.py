@@ -47,7 +47,7 @@ def save_base(directory: Path, theta: NDArray[np.float32]) -> bytes:
     if found != digest:
         raise ConfigError(
             f"{path}: the run began with another base than model.weights gives now; choose another "
-            "run.directory, or name the weights of then"
+            "server.directory, or name the weights of then"
         )
     return digest
 

@@ -32,7 +32,7 @@ class VerifyReport:
     snapshots: list[int] = field(default_factory=list)
     """The versions of the snapshots that are whole and whose updates are."""
     dropped: int = 0
-    """The records of updates up to this version were dropped (run.keep_updates = false)."""
+    """The records of updates up to this version were dropped (journal.keep_updates = false)."""
     repairs: list[tuple[int, int, str]] = field(default_factory=list)
     """(version, last dropped version, the previous run) of each earlier repair."""
     damage: list[str] = field(default_factory=list)

@@ -19,7 +19,7 @@ from edgeflock.shared.settings.model import ModelSettings
 log = logging.getLogger(__name__)
 
 BEST = "best.safetensors"
-"""The file's name in run.directory."""
+"""The file's name in server.directory."""
 
 
 def info_of(

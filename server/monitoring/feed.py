@@ -106,7 +106,7 @@ class Feed:
             model=host.config.model.module,
             parameters=layout.parameters.size,
             layout_size=layout.size,
-            updates_target=host.config.run.updates,
+            updates_target=host.config.end.updates,
             config=settings(host),
         )
 
@@ -170,7 +170,7 @@ def dense_bytes(host: RunHost, updates: int) -> int:
 def settings(host: RunHost) -> dict[str, Any]:
     """Return section -> key -> current value, without secrets and without client settings."""
     sections = host.config.model_dump(
-        exclude={"client": True, "run": {"certificate", "key"}, "journal": {"url"}}
+        exclude={"client": True, "server": {"certificate", "key"}, "journal": {"url"}}
     )
     if not host.config.coordination.traits.elastic:
         sections["coordination"]["learning_rate"] = host.published.learning_rate

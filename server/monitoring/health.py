@@ -122,7 +122,7 @@ class RunHealth:
             divergence=None if reason is None else Divergence(reason, blamed),
             history=self._history,
             is_evaluated=evaluator.has_data,
-            free_bytes=_free_bytes(Path(host.config.run.directory)),
+            free_bytes=_free_bytes(Path(host.config.server.directory)),
             commit_seconds=self._writer.commit_seconds,
             devices=tuple(statuses),
             targets=self._targets,

@@ -12,7 +12,7 @@ from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted
 from edgeflock.shared.plugins import Table
 from edgeflock.shared.protocol.frames import Evaluation, Finding
-from edgeflock.shared.settings.run import RunSettings
+from edgeflock.shared.settings.run import CallbackSettings
 
 Value = TypeVar("Value")
 Callback = Callable[[Value], object]
@@ -27,7 +27,7 @@ CALLBACKS: Table[Callback[Any]] = Table(
     {"": _ignore},
     lambda found: found if callable(found) and not iscoroutinefunction(found) else None,
 )
-"""Callbacks by the names in run.on_update, run.on_evaluated, run.on_finding and run.stop; none is async."""
+"""Callbacks by the names in the section [callbacks]; none is async."""
 
 
 class Applied(NamedTuple):
@@ -62,13 +62,13 @@ class Callbacks:
     """Returns whether an evaluation is enough: then the run is over."""
     on_finding: Callback[Finding] | None = None
 
-    def with_settings(self, run: RunSettings) -> "Callbacks":
+    def with_settings(self, settings: CallbackSettings) -> "Callbacks":
         """Return these callbacks combined with those that the settings name."""
         return Callbacks(
-            _combine(self.on_update, run.on_update),
-            _combine(self.on_evaluated, run.on_evaluated),
-            _combine(self.stop, run.stop),
-            _combine(self.on_finding, run.on_finding),
+            _combine(self.on_update, settings.on_update),
+            _combine(self.on_evaluated, settings.on_evaluated),
+            _combine(self.stop, settings.stop),
+            _combine(self.on_finding, settings.on_finding),
         )
 
 
@@ -130,7 +130,7 @@ class Listeners:
                 raise self.failure
             if self._stops:
                 self._stops = False
-                await self.end("an evaluation was enough (run.stop)")
+                await self.end("an evaluation was enough (callbacks.stop)")
             await self._wake.wait()
             self._wake.clear()
 

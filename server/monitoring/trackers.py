@@ -1,4 +1,4 @@
-"""Experiment trackers: the server writes every evaluation to those in run.trackers.
+"""Experiment trackers: the server writes every evaluation to those in evaluation.trackers.
 
     jsonl         evaluations.jsonl in the run's directory, a line each
     tensorboard   an event file in its folder tensorboard
@@ -123,11 +123,11 @@ def check(names: Iterable[str]) -> None:
     """Raise ConfigError if a tracker is unknown or not installed."""
     for name in names:
         if name not in KINDS:
-            raise ConfigError(f"run.trackers names {name!r}, which is none of {', '.join(KINDS)}")
+            raise ConfigError(f"evaluation.trackers names {name!r}, which is none of {', '.join(KINDS)}")
         if find_spec(KINDS[name].module) is None:
             raise ConfigError(
-                f"run.trackers names {name!r}, which is not installed: pip install {KINDS[name].module}, or "
-                "'edgeflock[trackers]' for all"
+                f"evaluation.trackers names {name!r}, which is not installed: pip install "
+                f"{KINDS[name].module}, or 'edgeflock[trackers]' for all"
             )
 
 

@@ -82,7 +82,7 @@ def lag_of(config: Config) -> int:
     """
     if config.coordination.traits.rounds:
         return 0
-    part: float = min(1.0, _BATCH / config.run.batch) ** _EXPONENT
+    part: float = min(1.0, _BATCH / config.local.batch) ** _EXPONENT
     return max(_MIN_LAG, round(_LAG * part))
 
 

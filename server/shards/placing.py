@@ -11,7 +11,7 @@ from edgeflock.server.descent import Part, Place
 from edgeflock.server.shards.sharded import Sharded
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.extras import install_command
-from edgeflock.shared.settings.run import ScaleSettings
+from edgeflock.shared.settings.server import ScaleSettings
 
 
 @contextmanager

@@ -151,7 +151,7 @@ class RunProcess:
         environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "edgeflock", "server", str(self.file.path), *self.arguments),
-            *("--set", f"run.directory={self.file.directory}", "--set", f"run.host={self.host}"),
+            *("--set", f"server.directory={self.file.directory}", "--set", f"server.host={self.host}"),
             stdin=asyncio.subprocess.PIPE,  # its end tells the process that this one is gone
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,

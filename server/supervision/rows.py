@@ -57,7 +57,7 @@ def row(run: RunProcess, status: dict[str, Any]) -> dict[str, Any]:
         "name": run.file.name,
         "state": state,
         "reason": reason,
-        "labels": [] if run.config is None else run.config.run.labels,
+        "labels": [] if run.config is None else run.config.server.labels,
         "run": status.get("run"),
         "model": status.get("model"),
         "version": status.get("version"),

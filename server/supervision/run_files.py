@@ -19,7 +19,7 @@ ARCHIVE = "archive"
 _RESERVED = frozenset((OWN, ARCHIVE))
 
 _DECIDED = ("directory", "host", "port", "certificate", "key")
-"""Settings of [run] that the server of several runs decides for all of them."""
+"""Settings of [server] that the server of several runs decides for all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class RunFile:
             raise ConfigError(f"{self.path}: cannot be read: {error}") from error
         config = parse(text, str(self.path))
         for key in _DECIDED:
-            if key in config.run.model_fields_set:
+            if key in config.server.model_fields_set:
                 raise ConfigError(
-                    f"{self.path}: run.{key} is decided for all runs of the folder: leave it out here"
+                    f"{self.path}: server.{key} is decided for all runs of the folder: leave it out here"
                     + ("" if key == "directory" else f", and set it in {OWN}.toml")
                 )
         return config

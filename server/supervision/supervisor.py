@@ -75,15 +75,15 @@ class Supervisor:
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[int]:
         """Serve the runs while the context lasts. Yields the port. Raises ConfigError or EdgeflockError."""
-        run = self.config.run
-        self._tls, self._pin = tls_of(run, self.folder)
+        settings = self.config.server
+        self._tls, self._pin = tls_of(settings, self.folder)
         with ExitStack() as opened:
             self._sockets = Path(tempfile.mkdtemp(prefix="edgeflock-"))  # which only this user may enter
             opened.callback(shutil.rmtree, self._sockets, ignore_errors=True)
             register = opened.enter_context(closing(Register(self.folder)))
             audit = Audit(self.folder)
             accounts = Accounts(register, audit)
-            origins = Origins.from_names(run.origins, run.host)
+            origins = Origins.from_names(settings.origins, settings.host)
             own = OwnRoutes(
                 *(self, accounts, self._limits, origins, assets(), audit), self.config.limits.request_seconds
             )
@@ -99,9 +99,9 @@ class Supervisor:
             if self._tls is not None:
                 protocol = self._limits.tls_protocol(protocol, self._tls)
             try:
-                async with bind(protocol, run.host, run.port) as port:
+                async with bind(protocol, settings.host, settings.port) as port:
                     scheme = "http" if self._tls is None else "https"
-                    name = socket.gethostname() if run.host in ("0.0.0.0", "::", "") else run.host
+                    name = socket.gethostname() if settings.host in ("0.0.0.0", "::", "") else settings.host
                     self.url = f"{scheme}://{name}:{port}"
                     register.store_address(self.url, self._pin)
                     write_admin_token(register, self.folder)
@@ -226,14 +226,14 @@ class Supervisor:
             self._tls is not None,
             self._log_is_private,
         )
-        host = self.config.run.host
+        host = self.config.server.host
         return RunProcess(
             file, front, host, self._arguments, self._show, on_running=self._request_certificates
         )
 
     def _request_certificates(self, run: RunProcess) -> None:
         """Ask for certificates of this run's devices in TLS. The run's server decides who must show one."""
-        if self._tls is not None and run.config is not None and run.config.run.client_certificates:
+        if self._tls is not None and run.config is not None and run.config.server.client_certificates:
             authority = key_files(run.file.directory)[1].certificate
             with suppress(OSError):
                 demand(self._tls, authority.read_text("ascii"), required=False)

@@ -70,7 +70,7 @@ class StepGraph:
         if cost.octets > self._memory:
             raise BadGraph(
                 f"a step on {samples} samples takes {_mebibytes(cost.octets)} of memory, and this device has "
-                f"{_mebibytes(self._memory)} for it; reduce run.batch on the server"
+                f"{_mebibytes(self._memory)} for it; reduce local.batch on the server"
             )
         if cost.work > MAX_WORK:
             raise BadGraph(

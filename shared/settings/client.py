@@ -33,7 +33,7 @@ class ClientSettings(Section):
     data: str = "digits:"
     """URI of the data to train on, e.g. csv:/srv/readings.csv?label=state"""
     hold_out: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    """part of stored data not to train on, but to evaluate the model on, if run.evaluate_on_devices is set"""
+    """part of stored data not to train on, but to evaluate the model on, if evaluation.on_devices is set"""
     backend: Literal["auto", "onnx", "torch"] = "auto"
     """what computes gradients; auto: torch if it is installed and may build the model, else onnx"""
     flower_app: str = ""

@@ -1,8 +1,8 @@
 """Settings of a run that need other settings, and the reason: a table with a row for each.
 
-    Row("run.proximal", ("run.local_steps",), "draws a device's own steps back")
+    Row("local.proximal", ("local.steps",), "draws a device's own steps back")
 
-reads: unless run.proximal is its default, it needs run.local_steps. "key=a|b" is one of two values. One of
+reads: unless local.proximal is its default, it needs local.steps. "key=a|b" is one of two values. One of
 several needs is enough. Rows are silent where another package's choice is set.
 """
 
@@ -62,7 +62,7 @@ _COHORT, _TASKS = _modes(lambda mode: mode.cohort), _modes(lambda mode: mode.tas
 _NOT_TASKS = _modes(lambda mode: not mode.tasks)
 _BY_DEVICE = _modes(lambda mode: mode.rounds and not mode.tasks)
 _ROUNDS, _NOT_ROUNDS = _modes(lambda mode: mode.rounds), _modes(lambda mode: not mode.rounds)
-_ADAFACTOR = "run.local_optimizer=adafactor"
+_ADAFACTOR = "local.optimizer=adafactor"
 _LARGEST, _SIGNIFICANT = ("compression.selection=largest",), ("compression.selection=significance",)
 _LOSSY = ("downlink.mode=lossy",)
 _STEP = "applies to the server's step, and elastic averaging moves the model instead"
@@ -73,7 +73,7 @@ ROWS: tuple[Row, ...] = (
     Row("coordination.chunk", _ELASTIC, "is the size of an exchange in elastic averaging"),
     Row("coordination.rule=elastic", _ELASTIC, "is the rule of elastic averaging"),
     Row("coordination.mode=elastic", ("coordination.rule=elastic",), "has its own rule"),
-    Row("coordination.learning_rate", _NOT_ELASTIC, "scales gradients; here devices use run.local_rate"),
+    Row("coordination.learning_rate", _NOT_ELASTIC, "scales gradients; here devices use local.rate"),
     Row("coordination.base_batch", _NOT_ELASTIC, "weighs updates; here coordination.moving_rate does"),
     Row("coordination.quorum", _BY_DEVICE, "is the number of devices whose updates end a round"),
     Row("coordination.deadline", _ROUNDS, "is the time limit of a round"),
@@ -102,17 +102,17 @@ ROWS: tuple[Row, ...] = (
     Row("model.personal", ("defence.mode=none|clip",), "are not on the server, which thus has no gradients"),
     Row("model.lora", ("model.personal=[]",), "trains adapters alone, and no layers of a device"),
     Row(
-        "run.local_rate",
-        ("run.local_steps", *_ELASTIC, _ADAFACTOR, "model.personal"),
+        "local.rate",
+        ("local.steps", *_ELASTIC, _ADAFACTOR, "model.personal"),
         "is the rate of a device's own steps",
     ),
-    Row("run.local_momentum", ("run.local_steps", *_ELASTIC), "applies to a device's own steps"),
-    Row("run.local_momentum", ("run.local_optimizer=sgd",), "is Nesterov momentum, which only sgd has"),
-    Row("run.local_optimizer=adam", ("run.local_steps",), "applies to a device's own steps"),
-    Row("run.local_optimizer=adam", _NOT_ELASTIC, "resets its means with each update"),
-    Row("run.proximal", ("run.local_steps",), "limits a device's own steps"),
-    Row("run.proximal", _NOT_ELASTIC, "keeps devices near the model, as elastic averaging itself does"),
-    Row("run.balance_labels", (_ADAFACTOR,), "works only with adafactor"),
+    Row("local.momentum", ("local.steps", *_ELASTIC), "applies to a device's own steps"),
+    Row("local.momentum", ("local.optimizer=sgd",), "is Nesterov momentum, which only sgd has"),
+    Row("local.optimizer=adam", ("local.steps",), "applies to a device's own steps"),
+    Row("local.optimizer=adam", _NOT_ELASTIC, "resets its means with each update"),
+    Row("local.proximal", ("local.steps",), "limits a device's own steps"),
+    Row("local.proximal", _NOT_ELASTIC, "keeps devices near the model, as elastic averaging itself does"),
+    Row("local.balance_labels", (_ADAFACTOR,), "works only with adafactor"),
     Row("compression.select", _LARGEST, "applies to a selection of the largest entries"),
     Row("compression.threshold", _LARGEST, "applies to a selection of the largest entries"),
     Row("compression.threshold", _NOT_ELASTIC, "applies to gradients"),

@@ -14,7 +14,8 @@ from edgeflock.shared.settings.limits import LimitSettings
 from edgeflock.shared.settings.model import ARRAYS, ModelSettings
 from edgeflock.shared.settings.modes import DEFAULT, Mode, traits_of
 from edgeflock.shared.settings.optimizer import OptimizerSettings
-from edgeflock.shared.settings.run import JournalSettings, RunSettings, ScaleSettings
+from edgeflock.shared.settings.run import CallbackSettings, EndSettings, EvaluationSettings, LocalSettings
+from edgeflock.shared.settings.server import JournalSettings, ScaleSettings, ServerSettings
 from edgeflock.shared.settings.settings import Section, descriptions, parse_as
 from edgeflock.shared.settings.traffic import CompressionSettings, DownlinkSettings, InjectionSettings
 
@@ -26,16 +27,20 @@ ADAFACTOR_RATE = 0.01
 class Config(Section):
     """Everything that can be set."""
 
-    run: RunSettings = RunSettings()
+    server: ServerSettings = ServerSettings()
     journal: JournalSettings = JournalSettings()
     scale: ScaleSettings = ScaleSettings()
     model: ModelSettings = ModelSettings()
+    local: LocalSettings = LocalSettings()
     coordination: CoordinationSettings = CoordinationSettings()
     optimizer: OptimizerSettings = OptimizerSettings()
     compression: CompressionSettings = CompressionSettings()
     defence: DefenceSettings = DefenceSettings()
     downlink: DownlinkSettings = DownlinkSettings()
     injection: InjectionSettings = InjectionSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+    callbacks: CallbackSettings = CallbackSettings()
+    end: EndSettings = EndSettings()
     limits: LimitSettings = LimitSettings()
     client: ClientSettings = ClientSettings()
     client_config: ClientConfigSettings = ClientConfigSettings()
@@ -52,9 +57,9 @@ class Config(Section):
             return settings
         traits = traits_of(_section_of(settings, "coordination").get("mode", DEFAULT))
         if str(_section_of(settings, "model").get("module")).startswith(ARRAYS):
-            if _section_of(settings, "run").get("local_optimizer") == ADAFACTOR:
+            if _section_of(settings, "local").get("optimizer") == ADAFACTOR:
                 raise ValueError(
-                    f'run.local_optimizer = "{ADAFACTOR}" scales gradients, and updates of a model of arrays '
+                    f'local.optimizer = "{ADAFACTOR}" scales gradients, and updates of a model of arrays '
                     "are differences; leave it out"
                 )
             settings = _with_defaults(settings, "model", {"data": ""})
@@ -64,7 +69,7 @@ class Config(Section):
             if not traits.elastic:
                 settings = _with_defaults(settings, "coordination", {"learning_rate": ADAFACTOR_RATE})
             rate = _section_of(settings, "coordination").get("learning_rate", ADAFACTOR_RATE)
-            settings = _with_defaults(settings, "run", {"local_optimizer": ADAFACTOR, "local_rate": rate})
+            settings = _with_defaults(settings, "local", {"optimizer": ADAFACTOR, "rate": rate})
         sharded = _section_of(settings, "scale").get("shards", 0) not in (0, "0")
         downlink = "exact" if sharded else traits.downlink
         return settings if downlink == "lossy" else _with_defaults(settings, "downlink", {"mode": downlink})
@@ -73,7 +78,7 @@ class Config(Section):
     def _check_combinations(self) -> Self:
         if wrong := [_error_of(row, self) for row in broken_rows(self)]:
             raise ValidationError.from_exception_data("settings", wrong)
-        self.optimizer.end(self.run.updates)
+        self.optimizer.end(self.end.updates)
         return self
 
 
@@ -98,13 +103,13 @@ def _with_defaults(settings: dict[str, Any], name: str, defaults: Mapping[str, o
 
 def _uses_adafactor(settings: dict[str, Any], traits: Mode) -> bool:
     """Whether devices use Adafactor: the settings say so, or need no other optimizer."""
-    run, coordination = _section_of(settings, "run"), _section_of(settings, "coordination")
-    if "local_optimizer" in run:
-        return bool(run["local_optimizer"] == ADAFACTOR)
+    local, coordination = _section_of(settings, "local"), _section_of(settings, "coordination")
+    if "optimizer" in local:
+        return bool(local["optimizer"] == ADAFACTOR)
     return (
         traits.adafactor
         and "learning_rate" not in coordination
-        and not {"local_rate", "local_momentum"} & run.keys()
+        and not {"rate", "momentum"} & local.keys()
         and _section_of(settings, "optimizer").get("kind", "sgd") == "sgd"
         and _section_of(settings, "compression").get("selection", "largest") == "largest"
     )

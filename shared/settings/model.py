@@ -45,6 +45,8 @@ class ModelSettings(Section):
     weights: str = ""
     """what a run starts from: a safetensors file, or run:DIRECTORY@best, @last or @VERSION of another run;
     empty: the module's own initial weights"""
+    seed: Annotated[int, Field(ge=0, lt=1 << 31)] = 0
+    """seed of the model's initial weights"""
     personal: list[str] = []
     """parameters that each device trains for itself and never sends: names or patterns such as head.*; empty:
     none"""

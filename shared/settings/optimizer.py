@@ -35,7 +35,7 @@ class OptimizerSettings(Section):
     """time, in optimizer.schedule_unit, in which the learning rate rises to its full value; 0: no time"""
     period: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """time, in optimizer.schedule_unit; for step: from one fall of the learning rate to the next; for cosine:
-    to the end of its fall, 0: run.updates"""
+    to the end of its fall, 0: end.updates"""
     factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
     """for step and plateau: what a fall multiplies the learning rate by"""
     min_factor: Annotated[float, Field(ge=0, le=1)] = 0.01
@@ -60,12 +60,12 @@ class OptimizerSettings(Section):
         """
         if self.schedule != "cosine":
             return self.period
-        key = "optimizer.period" if self.period else "run.updates"
+        key = "optimizer.period" if self.period else "end.updates"
         end = self.period or (float(updates) if self.schedule_unit == "updates" else 0.0)
         if not end:
             raise ValueError(
                 "optimizer.schedule = 'cosine' cannot end with optimizer.period = 0: set period to its "
-                f"number of {self.schedule_unit}, or set run.updates and leave schedule_unit at 'updates'"
+                f"number of {self.schedule_unit}, or set end.updates and leave schedule_unit at 'updates'"
             )
         if self.warmup >= end:
             raise ValueError(

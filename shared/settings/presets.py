@@ -2,8 +2,8 @@
 
 PRESETS: dict[str, dict[str, object]] = {
     "low-bandwidth": {
-        "run.local_steps": 2,
-        "run.local_optimizer": "sgd",
+        "local.steps": 2,
+        "local.optimizer": "sgd",
         "coordination.rule": "adacomp",
         "coordination.average": 8.0,
         "compression.select": 0.0005,
@@ -14,7 +14,7 @@ PRESETS: dict[str, dict[str, object]] = {
         "downlink.share": 0.02,
     },
     "cohort": {
-        "run.local_steps": 30,
+        "local.steps": 30,
         "coordination.mode": "cohort",
         "coordination.cohort": 20,
         "coordination.cohort_rounds": 5,

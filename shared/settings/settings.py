@@ -18,20 +18,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.choices import Tables
 from edgeflock.shared.settings.presets import PRESETS
+from edgeflock.shared.settings.renamed import RENAMED
 
 PREFIX = "EDGEFLOCK_"
-
-RENAMED = {
-    "compression = 'cohort'": "preset = 'cohort'",
-    "compression = 'record'": "preset = 'low-bandwidth'",
-    "client.gentle": "client.low_priority",
-    "coordination.alpha": "coordination.moving_rate",
-    "coordination.turns": "coordination.cohort_rounds",
-    "limits.strangers": "limits.unauthenticated",
-    "optimizer.by": "optimizer.schedule_unit",
-    "optimizer.least": "optimizer.min_factor",
-}
-"""Settings of Edgeflock 0.1 -> their names."""
 
 _OUTSIDE = ("preset", "compression")
 """Keys outside of sections; `compression` is an earlier name."""
@@ -176,7 +165,7 @@ def _line(text: str, section: str, key: str) -> int:
 
 
 def _from_environment(environ: Mapping[str, str]) -> _Settings:
-    """EDGEFLOCK_RUN__SEED=1 sets run.seed. Names without a double underscore are not settings."""
+    """EDGEFLOCK_MODEL__SEED=1 sets model.seed. Names without a double underscore are not settings."""
     settings: _Settings = {}
     for name, value in environ.items():
         section, separator, key = name.removeprefix(PREFIX).lower().partition("__")
@@ -193,7 +182,7 @@ def _from_overrides(overrides: Iterable[str]) -> _Settings:
         path, equals, value = override.partition("=")
         section, _, key = path.strip().rpartition(".")
         if not equals or not (section or key in _OUTSIDE):
-            raise ConfigError(f"--set {override!r} must be section.key=value, e.g. run.updates=1000")
+            raise ConfigError(f"--set {override!r} must be section.key=value, e.g. end.updates=1000")
         settings[section, key] = _Setting(value.strip(), "--set", text=True)
     return _with_preset(settings)
 
@@ -248,9 +237,9 @@ def _hint(schema: type[Section], path: str) -> str:
     known = [f"{name}.{known}" for name in dict.fromkeys(names) for known in _fields(schema, name)]
     # A right key in a wrong section is a better guess than a similar spelling.
     same_key = [candidate for candidate in known if candidate.rpartition(".")[2] == (key or path)]
-    near = same_key or difflib.get_close_matches(path, known, n=1, cutoff=0.5)
+    near = same_key or difflib.get_close_matches(path, [*known, *RENAMED], n=1, cutoff=0.5)
     if near:
-        return f"did you mean {near[0]}?"
+        return f"did you mean {RENAMED.get(near[0], near[0])}?"
     return f"sections are {', '.join(schema.model_fields)}"
 
 

@@ -48,10 +48,10 @@ class Server:
         port = lasting()
         self.url = f"https://127.0.0.1:{port}"
         named = {
-            "run.directory": self.directory,
-            "run.port": port,
-            "run.certificate": own.certificate,
-            "run.key": own.key,
+            "server.directory": self.directory,
+            "server.port": port,
+            "server.certificate": own.certificate,
+            "server.key": own.key,
             # What qemu takes for a handshake is not to look like somebody who keeps a door open.
             "limits.request_seconds": 300,
         }
@@ -172,8 +172,8 @@ def test_a_pi_installs_joins_trains_and_comes_back(pi: Pi, tmp_path: Path) -> No
     settings = (
         "model.module=edgeflock.client.zoo:PaperCNN",
         f"model.data=npz:{tmp_path / 'digits.npz'}",
-        "run.updates=60",
-        "run.evaluate_every=5",
+        "end.updates=60",
+        "evaluation.every=5",
     )
     with serving(tmp_path / "server", *settings) as server:
         said = install(
@@ -243,7 +243,7 @@ def test_a_pi_installs_joins_trains_and_comes_back(pi: Pi, tmp_path: Path) -> No
 
 def test_a_pi_trains_on_a_stream(pi: Pi, tmp_path: Path) -> None:
     """30 digits a second, kept on disk: what came before a kill is trained on after it."""
-    settings = ("model.module=edgeflock.client.zoo:DigitsCNN", "run.updates=40", "run.evaluate_every=5")
+    settings = ("model.module=edgeflock.client.zoo:DigitsCNN", "end.updates=40", "evaluation.every=5")
     identity = f"{STATE}/stream.json"
     with serving(tmp_path / "server", *settings) as server:
         (pi.root / "srv" / "token").write_text(server.token())

@@ -134,11 +134,11 @@ def test_the_rows() -> None:
     assert fleets["dense ASGD, rate 0.4"].coordination.learning_rate == 0.4
     assert fleets["dense ASGD, averaged model, rate 0.1"].coordination.average == 8
     turns = fleets[f"{OURS}, rate 0.5"]
-    assert (turns.coordination.cohort, turns.run.local_steps, turns.run.updates) == (20, 30, 2_666)
+    assert (turns.coordination.cohort, turns.local.steps, turns.end.updates) == (20, 30, 2_666)
     ours, record = (fleets[f"{name}, rate 0.1"] for name in (RECORDS, "record"))
-    assert ours.run.updates == record.run.updates == 40_000
+    assert ours.end.updates == record.end.updates == 40_000
     assert (ours.downlink.mode, record.downlink.mode) == ("lossy", "exact")
-    assert (ours.run.local_steps, record.run.local_steps) == (2, 1)
+    assert (ours.local.steps, record.local.steps) == (2, 1)
     assert ours.compression == record.compression
     assert {file.fleet.devices for file in fleets.values()} == {200}
     assert [row.setting for row in chosen(every, ["FedAvg E=5", "record"])] == [

@@ -52,8 +52,8 @@ def test_every_row_computes_as_many_gradients(task: Task, tmp_path: Path) -> Non
     every = list(rows(task, tmp_path, 1000))
     assert len({row.name for row in every}) == len(every)
     for row in every:
-        steps = row.file.run.local_steps if row.how is None else 1
-        assert row.file.run.updates == 1000 // steps
+        steps = row.file.local.steps if row.how is None else 1
+        assert row.file.end.updates == 1000 // steps
     rivals = {row.method: row.how for row in every if row.how is not None}
     assert list(rivals) == ["FedAvg", "FedProx", "FedBuff K=10", "FedAsync"]
 

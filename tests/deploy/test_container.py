@@ -132,7 +132,11 @@ async def test_a_gateway_as_compose_starts_it(tmp_path: Path) -> None:
             assert process.stdout is not None
             port = json.loads(await process.stdout.readline())["url"].rpartition(":")[2]
             url = f"https://127.0.0.1:{port}"
-            environ = {**os.environ, "EDGEFLOCK_RUN__DIRECTORY": str(secrets), "HEALTH_URL": f"{url}/livez"}
+            environ = {
+                **os.environ,
+                "EDGEFLOCK_SERVER__DIRECTORY": str(secrets),
+                "HEALTH_URL": f"{url}/livez",
+            }
             command = [sys.executable, str(DEPLOY / "health.py")]
             done = await asyncio.to_thread(subprocess.run, command, env=environ)
             assert done.returncode == 0
@@ -169,7 +173,7 @@ async def test_health(tmp_path: Path) -> None:
 
     async def healthy(port: int) -> int:
         url = f"https://127.0.0.1:{port}/livez"
-        environ = {**os.environ, "HEALTH_URL": url, "EDGEFLOCK_RUN__DIRECTORY": str(tmp_path)}
+        environ = {**os.environ, "HEALTH_URL": url, "EDGEFLOCK_SERVER__DIRECTORY": str(tmp_path)}
         command = [sys.executable, str(DEPLOY / "health.py")]
         done = await asyncio.to_thread(subprocess.run, command, env=environ, capture_output=True)
         return done.returncode

@@ -23,8 +23,8 @@ def here(tmp_path: Path) -> Path:
 
 def test_on_real_sockets(here: Path) -> None:
     port, said = lasting(), here / "server.log"
-    words = ["server", "edgeflock.toml", "--set", "run.open=true", "--set", f"run.port={port}"]
-    with running(*words, "--set", "run.updates=40", cwd=here, said=said):
+    words = ["server", "edgeflock.toml", "--set", "server.open=true", "--set", f"server.port={port}"]
+    with running(*words, "--set", "end.updates=40", cwd=here, said=said):
         while not (said.exists() and "To watch" in said.read_text()):
             time.sleep(0.05)
         with ThreadPoolExecutor(2) as threads:
@@ -45,7 +45,7 @@ def test_on_real_sockets(here: Path) -> None:
 
 
 def test_devices_that_differ(here: Path) -> None:
-    fewer = "run.updates=24", "fleet.evaluate_every=24", "model.data=gym:poles:make?episodes=4"
+    fewer = "end.updates=24", "fleet.evaluate_every=24", "model.data=gym:poles:make?episodes=4"
     done = edgeflock("fleet", "fleet.toml", *(word for one in fewer for word in ("--set", one)), cwd=here)
     assert done.returncode == 0, done.stderr
 

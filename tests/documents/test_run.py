@@ -69,7 +69,7 @@ class Machine:
         self.port = int((folder / "port").read_text())
         for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
             patch.setenv(name, str(folder))
-        patch.setenv("EDGEFLOCK_RUN__PORT", str(self.port))
+        patch.setenv("EDGEFLOCK_SERVER__PORT", str(self.port))
         # The device has torch and the project's code, so nothing is exported.
         patch.setenv("EDGEFLOCK_CLIENT__MODEL", "model:Model")
         self.said = folder / "server.log"
@@ -87,7 +87,7 @@ class Machine:
         if "rollback 4640" in text:
             text = text.replace("4640", str(FIRST // 2))
         if text.startswith("edgeflock fleet"):  # minutes, in full
-            text += " --set run.updates=60 --set fleet.seeds=0"
+            text += " --set end.updates=60 --set fleet.seeds=0"
         return text
 
     def url(self) -> str:
@@ -178,7 +178,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).mkdir(parents=True)
     with machine(folder) as typed:
         typed.run("edgeflock init . --data 'csv:held_out.csv?label=state'")
-        typed.patch.setenv("EDGEFLOCK_RUN__UPDATES", str(FIRST))
+        typed.patch.setenv("EDGEFLOCK_END__UPDATES", str(FIRST))
         typed.serve("edgeflock server edgeflock.toml")
         typed.run(f"edgeflock client join {typed.url()} {typed.token()} --name pi-7")
         typed.run("edgeflock client --data 'csv:train.csv?label=state'")
@@ -205,7 +205,7 @@ def typed(page: Path, mark: str, trained: Path, folder: Path) -> None:
     for name, text in files(page).items():
         (folder / name).write_text(text)
     with machine(folder) as person:
-        person.patch.setenv("EDGEFLOCK_RUN__UPDATES", str(LAST))
+        person.patch.setenv("EDGEFLOCK_END__UPDATES", str(LAST))
         if before := BEFORE.get(named(page)):
             person.run(before)
         if (first := FRESH.get(named(page))) is not None:

@@ -87,8 +87,8 @@ async def serving(directory: Path, *settings: str) -> AsyncIterator[Server]:
     """Of every update all entries count, exactly."""
     np.savez(directory / "initial.npz", w=np.zeros(3, np.float32), n=np.array(7), b=np.zeros((), np.float64))
     asked = [
-        *(f"model.module=arrays:{directory / 'initial.npz'}", f"run.directory={directory / 'run'}"),
-        *("run.port=0", "run.open=true", "compression.select=1", "compression.values=f32"),
+        *(f"model.module=arrays:{directory / 'initial.npz'}", f"server.directory={directory / 'run'}"),
+        *("server.port=0", "server.open=true", "compression.select=1", "compression.values=f32"),
         *("coordination.average=0", "downlink.mode=exact", *settings),
     ]
     async with Server.configured(parse(overrides=asked, tables=CHOICES)) as server:
@@ -106,7 +106,7 @@ def seen(app: Path) -> list[dict[str, Any]]:
 
 async def test_a_clientapp_trains_as_it_is(tmp_path: Path) -> None:
     app = folder(tmp_path / "app", "native_trains")
-    async with serving(tmp_path, "run.updates=3", "client_config.lr=0.1", "client_config.name=x") as server:
+    async with serving(tmp_path, "end.updates=3", "client_config.lr=0.1", "client_config.name=x") as server:
         progress = await client(server, app, node_config="partition-id=4 on=true")
         result = await server.until()
         (device,) = server._active.app[HOST].registry.devices.values()
@@ -124,27 +124,27 @@ async def test_a_clientapp_trains_as_it_is(tmp_path: Path) -> None:
 
 async def test_what_an_app_keeps_survives_its_process(tmp_path: Path) -> None:
     app = folder(tmp_path / "app", "native_keeps")
-    async with serving(tmp_path, "run.updates=2") as server:
+    async with serving(tmp_path, "end.updates=2") as server:
         await client(server, app)
-    async with serving(tmp_path, "run.updates=4") as server:
+    async with serving(tmp_path, "end.updates=4") as server:
         await client(server, app)
     messages = seen(app)
     assert [m["calls"] for m in messages] == list(range(1, len(messages) + 1))
     assert {m["told"]["server-round"] for m in messages} >= {1, 2, 3, 4}, "it counts the run's updates"
-    async with serving(tmp_path, "run.updates=1", f"run.directory={tmp_path / 'another'}") as server:
+    async with serving(tmp_path, "end.updates=1", f"server.directory={tmp_path / 'another'}") as server:
         await client(server, app)
     another = seen(app)[len(messages) :]
     assert another[0]["calls"] == 1, "another run begins at nothing"
     (kept,) = (app / "cache").glob("flower-*")
     kept.write_bytes(b"damaged")
-    async with serving(tmp_path, "run.updates=2", f"run.directory={tmp_path / 'another'}") as server:
+    async with serving(tmp_path, "end.updates=2", f"server.directory={tmp_path / 'another'}") as server:
         await client(server, app)
     assert seen(app)[len(messages) + len(another)]["calls"] == 1
 
 
 async def test_an_app_evaluates_where_the_run_asks_for_it(tmp_path: Path) -> None:
     app = folder(tmp_path / "app", "native_evaluates")
-    async with serving(tmp_path, "run.updates=4", "run.evaluate_on_devices=1") as server:
+    async with serving(tmp_path, "end.updates=4", "evaluation.on_devices=1") as server:
         await client(server, app)
         (device,) = server._active.app[HOST].registry.devices.values()
         facts, known = dict(device.statistics.telemetry), server._active.app
@@ -183,7 +183,7 @@ async def test_an_app_that_always_fails_ends_its_device(
     monkeypatch.setattr(attempts, "back_off", lambda random: repeat(0.0))
     body, complaint = FAILING[number]
     app = folder(tmp_path / "app", f"native_fails_{number}", body)
-    async with serving(tmp_path, "run.updates=3") as server:
+    async with serving(tmp_path, "end.updates=3") as server:
         with pytest.raises(TrainingFailed, match=f"5 steps in a row failed: .*{complaint}"):
             await client(server, app)
         assert server.version == 0
@@ -197,7 +197,7 @@ async def test_an_app_that_fails_now_and_then_goes_on(
     monkeypatch.setattr(attempts, "back_off", lambda random: repeat(0.0))
     body = f"attempt = len(Path(__file__).with_name('seen.jsonl').read_text().splitlines())\n    {FLAKY}"
     app = folder(tmp_path / "app", "native_flaky", body)
-    async with serving(tmp_path, "run.updates=3") as server:
+    async with serving(tmp_path, "end.updates=3") as server:
         progress = await client(server, app)
         result = await server.until()
     assert (progress.updates, progress.failed) == (3, 4)
@@ -210,9 +210,9 @@ async def test_runs_of_single_gradients_are_not_for_apps(tmp_path: Path) -> None
     app = folder(tmp_path / "app", "native_gradients")
     for settings, named in (
         ("coordination.mode=elastic", "elastic"),
-        ("run.local_steps=5", "local_steps = 5"),
+        ("local.steps=5", "local.steps = 5"),
     ):
-        directory = f"run.directory={tmp_path / named[:5]}"
+        directory = f"server.directory={tmp_path / named[:5]}"
         async with serving(tmp_path, settings, directory) as server:
             with pytest.raises(ConfigError, match=named):
                 await client(server, app)

@@ -81,7 +81,7 @@ async def test_running_statistics_are_served_and_are_no_parameters(tmp_path: Pat
 
 
 async def test_status_tells_what_happened(tmp_path: Path) -> None:
-    async with hosting(tmp_path, "run.updates=9") as hosted, aiohttp.ClientSession() as http:
+    async with hosting(tmp_path, "end.updates=9") as hosted, aiohttp.ClientSession() as http:
         async with link(hosted.port, name="pi-1") as device:
             await device.join()
             await device.push(update(1, 0))

@@ -245,7 +245,7 @@ async def test_findings_are_a_line_each_that_unfolds(tmp_path: Path) -> None:
 
 async def test_a_run_that_ends_by_time_says_when(tmp_path: Path) -> None:
     async with (
-        hosting(tmp_path / "run", "run.seconds=86400", "run.updates=0") as hosted,
+        hosting(tmp_path / "run", "end.seconds=86400", "end.updates=0") as hosted,
         browsing(tmp_path / "browser") as tab,
         link(hosted.port) as device,
     ):

@@ -32,7 +32,7 @@ def of(hosted: Hosted, identity: ClientIdentity) -> Link:
 
 @asynccontextmanager
 async def demanding(directory: Path, who: str) -> AsyncIterator[Hosted]:
-    settings = f"run.client_certificates={who}"
+    settings = f"server.client_certificates={who}"
     async with hosting(directory, settings, closed=True, with_tls=True, certificates=True) as hosted:
         yield hosted
 
@@ -205,8 +205,8 @@ async def test_another_key_comes_with_another_certificate(tmp_path: Path) -> Non
 
 
 def test_without_tls_nobody_can_show_one(tmp_path: Path) -> None:
-    settings = [f"run.directory={tmp_path}", "model.data=", "run.client_certificates=devices"]
+    settings = [f"server.directory={tmp_path}", "model.data=", "server.client_certificates=devices"]
     with pytest.raises(ConfigError, match="needs TLS"), open_run(parse(overrides=settings)):
         pass
-    with open_run(parse(overrides=[*settings, "run.host=0.0.0.0"])) as opened:
+    with open_run(parse(overrides=[*settings, "server.host=0.0.0.0"])) as opened:
         assert opened.authority is not None

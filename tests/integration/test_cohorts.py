@@ -109,7 +109,7 @@ async def test_who_waits_may_leave(hosts: Hosts, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["updates", "judged"])
 async def test_who_waits_is_told_that_the_run_is_over(hosts: Hosts, how: str, tmp_path: Path) -> None:
-    async with hosts(tmp_path, *COHORTS, "run.updates=1") as hosted:
+    async with hosts(tmp_path, *COHORTS, "end.updates=1") as hosted:
         async with link(hosted.port, "a", "") as a, link(hosted.port, "b", "") as b:
             waiting = await begun(hosted, a, b)
             if how == "updates":

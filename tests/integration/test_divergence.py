@@ -39,9 +39,9 @@ MODES = {
 
 def config_of(directory: Path, *settings: str) -> Config:
     terms = (
-        f"run.directory={directory}",
-        "run.open=true",
-        "run.evaluate_every=3600",
+        f"server.directory={directory}",
+        "server.open=true",
+        "evaluation.every=3600",
         "model.data=digits",
         "coordination.learning_rate=0.3",
     )
@@ -56,7 +56,7 @@ def knowing(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for mode, settings in MODES.items():
         directories[mode] = directory = tmp_path_factory.mktemp(mode)
         config = config_of(directory, *settings)
-        flat, random = FlatModule(config.model.module, config.model.loss, config.run.seed), default_rng(0)
+        flat, random = FlatModule(config.model.module, config.model.loss, config.model.seed), default_rng(0)
         with open_run(config) as hosted:
             engine, device = hosted.engine, hosted.engine.device_id("honest")
             for sequence in range(1, STEPS + 1):
@@ -172,7 +172,7 @@ async def test_a_model_that_was_broken_within_the_bound(
 ) -> None:
     """The next evaluation notices; nothing is taken until an operator goes back, also after a restart."""
     shutil.copytree(knowing[mode], tmp_path, dirs_exist_ok=True)
-    config = config_of(tmp_path, *MODES[mode], "run.evaluate_every=0.1", "run.recover=false")
+    config = config_of(tmp_path, *MODES[mode], "evaluation.every=0.1", "evaluation.recover=false")
     with open_run(config) as hosted:
         before, theta = accuracy(hosted), hosted.engine.theta()[1].tobytes()
         async with served(config, hosted) as port:

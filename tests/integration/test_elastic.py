@@ -35,8 +35,8 @@ ELASTIC = (
     "coordination.mode=elastic",
     "coordination.moving_rate=0.2",
     "coordination.chunk=20",
-    "run.local_steps=4",
-    "run.local_rate=0.1",
+    "local.steps=4",
+    "local.rate=0.1",
     "compression.select=1",
     "compression.values=f32",
     "model.loss=mse",
@@ -90,7 +90,7 @@ def digest_of(directory: Path) -> bytes:
 
 
 async def test_the_centre_goes_where_the_devices_are_and_replays_to_the_same_bits(tmp_path: Path) -> None:
-    async with hosting(tmp_path, *ELASTIC, "run.updates=420") as hosted:
+    async with hosting(tmp_path, *ELASTIC, "end.updates=420") as hosted:
         progress = await train_all(hosted)
         version, theta = hosted.engine.theta()
         assert version == 420 == sum(one.updates for one in progress)
@@ -107,13 +107,13 @@ async def test_the_centre_goes_where_the_devices_are_and_replays_to_the_same_bit
         ("compression.select=0.3",),
         ("compression.select=0.3", "compression.indices=grid", "compression.values=scale"),
         ("compression.select=0", "compression.selection=significance", "compression.values=int8"),
-        ("compression.values=sign", "run.local_momentum=0.5"),
+        ("compression.values=sign", "local.momentum=0.5"),
         ("coordination.chunk=0", "coordination.gate=ssp"),
         ("model.pull=f16",),
     ],
 )
 async def test_every_way_to_send_a_difference(tmp_path: Path, settings: tuple[str, ...]) -> None:
-    async with hosting(tmp_path, *ELASTIC, "run.updates=60", *settings) as hosted:
+    async with hosting(tmp_path, *ELASTIC, "end.updates=60", *settings) as hosted:
         await train_all(hosted)
         theta = hosted.engine.theta()[1]
         assert np.isfinite(theta).all()
@@ -123,11 +123,11 @@ async def test_every_way_to_send_a_difference(tmp_path: Path, settings: tuple[st
 async def test_killed_and_restarted_it_goes_on_from_the_same_centre(tmp_path: Path) -> None:
     """Devices that come again begin from the centre; what was acknowledged is there once."""
     first, killed = tmp_path / "first", tmp_path / "killed"
-    async with hosting(first, *ELASTIC, "run.updates=50") as hosted:
+    async with hosting(first, *ELASTIC, "end.updates=50") as hosted:
         await train_all(hosted)
         copy_as_killed(first, killed)
         theta = hosted.engine.theta()[1]
-    async with hosting(killed, *ELASTIC, "run.updates=100") as hosted:
+    async with hosting(killed, *ELASTIC, "end.updates=100") as hosted:
         assert hosted.engine.theta()[0] == 50
         assert hosted.engine.theta()[1].tobytes() == theta.tobytes()
         await train_all(hosted)
@@ -152,7 +152,7 @@ async def test_alpha_is_no_learning_rate_that_operators_change(tmp_path: Path) -
     rate = "coordination.learning_rate=0.2"
     async with hosting(tmp_path, rate, admin_token=ADMIN) as hosted, operating(hosted.port) as admin:
         assert (await admin.post("/v1/learning_rate", {"value": 0.5}))[0] == 200
-    settings = (*ELASTIC, "run.updates=30")
+    settings = (*ELASTIC, "end.updates=30")
     async with hosting(tmp_path, *settings, admin_token=ADMIN) as hosted, operating(hosted.port) as admin:
         assert hosted.engine.parameters.regime.learning_rate == 0.2
         status, told = await admin.post("/v1/learning_rate", {"value": 0.5})
@@ -164,7 +164,7 @@ async def test_alpha_is_no_learning_rate_that_operators_change(tmp_path: Path) -
 
 
 async def test_whoever_watches_is_told_how_updates_apply(tmp_path: Path) -> None:
-    async with hosting(tmp_path, *ELASTIC, "run.updates=30", "coordination.gate=ssp") as hosted:
+    async with hosting(tmp_path, *ELASTIC, "end.updates=30", "coordination.gate=ssp") as hosted:
         await train_all(hosted)
         async with (
             ClientSession() as session,
@@ -198,8 +198,8 @@ FLEET = (
     "coordination.rule=elastic",
     "coordination.moving_rate=0.15",
     "coordination.chunk=100",
-    "run.local_steps=5",
-    "run.updates=200",
+    "local.steps=5",
+    "end.updates=200",
 )
 
 
@@ -232,7 +232,7 @@ def test_emulated_devices_descend_by_gradients_of_their_own(
 
     monkeypatch.setattr(Trainer, "gradient", computing)
     monkeypatch.setattr(Elastic, "descend", descending)
-    run(fleet_of(MIXED, *FLEET, "run.updates=20"), tmp_path)
+    run(fleet_of(MIXED, *FLEET, "end.updates=20"), tmp_path)
     assert sorted(len(trainers) for trainers in descended.values()) == [1] * 6
 
 
@@ -242,7 +242,7 @@ def test_staggered_exchanges_do_not_hold_up_training(tmp_path: Path) -> None:
         "compression.select=1",
         "compression.values=f32",
         "fleet.seconds=3",
-        "run.updates=0",
+        "end.updates=0",
     ]
     at_once, staggered = (
         run(fleet_of(MIXED, *FLEET, *thin, f"coordination.chunk={chunk}"), tmp_path / str(chunk))

@@ -104,8 +104,8 @@ async def serving(directory: Path, file: FleetFile, settings: Sequence[str]) -> 
     theta, start = flat.first_model(0)
     journal.begin_run("fleet", file.model.module, flat.layout, theta, 0.0, start)
     journal.close()
-    same = [f"model.module={file.model.module}", f"run.updates={file.run.updates}"]
-    same.append(f"run.local_optimizer={file.run.local_optimizer}")
+    same = [f"model.module={file.model.module}", f"end.updates={file.end.updates}"]
+    same.append(f"local.optimizer={file.local.optimizer}")
     same += [f"compression.{key}={value}" for key, value in file.compression]
     shape = datasets.load(file.model.data, "test").x.shape[1:]
     same.append(f"model.input={','.join(map(str, shape))}")
@@ -163,7 +163,7 @@ def total_of(counted: dict[type[Record], int], *kinds: type[Record]) -> int:
 
 @pytest.mark.parametrize(("settings", "payload"), CODINGS.values(), ids=CODINGS.keys())
 def test_one_device(settings: Sequence[str], payload: range, tmp_path: Path) -> None:
-    file = fleet_of(ONE, DIGITS, "run.updates=5", *settings)
+    file = fleet_of(ONE, DIGITS, "end.updates=5", *settings)
     ran = run(file, tmp_path / "emulated")
     real = asyncio.run(pushed_for_real(tmp_path / "real", file, settings, ran))
     emulated = ran.server.traffic
@@ -179,7 +179,7 @@ def test_one_device(settings: Sequence[str], payload: range, tmp_path: Path) -> 
 
 def test_a_device_that_joins_at_version_0_downloads_next_to_nothing(tmp_path: Path) -> None:
     """A Welcome, a hundred bytes longer, instead of the model of 153 kB; as both servers count."""
-    file = fleet_of(ONE, DIGITS, "run.updates=1", "compression.select=0.01")
+    file = fleet_of(ONE, DIGITS, "end.updates=1", "compression.select=0.01")
     ran = run(file, tmp_path / "emulated")
     real = asyncio.run(pushed_for_real(tmp_path / "real", file, ["compression.select=0.01"], ran))
     for sent in (ran.server.traffic.sent, real.traffic.sent):
@@ -193,7 +193,7 @@ SEVERAL = ["compression.select=0.01", "coordination.window=3"]
 def several(*settings: str) -> FleetFile:
     """Six devices, some of whose updates come too late."""
     toml = MIXED.replace("quick", "fresh").replace("slow", "stale")
-    return fleet_of(toml, OWN, "run.updates=20", *SEVERAL, *settings)
+    return fleet_of(toml, OWN, "end.updates=20", *SEVERAL, *settings)
 
 
 @pytest.mark.parametrize("downlink", ["downlink.mode=exact", "downlink.mode=lossy"])
@@ -221,7 +221,7 @@ def test_several_devices_and_lossy_differences(tmp_path: Path) -> None:
     settings = ["compression.select=0.01", LOSSY]
     at_once = [f"devices.stale.{key}" for key in ("latency_ms=0", "uplink_mbps=100", "downlink_mbps=100")]
     toml = MIXED.replace("quick", "fresh").replace("slow", "stale")  # names of one length
-    file = fleet_of(toml, DIGITS, "run.updates=40", *settings, *at_once)
+    file = fleet_of(toml, DIGITS, "end.updates=40", *settings, *at_once)
     ran = run(file, tmp_path / "emulated")
     real = asyncio.run(pushed_for_real(tmp_path / "real", file, settings, ran))
     assert dict(real.traffic.received) == dict(ran.server.traffic.received)
@@ -236,9 +236,9 @@ async def at_once(function: Callable[..., Any], *arguments: Any) -> Any:
 @pytest.mark.parametrize("model", [DIGITS, NORMED], ids=["parameters only", "running statistics"])
 def test_a_real_device_does_what_the_emulated_one_does(model: str, down: str, tmp_path: Path) -> None:
     """Not the records only: the whole client, on the same data with the same seed."""
-    settings = ["compression.select=0.01", "compression.feedback=0.5", "run.local_steps=2"]
+    settings = ["compression.select=0.01", "compression.feedback=0.5", "local.steps=2"]
     settings += [f"downlink.mode={down}"]
-    file = fleet_of(ONE, model, "run.updates=6", *settings)
+    file = fleet_of(ONE, model, "end.updates=6", *settings)
     ran = run(file, tmp_path / "emulated")
     (share,) = prepare(file).shares
 
@@ -268,8 +268,8 @@ def test_a_real_device_does_what_the_emulated_one_does(model: str, down: str, tm
 def test_real_devices_take_turns_as_the_emulated_ones_do(tmp_path: Path) -> None:
     """One device at a time, of three: whole clients and a whole server, the same records and bytes."""
     settings = ["coordination.mode=cohort", "coordination.cohort=1", "coordination.cohort_rounds=2"]
-    settings += ["compression.select=0.01", "run.local_steps=3", LOSSY, "downlink.share=0.3"]
-    file = fleet_of(ONE, DIGITS, "run.updates=10", "fleet.devices=3", *settings)
+    settings += ["compression.select=0.01", "local.steps=3", LOSSY, "downlink.share=0.3"]
+    file = fleet_of(ONE, DIGITS, "end.updates=10", "fleet.devices=3", *settings)
     ran = run(file, tmp_path / "emulated")
     shares = prepare(file).shares
 

@@ -106,8 +106,8 @@ async def test_a_full_disk_ends_the_server_and_loses_nothing(small_disk: Path) -
 async def test_a_disk_that_is_full_from_the_start_is_said_to_be(small_disk: Path) -> None:
     (small_disk / "filler").write_bytes(bytes(_free(small_disk)))
     theta, config = initial_theta(LAYOUT.size), parse(overrides=["model.data="])
-    claim = claim_run(small_disk / "run", "run.directory", LAYOUT, theta, config)
-    with pytest.raises(ConfigError, match=r"run.directory = .* cannot hold a run: .*(full|space)"):
+    claim = claim_run(small_disk / "run", "server.directory", LAYOUT, theta, config)
+    with pytest.raises(ConfigError, match=r"server.directory = .* cannot hold a run: .*(full|space)"):
         claim.__enter__()
 
 

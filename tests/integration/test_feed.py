@@ -100,7 +100,7 @@ async def test_a_changed_setting_begins_the_feed_anew(tmp_path: Path) -> None:
             assert isinstance(first, Snapshot)
             assert first.role == "admin"
             assert first.run.config["coordination"]["learning_rate"] == ADAFACTOR_RATE
-            assert not {"certificate", "key"} & first.run.config["run"].keys()
+            assert not {"certificate", "key"} & first.run.config["server"].keys()
             await admin.post("/v1/learning_rate", {"value": 0.5})
             second = await frames.next()
             while isinstance(second, Delta):  # it was under way

@@ -298,7 +298,7 @@ async def test_a_client_loads_it_and_trains(backend: Literal["torch", "onnx"], t
         LOSSY,
         f"model.module={digits}",
         "model.data=digits:",
-        "run.updates=2",
+        "end.updates=2",
         "coordination.learning_rate=1e-4",
     ]
     layout = FlatModule(digits, "cross_entropy").layout

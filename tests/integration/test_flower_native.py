@@ -29,8 +29,8 @@ async def test_an_example_learns(
     monkeypatch.setattr(sys, "path", [str(app), *sys.path])
     np.savez(initial, *getattr(import_module(f"{package}.task"), first)())
     asked = [
-        *(f"model.module=arrays:{initial}", f"model.evaluate={package}.task:evaluate", "run.open=true"),
-        *("run.port=0", "run.updates=60", f"run.directory={tmp_path / 'run'}"),
+        *(f"model.module=arrays:{initial}", f"model.evaluate={package}.task:evaluate", "server.open=true"),
+        *("server.port=0", "end.updates=60", f"server.directory={tmp_path / 'run'}"),
     ]
     async with Server.configured(parse(overrides=asked, tables=CHOICES)) as server:
         devices = (

@@ -361,7 +361,7 @@ async def test_devices_with_other_classes_train_on_each_others_samples(
         np.savez(tmp_path / f"{name}.npz", x=x, y=y)
     module = "edgeflock.client.zoo:DigitsCNN"
     layout = TorchBackend(module, "cross_entropy").layout
-    run = [*ON, f"model.module={module}", "run.updates=150", "coordination.learning_rate=0.001"]
+    run = [*ON, f"model.module={module}", "end.updates=150", "coordination.learning_rate=0.001"]
     # Each of the three has a part in every round: none is done before the others come.
     run += ["coordination.mode=rounds", "coordination.quorum=3", "coordination.deadline=3600"]
     async with hosting(tmp_path, *run, layout=layout) as hosted, foreign(hosted.port, "vandal") as vandal:

@@ -47,7 +47,7 @@ ELASTIC = (
     "coordination.rule=elastic",
     "coordination.moving_rate=0.2",
     "coordination.chunk=8000",
-    "run.local_steps=3",
+    "local.steps=3",
     "compression.select=1",
     "compression.values=f32",
 )
@@ -60,9 +60,9 @@ BUFFER = (
     "optimizer.schedule=step",
     "optimizer.schedule_unit=seconds",
     "optimizer.period=0.5",
-    "run.snapshot_every=13",
+    "journal.snapshot_every=13",
 )
-MOMENTUM = ("optimizer.kind=nesterov", "optimizer.warmup=20", "run.snapshot_every=13")
+MOMENTUM = ("optimizer.kind=nesterov", "optimizer.warmup=20", "journal.snapshot_every=13")
 
 
 @dataclass

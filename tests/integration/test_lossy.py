@@ -343,7 +343,7 @@ def test_a_run_that_ends_leaves_no_file_open(tmp_path: Path) -> None:
     layout = Layout.from_shapes([("w", (1000, 100))])
     config = parse(overrides=[LOSSY, "limits.downlink_bytes=1048576"])
     before = set(os.listdir("/proc/self/fd"))
-    with claim_run(tmp_path, "run.directory", layout, np.ones(layout.size, np.float32), config) as claim:
+    with claim_run(tmp_path, "server.directory", layout, np.ones(layout.size, np.float32), config) as claim:
         for device in range(1, 8):
             claim.engine.outlet.model(None, 0, device)
     assert set(os.listdir("/proc/self/fd")) <= before

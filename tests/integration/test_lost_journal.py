@@ -40,8 +40,8 @@ async def server(
     settings = (
         *(setting for setting in SETTINGS if not setting.startswith("model.data")),
         f"model.module=arrays:{model}",
-        f"run.directory={run or directory}",
-        f"run.port={port}",
+        f"server.directory={run or directory}",
+        f"server.port={port}",
         "journal.lease=2",
     )
     command = [sys.executable, "-m", "edgeflock", "server", "--json", *arguments]

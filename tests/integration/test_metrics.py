@@ -37,7 +37,7 @@ def read(text: str) -> Samples:
 
 async def test_what_happened_in_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("edgeflock.server.roster.statistics._MIN_SILENCE", 3600.0)  # nobody is idle yet
-    async with hosting(tmp_path, "run.updates=9", closed=True, viewer_token="look") as hosted:
+    async with hosting(tmp_path, "end.updates=9", closed=True, viewer_token="look") as hosted:
         async with (
             operating(hosted.port, "look") as viewer,
             link(hosted.port, 'p"i\n', hosted.enrol('p"i\n')) as device,

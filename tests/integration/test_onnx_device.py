@@ -63,8 +63,8 @@ def data(directory: Path) -> str:
 
 
 RUN = (
-    "run.updates=30",
-    "run.batch=8",
+    "end.updates=30",
+    "local.batch=8",
     "compression.select=1",
     "compression.values=f32",
     "coordination.rule=none",

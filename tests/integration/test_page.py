@@ -72,7 +72,7 @@ async def test_a_login_is_a_cookie_that_says_nothing_of_the_token(tmp_path: Path
         assert cookie["httponly"]
         assert (cookie["samesite"], cookie["path"], cookie["secure"]) == ("Strict", "/", "")
         assert VIEWER not in cookie.value
-        assert hosted.config.run.directory not in cookie.key
+        assert hosted.config.server.directory not in cookie.key
         async with http.get(f"{hosted.url}/v1/login") as answer:
             told = await answer.json()
             assert told == {"role": "viewer", "login": True, "edition": edition(assets())}
@@ -197,7 +197,7 @@ async def test_pages_of_other_sites_post_nothing(path: str, tmp_path: Path) -> N
 
 
 async def test_websockets_ask_where_a_page_is_from(tmp_path: Path) -> None:
-    settings = "run.origins=https://flock.example.org, http://10.0.0.1"
+    settings = "server.origins=https://flock.example.org, http://10.0.0.1"
     async with hosting(tmp_path, settings) as hosted, aiohttp.ClientSession() as http:
         for path in ("/v1/feed", "/v1/session"):
             for headers in (

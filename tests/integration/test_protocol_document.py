@@ -911,7 +911,7 @@ async def test_a_resend_gets_the_same_receipt(tmp_path: Path) -> None:
 
 
 async def test_a_complete_run_says_stop(tmp_path: Path) -> None:
-    async with hosting(tmp_path, "run.updates=1") as server, joined(server.port, "pi") as (device, _):
+    async with hosting(tmp_path, "end.updates=1") as server, joined(server.port, "pi") as (device, _):
         first = update(1, 0, (RAW, F32), SOME)
         assert (await device.ask(first))[0] == RECEIPT
         assert (await device.ask(update(2, 1, (RAW, F32), SOME)))[0] == STOP

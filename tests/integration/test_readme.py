@@ -60,8 +60,8 @@ async def running(text: str, folder: Path, log: Path, port: int) -> AsyncIterato
         "HOME": str(folder),
         "XDG_CONFIG_HOME": str(folder),
         "XDG_CACHE_HOME": str(folder),
-        "EDGEFLOCK_RUN__PORT": str(port),
-        "EDGEFLOCK_RUN__UPDATES": "40",
+        "EDGEFLOCK_SERVER__PORT": str(port),
+        "EDGEFLOCK_END__UPDATES": "40",
     }
     with log.open("wb") as out:
         process = await asyncio.create_subprocess_exec(

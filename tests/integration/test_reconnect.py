@@ -210,7 +210,7 @@ async def test_a_refused_update_leaves_the_session_open(tmp_path: Path) -> None:
 
 
 async def test_a_complete_run_sends_its_devices_home(tmp_path: Path) -> None:
-    async with hosting(tmp_path, "run.updates=2") as hosted, link(hosted.port) as device:
+    async with hosting(tmp_path, "end.updates=2") as hosted, link(hosted.port) as device:
         await device.join()
         await device.push(update(1, 0))
         await device.push(update(2, 1))

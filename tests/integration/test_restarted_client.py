@@ -22,7 +22,7 @@ async def test_killed_before_and_after_its_update_arrives_it_counts_once(tmp_pat
     x, y = random.integers(0, 256, (60, 1, 8, 8), np.uint8), random.integers(0, 10, 60)
     np.savez(tmp_path / "data.npz", x=x, y=y)
     layout = TorchBackend(MODULE, "cross_entropy").layout
-    kept, log, run = tmp_path / "kept", tmp_path / "log", [f"model.module={MODULE}", "run.updates=4"]
+    kept, log, run = tmp_path / "kept", tmp_path / "log", [f"model.module={MODULE}", "end.updates=4"]
 
     def is_there() -> bool:
         return any(kept.glob("*.update"))

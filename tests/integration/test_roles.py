@@ -310,7 +310,7 @@ def test_a_file_that_holds_no_identity_is_told(text: str, tmp_path: Path) -> Non
 
 
 def test_a_run_has_a_token_for_its_operator(tmp_path: Path) -> None:
-    config = parse(overrides=[f"run.directory={tmp_path}", "model.data="])
+    config = parse(overrides=[f"server.directory={tmp_path}", "model.data="])
     file = tmp_path / "admin-token"
     with open_run(config) as opened:
         assert opened.register is not None
@@ -319,7 +319,7 @@ def test_a_run_has_a_token_for_its_operator(tmp_path: Path) -> None:
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert (opened.tls, opened.pin) == (None, b"")
     with open_run(
-        parse(overrides=[f"run.directory={tmp_path}", "model.data=", "run.host=0.0.0.0"])
+        parse(overrides=[f"server.directory={tmp_path}", "model.data=", "server.host=0.0.0.0"])
     ) as opened:
         assert opened.tls is not None
         assert Token.parse(file.read_text().strip()).pin == opened.pin != b""
@@ -329,13 +329,13 @@ def test_a_run_has_a_token_for_its_operator(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        (["run.host=0.0.0.0", "run.open=true"], "run.open = true lets in everybody"),
-        (["run.key=x"], "set both or neither"),
-        (["run.host=0.0.0.0", "run.certificate=x"], "without run.key"),
-        (["run.certificate=x"], "is no certificate in PEM"),
+        (["server.host=0.0.0.0", "server.open=true"], "server.open = true lets in everybody"),
+        (["server.key=x"], "set both or neither"),
+        (["server.host=0.0.0.0", "server.certificate=x"], "without server.key"),
+        (["server.certificate=x"], "is no certificate in PEM"),
     ],
 )
 def test_settings_that_cannot_go_together_are_told(settings: list[str], why: str, tmp_path: Path) -> None:
-    config = parse(overrides=[f"run.directory={tmp_path}", "model.data=", *settings])
+    config = parse(overrides=[f"server.directory={tmp_path}", "model.data=", *settings])
     with pytest.raises(ConfigError, match=why), open_run(config):
         pass

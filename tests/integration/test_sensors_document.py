@@ -46,7 +46,7 @@ async def running(folder: Path, port: int, name: str) -> AsyncIterator[Process]:
         "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
         "COLUMNS": "200",
-        "EDGEFLOCK_RUN__PORT": str(port),
+        "EDGEFLOCK_SERVER__PORT": str(port),
         "EDGEFLOCK_CLIENT__SERVER": f"http://127.0.0.1:{port}",
     }
     process = await asyncio.create_subprocess_exec(

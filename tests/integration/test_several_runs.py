@@ -11,7 +11,7 @@ from edgeflock.api.client import Client
 from edgeflock.shared.errors import EdgeflockError, Unauthorized
 from tests.several_runs import Hosting, processes, several_runs
 
-OPEN = "[run]\nopen = true\nevaluate_every = 0.5\n"
+OPEN = "[server]\nopen = true\n[evaluation]\nevery = 0.5\n"
 CNN = OPEN + 'accuracy = 0.85\n[model]\nmodule = "edgeflock.client.zoo:DigitsCNN"\n'
 LINEAR = OPEN + 'accuracy = 0.85\n[model]\nmodule = "edgeflock.client.zoo:DigitsLinear"\n'
 CLOSED = '[model]\nmodule = "edgeflock.client.zoo:DigitsLinear"\n'

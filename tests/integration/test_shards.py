@@ -45,7 +45,7 @@ SETTINGS = (
     "coordination.average=8",
     "optimizer.kind=momentum",
     "optimizer.clip=0.2",
-    "run.snapshot_every=50",
+    "journal.snapshot_every=50",
 )
 
 

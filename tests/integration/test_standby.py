@@ -20,7 +20,7 @@ from tests.ports import lasting
 
 
 def waiting() -> Config:
-    return parse(overrides=[f"run.port={lasting()}", "run.host=127.0.0.1"])
+    return parse(overrides=[f"server.port={lasting()}", "server.host=127.0.0.1"])
 
 
 async def at_once(seconds: float) -> None:
@@ -32,21 +32,21 @@ async def test_a_standby_says_so_to_everybody() -> None:
     standby.reason = "other:8470 hosts the run"
     async with serve_standby(config, None, standby), aiohttp.ClientSession() as http:
         for path in ("readyz", "v1/status", "v1/session"):
-            async with http.get(f"http://127.0.0.1:{config.run.port}/{path}") as answer:
+            async with http.get(f"http://127.0.0.1:{config.server.port}/{path}") as answer:
                 assert answer.status == 503
                 told = await answer.json()
             assert told == {
                 "code": "unavailable",
                 "detail": "this server stands by: other:8470 hosts the run",
             }
-        async with http.get(f"http://127.0.0.1:{config.run.port}/livez") as answer:
+        async with http.get(f"http://127.0.0.1:{config.server.port}/livez") as answer:
             assert answer.status == 200
 
 
 async def test_commands_say_why_a_standby_does_not_answer() -> None:
     config, standby = waiting(), Standby()
     standby.reason = "other:8470 hosts the run"
-    url = f"http://127.0.0.1:{config.run.port}"
+    url = f"http://127.0.0.1:{config.server.port}"
     async with serve_standby(config, None, standby):
         with pytest.raises(EdgeflockError, match="^this server stands by: other:8470 hosts the run$"):
             await status(url)
@@ -60,7 +60,7 @@ async def test_prometheus_learns_how_far_a_standby_follows() -> None:
         told = []
         for version in (None, 41):
             standby.version = version
-            async with http.get(f"http://127.0.0.1:{config.run.port}/metrics") as answer:
+            async with http.get(f"http://127.0.0.1:{config.server.port}/metrics") as answer:
                 text = await answer.text()
             told.append([line for line in text.splitlines() if not line.startswith("#")])
     assert told == [["edgeflock_leads 0"], ["edgeflock_leads 0", "edgeflock_standby_version 41"]]
@@ -69,7 +69,7 @@ async def test_prometheus_learns_how_far_a_standby_follows() -> None:
 async def test_a_monitor_of_a_standby_says_how_far_it_follows() -> None:
     config, standby = waiting(), Standby()
     standby.reason, standby.version = "other:8470 hosts the run", 12_345
-    client = FeedClient(f"http://127.0.0.1:{config.run.port}", "")
+    client = FeedClient(f"http://127.0.0.1:{config.server.port}", "")
     async with serve_standby(config, None, standby):
         with pytest.raises(EdgeflockError, match="hosts the run; it follows up to version 12,345"):
             await anext(client.frames())
@@ -78,7 +78,7 @@ async def test_a_monitor_of_a_standby_says_how_far_it_follows() -> None:
 async def test_a_device_finds_the_server_that_leads(tmp_path: Path) -> None:
     config = waiting()
     async with hosting(tmp_path) as leader, serve_standby(config, None, Standby()):
-        servers = f"http://127.0.0.1:1, http://127.0.0.1:{config.run.port},{leader.url}"
+        servers = f"http://127.0.0.1:1, http://127.0.0.1:{config.server.port},{leader.url}"
         hello = Hello(PROTOCOL, "device", LAYOUT.digest, {})
         async with Link(servers, None, hello, Random(0), at_once) as link:
             assert (await link.join()).version == 0
@@ -89,11 +89,11 @@ async def test_a_device_joins_at_the_server_that_leads(tmp_path: Path) -> None:
     config = waiting()
     async with hosting(tmp_path, closed=True) as leader, serve_standby(config, None, Standby()):
         token = leader.register.create("device").text
-        servers = f"http://127.0.0.1:{config.run.port},{leader.url}"
+        servers = f"http://127.0.0.1:{config.server.port},{leader.url}"
         identity = await join(servers, token, "device")
         assert [str(url) for url in urls_of(identity.server)] == [str(url) for url in urls_of(servers)]
         with pytest.raises(Unauthorized):  # whoever leads has the word
-            await join(f"{leader.url},http://127.0.0.1:{config.run.port}", token, "another")
+            await join(f"{leader.url},http://127.0.0.1:{config.server.port}", token, "another")
 
 
 async def test_nobody_is_told_where_the_journal_lies(tmp_path: Path) -> None:

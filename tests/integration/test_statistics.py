@@ -19,11 +19,9 @@ from tests.integration.test_divergence import ask, config_of, dense, served
 
 async def test_a_negative_variance_is_refused_and_its_sender_named(tmp_path: Path) -> None:
     """As often as it comes: an honest device goes on, and no evaluation says that the run has diverged."""
-    config = config_of(
-        tmp_path, "model.module=tests.devices.emulation.fleets:Normed", "run.evaluate_every=0.1"
-    )
+    config = config_of(tmp_path, "model.module=tests.devices.emulation.fleets:Normed", "evaluation.every=0.1")
     flat, random = (
-        FlatModule(config.model.module, config.model.loss, config.run.seed),
+        FlatModule(config.model.module, config.model.loss, config.model.seed),
         np.random.default_rng(0),
     )
     data = datasets.load("digits", "train")

@@ -14,8 +14,8 @@ from tests.hosting import hosting
 from tests.integration.test_onnx_device import HandMade
 
 RUN = (
-    "run.updates=60",
-    "run.batch=8",
+    "end.updates=60",
+    "local.batch=8",
     "compression.select=1",
     "compression.values=f32",
     "model.module=theirs:Net",

@@ -200,7 +200,7 @@ async def test_a_server_that_begins_again_hands_out_its_round_anew(tmp_path: Pat
 
 
 async def test_a_run_that_has_all_it_needs_says_so(tmp_path: Path) -> None:
-    async with hosting(tmp_path, *TASKS, "run.updates=2") as hosted:
+    async with hosting(tmp_path, *TASKS, "end.updates=2") as hosted:
         async with link(hosted.port, "a", "x") as a, link(hosted.port, "b", "y") as b:
             await begun(a)
             await begun(b)

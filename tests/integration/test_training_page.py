@@ -15,7 +15,7 @@ from edgeflock.shared.identity import digest_of
 from tests.hosting import Hosted, hosting
 from tests.integration.operator import ADMIN, operating
 
-ON = "run.browsers=true"
+ON = "server.browsers=true"
 
 WASM = b"\0asm" + bytes(1000)
 
@@ -55,7 +55,7 @@ async def test_it_is_served_where_its_operator_wants_it(cache: Path) -> None:
         for path in ("/train", "/train/page/main.js"):
             status, told = await visitor.get(path)
             assert status == 404
-            assert "run.browsers" in told
+            assert "server.browsers" in told
     async with hosting(cache / "on", ON, closed=True) as hosted, aiohttp.ClientSession() as http:
         for path in ("/train", *(f"/train/{path}" for path in training_assets())):
             async with http.get(f"{hosted.url}{path}") as answer:

@@ -33,15 +33,11 @@ DENSE = 4 * 38_282
 
 
 CONFIG = {
-    "run": {
-        "directory": "edgeflock-run",
-        "host": "0.0.0.0",
-        "port": 8470,
-        "updates": 8000,
-        "batch": 10,
-        "seed": 0,
-    },
+    "server": {"directory": "edgeflock-run", "host": "0.0.0.0", "port": 8470},
+    "local": {"batch": 10},
+    "end": {"updates": 8000},
     "model": {
+        "seed": 0,
         "module": "edgeflock.client.zoo:DigitsCNN",
         "loss": "cross_entropy",
         "data": "digits:",

@@ -54,10 +54,11 @@ def _progress(state: MonitorState, room: int, *, with_run: bool) -> Line:
 def progress(state: MonitorState) -> tuple[float | None, float | None]:
     """Return (remaining seconds, finished part of the run). None means unknown.
 
-    They are those of run.updates or run.seconds, the one that ends the run first.
+    They are those of end.updates or end.seconds, the one that ends the run first.
     """
     overview, target = state.overview, state.run.updates_target
-    seconds = float(state.run.config.get("run", {}).get("seconds") or 0.0)
+    config = state.run.config
+    seconds = float(config.get("end", config.get("run", {})).get("seconds") or 0.0)  # run: old recordings
     limits: list[tuple[float, float]] = []
     if target:
         rate = overview.updates_per_s

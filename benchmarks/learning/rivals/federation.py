@@ -105,7 +105,7 @@ class Federation:
             Client(
                 flat,
                 Shuffled(share, np.random.default_rng([seed, 1, place])),
-                file.run.batch,
+                file.local.batch,
                 late if place in slow and not central else fast,
                 np.random.default_rng([seed, 2, place]),
             )
@@ -193,7 +193,7 @@ def simulate(
 class Simulation(Job):
     """A run of one of them, to be kept and swept as those of fleets are.
 
-    Of its fleet file count the data, the model, the batch, and as run.updates the gradients.
+    Of its fleet file count the data, the model, the batch, and as end.updates the gradients.
     """
 
     how: Rival | None = None
@@ -206,5 +206,5 @@ class Simulation(Job):
         assert self.how is not None, "a simulation has a rival"
         prepared, every = prepare(self.file), self.file.fleet.evaluate_every
         return simulate(
-            self.how, prepared, self.seed, self.file.run.updates, every, progress, self.has_reached_target
+            self.how, prepared, self.seed, self.file.end.updates, every, progress, self.has_reached_target
         )

@@ -104,7 +104,7 @@ def prepare(file: FleetFile, objects: FleetObjects = FleetObjects()) -> Prepared
     scores.set_scale(test.description.target)
     try:
         flat.evaluate(flat.theta(), rows(test.x, slice(SAMPLES)), test.y[:SAMPLES], on_batch=scores.update)
-        flops = flat.flops(rows(train.x, slice(file.run.batch)), train.y[: file.run.batch])
+        flops = flat.flops(rows(train.x, slice(file.local.batch)), train.y[: file.local.batch])
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
         raise ConfigError(
             f"model.module = {file.model.module!r} does not fit fleet.data = {fleet.data!r} with "
@@ -146,7 +146,7 @@ def _prepare_acting(file: FleetFile, objects: FleetObjects) -> PreparedFleet:
     flat = FlatModule(file.model.module, file.model.loss, make=objects.make)
     check_limits(file, flat.layout)
     EpisodeScores(flat, test)
-    x, y = test.example(file.run.batch)
+    x, y = test.example(file.local.batch)
     example, flops = Dataset(x[:_EXAMPLE_SAMPLES], y[:_EXAMPLE_SAMPLES]), flat.flops(x, y)
     return PreparedFleet(file, [], example, flops, objects.make, environment=test, environments=environments)
 

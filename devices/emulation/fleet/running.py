@@ -85,7 +85,7 @@ def run_fleet(
     backend_of: BackendOf = lambda number, backend: backend,
     health_of: HealthOf = lambda name: dict,
 ) -> FleetResult:
-    """Run a fleet once. With run.keep_updates, its journal is in `directory` until the run is over.
+    """Run a fleet once. With journal.keep_updates, its journal is in `directory` until the run is over.
 
     A run starts again after an interruption if a step depends on more than the journal holds. This is so
     with Adafactor, error feedback, compression.select = 0, a threshold, injection, elastic averaging and
@@ -105,19 +105,19 @@ def run_fleet(
         backend.load_base(adapted.theta)
     compression, traits = file.compression, file.coordination.traits
     has_state = compression.feedback or compression.threshold or file.injection.alpha
-    has_state = has_state or traits.elastic or file.run.local_optimizer == ADAFACTOR
+    has_state = has_state or traits.elastic or file.local.optimizer == ADAFACTOR
     has_state = has_state or select_interval(file)  # depends on how often a device pushes
     has_state = has_state or traits.tasks  # a device's task depends on all earlier rounds
     has_state = has_state or prepared.environment is not None  # a device's actions depend on its model
     has_state = has_state or bool(file.model.personal)
     if traits.rounds:  # no journal has an update that is sent again while it is held
         has_state = has_state or any(kind.session_s for kind in file.classes.values())
-    if file.run.keep_updates and not has_state:
+    if file.journal.keep_updates and not has_state:
         resumed: Interrupted | None = Interrupted(directory)
         journal = Journal(directory / JOURNAL, durable=False)
     else:
         resumed, journal = None, Journal(Path(":memory:"), durable=False)
-    timed, callbacks = _TimedBackend(backend), (listening or Callbacks()).with_settings(file.run)
+    timed, callbacks = _TimedBackend(backend), (listening or Callbacks()).with_settings(file.callbacks)
 
     def backends(index: int) -> Backend:
         return backend_of(index, timed)
@@ -239,7 +239,7 @@ class _FleetRun:
             self._tallies,
             sha256(theta.tobytes()).hexdigest(),
             theta.size,
-            self._file.run.local_steps,
+            self._file.local.steps,
             streams={
                 device.name: device.batches.tally
                 for device in self._devices.values()
@@ -340,7 +340,7 @@ class _FleetRun:
         seconds = asyncio.get_running_loop().time()
         loss, octets = scores.loss if finite else None, (traffic.ingress, traffic.egress)
         metrics = scores.metrics
-        if self._file.run.evaluate_on_devices:
+        if self._file.evaluation.on_devices:
             found = self._measure_on_devices(theta)
             metrics = {**metrics, **{f"on_devices.{key}": number for key, number in found.items()}}
         evaluation = Evaluation(version, seconds, loss, scores.accuracy, *octets, metrics, scores.classes)

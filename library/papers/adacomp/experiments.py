@@ -32,7 +32,7 @@ FIGURE_3 = (
     _method("AdaComp c=0.1", "adacomp", 0.1, 0.1),
     ADACOMP,
 )
-RECORD = Method("record", {**PRESETS["low-bandwidth"], "run.local_steps": 1, "downlink.mode": "exact"}, 0.1)
+RECORD = Method("record", {**PRESETS["low-bandwidth"], "local.steps": 1, "downlink.mode": "exact"}, 0.1)
 AVERAGED = Method("ASGD, averaged model", {**ASGD.settings, "coordination.average": 8.0}, 0.1)
 """The dense baseline with the record's averaging, to measure the effect of averaging alone."""
 
@@ -129,7 +129,8 @@ def _fleet(
     window: int = 4096,
 ) -> FleetFile:
     sections: dict[str, dict[str, Any]] = {
-        "run": {"updates": updates, "batch": 10},
+        "end": {"updates": updates},
+        "local": {"batch": 10},
         "model": {"module": module, "data": data},
         "coordination": {"learning_rate": method.rate, "window": window},
         "fleet": {"devices": devices, "data": data, "samples": samples, "evaluate_every": evaluate_every},

@@ -23,7 +23,7 @@ def figures_of(one: Measured) -> dict[str, Any]:
         "final_accuracy": _spread(setting.best()),
         "last_accuracy": _spread(setting.last()),
         "last_five_accuracy": _spread(setting.last_five()),
-        "updates": one.experiment.file.run.updates,
+        "updates": one.experiment.file.end.updates,
         "devices": one.experiment.file.fleet.devices,
         "ended": [outcome.end["ended"] for outcome in setting.outcomes],
         "at": {f"{accuracy:.2f}": _reached(setting, accuracy) for accuracy in ACCURACIES},

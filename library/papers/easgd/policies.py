@@ -84,8 +84,8 @@ _ELASTIC: dict[str, object] = {
     **_DENSE,
     "coordination.mode": "elastic",
     "coordination.rule": "elastic",
-    "run.local_optimizer": "adafactor",
-    "run.local_rate": 0.02,
+    "local.optimizer": "adafactor",
+    "local.rate": 0.02,
 }
 
 A3C = Agent(Method("A3C", {**_DENSE, **_ADAM}, 0.001))
@@ -148,7 +148,7 @@ def part_of(game: Game, workers: int) -> str:
 def _fleet(game: Game, agent: Agent, workers: int, seconds: float, evaluations: int) -> FleetFile:
     devices, share = NODES * workers, _NODE_MBPS / workers
     sections: dict[str, dict[str, object]] = {
-        "run": {"batch": agent.batch, "local_steps": agent.local_steps},
+        "local": {"batch": agent.batch, "steps": agent.local_steps},
         "model": {
             "module": game.policy,
             "loss": agent.loss,

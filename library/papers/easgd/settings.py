@@ -47,7 +47,7 @@ TASKS = (
 )
 
 _DENSE = {"compression.select": 1.0, "compression.values": "f32"}
-_FORGETTING: dict[str, object] = {"run.snapshot_every": 50, "coordination.window": 16}
+_FORGETTING: dict[str, object] = {"journal.snapshot_every": 50, "coordination.window": 16}
 """Updates that are whole models are in memory until a snapshot finds them older than the window."""
 _ROUNDS: dict[str, object] = {**_FORGETTING, "coordination.mode": "rounds"}
 _ELASTIC = {
@@ -55,7 +55,7 @@ _ELASTIC = {
     "coordination.mode": "elastic",
     "coordination.rule": "elastic",
     "coordination.moving_rate": ALPHA,
-    "run.local_steps": PERIOD,
+    "local.steps": PERIOD,
 }
 
 SYNC = Method("sync SGD", {**_DENSE, **_ROUNDS}, 0)
@@ -143,10 +143,11 @@ def _fleet(task: EasgdTask, method: Method, link: str, steps: int, evaluations: 
     link_rates = {"uplink_mbps": LINKS[link], "downlink_mbps": LINKS[link], "latency_ms": 0.1}
     uri = data[task.name]
     sections: dict[str, dict[str, object]] = {
-        "run": {"updates": updates, "batch": BATCH},
+        "end": {"updates": updates},
+        "local": {"batch": BATCH},
         "model": {"module": task.module, "data": uri},
         "fleet": {"devices": NODES, "data": uri, "evaluate_every": max(1, updates // evaluations)},
         "devices": {"node": {"step_ms": task.step_ms, "spread": 0.1, **link_rates}},
     }
-    rate = "run.local_rate" if method in (EASGD, STAGGERED) else "coordination.learning_rate"
+    rate = "local.rate" if method in (EASGD, STAGGERED) else "coordination.learning_rate"
     return fleet_file(sections, AS_PUBLISHED | method.settings | {rate: task.rate})

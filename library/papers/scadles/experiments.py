@@ -245,12 +245,13 @@ def _fleet(
 ) -> FleetFile:
     """`rounds` and `every`, of evaluations, in updates of each device."""
     sections: dict[str, dict[str, Any]] = {
-        "run": {"updates": rounds * devices, "batch": BATCH},
+        "end": {"updates": rounds * devices},
+        "local": {"batch": BATCH},
         "model": {"module": module, "data": data},
         "coordination": {"learning_rate": method.rate},
         "fleet": {"devices": devices, "data": data, "evaluate_every": every * devices, "seconds": seconds},
         "devices": kinds,
     }
     if method.name == LOCAL.name:
-        sections["run"]["local_rate"] = method.rate
+        sections["local"]["rate"] = method.rate
     return fleet_file(sections, AS_PUBLISHED | method.settings)

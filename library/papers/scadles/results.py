@@ -169,7 +169,7 @@ def _buffers(runs: dict[str, Measured]) -> dict[str, Any]:
         short = [_depths(outcome.end, "deepest") for outcome in runs[f"{name} truncation"].setting.outcomes]
         total = fmean(map(sum, every))
         made[name] = {
-            "rounds": kept.experiment.file.run.updates // DEVICES,
+            "rounds": kept.experiment.file.end.updates // DEVICES,
             "persisted": {"sum": total, "largest": fmean(map(max, every))},
             "truncated": {"sum": fmean(map(sum, short)), "largest": fmean(map(max, short))},
             "reduction": {

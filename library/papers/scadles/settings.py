@@ -72,7 +72,7 @@ ADAPTIVE = Method(
 """As in Table VI: CR 0.1, delta 0.3."""
 LOCAL_STEPS = 4
 LOCAL = Method(
-    "ScaDLES, local steps", {"coordination.mode": "rounds", **_DENSE, "run.local_steps": LOCAL_STEPS}, 0.4
+    "ScaDLES, local steps", {"coordination.mode": "rounds", **_DENSE, "local.steps": LOCAL_STEPS}, 0.4
 )
 """Beyond the paper: a device takes its batch as four steps on a quarter of it each; rounds exchange the sums.
 They weigh r_i as before, at the learning rate of the steps, without linear scaling."""

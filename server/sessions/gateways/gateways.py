@@ -111,7 +111,7 @@ class Gateways:
                 self._pin,
                 self._changes.mark,
                 self._authority,
-                host.config.run.open is False,
+                host.config.server.open is False,
                 now.learning_rate,
                 now.end_reason,
                 now.diverged,
@@ -135,5 +135,11 @@ class Gateways:
 
 def _gateway_settings(host: RunHost) -> dict[str, Any]:
     """Return the settings for a gateway, without those of the leader's machine."""
-    own = {"directory", "certificate", "key", "trackers", "on_update", "on_evaluated", "on_finding", "stop"}
-    return host.config.model_dump(mode="json", exclude={"client": True, "journal": True, "run": own})
+    return host.config.model_dump(
+        mode="json",
+        exclude={
+            "server": {"directory", "certificate", "key"},
+            "evaluation": {"trackers"},
+            **dict.fromkeys(("journal", "callbacks", "client"), True),
+        },
+    )

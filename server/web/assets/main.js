@@ -154,7 +154,7 @@ function progress({ version, began, updates_per_s }, { updates_target, config })
         const left = updates_per_s > 0 ? Math.max(0, updates_target - version) / updates_per_s : Infinity;
         ends.push([left, version / updates_target]);
     }
-    const seconds = config.run?.seconds ?? 0;
+    const seconds = config.end?.seconds ?? 0;
     if (seconds) {
         const past = began === null ? 0 : state.time - began;
         ends.push([began === null ? Infinity : Math.max(0, seconds - past), past / seconds]);

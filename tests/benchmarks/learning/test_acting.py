@@ -39,10 +39,10 @@ def test_every_fleet_takes_as_many_steps(name: str) -> None:
     arm = ARMS[name]
     for task in TASKS.values():
         file = fleet_file(task, arm)
-        taken = file.run.updates * arm.steps(task)
-        assert task.steps - file.run.batch * file.run.local_steps < taken <= task.steps
+        taken = file.end.updates * arm.steps(task)
+        assert task.steps - file.local.batch * file.local.steps < taken <= task.steps
         assert file.fleet.devices == DEVICES
-        assert file.run.updates // file.fleet.evaluate_every >= EVALUATIONS
+        assert file.end.updates // file.fleet.evaluate_every >= EVALUATIONS
 
 
 def test_the_table_has_means_and_the_worst_seed() -> None:

@@ -21,7 +21,8 @@ from edgeflock.devices.emulation.fleet import PreparedFleet, prepare
 
 BATCH, CLIENTS = 10, 3
 FILE = {
-    "run": {"updates": 1, "batch": BATCH},
+    "end": {"updates": 1},
+    "local": {"batch": BATCH},
     "model": {"module": "edgeflock.client.zoo:DigitsLinear"},
     "fleet": {"devices": CLIENTS, "samples": CLIENTS * BATCH},
 }

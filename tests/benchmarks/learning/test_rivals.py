@@ -30,7 +30,8 @@ DEVICES, SAMPLES, BATCH = 12, 20, 10
 def fleet(batch: int = BATCH) -> PreparedFleet:
     """12 devices with 20 digits each: an epoch is two batches."""
     settings: dict[str, dict[str, Any]] = {
-        "run": {"updates": 1, "batch": batch},
+        "end": {"updates": 1},
+        "local": {"batch": batch},
         "model": {"module": MODULE},
         "fleet": {"devices": DEVICES, "samples": DEVICES * SAMPLES},
     }

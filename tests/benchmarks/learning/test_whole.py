@@ -44,10 +44,10 @@ def test_an_unknown_run_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_settings_make_an_arm() -> None:
-    arm = parsed("product downlink.share=0.5 run.local_optimizer=sgd run.recover=false")
+    arm = parsed("product downlink.share=0.5 local.optimizer=sgd evaluation.recover=false")
     assert arm.settings == {
         "downlink.share": 0.5,
-        "run.local_optimizer": "sgd",
-        "run.recover": False,
+        "local.optimizer": "sgd",
+        "evaluation.recover": False,
     }
     assert arm.rival is None

@@ -71,7 +71,7 @@ def test_before_an_episode_is_over_there_is_nothing_to_tell() -> None:
     [
         ("Corridor", {"input": (4,)}, POLICY, r"have the shape \[2\], and those of the run \[4\]"),
         ("Corridor", {"loss": "mse"}, POLICY, "loss 'mse' is of data; set model.loss = 'a2c'"),
-        ("Corridor", {"batch": 1 << 40}, POLICY, r"asks for 1,099,511,627,776 steps .*a smaller run.batch"),
+        ("Corridor", {"batch": 1 << 40}, POLICY, r"asks for 1,099,511,627,776 steps .*a smaller local.batch"),
         ("Corridor", {"loss": "ppo(rollout=10000000)"}, POLICY, "must be a number from 0 to 1048576"),
         ("Target", {}, POLICY, r"policy that returns \(mean \[n, 1\]"),
         ("Corridor", {}, "edgeflock.client.zoo:ActorCritic(observations=2, actions=3)", r"logits \[n, 2\]"),

@@ -3,9 +3,9 @@
 # a checkpoint and halves the learning rate. PYTHONPATH names the code; script(1) is the terminal.
 url=http://127.0.0.1:18475 recording=$(realpath "$1")
 cd "$(mktemp -d)" || exit 1
-timeout 110 python -m edgeflock server --set run.port=18475 --set run.host=127.0.0.1 \
-    --set run.directory=edgeflock-run --set run.open=true --set run.batch=64 \
-    --set model.module=edgeflock.client.zoo:DigitsLinear --set model.data=digits: --set run.evaluate_every=2 \
+timeout 110 python -m edgeflock server --set server.port=18475 --set server.host=127.0.0.1 \
+    --set server.directory=edgeflock-run --set server.open=true --set local.batch=64 \
+    --set model.module=edgeflock.client.zoo:DigitsLinear --set model.data=digits: --set evaluation.every=2 \
     --set coordination.window=64 &
 until curl -s "$url/readyz" >/dev/null; do sleep 0.5; done
 export TERM=xterm-256color

@@ -29,9 +29,10 @@ from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.protocol.messages import Receipt
 
 ONE = """\
-[run]
+[end]
 updates = 20
-local_optimizer = "sgd"
+[local]
+optimizer = "sgd"
 
 [model]
 module = "tests.devices.emulation.fleets:Linear"
@@ -60,9 +61,10 @@ step_ms = 100
 """One device, whose step takes a tenth of a second and whose messages take no time."""
 
 MIXED = """\
-[run]
+[end]
 updates = 40
-local_optimizer = "sgd"
+[local]
+optimizer = "sgd"
 
 [model]
 module = "tests.devices.emulation.fleets:Linear"

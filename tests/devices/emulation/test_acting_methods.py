@@ -15,12 +15,12 @@ METHODS: dict[str, dict[str, object]] = {
     "adacomp": {"coordination.rule": "adacomp"},
     "tau": {"coordination.rule": "tau"},
     "A3C": {**DENSE, "coordination.rule": "none", "downlink.mode": "exact"},
-    "EASGD": {**DENSE, "coordination.mode": "elastic", "coordination.chunk": 0, "run.local_steps": 2},
+    "EASGD": {**DENSE, "coordination.mode": "elastic", "coordination.chunk": 0, "local.steps": 2},
     "staggered EASGD": {
         **DENSE,
         "coordination.mode": "elastic",
         "coordination.chunk": 1000,
-        "run.local_steps": 2,
+        "local.steps": 2,
     },
     "ASP": {"coordination.gate": "asp", "coordination.bound": 2},
     "SSP": {"coordination.gate": "ssp", "coordination.bound": 2},
@@ -33,7 +33,10 @@ METHODS: dict[str, dict[str, object]] = {
 @pytest.mark.parametrize("method", METHODS)
 def test_a_fleet_learns_by_acting(method: str, tmp_path: Path) -> None:
     sections: dict[str, dict[str, object]] = {
-        "run": {"updates": 12, "batch": 8, "keep_updates": False, "recover": False},
+        "end": {"updates": 12},
+        "local": {"batch": 8},
+        "journal": {"keep_updates": False},
+        "evaluation": {"recover": False},
         "model": {
             "module": "edgeflock.client.zoo:ActorCritic",
             "loss": "a2c",

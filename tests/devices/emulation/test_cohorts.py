@@ -14,7 +14,7 @@ COHORT, OF_TWO = "coordination.mode=cohort", "coordination.cohort=2"
 
 def fleet(*settings: str) -> FleetFile:
     return fleet_of(
-        MIXED, COHORT, "run.updates=60", "fleet.evaluate_every=2", "downlink.mode=lossy", *settings
+        MIXED, COHORT, "end.updates=60", "fleet.evaluate_every=2", "downlink.mode=lossy", *settings
     )
 
 
@@ -28,7 +28,7 @@ def test_a_round_has_an_update_of_each_member_and_all_have_their_turn(tmp_path: 
 
 
 def test_who_waits_is_sent_nothing(tmp_path: Path) -> None:
-    ran = run(fleet("coordination.cohort=1", "coordination.cohort_rounds=50", "run.updates=20"), tmp_path)
+    ran = run(fleet("coordination.cohort=1", "coordination.cohort_rounds=50", "end.updates=20"), tmp_path)
     quick, slow = (ran.result.classes[name] for name in ("quick", "slow"))
     assert (quick.updates, slow.updates) == (20, 0)
     welcomes = ran.server.traffic.sent[Welcome] / 3  # of two of six devices

@@ -19,8 +19,8 @@ from edgeflock.shared.settings.config import parse as parse_config
 FLEET = (
     "model.module=edgeflock.client.zoo:DigitsLinear",
     "model.data=digits:",
-    "run.updates=20",
-    "run.batch=4",
+    "end.updates=20",
+    "local.batch=4",
     "fleet.devices=4",
     "fleet.samples=64",
     "fleet.evaluate_every=20",
@@ -74,12 +74,12 @@ CONCEPTS: dict[str, list[Settings]] = {
         ("downlink.mode=lossy", "downlink.indices=golomb", "downlink.values=f16"),
     ],
     "local": [
-        ("run.local_optimizer=sgd",),
-        ("run.local_optimizer=adafactor",),
-        ("run.local_optimizer=adafactor", "run.local_steps=2"),
-        ("run.local_optimizer=adam", "run.local_steps=2"),
-        ("run.local_optimizer=sgd", "run.local_momentum=0.5", "run.local_steps=2"),
-        ("run.proximal=0.1", "run.local_steps=2"),
+        ("local.optimizer=sgd",),
+        ("local.optimizer=adafactor",),
+        ("local.optimizer=adafactor", "local.steps=2"),
+        ("local.optimizer=adam", "local.steps=2"),
+        ("local.optimizer=sgd", "local.momentum=0.5", "local.steps=2"),
+        ("local.proximal=0.1", "local.steps=2"),
     ],
     "average": [("coordination.average=0",)],
     "weights": [("coordination.base_batch=8",)],
@@ -107,7 +107,7 @@ def fleet(settings: Settings) -> FleetFile:
 
 
 def sharded(settings: Settings) -> Config:
-    return parse_config(overrides=("run.updates=20", "scale.shards=2", *settings), tables=CHOICES)
+    return parse_config(overrides=("end.updates=20", "scale.shards=2", *settings), tables=CHOICES)
 
 
 def accepted_pairs() -> set[frozenset[Choice]]:
@@ -160,5 +160,5 @@ def test_every_choice_is_tried() -> None:
     for key, table in tables.items():
         section, _, name = key.partition(".")
         default = type(getattr(Config(), section)).model_fields[name].default
-        if section != "run":
+        if section not in ("evaluation", "callbacks"):
             assert {f"{key}={choice}" for choice in table if choice != default} <= tried

@@ -26,7 +26,7 @@ from edgeflock.shared.settings.presets import PRESETS
 REPOSITORY = Path(__file__).parents[3]
 
 FILE = """\
-[run]
+[end]
 updates = 5
 
 [fleet]
@@ -44,7 +44,7 @@ step_ms = 7.5
 
 def test_sections_and_classes() -> None:
     file = parse(FILE, "fleet.toml")
-    assert file.run.updates == 5
+    assert file.end.updates == 5
     assert file.coordination == FleetFile().coordination
     assert (file.fleet.devices, file.fleet.seeds, file.fleet.data) == (4, (3, 5), "digits:")
     assert file.devices == file.classes
@@ -55,15 +55,15 @@ def test_sections_and_classes() -> None:
 
 
 def test_without_classes_the_devices_are_laptops() -> None:
-    assert parse("[run]\nupdates = 1\n", "fleet.toml").classes == {"laptop": DeviceClass(profile="laptop")}
+    assert parse("[end]\nupdates = 1\n", "fleet.toml").classes == {"laptop": DeviceClass(profile="laptop")}
 
 
 def test_set_reaches_into_classes() -> None:
-    overrides = ["devices.pi.rate=3.5", "devices.pi zero.crash=0.25", "fleet.seconds=60", "run.updates=0"]
+    overrides = ["devices.pi.rate=3.5", "devices.pi zero.crash=0.25", "fleet.seconds=60", "end.updates=0"]
     file = parse(FILE, "fleet.toml", overrides)
     assert file.classes["pi"] == DeviceClass(profile="raspberry-pi-4", rate="3.5")
     assert file.classes["pi zero"] == DeviceClass(step_ms=7.5, crash=0.25)
-    assert (file.fleet.seconds, file.run.updates) == (60, 0)
+    assert (file.fleet.seconds, file.end.updates) == (60, 0)
 
 
 def test_the_compression_preset_works_as_for_the_server() -> None:
@@ -73,13 +73,13 @@ def test_the_compression_preset_works_as_for_the_server() -> None:
     assert file.compression.values == preset["compression.values"]
 
 
-END = "[run]\nupdates = 5\n"
+END = "[end]\nupdates = 5\n"
 CLASS = END + "[devices.pi]\nstep_ms = 10\n"
 
 REFUSED: dict[str, tuple[str, list[str]]] = {
-    "unknown key in [run]": (
-        "[run]\nupdate = 5\n",
-        ["line 2", "unknown key run.update = 5", "mean run.updates?"],
+    "unknown key in [end]": (
+        "[end]\nupdate = 5\n",
+        ["line 2", "unknown key end.update = 5", "mean end.updates?"],
     ),
     "unknown key in [model]": (
         END + "[model]\nmodul = 5\n",
@@ -118,7 +118,7 @@ REFUSED: dict[str, tuple[str, list[str]]] = {
     "no seeds": (END + "[fleet]\nseeds = []\n", ["line 4", "fleet.seeds = []"]),
     "a seed that is none": (END + "[fleet]\nseeds = [1, -1]\n", ["line 4", "fleet.seeds = [1, -1]"]),
     "no evaluations": (END + "[fleet]\nevaluate_every = 0\n", ["line 4", "fleet.evaluate_every = 0"]),
-    "endless": ("[run]\nbatch = 5\n", ["no end", "run.updates or fleet.seconds"]),
+    "endless": ("[local]\nbatch = 5\n", ["no end", "end.updates or fleet.seconds"]),
     "an end that never comes": (END + "[fleet]\nseconds = inf\n", ["line 4", "fleet.seconds = inf"]),
     "leaves and never comes back": (
         CLASS + "session_s = 60\n",

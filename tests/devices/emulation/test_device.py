@@ -119,7 +119,7 @@ def test_what_a_slow_device_does_not_take_is_kept_or_dropped(buffer: str, tmp_pa
 @pytest.mark.parametrize("mode", ["async", "rounds"])
 def test_rates_that_change_cost_no_samples(mode: str, tmp_path: Path) -> None:
     settings = ("devices.pi.rate=sine:12..108/20s", f"coordination.mode={mode}", "fleet.devices=3")
-    ran = run(fleet_of(ONE, *settings, "run.updates=90"), tmp_path / "run")
+    ran = run(fleet_of(ONE, *settings, "end.updates=90"), tmp_path / "run")
     streams = list(ran.result.streams.values())
     assert {stream.drops for stream in streams} == {0}
     assert [stream.rate for stream in streams] == pytest.approx([60.0] * 3)
@@ -143,7 +143,7 @@ def test_devices_draw_their_rates(tmp_path: Path) -> None:
 
 # Rounds
 
-ROUNDS = ("coordination.mode=rounds", "run.updates=60")
+ROUNDS = ("coordination.mode=rounds", "end.updates=60")
 
 
 def test_a_round_takes_as_long_as_its_slowest_device(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_whoever_crashes_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_local_steps_take_their_time(tmp_path: Path) -> None:
-    ran = run(fleet_of(ONE, "run.local_steps=4"), tmp_path / "run")
+    ran = run(fleet_of(ONE, "local.steps=4"), tmp_path / "run")
     assert [row.time for row in ran.rows] == pytest.approx([4 * 0.1 * k for k in range(1, 21)])
 
 
@@ -270,7 +270,7 @@ def test_who_is_about_to_leave_asks_for_no_model(tmp_path: Path) -> None:
 def test_leaving_devices_are_away_for_their_share_of_the_time(tmp_path: Path) -> None:
     """Sessions and absences are exponential, mean 5 s: a session has 1 / (e^(1/5) - 1) whole steps of 1 s."""
     settings = [
-        "run.updates=0",
+        "end.updates=0",
         "fleet.seconds=100",
         "fleet.evaluate_every=100000",
         "devices.pi.step_ms=1000",
@@ -301,7 +301,7 @@ def test_the_others_go_on_without_the_crashed(tmp_path: Path) -> None:
 def test_crashes_are_as_likely_as_they_should_be(tmp_path: Path) -> None:
     """With probability 1/8 after each update, a device makes eight on average."""
     file = fleet_of(
-        ONE, "fleet.devices=60", "devices.pi.crash=0.125", "run.updates=0", "fleet.seconds=1000",
+        ONE, "fleet.devices=60", "devices.pi.crash=0.125", "end.updates=0", "fleet.seconds=1000",
         "fleet.evaluate_every=100000",
     )  # fmt: skip
     ran = run(file, tmp_path / "run")
@@ -311,7 +311,7 @@ def test_crashes_are_as_likely_as_they_should_be(tmp_path: Path) -> None:
 
 
 def test_a_device_ten_times_as_fast_makes_ten_times_the_updates(tmp_path: Path) -> None:
-    settings = ["fleet.devices=2", "devices.tortoise.step_ms=1000", "run.updates=0", "fleet.seconds=10.05"]
+    settings = ["fleet.devices=2", "devices.tortoise.step_ms=1000", "end.updates=0", "fleet.seconds=10.05"]
     ran = run(fleet_of(ONE, *settings, "fleet.evaluate_every=50"), tmp_path / "run")
     classes = ran.result.classes
     assert (classes["pi"].updates, classes["tortoise"].updates) == (100, 10)
@@ -330,7 +330,7 @@ def test_a_run_that_is_complete_takes_no_more(tmp_path: Path) -> None:
 # A model that diverges
 
 EXPLODING = ("model.module=edgeflock.client.zoo:DigitsCNN", "coordination.learning_rate=1e6")
-DIVERGING = (*EXPLODING, "limits.parameter=1e30", "run.recover=false")
+DIVERGING = (*EXPLODING, "limits.parameter=1e30", "evaluation.recover=false")
 
 
 def test_steps_that_are_too_large_end_it_with_the_model_as_it_was(tmp_path: Path) -> None:
@@ -351,7 +351,7 @@ def test_a_run_that_leaves_the_numbers_ends_as_diverged(tmp_path: Path) -> None:
 
 def test_gradients_that_leave_the_numbers_end_it_too(tmp_path: Path) -> None:
     """No evaluation is due before the devices see it themselves."""
-    ran = run(fleet_of(MIXED, *DIVERGING, "fleet.evaluate_every=1000", "run.updates=1000"), tmp_path / "run")
+    ran = run(fleet_of(MIXED, *DIVERGING, "fleet.evaluate_every=1000", "end.updates=1000"), tmp_path / "run")
     assert ran.result.ended == "diverged"
     assert ran.result.updates < 1000
     assert ran.rows[-1].version == ran.result.updates
@@ -367,7 +367,7 @@ def test_a_run_of_lossy_differences_ends_as_well(tmp_path: Path) -> None:
 
 def test_a_run_whose_last_update_diverges_is_not_complete(tmp_path: Path) -> None:
     diverged = run(fleet_of(ONE, *DIVERGING), tmp_path / "run").result.updates
-    settings = [f"run.updates={diverged}", "fleet.evaluate_every=1000"]
+    settings = [f"end.updates={diverged}", "fleet.evaluate_every=1000"]
     ran = run(fleet_of(ONE, *DIVERGING, *settings), tmp_path / "run")
     assert ran.rows[-1].loss is None
     assert ran.result.ended == "diverged"
@@ -380,10 +380,12 @@ def test_the_update_that_shows_the_divergence_is_tallied(tmp_path: Path) -> None
 
 
 RASH = """
-[run]
+[end]
 updates = 1050
+[local]
 batch = 10
-local_optimizer = "sgd"
+optimizer = "sgd"
+[journal]
 keep_updates = false
 [model]
 module = "edgeflock.client.zoo:DigitsCNN"
@@ -401,7 +403,7 @@ timing = "exponential"
 
 def test_a_model_that_has_lost_what_it_had_learned_learns_again(tmp_path: Path) -> None:
     """With half the rate. Devices forget what they had not sent of the gradients that exploded."""
-    rash = run(parse(RASH, "rash", ["run.recover=false"]), tmp_path / "rash").rows
+    rash = run(parse(RASH, "rash", ["evaluation.recover=false"]), tmp_path / "rash").rows
     ran = run(parse(RASH, "wise", []), tmp_path / "wise")
     losses = [row.loss or 1e9 for row in ran.rows]
     exploded = next(place for place, row in enumerate(rash) if (row.loss or 1e9) > 100)

@@ -28,7 +28,7 @@ f32 = np.float32
 def test_one_device_trains_as_one_machine_does(tmp_path: Path) -> None:
     """Dense and exact: parameters as by SGD, statistics as by BatchNorm with a momentum of 0.1."""
     dense = ["compression.select=1", "compression.values=f32", "coordination.learning_rate=0.05"]
-    file = fleet_of(ONE, NORMED, *dense, "run.updates=30")
+    file = fleet_of(ONE, NORMED, *dense, "end.updates=30")
     ran = run(file, tmp_path / "run")
     (share,) = prepare(file).shares
     batches = Shuffled(share, np.random.default_rng([0, 1, 0]))
@@ -37,7 +37,7 @@ def test_one_device_trains_as_one_machine_does(tmp_path: Path) -> None:
     nn.utils.vector_to_parameters(first, module.parameters())
     sgd = torch.optim.SGD(module.parameters(), 0.05)
     for _ in range(30):
-        x, y = batches.take(file.run.batch)
+        x, y = batches.take(file.local.batch)
         sgd.zero_grad()
         loss = functional.cross_entropy(module(torch.from_numpy(x)), torch.from_numpy(y))
         loss.backward()  # type: ignore[no-untyped-call]
@@ -57,7 +57,7 @@ def test_one_device_trains_as_one_machine_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_fleet_s_statistics_make_its_model_right(seed: int, tmp_path: Path) -> None:
     """Six devices. With the statistics that it began with the same model would be far off."""
-    file = fleet_of(MIXED, NORMED, "run.updates=100", "compression.select=0.1")
+    file = fleet_of(MIXED, NORMED, "end.updates=100", "compression.select=0.1")
     ran = run(file, tmp_path / "run", seed=seed)
     last = ran.rows[-1]
     assert last.accuracy is not None
@@ -81,7 +81,7 @@ def own_variances(flat: FlatModule, theta: NDArray[np.float32]) -> NDArray[np.fl
 def test_many_devices_setting_out_together_do_not_overshoot(seed: int, tmp_path: Path) -> None:
     """Forty devices, five steps an update: variances fall from 1 to what they are, not beyond."""
     file = fleet_of(
-        MIXED, NORMED, "fleet.devices=40", "run.local_steps=5", "run.updates=60", "fleet.evaluate_every=3"
+        MIXED, NORMED, "fleet.devices=40", "local.steps=5", "end.updates=60", "fleet.evaluate_every=3"
     )
     ran = run(file, tmp_path / "run", seed=seed)
     assert ran.result.ended == "complete"
@@ -95,7 +95,7 @@ def test_many_devices_setting_out_together_do_not_overshoot(seed: int, tmp_path:
 
 def test_the_average_of_the_versions_is_evaluated(tmp_path: Path) -> None:
     """With the statistics in it."""
-    ran = run(fleet_of(MIXED, NORMED, "coordination.average=8", "run.updates=64"), tmp_path / "run")
+    ran = run(fleet_of(MIXED, NORMED, "coordination.average=8", "end.updates=64"), tmp_path / "run")
     _, average = ran.server.engine.result()
     _, theta = ran.server.engine.theta()
     assert average.size == theta.size
@@ -116,7 +116,7 @@ class Hostile:
         return self._backend.gradient(theta, x, y)._replace(statistics=self._lie(theta[-STATISTICS:]))
 
 
-TEN = ("fleet.devices=10", "devices.pi.step_ms=1000", "run.updates=600", "fleet.evaluate_every=100")
+TEN = ("fleet.devices=10", "devices.pi.step_ms=1000", "end.updates=600", "fleet.evaluate_every=100")
 MEANS = np.arange(STATISTICS) < STATISTICS // 2
 LIES: dict[str, tuple[Callable[[NDArray[np.float32]], NDArray[np.float32]], bool]] = {
     "huge variances": (lambda b: np.where(MEANS, b, f32(65504)), True),

@@ -9,7 +9,7 @@ from edgeflock.shared.errors import ConfigError
 from tests.devices.emulation.fleets import Ran, fleet_of, run
 
 STRAGGLERS = """\
-[run]
+[end]
 updates = 160
 
 [model]
@@ -91,14 +91,14 @@ def test_the_same_seed_gives_the_same_run(tmp_path: Path) -> None:
     ],
 )
 def test_with_every_coding_rounds_are_whole(coding: tuple[str, ...], tmp_path: Path) -> None:
-    result = ended(STRAGGLERS, tmp_path, *coding, "run.updates=40").result
+    result = ended(STRAGGLERS, tmp_path, *coding, "end.updates=40").result
     assert result.updates == 40
     assert sum(kind.updates for kind in result.classes.values()) == 40
 
 
 def test_who_crashes_leaves_its_shards_to_the_others(tmp_path: Path) -> None:
     result: FleetResult = run(
-        fleet_of(ALL_FAST.replace("[devices.slow]", "[devices.slow]\ncrash = 0.5"), "run.updates=80"),
+        fleet_of(ALL_FAST.replace("[devices.slow]", "[devices.slow]\ncrash = 0.5"), "end.updates=80"),
         tmp_path,
     ).result
     assert result.ended == "complete"
@@ -112,7 +112,7 @@ def test_who_comes_and_goes_is_not_waited_for(tmp_path: Path) -> None:
 
 def test_local_steps_stop_where_the_round_ends(tmp_path: Path) -> None:
     """A slow device's step takes a second: of ten, it takes no more than the one under way."""
-    ran = ended(STRAGGLERS, tmp_path, "run.local_steps=10", "run.updates=80")
+    ran = ended(STRAGGLERS, tmp_path, "local.steps=10", "end.updates=80")
     assert ran.result.classes["slow"].updates == 0
     assert ran.rows[-1].time < 25
 
@@ -152,4 +152,4 @@ def test_what_cannot_be_is_named(settings: list[str], named: str) -> None:
 
 def test_more_than_all_shards_are_all_shards(tmp_path: Path) -> None:
     """k beyond what anybody holds: a round has what there is."""
-    assert ended(STRAGGLERS, tmp_path, "coordination.distinct=100", "run.updates=40").result.updates == 40
+    assert ended(STRAGGLERS, tmp_path, "coordination.distinct=100", "end.updates=40").result.updates == 40

@@ -116,9 +116,9 @@ def test_classes_are_those_of_a_fleet_file() -> None:
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"profile": "raspberry"}, r"edgeflock.Fleet: devices.raspberry.profile = 'raspberry': must be"),
-    ({"updates": 0}, r"edgeflock.Fleet: the run has no end: set run.updates or fleet.seconds"),
+    ({"updates": 0}, r"edgeflock.Fleet: the run has no end: set end.updates or fleet.seconds"),
     ({"seeds": [1]}, r"Fleet\(seeds=...\): say run\(seed\) for each"),
-    ({"fleet": {}}, r"Fleet\(fleet=...\): settings of \[fleet\] and \[run\] go by their own names"),
+    ({"fleet": {}}, r"Fleet\(fleet=...\): settings of \[fleet\] go by their own names"),
     ({"devices": 101, "evaluate": (X, Y)}, r"fleet.devices = 101: there are only 100 samples"),
     ({"data": (X[:3], Y[:3])}, r"no fifth of 3 samples can be held out"),
     ({"model": LINEAR, "data": (X[:, :5], Y)}, r"does not fit fleet.data = '\(x, y\)'"),

@@ -14,7 +14,7 @@ from edgeflock.shared.errors import ConfigError
 class Refusing(AbstractContextManager[None]):
     def __enter__(self) -> None:
         time.sleep(0.1)  # it is waited for
-        raise ConfigError("run.port = 0 cannot be")
+        raise ConfigError("server.port = 0 cannot be")
 
     def __exit__(self, *error: object) -> None: ...
 

@@ -37,11 +37,12 @@ SETTINGS: dict[str, Any] = {
 }
 
 TOML = """
-[run]
+[end]
 updates = 12
+[local]
 batch = 5
-seed = 3
 [model]
+seed = 3
 module = "tests.library.api.nets:Linear"
 data = "npz:{folder}/data.npz"
 [coordination]
@@ -85,7 +86,7 @@ def updates_in(directory: Path) -> list[tuple[Any, ...]]:
 async def command(folder: Path) -> AsyncIterator[str]:
     """`edgeflock server` on a port of its own, open to everybody here: its URL."""
     (folder / "run.toml").write_text(TOML.format(folder=folder))
-    own = [f"run.directory={folder / 'cli'}", "run.port=0", "run.open=true"]
+    own = [f"server.directory={folder / 'cli'}", "server.port=0", "server.open=true"]
     program = [sys.executable, "-m", "edgeflock", "server", str(folder / "run.toml"), "--json"]
     program += [part for setting in own for part in ("--set", setting)]
     process = await asyncio.create_subprocess_exec(*program, stdout=subprocess.PIPE)

@@ -279,8 +279,8 @@ def named(directory: Path, **functions: str) -> ef.Server:
     """A server of settings as a file has them, which name functions of this file."""
     x, y = sides()
     np.savez(directory / "test.npz", x_test=x, y_test=y)
-    overrides = [f"run.{key}=tests.library.api.test_server:{name}" for key, name in functions.items()]
-    overrides += [f"run.directory={directory}", "run.port=0", "run.evaluate_every=0.05"]
+    overrides = [f"callbacks.{key}=tests.library.api.test_server:{name}" for key, name in functions.items()]
+    overrides += [f"server.directory={directory}", "server.port=0", "evaluation.every=0.05"]
     overrides += [f"model.module={LINEAR}", f"model.data=npz:{directory}/test.npz"]
     return ef.Server.configured(parse(overrides=overrides, tables=CHOICES))
 
@@ -300,7 +300,9 @@ async def test_settings_name_functions_by_import_strings(tmp_path: Path) -> None
     assert again.version >= result.version
     with pytest.raises(ZeroDivisionError, match=r"at \d+$"):
         await train(named(tmp_path, on_evaluated="fails"))
-    with pytest.raises(ef.ConfigError, match=r"run.on_update = 'tests.*:lost': .* cannot be imported: Attr"):
+    with pytest.raises(
+        ef.ConfigError, match=r"callbacks.on_update = 'tests.*:lost': .* cannot be imported: Attr"
+    ):
         named(tmp_path, on_update="lost")
 
 
@@ -450,7 +452,7 @@ async def test_what_cannot_be_waited_for(tmp_path: Path) -> None:
 async def test_a_port_that_is_taken(tmp_path: Path, nothing_stays: None) -> None:
     async with here(tmp_path / "one") as server:
         port = int(server.url.rpartition(":")[2])
-        with pytest.raises(ef.EdgeflockError, match=rf"cannot listen on 127.0.0.1:{port}: .*run.port"):
+        with pytest.raises(ef.EdgeflockError, match=rf"cannot listen on 127.0.0.1:{port}: .*server.port"):
             await here(tmp_path / "two", port=port).__aenter__()
 
 
@@ -460,7 +462,17 @@ ALONE: Any = X
 WRONG: list[tuple[Any, str]] = [
     (
         lambda: ef.Server(LINEAR, bach=5),
-        r"Server: unknown key run.bach = 5; did you mean run.batch",
+        r"Server\(bach=...\): unknown setting; did you mean batch\?",
+    ),
+    (
+        lambda: ef.Server(LINEAR, learning_rate=5),
+        r"learning_rate = 5 is outside a section; did you mean coordination.learning_rate\?",
+    ),
+    (lambda: ef.Server(LINEAR, batch="many"), r"edgeflock.Server: local.batch = 'many': must be a valid"),
+    (lambda: ef.Server(LINEAR, local=3, batch=3), r"edgeflock.Server: local = 3 is outside a section"),
+    (
+        lambda: ef.Server(LINEAR, run=dict(batch=3)),
+        r"unknown key run[.]batch = 3; it is called local.batch now",
     ),
     (
         lambda: ef.Server(LINEAR, coordination={"rule": "adacom"}),
@@ -476,7 +488,7 @@ WRONG: list[tuple[Any, str]] = [
         r"Server\(on_evaluated=...\) is async, and nothing waits for it; give a plain function",
     ),
     (lambda: ef.Server(LINEAR, limits=3), r"edgeflock.Server: limits = 3 is outside a section"),
-    (lambda: ef.Server(LINEAR, client={}), r"Server\(client=...\): settings of \[run\] go by their own"),
+    (lambda: ef.Server(LINEAR, client={}), r"Server\(client=...\): settings of \[fleet\] go by their own"),
     (lambda: ef.Server(LINEAR, evaluate=(X, Y[:3])), r"\[4, 6\] and y \[3\]; give as many"),
     (lambda: ef.Server(LINEAR, evaluate=ALONE), r"Server\(evaluate=...\) is a ndarray; give \(x, y\)"),
     (lambda: ef.Server(LINEAR, evaluate=(["a"], ["b"])), r"evaluate=...\) holds no numbers: .*give \(x, y\)"),

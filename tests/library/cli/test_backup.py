@@ -23,7 +23,7 @@ def test_backup_and_restore(
     assert f"{file}: there is such a file already; name another" in capsys.readouterr().err
     assert called("restore", str(file), str(fresh), "--same-run", monkeypatch=monkeypatch) == 0
     assert capsys.readouterr().out == (
-        f"{fresh}: version 12, as run run; start its server: --set run.directory={fresh}\n"
+        f"{fresh}: version 12, as run run; start its server: --set server.directory={fresh}\n"
     )
     assert called("restore", str(file), str(fresh), monkeypatch=monkeypatch) == 2
     assert f"{fresh} is not empty; restore into a new directory" in capsys.readouterr().err

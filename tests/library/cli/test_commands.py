@@ -25,7 +25,7 @@ def test_config_prints_a_file_that_loads() -> None:
 
 
 WRONG = {
-    "unknown key": (["--set", "run.prot=1"], ["run.prot", "'1'", "run.port"]),
+    "unknown key": (["--set", "run.prot=1"], ["run.prot", "'1'", "server.port"]),
     "wrong value": (["--set", "compression.values=int4"], ["compression.values", "'int4'", "'int8'"]),
     "no such module": (
         ["--set", "model.module=nowhere:Net"],
@@ -45,8 +45,8 @@ WRONG = {
         ["limits.frame_bytes", "100000", "38282", "threshold = 0.5", "raise it"],
     ),
     "more samples than an update may have": (
-        ["--set", "run.local_steps=7000"],
-        ["limits.samples = 65536", "run.local_steps = 7000", "run.batch = 10", "70000", "raise it"],
+        ["--set", "local.steps=7000"],
+        ["limits.samples = 65536", "local.steps = 7000", "local.batch = 10", "70000", "raise it"],
     ),
 }
 
@@ -66,7 +66,7 @@ def test_a_wrong_setting_is_named_and_nothing_starts(
 
 def test_a_wrong_file_is_named_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
-    file.write_text("[run]\nseed = 1\n\n[coordination]\nlerning_rate = 0.1\n")
+    file.write_text("[model]\nseed = 1\n\n[coordination]\nlerning_rate = 0.1\n")
     done = edgeflock("server", str(file))
     assert done.returncode == 2
     assert f"{file} line 5" in done.stderr
@@ -107,7 +107,7 @@ def test_one_directory_has_one_server(tmp_path: Path) -> None:
     directory.mkdir()
     with (directory / "lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        done = edgeflock("server", "--set", f"run.directory={directory}", "--set", "run.port=0")
+        done = edgeflock("server", "--set", f"server.directory={directory}", "--set", "server.port=0")
     assert done.returncode == 2
     assert str(directory) in done.stderr
     assert "another server" in done.stderr
@@ -127,7 +127,7 @@ def test_a_journal_that_cannot_serve_ends_the_server_with_one_line(
     else:
         with closing(sqlite3.connect(journal)) as db:
             db.execute("PRAGMA user_version = 99")
-    done = edgeflock("server", "--set", "run.port=0", cwd=tmp_path)
+    done = edgeflock("server", "--set", "server.port=0", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith("edgeflock: edgeflock-run/journal.sqlite ")

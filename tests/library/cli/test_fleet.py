@@ -84,7 +84,7 @@ def test_a_report_of_several_seeds(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_what_is_wrong_is_said_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "fleet.toml"
-    path.write_text("[run]\nupdates = 5\n\n[devices.pi]\nstep_ms = 5\ncrash = 1\n")
+    path.write_text("[end]\nupdates = 5\n\n[devices.pi]\nstep_ms = 5\ncrash = 1\n")
     done = edgeflock("fleet", str(path), "--out", str(tmp_path / "out"))
     assert done.returncode == 2
     assert done.stdout == ""
@@ -94,7 +94,7 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path: Path) -> None:
 
 def test_without_torch_it_says_what_to_install(tmp_path: Path) -> None:
     path = tmp_path / "fleet.toml"
-    path.write_text("[run]\nupdates = 5\n")
+    path.write_text("[end]\nupdates = 5\n")
     code = "import sys; sys.modules['torch'] = None; from edgeflock.cli import main; main()"
     command = [sys.executable, "-c", code, "fleet", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)

@@ -9,7 +9,7 @@ from tests.library.command_line import edgeflock
 FLEET = """[fleet]
 devices = 2
 data = "csv:mine.csv?label=y"
-[run]
+[end]
 updates = 4
 [model]
 module = "model:Model"

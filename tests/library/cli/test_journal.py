@@ -79,7 +79,7 @@ def test_a_server_on_a_damaged_journal_ends_with_one_line(tmp_path: Path) -> Non
     directory.mkdir()
     path = journal_of(directory)
     tampered(path, "DELETE FROM updates WHERE version = 12")
-    done = edgeflock("server", "--set", "run.port=0", cwd=tmp_path)
+    done = edgeflock("server", "--set", "server.port=0", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()
     assert line == (
@@ -110,6 +110,6 @@ def test_a_copy_and_what_databases_do_themselves(
 def test_a_standby_needs_a_journal_that_is_shared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = ["--set", f"run.directory={tmp_path}", "--set", "model.module=arrays:none.npz"]
+    settings = ["--set", f"server.directory={tmp_path}", "--set", "model.module=arrays:none.npz"]
     assert called("server", "--standby", *settings, monkeypatch=monkeypatch) == 2
     assert "servers that stand by for each other share a database" in capsys.readouterr().err

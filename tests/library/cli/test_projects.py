@@ -156,9 +156,9 @@ def test_the_optimizer_that_a_rate_is_of_is_written_too(tmp_path: Path) -> None:
     assert edgeflock("init", "--data", table(tmp_path), cwd=tmp_path).returncode == 0
     file = tmp_path / "edgeflock.toml"
     before = parse(file.read_text())
-    assert before.run.local_optimizer == "adafactor"
+    assert before.local.optimizer == "adafactor"
     found = edgeflock("check", "--json", "--write", cwd=tmp_path)
     assert found.returncode == 0, found.stderr
     after = parse(file.read_text())
     assert after.coordination.learning_rate == json.loads(found.stdout)["rate"]["proposed"]
-    assert after.run.local_optimizer == "adafactor"
+    assert after.local.optimizer == "adafactor"

@@ -83,7 +83,7 @@ async def test_a_server_whose_journal_is_damaged(command: Callable[..., Any], tm
     run = tmp_path / "run"
     async with hosting(run):
         pass
-    words = ["--server", "--set", f"run.directory={run}", "--set", "model.data="]
+    words = ["--server", "--set", f"server.directory={run}", "--set", "model.data="]
     _, said = await command("doctor", *words, "--json")
     assert states(said)["journal"] == "ok", said
     octets = bytearray((run / "journal.sqlite").read_bytes())
@@ -132,7 +132,7 @@ async def test_a_report_holds_no_secret(
     settings = tmp_path / "edgeflock.toml"
     settings.write_text(
         f"""
-        [run]
+        [server]
         directory = "{run}"
         [client]
         identity = "{place}"
@@ -195,7 +195,7 @@ def test_of_the_settings_only_what_is_harmless() -> None:
     assert seen["client"]["server"] == "https://192.0.2.1:8470"
     assert seen["model"]["module"] == f"model:Net({HIDDEN})"
     assert seen["coordination"]["rule"] == "tau"
-    assert seen["run"]["port"] == 8470
+    assert seen["server"]["port"] == 8470
 
 
 def test_the_longest_secret_goes_first() -> None:

@@ -60,5 +60,5 @@ def test_the_command_prints_json(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_run_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"holds no run: it has no journal.sqlite; name a run.directory"):
+    with pytest.raises(ConfigError, match=r"holds no run: it has no journal.sqlite; name a server.directory"):
         summarize(tmp_path)

@@ -17,7 +17,7 @@ def config(*overrides: str) -> Config:
 
 
 def test_it_says_what_a_policy_comes_to() -> None:
-    found = check_policy(config("run.batch=12", f"client.data={HERE}Corridor?envs=3&length=5"))
+    found = check_policy(config("local.batch=12", f"client.data={HERE}Corridor?envs=3&length=5"))
     lines = list(found.lines())
     assert lines[0] == f"model   {POLICY}, {found.parameters:,} parameters"
     assert "observations [2], 2 actions" in lines[1]

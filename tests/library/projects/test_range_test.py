@@ -38,7 +38,7 @@ class Quadratic:
 
 def ramp(curvature: float, *settings: str, step: float = 0.0) -> RangeTest:
     """`step` are the seconds that a gradient and a probe take, by the clock."""
-    config: Config = parse(overrides=("run.local_optimizer=sgd", *settings))
+    config: Config = parse(overrides=("local.optimizer=sgd", *settings))
     backend = Quadratic(curvature)
     data = Dataset(
         np.random.default_rng(1).normal(0, 0.1, (50, 4)).astype(np.float32), np.zeros(50, np.int64)
@@ -67,7 +67,7 @@ def test_the_rate_is_below_what_the_curvature_allows(curvature: float) -> None:
     assert THETA.tolist() == [3, 3, 3, 3]
 
 
-@pytest.mark.parametrize("settings", [(), ("optimizer.kind=adam",), ("run.local_optimizer=adafactor",)])
+@pytest.mark.parametrize("settings", [(), ("optimizer.kind=adam",), ("local.optimizer=adafactor",)])
 def test_a_rate_that_is_proposed_trains(settings: tuple[str, ...]) -> None:
     found = ramp(5, *settings)
     assert found.proposed is not None

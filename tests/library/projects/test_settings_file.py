@@ -12,14 +12,14 @@ NAME = "coordination.learning_rate"
     ("before", "after"),
     [
         ("", "[coordination]\nlearning_rate = 0.2\n"),
-        ("[run]\nbatch = 3", "[run]\nbatch = 3\n\n[coordination]\nlearning_rate = 0.2\n"),
+        ("[local]\nbatch = 3", "[local]\nbatch = 3\n\n[coordination]\nlearning_rate = 0.2\n"),
         (
-            "# mine\n[coordination]  # how\nrule = 'none'\n\n[run]\nseed = 1\n",
-            "# mine\n[coordination]  # how\nlearning_rate = 0.2\nrule = 'none'\n\n[run]\nseed = 1\n",
+            "# mine\n[coordination]  # how\nrule = 'none'\n\n[model]\nseed = 1\n",
+            "# mine\n[coordination]  # how\nlearning_rate = 0.2\nrule = 'none'\n\n[model]\nseed = 1\n",
         ),
         (
-            "[coordination]\nrule='none'\n  learning_rate   =  0.05   # guessed\n[run]\n",
-            "[coordination]\nrule='none'\n  learning_rate   =  0.2   # guessed\n[run]\n",
+            "[coordination]\nrule='none'\n  learning_rate   =  0.05   # guessed\n[local]\n",
+            "[coordination]\nrule='none'\n  learning_rate   =  0.2   # guessed\n[local]\n",
         ),
         (
             "[optimizer]\nlearning_rate = 7\n[coordination]",
@@ -33,9 +33,9 @@ def test_one_line_changes(before: str, after: str) -> None:
 
 
 def test_a_text_is_quoted() -> None:
-    given = "[run]\nlocal_optimizer = 'adam'  # mine\n"
-    after = '[run]\nlocal_optimizer = "adafactor"  # mine\n'
-    assert replace_setting(given, "mine.toml", "run.local_optimizer", "adafactor") == after
+    given = "[local]\noptimizer = 'adam'        # mine\n"
+    after = '[local]\noptimizer = "adafactor"        # mine\n'
+    assert replace_setting(given, "mine.toml", "local.optimizer", "adafactor") == after
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_text_is_quoted() -> None:
     [
         "coordination.learning_rate = 0.1\n",
         "coordination = {learning_rate = 0.1}\n",
-        "[run]\ntext = '''\n[coordination]\n'''\n",
+        "[local]\ntext = '''\n[coordination]\n'''\n",
         '["coordination"]\nlearning_rate = 1\n',
     ],
 )

@@ -67,7 +67,7 @@ def test_finished_runs_are_not_run_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "setting", ["run.batch=7", "fleet.evaluate_every=3", "devices.pi.rate=5", "devices.jet.step_ms=5"]
+    "setting", ["local.batch=7", "fleet.evaluate_every=3", "devices.pi.rate=5", "devices.jet.step_ms=5"]
 )
 def test_other_settings_do_not_mix_with_what_is_there(setting: str, tmp_path: Path) -> None:
     several = "fleet.devices=2"

@@ -169,7 +169,7 @@ def test_a_schema_that_is_not_there_is_not_waited_for(postgres: Cluster, tmp_pat
         open_journal(url, LEASE)
     with pytest.raises(ConfigError, match="has no schema that its user may use"):
         open_journal(url, LEASE, never)
-    config = parse(overrides=[f"journal.url={url}", f"run.directory={tmp_path}"])
+    config = parse(overrides=[f"journal.url={url}", f"server.directory={tmp_path}"])
     with pytest.raises(ConfigError, match="has no schema that its user may use"):
         Standby().tls(config)
 

@@ -308,8 +308,8 @@ async def at_once(seconds: float) -> None:
 
 
 async def test_evaluated_and_served_while_devices_train_on_theta(tmp_path: Path) -> None:
-    settings = ["run.open=true", "run.updates=40", "run.evaluate_every=0.001", "coordination.average=8"]
-    config = parse(overrides=[f"run.directory={tmp_path}", "downlink.mode=exact", *settings])
+    settings = ["server.open=true", "end.updates=40", "evaluation.every=0.001", "coordination.average=8"]
+    config = parse(overrides=[f"server.directory={tmp_path}", "downlink.mode=exact", *settings])
     evaluated: list[bytes] = []
 
     def evaluate(theta: NDArray[np.float32]) -> ModelScores:

@@ -219,7 +219,7 @@ def test_a_rollback_takes_what_was_remembered_along(tmp_path: Path) -> None:
     from edgeflock.server.ledger.recovery import open_engine as opened
     from edgeflock.shared.settings.config import parse
 
-    config = parse(overrides=["optimizer.kind=adam", "coordination.average=0", "run.snapshot_every=4"])
+    config = parse(overrides=["optimizer.kind=adam", "coordination.average=0", "journal.snapshot_every=4"])
     journal = Journal(tmp_path / "journal.sqlite")
     journal.begin_run("run", "package:Model", LAYOUT, np.ones(LAYOUT.size, f32), 0.0)
     engine = opened(journal, LAYOUT, config)

@@ -70,7 +70,7 @@ SETTINGS = {
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_a_replay_takes_the_same_rates(settings: tuple[str, ...], tmp_path: Path) -> None:
-    config = parse(overrides=["run.snapshot_every=7", RATE, *settings], tables=CHOICES)
+    config = parse(overrides=["journal.snapshot_every=7", RATE, *settings], tables=CHOICES)
     journal = Journal(tmp_path / "journal.sqlite")
     journal.begin_run("run", "package:Model", LAYOUT, THETA, 0.0)
     engine = open_engine(journal, LAYOUT, config)
@@ -97,7 +97,7 @@ def test_a_replay_takes_the_same_rates(settings: tuple[str, ...], tmp_path: Path
 
 
 def test_a_cosine_ends_with_the_run_unless_a_period_is_set() -> None:
-    cosine = ["optimizer.schedule=cosine", "run.updates=80"]
+    cosine = ["optimizer.schedule=cosine", "end.updates=80"]
     own = parse(overrides=[*cosine, "optimizer.period=30"], tables=CHOICES)
     assert StepMethod.from_config(parse(overrides=cosine, tables=CHOICES)).period == 80
     assert StepMethod.from_config(own).period == 30
@@ -210,10 +210,10 @@ def test_with_a_rate_of_an_operator_s_patience_begins_anew(killed: bool, tmp_pat
     [
         (["optimizer.schedule=cosine"], "cannot end with optimizer.period = 0: set"),
         (
-            ["optimizer.schedule=cosine", "run.updates=9", "optimizer.schedule_unit=seconds"],
+            ["optimizer.schedule=cosine", "end.updates=9", "optimizer.schedule_unit=seconds"],
             "its number of seconds",
         ),
-        (["optimizer.schedule=cosine", "run.updates=9", "optimizer.warmup=9"], "raise run.updates"),
+        (["optimizer.schedule=cosine", "end.updates=9", "optimizer.warmup=9"], "raise end.updates"),
         (["optimizer.schedule=step"], "it lowers the rate after each period; set optimizer.period, or"),
         (["optimizer.schedule=cosine", "optimizer.period=5", "optimizer.warmup=5"], "no shorter than"),
         (["optimizer.schedule=cosin"], "must be 'constant', 'step', 'cosine'"),
@@ -232,7 +232,7 @@ def test_with_a_rate_of_an_operator_s_patience_begins_anew(killed: bool, tmp_pat
         (["coordination.buffer=5", "coordination.mode=rounds"], "coordination.buffer = '5': it is how many"),
         (["coordination.mode=cohort", "coordination.cohort=65537"], "coordination.cohort = '65537'"),
         ([f"coordination.base_batch={1 << 63}"], "= '9223372036854775808': must be within 64 bits"),
-        ([f"run.updates={1 << 80}"], "must be within 64 bits"),
+        ([f"end.updates={1 << 80}"], "must be within 64 bits"),
         (["optimizer.kind=adam", "coordination.mode=elastic"], "kind = 'adam': it applies to the server's"),
     ],
 )  # fmt: skip

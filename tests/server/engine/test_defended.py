@@ -77,7 +77,7 @@ def test_a_replay_comes_to_the_same_bits(name: str, mode: str, tmp_path: Path) -
         shares.extend(one.share for _, one in engine.commit([push]) if isinstance(one, Accepted))
 
     for _ in range(2):
-        with opened(tmp_path, mode, *SETTINGS[name], "run.snapshot_every=7") as (journal, engine):
+        with opened(tmp_path, mode, *SETTINGS[name], "journal.snapshot_every=7") as (journal, engine):
             if mode == "score":
                 engine.set_trusted(Trusted(0, UNIT))
                 acquaint(engine.guard)
@@ -108,7 +108,7 @@ class Looking:
 @pytest.mark.parametrize("name", ["adacomp", "adam", "rounds"])
 def test_a_restart_in_the_middle_changes_no_decision(name: str, tmp_path: Path) -> None:
     """One of three devices is honest for half of the run, and then sends the opposite, thrice as large."""
-    settings = [*SETTINGS[name], "run.snapshot_every=7", "coordination.learning_rate=0.01"]
+    settings = [*SETTINGS[name], "journal.snapshot_every=7", "coordination.learning_rate=0.01"]
 
     def run(directory: Path, ends: tuple[int, ...]) -> tuple[list[DefenceDecision], bytes]:
         random = np.random.default_rng(3)

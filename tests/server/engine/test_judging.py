@@ -40,10 +40,10 @@ ACCURACIES = (0.1, 0.5, 0.4, 0.5, 0.3, 0.2)
 @pytest.mark.parametrize(
     ("setting", "after", "why"),
     [
-        ("run.accuracy=0.5", 2, "it has reached an accuracy of 0.5"),
-        ("run.patience=3", 5, "3 evaluations were no better than that of version 2"),
-        ("run.seconds=3", 4, "it has had its 3 seconds"),
-        ("run.bytes=90", 3, "it has had its 90 bytes"),
+        ("end.accuracy=0.5", 2, "it has reached an accuracy of 0.5"),
+        ("end.patience=3", 5, "3 evaluations were no better than that of version 2"),
+        ("end.seconds=3", 4, "it has had its 3 seconds"),
+        ("end.bytes=90", 3, "it has had its 90 bytes"),
     ],
 )
 def test_it_ends_and_stays_ended_until_the_settings_say_otherwise(
@@ -67,14 +67,14 @@ def test_it_ends_and_stays_ended_until_the_settings_say_otherwise(
     again.steering.record(None, [], 1e9, 1 << 40)
     assert why in str(again.published.end_reason)
     again.close()
-    further = opened(tmp_path, "run.accuracy=0")
+    further = opened(tmp_path, "end.accuracy=0")
     assert further.published.end_reason is None
     assert pushed(further, 8) != [RunComplete]
     further.close()
 
 
 def test_what_waits_in_a_round_is_told_that_it_is_over(tmp_path: Path) -> None:
-    engine = opened(tmp_path, "run.accuracy=0.5", "coordination.mode=rounds", "coordination.quorum=2")
+    engine = opened(tmp_path, "end.accuracy=0.5", "coordination.mode=rounds", "coordination.quorum=2")
     device, update = engine.device_id("a"), sparse_update(1, 0, {3: 1.0})
     assert commit(engine, [Push(device, 0.0, update, wire.encode(update))]) == [None]
     engine.steering.record(evaluation(0, 0.6), [])
@@ -97,7 +97,7 @@ def test_the_best_is_by_accuracy_or_else_by_loss_and_never_no_number() -> None:
 
 
 @pytest.mark.parametrize(
-    "setting", ["run.accuracy=1.1", "run.patience=-1", "run.seconds=inf", "run.bytes=-1"]
+    "setting", ["end.accuracy=1.1", "end.patience=-1", "end.seconds=inf", "end.bytes=-1"]
 )
 def test_what_cannot_be_is_named(setting: str) -> None:
     with pytest.raises(ConfigError, match=setting.split("=")[0]):

@@ -34,14 +34,14 @@ def test_a_snapshot_must_fit_into_a_row(most: int, settings: tuple[str, ...]) ->
     ("settings", "times"),
     [
         ((), 1),
-        (("run.batch=20",), 2**1.2),
-        (("run.batch=32",), 3.2**1.2),
-        (("run.batch=1000",), 16),
-        (("run.batch=5",), 1),
-        (("run.batch=64", "model.data=gym:CartPole-v1", "model.loss=a2c"), 1),
-        (("compression.select=0.1", "run.batch=32"), 10),
-        (("coordination.mode=rounds", "run.batch=32"), 1),
-        (("coordination.mode=elastic", "run.batch=32"), 1),
+        (("local.batch=20",), 2**1.2),
+        (("local.batch=32",), 3.2**1.2),
+        (("local.batch=1000",), 16),
+        (("local.batch=5",), 1),
+        (("local.batch=64", "model.data=gym:CartPole-v1", "model.loss=a2c"), 1),
+        (("compression.select=0.1", "local.batch=32"), 10),
+        (("coordination.mode=rounds", "local.batch=32"), 1),
+        (("coordination.mode=elastic", "local.batch=32"), 1),
     ],
 )
 def test_of_a_large_batch_more_is_sent_than_the_root_of_p(settings: tuple[str, ...], times: float) -> None:

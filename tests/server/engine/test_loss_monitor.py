@@ -100,18 +100,18 @@ def test_it_gives_up_where_the_rate_is_not_what_is_wrong(tmp_path: Path) -> None
 
 
 def test_not_without_leave(tmp_path: Path) -> None:
-    assert not any(record(tmp_path, *LEARNED, *LOST, settings="run.recover=false"))
+    assert not any(record(tmp_path, *LEARNED, *LOST, settings="evaluation.recover=false"))
 
 
 def test_a_run_that_is_over_stays_so(tmp_path: Path) -> None:
-    assert not any(record(tmp_path, *LEARNED, *LOST, settings="run.updates=50"))
-    assert opened(tmp_path, "run.updates=50").published.complete
+    assert not any(record(tmp_path, *LEARNED, *LOST, settings="end.updates=50"))
+    assert opened(tmp_path, "end.updates=50").published.complete
 
 
 @pytest.mark.parametrize(("window", "of"), [(2, 0), (100, 30)])
 def test_without_kept_updates_it_goes_back_as_far_as_it_must(window: int, of: int, tmp_path: Path) -> None:
     """To the best, if the journal has what led there: the recovery makes no snapshot before it looks."""
-    settings = f"run.keep_updates=false run.snapshot_every=20 coordination.window={window}"
+    settings = f"journal.keep_updates=false journal.snapshot_every=20 coordination.window={window}"
     *_, recovery = record(tmp_path, *LEARNED, *LOST, settings=settings)
     assert recovery is not None
     assert recovery.restored == of

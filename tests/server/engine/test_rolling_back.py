@@ -40,10 +40,10 @@ def config_of(*settings: str) -> Config:
 WAYS = [
     ("coordination.average=0", "downlink.mode=exact"),
     ("coordination.average=8", "downlink.mode=lossy"),
-    ("coordination.average=8", "downlink.mode=lossy", "run.snapshot_every=3"),
+    ("coordination.average=8", "downlink.mode=lossy", "journal.snapshot_every=3"),
     ("coordination.rule=none", "downlink.mode=lossy"),
     ("coordination.mode=rounds", "coordination.quorum=2", "downlink.mode=lossy"),
-    ("coordination.mode=rounds", "coordination.quorum=2", "downlink.mode=exact", "run.snapshot_every=4"),
+    ("coordination.mode=rounds", "coordination.quorum=2", "downlink.mode=exact", "journal.snapshot_every=4"),
 ]
 
 
@@ -202,7 +202,7 @@ def test_no_such_version(tmp_path: Path, version: int) -> None:
 
 
 def test_updates_that_were_not_kept(tmp_path: Path) -> None:
-    run = Run(tmp_path, "run.keep_updates=false", "run.snapshot_every=4", "coordination.window=2")
+    run = Run(tmp_path, "journal.keep_updates=false", "journal.snapshot_every=4", "coordination.window=2")
     run.go(10)
     with pytest.raises(ConfigError, match="was dropped"):
         run.engine.steering.roll_back(6, NOW)

@@ -29,7 +29,7 @@ CONTENTS: dict[str, np.ndarray] = {
 
 def config(path: Path, *settings: str) -> Config:
     return parse(
-        overrides=[f"model.module=arrays:{path}", f"run.directory={path.parent / 'run'}", *settings],
+        overrides=[f"model.module=arrays:{path}", f"server.directory={path.parent / 'run'}", *settings],
         tables=CHOICES,
     )
 
@@ -101,7 +101,7 @@ def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
 
 
 def test_a_function_for_arrays_is_refused_for_a_module(tmp_path: Path) -> None:
-    settings = parse(overrides=["model.evaluate=a:b", f"run.directory={tmp_path}"], tables=CHOICES)
+    settings = parse(overrides=["model.evaluate=a:b", f"server.directory={tmp_path}"], tables=CHOICES)
     with pytest.raises(ConfigError, match="model.evaluate = 'a:b' is for arrays"), open_run(settings):
         pass
 
@@ -128,7 +128,7 @@ def test_a_function_says_the_loss_or_both(
 
 def test_what_apps_are_told_comes_with_the_run(initial: Path) -> None:
     with open_run(
-        config(initial, "client_config.lr=0.1", "client_config.name=x y", "run.evaluate_on_devices=3")
+        config(initial, "client_config.lr=0.1", "client_config.name=x y", "evaluation.on_devices=3")
     ) as run:
         known = decode(run.model.app, run.engine.layout)
     assert (known.config, known.evaluate) == ({"lr": 0.1, "name": "x y"}, 3)
@@ -142,7 +142,7 @@ def test_a_server_of_arrays_needs_no_torch(initial: Path) -> None:
         "from edgeflock.api.server import Server\n"
         "from edgeflock.server.hosting.choices import CHOICES\n"
         "from edgeflock.shared.settings.config import parse\n"
-        f"asked = ['run.port=0', 'model.module=' + {path}, 'run.directory=' + {directory}]\n"
+        f"asked = ['server.port=0', 'model.module=' + {path}, 'server.directory=' + {directory}]\n"
         "async def serve():\n"
         "    async with Server.configured(parse(overrides=asked, tables=CHOICES)) as server:\n"
         "        assert server.version == 0\n"

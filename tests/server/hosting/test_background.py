@@ -21,13 +21,13 @@ from tests.hosting import LAYOUT, hosting, initial_theta
 
 
 def settings(directory: Path) -> Config:
-    return parse(overrides=["run.port=0", "model.data=", f"run.directory={directory}"])
+    return parse(overrides=["server.port=0", "model.data=", f"server.directory={directory}"])
 
 
 async def serve_until(directory: Path, act: Callable[[int], None]) -> None:
     """Serve, and `act` on the port once it listens."""
     config = settings(directory)
-    with claim_run(directory, "run.directory", LAYOUT, initial_theta(LAYOUT.size), config) as claim:
+    with claim_run(directory, "server.directory", LAYOUT, initial_theta(LAYOUT.size), config) as claim:
         hosted = HostedRun(claim.run, None, claim.engine, ModelSetup(), [], [])
         async with server_app.serve(config, hosted) as served:
             act(served.port)
@@ -83,11 +83,11 @@ def test_a_last_snapshot_that_cannot_be_written_is_told_in_a_line(
     config, theta = settings(tmp_path), initial_theta(LAYOUT.size)
     with (
         pytest.raises(EdgeflockError, match="last snapshot could not be written: .* full; all up"),
-        claim_run(tmp_path, "run.directory", LAYOUT, theta, config),
+        claim_run(tmp_path, "server.directory", LAYOUT, theta, config),
     ):
         monkeypatch.setattr(Journal, "add_snapshot", full)
     monkeypatch.undo()
-    with claim_run(tmp_path, "run.directory", LAYOUT, theta, config):
+    with claim_run(tmp_path, "server.directory", LAYOUT, theta, config):
         pass
 
 
@@ -97,9 +97,9 @@ async def test_a_run_is_one_server_s_and_then_another_s(tmp_path: Path) -> None:
     async with hosting(tmp_path) as hosted:
         assert hosted.engine.published.version == 0
         with pytest.raises(ConfigError, match="another server hosts it"):
-            claim_run(tmp_path, "run.directory", LAYOUT, theta, config).__enter__()
-    with claim_run(tmp_path, "run.directory", LAYOUT, theta, config) as claim:
+            claim_run(tmp_path, "server.directory", LAYOUT, theta, config).__enter__()
+    with claim_run(tmp_path, "server.directory", LAYOUT, theta, config) as claim:
         claim.journal.add_update(1, 1, 1, 0.0, 0.5, 10, b"no record")
     for _ in range(2):
-        with pytest.raises(EdgeflockError), claim_run(tmp_path, "run.directory", LAYOUT, theta, config):
+        with pytest.raises(EdgeflockError), claim_run(tmp_path, "server.directory", LAYOUT, theta, config):
             pytest.fail("the journal cannot be recovered")

@@ -30,8 +30,8 @@ def test_every_rule_can_be_set(name: str) -> None:
             "'elastic'; did you mean 'async'?",
         ),
         (
-            "run.trackers=jsonl,excel",
-            "--set: run.trackers = 'jsonl,excel': must be 'jsonl', 'tensorboard', 'mlflow' or 'wandb'",
+            "evaluation.trackers=jsonl,excel",
+            "--set: evaluation.trackers = 'jsonl,excel': must be 'jsonl', 'tensorboard', 'mlflow' or 'wandb'",
         ),
     ],
 )

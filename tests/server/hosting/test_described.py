@@ -24,7 +24,7 @@ def Line() -> nn.Module:
 def settings(tmp_path: Path, *more: str) -> Config:
     data = f"csv:{tmp_path}/held_out.csv?label=watts"
     named = [
-        f"run.directory={tmp_path}/run",
+        f"server.directory={tmp_path}/run",
         f"model.module={MODULE}",
         "model.loss=mse",
         f"model.data={data}",
@@ -71,8 +71,8 @@ def test_a_run_of_an_older_journal_goes_on_with_targets_as_they_were(tmp_path: P
     older = tmp_path / "older"
     older.mkdir()
     flat = FlatModule(MODULE, "mse")
-    config = settings(tmp_path, f"run.directory={older}")
-    with claim_run(older, "run.directory", flat.layout, flat.theta(), config):
+    config = settings(tmp_path, f"server.directory={older}")
+    with claim_run(older, "server.directory", flat.layout, flat.theta(), config):
         pass  # as a version did that knew nothing of it
     with open_run(config) as hosted:
         assert hosted.description == began._replace(target=())
@@ -127,7 +127,7 @@ def test_an_older_run_on_arrays_goes_on_with_targets_as_they_were(tmp_path: Path
     config = settings(tmp_path, arrays(tmp_path, 100))
     flat = FlatModule(MODULE, "mse")
     (tmp_path / "run").mkdir()
-    with claim_run(tmp_path / "run", "run.directory", flat.layout, flat.theta(), config):
+    with claim_run(tmp_path / "run", "server.directory", flat.layout, flat.theta(), config):
         pass  # as a version did that scaled none
     for _ in range(2):
         with open_run(config) as hosted:

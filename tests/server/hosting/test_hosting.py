@@ -15,8 +15,13 @@ OWN = "tests.devices.emulation.fleets:Pretrained"
 
 
 def test_a_run_begins_with_what_devices_make_and_remembers_how(tmp_path: Path) -> None:
-    settings = [f"run.directory={tmp_path}", f"model.module={DIGITS}", "model.data=", "downlink.mode=exact"]
-    with open_run(parse(overrides=[*settings, "run.seed=5"])) as hosted:
+    settings = [
+        f"server.directory={tmp_path}",
+        f"model.module={DIGITS}",
+        "model.data=",
+        "downlink.mode=exact",
+    ]
+    with open_run(parse(overrides=[*settings, "model.seed=5"])) as hosted:
         engine = hosted.engine
         assert engine.start is not None
         assert engine.start.seed == 5
@@ -25,21 +30,21 @@ def test_a_run_begins_with_what_devices_make_and_remembers_how(tmp_path: Path) -
         unchanged = engine.outlet.model(0)
         assert (unchanged.base, unchanged.count) == (0, 0)
         first = engine.start
-    with open_run(parse(overrides=[*settings, "run.seed=6"])) as again:
+    with open_run(parse(overrides=[*settings, "model.seed=6"])) as again:
         assert again.engine.start == first, "the run's, not the settings'"
         assert again.engine.theta()[1].tobytes() == theta.tobytes()
 
 
 def test_a_run_of_weights_of_its_own_begins_with_these(tmp_path: Path) -> None:
     with open_run(
-        parse(overrides=[f"run.directory={tmp_path}", f"model.module={OWN}", "model.data="])
+        parse(overrides=[f"server.directory={tmp_path}", f"model.module={OWN}", "model.data="])
     ) as hosted:
         assert hosted.engine.start is None
         assert hosted.engine.theta()[1].tobytes() == FlatModule(OWN, "cross_entropy").theta().tobytes()
 
 
 def test_the_input_is_that_of_the_data_or_of_the_settings(tmp_path: Path) -> None:
-    settings = [f"run.directory={tmp_path}", f"model.module={DIGITS}"]
+    settings = [f"server.directory={tmp_path}", f"model.module={DIGITS}"]
     for more in (["model.data=digits:"], ["model.data=", "model.input=1,8,8"], ["model.input=1, 8, 8"]):
         with open_run(parse(overrides=[*settings, *more])) as hosted:
             assert hosted.model.input == (1, 8, 8)
@@ -60,7 +65,7 @@ def test_the_input_is_that_of_the_data_or_of_the_settings(tmp_path: Path) -> Non
 def test_an_input_that_does_not_fit(settings: list[str], says: str, tmp_path: Path) -> None:
     with (
         pytest.raises(ConfigError, match=says),
-        open_run(parse(overrides=[f"run.directory={tmp_path}", f"model.module={DIGITS}", *settings])),
+        open_run(parse(overrides=[f"server.directory={tmp_path}", f"model.module={DIGITS}", *settings])),
     ):
         pass
 

@@ -32,7 +32,7 @@ def saved(directory: Path, tensors: dict[str, Any]) -> str:
 
 
 def settings(directory: Path, *more: str, module: str = NORMED) -> Config:
-    return parse(overrides=[f"run.directory={directory}", f"model.module={module}", "model.data=", *more])
+    return parse(overrides=[f"server.directory={directory}", f"model.module={module}", "model.data=", *more])
 
 
 def test_a_state_dict_is_taken_as_it_is(tmp_path: Path) -> None:

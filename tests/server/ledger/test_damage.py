@@ -307,11 +307,11 @@ def test_a_start_names_the_command_that_says_more(killed: Path, tmp_path: Path) 
     with pytest.raises(
         JournalDamaged, match=r"was acknowledged; .*: edgeflock journal verify .*/journal.sqlite$"
     ):
-        with claim_run(damaged, "run.directory", LAYOUT, theta, CONFIG):
+        with claim_run(damaged, "server.directory", LAYOUT, theta, CONFIG):
             pass
     tampered(fresh(killed, damaged) / FILE, "UPDATE updates SET frame = x'00' WHERE version = 57")
     with pytest.raises(JournalDamaged, match=r"version 57 .*: edgeflock journal verify .*/journal.sqlite$"):
-        with claim_run(damaged, "run.directory", LAYOUT, theta, CONFIG):
+        with claim_run(damaged, "server.directory", LAYOUT, theta, CONFIG):
             pass
 
 
@@ -319,7 +319,7 @@ def test_a_start_names_the_command_that_says_more(killed: Path, tmp_path: Path) 
 def test_what_is_kept_is_its_owners_alone(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
-        with claim_run(tmp_path / "a" / "run", "run.directory", LAYOUT, generate(START, LAYOUT), CONFIG):
+        with claim_run(tmp_path / "a" / "run", "server.directory", LAYOUT, generate(START, LAYOUT), CONFIG):
             modes = {file.name: file.stat().st_mode & 0o777 for file in (tmp_path / "a" / "run").iterdir()}
             assert (tmp_path / "a" / "run").stat().st_mode & 0o777 == 0o700
     finally:

@@ -192,7 +192,7 @@ def test_who_finds_another_leader_waits(
         recover(leader, LAYOUT, REGIME)
         with (
             pytest.raises(ConfigError, match="cannot hold a run"),
-            claim_run(tmp_path, "run.directory", LAYOUT, THETA, config, wait=wait, place=place),
+            claim_run(tmp_path, "server.directory", LAYOUT, THETA, config, wait=wait, place=place),
         ):
             raise AssertionError("it is the other's")
     assert told == [("other:8470 hosts the run", version)]

@@ -186,7 +186,7 @@ def test_replay_of_dropped_updates_says_so(tmp_path: Path) -> None:
     run = Watched(tmp_path, bounds=EngineLimits(snapshot_every=1, keep_updates=False))
     for _ in range(20):
         run.commit()
-    with pytest.raises(ConfigError, match=r"update 1 was dropped \(run.keep_updates = false\)"):
+    with pytest.raises(ConfigError, match=r"update 1 was dropped \(journal.keep_updates = false\)"):
         replay(run.journal, LAYOUT)
 
 

@@ -34,9 +34,9 @@ def test_a_disk_without_room_stops_no_run(tmp_path: Path, caplog: pytest.LogCapt
     assert "the best model so far, of version 3, is not kept" in caplog.text
 
 
-@pytest.mark.parametrize("setting", ["run.accuracy=0.9", "run.patience=3", "optimizer.schedule=plateau"])
+@pytest.mark.parametrize("setting", ["end.accuracy=0.9", "end.patience=3", "optimizer.schedule=plateau"])
 def test_what_waits_for_evaluations_needs_data(setting: str, tmp_path: Path) -> None:
-    settings = ["model.data=", f"run.directory={tmp_path}", "run.open=true", setting]
+    settings = ["model.data=", f"server.directory={tmp_path}", "server.open=true", setting]
     with (
         pytest.raises(ConfigError, match=f"{setting.split('=')[0]} = .* needs evaluations"),
         open_run(parse(overrides=settings, tables=CHOICES)),
@@ -52,7 +52,7 @@ async def test_over_a_connection_the_best_is_kept_and_the_run_ends_where_patienc
     kept: list[tuple[int, bytes]] = []
     history: list[Evaluation] = []
 
-    async with hosting(tmp_path, "run.patience=2", "coordination.mode=buffer") as hosted:
+    async with hosting(tmp_path, "end.patience=2", "coordination.mode=buffer") as hosted:
 
         def evaluate(theta: NDArray[np.float32]) -> ModelScores:
             return ModelScores(1.0, accuracies[hosted.engine.published.version])

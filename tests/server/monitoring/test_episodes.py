@@ -59,7 +59,7 @@ def test_a_process_that_cannot_begin_is_no_end_of_the_server() -> None:
 
 
 def test_a_run_of_devices_that_act(tmp_path: Path) -> None:
-    set_ = [f"run.directory={tmp_path}", f"model.module={POLICY}", "model.loss=a2c"]
+    set_ = [f"server.directory={tmp_path}", f"model.module={POLICY}", "model.loss=a2c"]
     with open_run(parse(overrides=[*set_, f"model.data={HERE}Corridor"])) as hosted:
         assert hosted.model.input == (2,)
         assert hosted.held_out is None
@@ -85,6 +85,6 @@ def test_a_run_of_devices_that_act(tmp_path: Path) -> None:
     ],
 )
 def test_what_does_not_go_together(overrides: list[str], says: str, tmp_path: Path) -> None:
-    config = parse(overrides=[f"run.directory={tmp_path}", f"model.module={POLICY}", *overrides])
+    config = parse(overrides=[f"server.directory={tmp_path}", f"model.module={POLICY}", *overrides])
     with pytest.raises(ConfigError, match=says), open_run(config):
         pass

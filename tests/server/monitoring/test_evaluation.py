@@ -30,7 +30,7 @@ async def test_a_failed_evaluation_neither_stops_the_run_nor_hides(
 
     history: list[Evaluation] = []
     told: list[Evaluation | None] = []
-    async with hosting(tmp_path, "run.updates=1") as hosted, link(hosted.port) as device:
+    async with hosting(tmp_path, "end.updates=1") as hosted, link(hosted.port) as device:
         evaluator = Evaluator(
             hosted.engine, hosted.writer, hosted.registry, Meter(), evaluate, 0.001, history, told.append
         )
@@ -59,7 +59,7 @@ async def test_the_last_evaluation_alone_keeps_its_classes(tmp_path: Path) -> No
     history: list[Evaluation] = []
     told: list[Evaluation | None] = []
     right = iter(range(9))
-    async with hosting(tmp_path, "run.updates=2") as hosted, link(hosted.port) as device:
+    async with hosting(tmp_path, "end.updates=2") as hosted, link(hosted.port) as device:
         evaluator = Evaluator(
             hosted.engine,
             hosted.writer,
@@ -88,7 +88,7 @@ async def test_a_model_that_has_lost_all_goes_back_and_whoever_listens_is_told(t
     found = [(2.3, 0.1), (1.0, 0.6), (2.4, 0.1), (2.4, 0.1)]
     history: list[Evaluation] = []
     recovered: list[Recovery] = []
-    async with hosting(tmp_path, "run.updates=9") as hosted, link(hosted.port) as device:
+    async with hosting(tmp_path, "end.updates=9") as hosted, link(hosted.port) as device:
         evaluator = Evaluator(
             *(hosted.engine, hosted.writer, hosted.registry, Meter()),
             lambda theta: ModelScores(*(found[len(history)] if len(history) < len(found) else (1.0, 0.6))),

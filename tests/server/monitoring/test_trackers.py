@@ -24,7 +24,7 @@ def write(directory: Path, *names: str, failed: list[str] | None = None) -> None
     """Two lives of a server."""
     told: list[str] = [] if failed is None else failed
     for evaluation in EVALUATIONS:
-        trackers = Trackers(names, RunInfo("abc123", directory, {"run.seed": 7}), told.append)
+        trackers = Trackers(names, RunInfo("abc123", directory, {"model.seed": 7}), told.append)
         trackers.write(evaluation)
         trackers.close()
     assert failed is not None or not told, told
@@ -113,7 +113,7 @@ def test_mlflow_goes_on_with_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ("set_tracking_uri", (at,), {}),
         ("set_experiment", ("edgeflock",), {}),
         ("start_run", (), {"run_name": "abc123"}),
-        ("log_params", ({"run.seed": 7},), {}),
+        ("log_params", ({"model.seed": 7},), {}),
         (
             "log_metrics",
             ({"topk_k_3": 0.25, "loss": 2.5, "accuracy": 0.125, "ingress": 10, "egress": 20},),
@@ -136,7 +136,7 @@ def test_wandb_goes_on_with_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "id": "abc123",
         "resume": "allow",
         "dir": tmp_path,
-        "config": {"run.seed": 7},
+        "config": {"model.seed": 7},
     }
     assert wandb.calls == [
         ("init", (), begin),
@@ -170,16 +170,18 @@ def test_one_that_fails_is_told_of_and_left_alone(tmp_path: Path, monkeypatch: p
 def test_one_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("edgeflock.server.monitoring.trackers.find_spec", lambda module: None)
     for name in KINDS:
-        with pytest.raises(ConfigError, match=f"run.trackers names '{name}'.*pip install"):
+        with pytest.raises(ConfigError, match=f"evaluation.trackers names '{name}'.*pip install"):
             check([name])
 
 
 def test_every_name_of_the_setting_is_one() -> None:
     names = ", ".join(KINDS)
-    assert parse(overrides=[f"run.trackers={names}"], tables=CHOICES).run.trackers == list(KINDS)
-    assert parse(environ={"EDGEFLOCK_RUN__TRACKERS": ""}).run.trackers == []
-    assert parse('[run]\ntrackers = ["jsonl"]').run.trackers == ["jsonl"]
-    with pytest.raises(ConfigError, match=r"run.trackers = 'jsonl,paper'"):
-        parse(overrides=["run.trackers=jsonl,paper"], tables=CHOICES)
-    with pytest.raises(ConfigError, match=r"run.trackers names 'paper', which is none of jsonl, "):
+    assert parse(overrides=[f"evaluation.trackers={names}"], tables=CHOICES).evaluation.trackers == list(
+        KINDS
+    )
+    assert parse(environ={"EDGEFLOCK_EVALUATION__TRACKERS": ""}).evaluation.trackers == []
+    assert parse('[evaluation]\ntrackers = ["jsonl"]').evaluation.trackers == ["jsonl"]
+    with pytest.raises(ConfigError, match=r"evaluation.trackers = 'jsonl,paper'"):
+        parse(overrides=["evaluation.trackers=jsonl,paper"], tables=CHOICES)
+    with pytest.raises(ConfigError, match=r"evaluation.trackers names 'paper', which is none of jsonl, "):
         check(["jsonl", "paper"])

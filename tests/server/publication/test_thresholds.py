@@ -117,6 +117,6 @@ def test_without_a_bound_on_the_lag_the_share_is_what_is_given() -> None:
 
 @pytest.mark.parametrize(("batch", "lag"), [(1, 100), (10, 100), (32, 50), (100, 25), (1000, 25)])
 def test_a_replica_lags_fewer_versions_of_larger_batches(batch: int, lag: int) -> None:
-    assert lag_of(Config.model_validate({"run": {"batch": batch}})) == lag
-    rounds = {"run": {"batch": batch}, "coordination": {"mode": "rounds"}}
+    assert lag_of(Config.model_validate({"local": {"batch": batch}})) == lag
+    rounds = {"local": {"batch": batch}, "coordination": {"mode": "rounds"}}
     assert lag_of(Config.model_validate(rounds)) == 0

@@ -194,7 +194,7 @@ class Fleet:
 def chosen(rule: str, kind: str, data: st.DataObject) -> list[str]:
     """Settings of a run."""
     if rule == "elastic":
-        return ["coordination.mode=elastic", "coordination.window=6", "run.snapshot_every=7"]
+        return ["coordination.mode=elastic", "coordination.window=6", "journal.snapshot_every=7"]
     mode = data.draw(st.sampled_from(["async", "async", "buffer", "rounds", "cohort"]))
     settings: dict[str, object] = {
         "coordination.mode": mode,
@@ -208,7 +208,7 @@ def chosen(rule: str, kind: str, data: st.DataObject) -> list[str]:
         "optimizer.weight_decay": data.draw(st.sampled_from([0, 0.1])),
         "optimizer.warmup": 5,
         "limits.parameter": data.draw(st.sampled_from([3.0, 60000.0])),
-        "run.snapshot_every": 7,
+        "journal.snapshot_every": 7,
         "defence.mode": data.draw(st.sampled_from(["none", "clip"])),
     }
     if data.draw(st.booleans()):

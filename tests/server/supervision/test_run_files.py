@@ -21,12 +21,12 @@ def test_files_and_folders_are_runs_and_the_servers_own_are_not(tmp_path: Path) 
     }
     assert found["a"].directory == tmp_path / "a"
     before = found["a"]
-    (tmp_path / "a.toml").write_text("[run]\n")
+    (tmp_path / "a.toml").write_text("[server]\n")
     assert run_files(tmp_path)["a"] != before, "it has changed"
 
 
 def test_what_the_server_decides_is_refused_in_a_run(tmp_path: Path) -> None:
     for text in ("port = 1", 'host = "0.0.0.0"', 'directory = "x"', 'certificate = "x"'):
-        (tmp_path / "a.toml").write_text(f"[run]\n{text}\n")
-        with pytest.raises(ConfigError, match=rf"run\.{text.split(' ')[0]} is decided for all runs"):
+        (tmp_path / "a.toml").write_text(f"[server]\n{text}\n")
+        with pytest.raises(ConfigError, match=rf"server\.{text.split(' ')[0]} is decided for all runs"):
             run_files(tmp_path)["a"].settings()

@@ -203,7 +203,7 @@ def test_details_behind_an_evaluation(row: list[Any], complaint: str) -> None:
 
 
 def test_other_columns_are_refused() -> None:
-    run = RunFacts("5f3c", "zoo:CNN", 10, 10, 0, {"run": {"port": 8470}})
+    run = RunFacts("5f3c", "zoo:CNN", 10, 10, 0, {"server": {"port": 8470}})
     snapshot = Snapshot(1e9, run, "viewer", (PI,), OVERVIEW, (), ())
     entries = msgpack.unpackb(feed.encode(snapshot))
     assert entries["columns"] == list(COLUMNS)

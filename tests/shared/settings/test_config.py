@@ -11,12 +11,14 @@ from pydantic import Field
 
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import ADAFACTOR_RATE, Config, describe, parse
-from edgeflock.shared.settings.settings import RENAMED, Section, parse_as
+from edgeflock.shared.settings.renamed import RENAMED
+from edgeflock.shared.settings.settings import Section, parse_as
 
 TOML = """\
 # a run
-[run]
+[end]
 updates = 10
+[local]
 batch = 5
 
 [coordination]
@@ -32,8 +34,8 @@ def test_nothing_set_is_all_defaults() -> None:
 
 def test_the_file_sets_what_it_names_and_nothing_else() -> None:
     config = parse(TOML)
-    assert (config.run.updates, config.run.batch, config.coordination.rule) == (10, 5, "tau")
-    assert config.run.port == Config().run.port
+    assert (config.end.updates, config.local.batch, config.coordination.rule) == (10, 5, "tau")
+    assert config.server.port == Config().server.port
     assert config.compression == Config().compression
 
 
@@ -42,27 +44,27 @@ def test_the_file_sets_what_it_names_and_nothing_else() -> None:
     [
         ("", {}, [], 10),
         (TOML, {}, [], 5),
-        (TOML, {"EDGEFLOCK_RUN__BATCH": "6"}, [], 6),
-        (TOML, {"EDGEFLOCK_RUN__BATCH": "6"}, ["run.batch=7"], 7),
-        (TOML, {"EDGEFLOCK_RUN__BATCH": "6"}, ["run.batch=7", "run.batch=8"], 8),
-        ("", {"EDGEFLOCK_RUN__BATCH": "6"}, [], 6),
-        (TOML, {}, ["run.batch=7"], 7),
+        (TOML, {"EDGEFLOCK_LOCAL__BATCH": "6"}, [], 6),
+        (TOML, {"EDGEFLOCK_LOCAL__BATCH": "6"}, ["local.batch=7"], 7),
+        (TOML, {"EDGEFLOCK_LOCAL__BATCH": "6"}, ["local.batch=7", "local.batch=8"], 8),
+        ("", {"EDGEFLOCK_LOCAL__BATCH": "6"}, [], 6),
+        (TOML, {}, ["local.batch=7"], 7),
     ],
 )
 def test_the_file_then_the_environment_then_set(
     toml: str, environ: dict[str, str], overrides: list[str], batch: int
 ) -> None:
-    assert parse(toml, environ=environ, overrides=overrides).run.batch == batch
+    assert parse(toml, environ=environ, overrides=overrides).local.batch == batch
 
 
 def test_text_becomes_what_the_key_is() -> None:
     config = parse(
-        environ={"EDGEFLOCK_RUN__OPEN": "true", "EDGEFLOCK_COMPRESSION__SELECT": "1e-3"},
-        overrides=["run.keep_updates=false", " run.port = 0 ", "client.token=a=b.c", "model.data="],
+        environ={"EDGEFLOCK_SERVER__OPEN": "true", "EDGEFLOCK_COMPRESSION__SELECT": "1e-3"},
+        overrides=["journal.keep_updates=false", " server.port = 0 ", "client.token=a=b.c", "model.data="],
     )
-    assert config.run.open is True
-    assert config.run.keep_updates is False
-    assert config.run.port == 0
+    assert config.server.open is True
+    assert config.journal.keep_updates is False
+    assert config.server.port == 0
     assert config.client.token == "a=b.c"
     assert config.model.data == ""
     assert config.compression.select == 0.001
@@ -114,48 +116,51 @@ def error_of(toml: str = "", environ: dict[str, str] | None = None, overrides: t
     [
         (
             TOML + "window = 1\n",
-            ["fleet.toml line 8", "coordination.window = 1", "greater than or equal to 2"],
+            ["fleet.toml line 9", "coordination.window = 1", "greater than or equal to 2"],
         ),
         (
             TOML + "window = 65537\n",
-            ["fleet.toml line 8", "coordination.window = 65537", "less than or equal to 65536"],
+            ["fleet.toml line 9", "coordination.window = 65537", "less than or equal to 65536"],
         ),
         (
-            '[run]\n\n"batch"  = "many"\n',
-            ["fleet.toml line 3", "run.batch = 'many'", "must be a valid integer"],
+            '[local]\n\n"batch"  = "many"\n',
+            ["fleet.toml line 3", "local.batch = 'many'", "must be a valid integer"],
         ),
-        ("[run]\nbatch = 0\n", ["fleet.toml line 2", "run.batch = 0"]),
-        ("[run]\nport = 65536\n", ["fleet.toml line 2", "run.port = 65536"]),
+        ("[local]\nbatch = 0\n", ["fleet.toml line 2", "local.batch = 0"]),
+        ("[server]\nport = 65536\n", ["fleet.toml line 2", "server.port = 65536"]),
         ("[compression]\nselect = -0.1\n", ["fleet.toml line 2", "compression.select = -0.1"]),
         ("[compression]\nselect = 1.1\n", ["compression.select = 1.1", "less than or equal to 1"]),
         ("[coordination]\nlearning_rate = inf\n", ["coordination.learning_rate = inf", "finite"]),
         ("[coordination]\nlearning_rate = nan\n", ["coordination.learning_rate = nan"]),
-        ("[run]\nseed = 2147483648\n", ["run.seed = 2147483648", "less than 2147483648"]),
+        ("[model]\nseed = 2147483648\n", ["model.seed = 2147483648", "less than 2147483648"]),
         (
             '[compression]\nvalues = "int"\n',
             ["compression.values = 'int'", "'codebook4'", "did you mean 'int8'?"],
         ),
         (
             "[run]\nupdate = 5\n",
-            ["fleet.toml line 2", "unknown key run.update = 5", "did you mean run.updates?"],
+            ["fleet.toml line 2", "unknown key run.update = 5", "did you mean end.updates?"],
         ),
         (
             "[run]\nlearning_rate = 5\n",
             ["unknown key run.learning_rate = 5", "did you mean coordination.learning_rate?"],
         ),
-        ("[rum]\nseed = 5\n", ["line 2", "unknown key rum.seed = 5", "did you mean run.seed?"]),
+        ("[rum]\nseed = 5\n", ["line 2", "unknown key rum.seed = 5", "did you mean model.seed?"]),
         (
             "[zzzzzzzz]\nqqqqqqqq = 5\n",
             [
                 "zzzzzzzz.qqqqqqqq = 5",
-                "sections are run, journal, scale, model, coordination, optimizer, compression, defence, "
-                "downlink, injection, limits, client",
+                "sections are server, journal, scale, model, local, coordination, optimizer, compression, "
+                "defence, downlink, injection, evaluation, callbacks, end, limits, client",
             ],
         ),
-        ("updates = 5\n", ["fleet.toml", "updates = 5", "outside a section", "did you mean run.updates?"]),
+        ("updates = 5\n", ["fleet.toml", "updates = 5", "outside a section", "did you mean end.updates?"]),
         ("[[run]]\nseed = 1\n", ["fleet.toml", "run = [{'seed': 1}]", "outside a section"]),
-        ("[run]\nseed = \n", ["fleet.toml: not TOML", "line 2"]),
-        ("[run]\nhost = {a = 1}\n", ["fleet.toml line 2", "run.host = {'a': 1}", "must be a valid string"]),
+        ("[model]\nseed = \n", ["fleet.toml: not TOML", "line 2"]),
+        (
+            "[server]\nhost = {a = 1}\n",
+            ["fleet.toml line 2", "server.host = {'a': 1}", "must be a valid string"],
+        ),
     ],
 )
 def test_an_error_in_the_file(toml: str, parts: list[str]) -> None:
@@ -165,23 +170,27 @@ def test_an_error_in_the_file(toml: str, parts: list[str]) -> None:
 
 
 def test_an_error_in_the_environment() -> None:
-    message = error_of(environ={"EDGEFLOCK_RUN__BATCH": "0"})
-    assert message.startswith("EDGEFLOCK_RUN__BATCH: run.batch = '0': must be greater than or equal to 1")
+    message = error_of(environ={"EDGEFLOCK_LOCAL__BATCH": "0"})
+    assert message.startswith("EDGEFLOCK_LOCAL__BATCH: local.batch = '0': must be greater than or equal to 1")
     message = error_of(environ={"EDGEFLOCK_RUN__BATCHES": "1"})
-    assert message == "EDGEFLOCK_RUN__BATCHES: unknown key run.batches = '1'; did you mean run.batch?"
+    assert message == "EDGEFLOCK_RUN__BATCHES: unknown key run.batches = '1'; did you mean local.batch?"
 
 
 def test_an_error_in_set() -> None:
-    assert error_of(overrides=("run.batch=x",)).startswith("--set: run.batch = 'x': must be a valid integer")
-    assert error_of(overrides=("run.bach=1",)) == "--set: unknown key run.bach = '1'; did you mean run.batch?"
+    assert error_of(overrides=("local.batch=x",)).startswith(
+        "--set: local.batch = 'x': must be a valid integer"
+    )
+    assert (
+        error_of(overrides=("run.bach=1",)) == "--set: unknown key run.bach = '1'; did you mean local.batch?"
+    )
 
 
-@pytest.mark.parametrize("override", ["run.batch", "batch=1", "", "=", "."])
+@pytest.mark.parametrize("override", ["local.batch", "batch=1", "", "=", "."])
 def test_set_must_name_a_key_and_a_value(override: str) -> None:
     assert f"--set {override!r} must be section.key=value" in error_of(overrides=(override,))
 
 
-@pytest.mark.parametrize("key", ["run.updates", "limits.samples", "client_config.anything"])
+@pytest.mark.parametrize("key", ["end.updates", "limits.samples", "client_config.anything"])
 def test_whole_numbers_are_as_large_as_journals_keep_and_records_send(key: str) -> None:
     parse(overrides=[f"{key}={(1 << 63) - 1}"])
     with pytest.raises(ConfigError, match=f"--set: {key} = '{1 << 63}': must be within 64 bits"):
@@ -189,21 +198,23 @@ def test_whole_numbers_are_as_large_as_journals_keep_and_records_send(key: str) 
 
 
 def test_the_origin_is_that_of_the_source_that_won() -> None:
-    message = error_of(TOML, {"EDGEFLOCK_RUN__BATCH": "6"}, ("run.batch=-1",))
-    assert message.startswith("--set: run.batch = '-1'")
-    assert error_of("[run]\nbatch = -1\n", {"EDGEFLOCK_RUN__BATCH": "-2"}).startswith("EDGEFLOCK_RUN__BATCH")
+    message = error_of(TOML, {"EDGEFLOCK_LOCAL__BATCH": "6"}, ("local.batch=-1",))
+    assert message.startswith("--set: local.batch = '-1'")
+    assert error_of("[local]\nbatch = -1\n", {"EDGEFLOCK_LOCAL__BATCH": "-2"}).startswith(
+        "EDGEFLOCK_LOCAL__BATCH"
+    )
 
 
 def test_every_wrong_value_is_named_at_once() -> None:
-    message = error_of("[run]\nbatch = 0\nport = -1\n[coordination]\nrule = 3\n")
+    message = error_of("[local]\nbatch = 0\n[server]\nport = -1\n[coordination]\nrule = 3\n")
     assert {line.split(":")[1].split(" =")[0].strip() for line in message.splitlines()} == {
-        "run.batch",
-        "run.port",
+        "local.batch",
+        "server.port",
         "coordination.rule",
     }
     assert "line 2" in message
-    assert "line 3" in message
-    assert "line 5" in message
+    assert "line 4" in message
+    assert "line 6" in message
 
 
 @pytest.mark.parametrize(
@@ -273,7 +284,7 @@ def test_elastic_averaging_brings_its_rule_and_the_exact_downlink() -> None:
     [
         (("coordination.moving_rate=0",), "--set: coordination.moving_rate = '0': must be greater than 0"),
         (("coordination.moving_rate=1",), "--set: coordination.moving_rate = '1': must be less than 1"),
-        (("run.local_steps=0",), "--set: run.local_steps = '0': must be greater than or equal to 1"),
+        (("local.steps=0",), "--set: local.steps = '0': must be greater than or equal to 1"),
         (("coordination.chunk=-1",), "--set: coordination.chunk = '-1': must be greater than or equal to 0"),
         (
             ("coordination.rule=tau",),
@@ -282,12 +293,12 @@ def test_elastic_averaging_brings_its_rule_and_the_exact_downlink() -> None:
         (("coordination.base_batch=8",), "--set: coordination.base_batch = '8': it weighs updates"),
         (("downlink.mode=lossy",), "--set: downlink.mode = 'lossy': it sends no parts"),
         (("compression.threshold=0.3",), "--set: compression.threshold = '0.3': it applies to gradients"),
-        (("run.local_momentum=1",), "--set: run.local_momentum = '1': must be less than 1"),
+        (("local.momentum=1",), "--set: local.momentum = '1': must be less than 1"),
         (
-            ("run.local_optimizer=adam",),
-            "--set: run.local_optimizer = 'adam': it applies to a device's own steps",
+            ("local.optimizer=adam",),
+            "--set: local.optimizer = 'adam': it applies to a device's own steps",
         ),
-        (("run.proximal=0.1",), "--set: run.proximal = '0.1': it limits"),
+        (("local.proximal=0.1",), "--set: local.proximal = '0.1': it limits"),
     ],
 )
 def test_what_elastic_averaging_cannot_have(settings: tuple[str, ...], said: str) -> None:
@@ -295,18 +306,18 @@ def test_what_elastic_averaging_cannot_have(settings: tuple[str, ...], said: str
     assert message.startswith(said)
 
 
-@pytest.mark.parametrize("setting", ["local_momentum=0.9", "local_optimizer=adam", "proximal=0.1"])
+@pytest.mark.parametrize("setting", ["momentum=0.9", "optimizer=adam", "proximal=0.1"])
 def test_what_is_of_a_device_s_own_steps_needs_such(setting: str) -> None:
-    message = error_of(overrides=(f"run.{setting}",))
-    assert f"run.{setting.split('=')[0]} = " in message
+    message = error_of(overrides=(f"local.{setting}",))
+    assert f"local.{setting.split('=')[0]} = " in message
     assert "a device's own steps" in message
-    assert "set run.local_steps" in message
-    assert parse(overrides=[f"run.{setting}", "run.local_steps=2"])
+    assert "set local.steps" in message
+    assert parse(overrides=[f"local.{setting}", "local.steps=2"])
 
 
 def test_adam_has_its_own_momentum() -> None:
-    settings = ("run.local_steps=2", "run.local_optimizer=adam", "run.local_momentum=0.9")
-    assert "set run.local_optimizer = 'sgd', or leave run.local_momentum out" in error_of(overrides=settings)
+    settings = ("local.steps=2", "local.optimizer=adam", "local.momentum=0.9")
+    assert "set local.optimizer = 'sgd', or leave local.momentum out" in error_of(overrides=settings)
 
 
 def test_the_rule_elastic_is_of_elastic_averaging_only() -> None:
@@ -344,13 +355,13 @@ def test_a_wrong_index_coding_is_the_only_error() -> None:
 
 
 def test_a_key_set_in_an_unusual_way_is_placed_at_the_top() -> None:
-    assert error_of("# first\nrun.batch = 0\n").startswith("fleet.toml line 1: run.batch = 0")
+    assert error_of("# first\nlocal.batch = 0\n").startswith("fleet.toml line 1: local.batch = 0")
 
 
 def test_settings_cannot_change_afterwards() -> None:
     config = parse()
     with pytest.raises(ValueError, match="frozen"):
-        config.run.batch = 3  # type: ignore[misc]
+        config.local.batch = 3  # type: ignore[misc]
 
 
 # Families of sections
@@ -440,13 +451,13 @@ def test_an_error_in_set_names_the_member() -> None:
 
 def test_devices_go_by_adafactor_at_its_own_rate_unless_a_rate_is_given() -> None:
     config = Config()
-    assert (config.run.local_optimizer, config.coordination.learning_rate) == ("adafactor", ADAFACTOR_RATE)
-    assert config.run.local_rate == ADAFACTOR_RATE
+    assert (config.local.optimizer, config.coordination.learning_rate) == ("adafactor", ADAFACTOR_RATE)
+    assert config.local.rate == ADAFACTOR_RATE
     assert parse(describe()) == config
     given = parse(overrides=["coordination.learning_rate=0.1"])
-    assert (given.run.local_optimizer, given.coordination.learning_rate) == ("sgd", 0.1)
-    asked = parse(overrides=["coordination.learning_rate=0.02", "run.local_optimizer=adafactor"])
-    assert (asked.coordination.learning_rate, asked.run.local_rate) == (0.02, 0.02)
+    assert (given.local.optimizer, given.coordination.learning_rate) == ("sgd", 0.1)
+    asked = parse(overrides=["coordination.learning_rate=0.02", "local.optimizer=adafactor"])
+    assert (asked.coordination.learning_rate, asked.local.rate) == (0.02, 0.02)
 
 
 @pytest.mark.parametrize(
@@ -466,18 +477,18 @@ def test_devices_go_by_adafactor_at_its_own_rate_unless_a_rate_is_given() -> Non
 )
 def test_what_goes_by_gradients_has_sgd(override: str) -> None:
     config = parse(overrides=[override])
-    assert config.run.local_optimizer == "sgd"
+    assert config.local.optimizer == "sgd"
     assert config.coordination.learning_rate in (0.05, 1.0)
 
 
 def test_adafactor_does_not_go_with_momentum() -> None:
-    with pytest.raises(ConfigError, match="leave run.local_momentum out"):
-        parse(overrides=["run.local_steps=4", "run.local_optimizer=adafactor", "run.local_momentum=0.9"])
+    with pytest.raises(ConfigError, match="leave local.momentum out"):
+        parse(overrides=["local.steps=4", "local.optimizer=adafactor", "local.momentum=0.9"])
 
 
 def test_adafactor_goes_with_elastic_averaging_at_its_own_rate() -> None:
-    config = parse(overrides=["coordination.mode=elastic", "run.local_optimizer=adafactor"])
-    assert config.run.local_rate == ADAFACTOR_RATE
+    config = parse(overrides=["coordination.mode=elastic", "local.optimizer=adafactor"])
+    assert config.local.rate == ADAFACTOR_RATE
 
 
 @pytest.mark.parametrize("half", ["alpha", "beta"])

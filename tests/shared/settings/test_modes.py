@@ -15,7 +15,7 @@ def test_a_mode_has_defaults_that_settings_override(name: str) -> None:
     assert config.coordination.traits is mode
     assert {key: getattr(config.coordination, key) for key in mode.defaults} == mode.defaults
     assert config.downlink.mode == mode.downlink
-    assert (config.run.local_optimizer == "adafactor") == mode.adafactor
+    assert (config.local.optimizer == "adafactor") == mode.adafactor
 
 
 def test_a_cohort_may_have_another_size() -> None:
@@ -26,7 +26,7 @@ def test_a_cohort_may_have_another_size() -> None:
 def test_the_mode_of_another_package_has_no_traits() -> None:
     config = parse(overrides=["coordination.mode=wary"])
     assert config.coordination.traits == Mode()
-    assert config.run.local_optimizer == "sgd"
+    assert config.local.optimizer == "sgd"
 
 
 @pytest.mark.parametrize("name", ["cohort", "tasks"])
@@ -41,5 +41,5 @@ def test_rounds_of_an_earlier_file_are_told_their_mode(name: str) -> None:
 
 def test_a_section_that_was_read_counts_as_given() -> None:
     config = Config(coordination=CoordinationSettings(mode="elastic"))
-    assert (config.downlink.mode, config.run.local_optimizer) == ("exact", "sgd")
-    assert Config(coordination=CoordinationSettings()).run.local_optimizer == "sgd"
+    assert (config.downlink.mode, config.local.optimizer) == ("exact", "sgd")
+    assert Config(coordination=CoordinationSettings()).local.optimizer == "sgd"

@@ -34,7 +34,7 @@ def test_the_record_is_sparse_damped_and_averaged() -> None:
     ("toml", "overrides"),
     [
         (RECORD, []),
-        ("preset = 'low-bandwidth' # the fewest bytes\n[run]\nbatch = 3\n", []),
+        ("preset = 'low-bandwidth' # the fewest bytes\n[local]\nbatch = 3\n", []),
         ("", ["preset=low-bandwidth"]),
         ("", [" preset = low-bandwidth "]),
         ('[compression]\nselect = 0.7\nvalues = "f16"\n', ["preset=low-bandwidth"]),
@@ -43,7 +43,7 @@ def test_the_record_is_sparse_damped_and_averaged() -> None:
 def test_a_preset_in_the_file_and_in_set(toml: str, overrides: list[str]) -> None:
     config = parse(toml, overrides=overrides)
     assert chosen(config) == PRESETS["low-bandwidth"]
-    assert (config.run.local_optimizer, config.coordination.learning_rate) == ("sgd", 0.05)
+    assert (config.local.optimizer, config.coordination.learning_rate) == ("sgd", 0.05)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def error_of(toml: str = "", overrides: tuple[str, ...] = (), environ: dict[str,
 @pytest.mark.parametrize(
     ("toml", "overrides", "origin"),
     [
-        ('\n\npreset = "recrd"\n[run]\nbatch = 3\n', (), "fleet.toml line 3"),
+        ('\n\npreset = "recrd"\n[local]\nbatch = 3\n', (), "fleet.toml line 3"),
         ("", ("preset=recrd",), "--set"),
     ],
 )
@@ -140,14 +140,14 @@ def test_a_section_is_no_preset() -> None:
 
 def test_a_wrong_value_of_a_preset_would_be_placed_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PRESETS, "wrong", {"compression.select": 2.0})
-    message = error_of('[run]\nbatch = 3\n[client]\nname = "a"\n', ("preset=wrong",))
+    message = error_of('[local]\nbatch = 3\n[client]\nname = "a"\n', ("preset=wrong",))
     assert message.startswith("--set: preset = 'wrong': compression.select = 2.0: must be less than")
     message = error_of('# a\npreset = "wrong"\n')
     assert message.startswith("fleet.toml line 2: preset = 'wrong': compression.select = 2.0")
 
 
 def test_a_fleet_file_knows_them_too() -> None:
-    devices = "[run]\nupdates = 9\n[devices.all]\nstep_ms = 5\n"
+    devices = "[end]\nupdates = 9\n[devices.all]\nstep_ms = 5\n"
     assert chosen(fleet_config.parse(RECORD + devices, "fleet.toml")) == PRESETS["low-bandwidth"]
     assert (
         chosen(fleet_config.parse(devices, "fleet.toml", ["preset=low-bandwidth"]))

@@ -15,7 +15,7 @@ def ending(
 ) -> MonitorState:
     """A run that ends after so many updates or seconds (0: not by them), `past` seconds after its first."""
     made = state(14, 60)
-    config = {**made.run.config, "run": {**made.run.config["run"], "seconds": seconds}}
+    config = {**made.run.config, "end": {**made.run.config["end"], "seconds": seconds}}
     run = replace(made.run, updates_target=updates, config=config)
     began = None if past is None else made.time - past
     overview = replace(made.overview, version=version, updates_per_s=rate, began=began)

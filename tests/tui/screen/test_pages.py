@@ -16,7 +16,7 @@ async def test_pages_by_their_numbers() -> None:
         for key, words in (
             ("2", "▲device"),
             ("3", "checkpoint snapshot of"),
-            ("4", "[run]"),
+            ("4", "[server]"),
             ("5", "nothing is wrong"),
             ("1", "Loss ─"),
         ):

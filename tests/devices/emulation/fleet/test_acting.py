@@ -17,7 +17,8 @@ CORRIDOR = f"{HERE}Corridor?length=8"
 
 def file(**sections: dict[str, Any]) -> FleetFile:
     usual: dict[str, dict[str, Any]] = {
-        "run": {"updates": 150, "batch": 32},
+        "end": {"updates": 150},
+        "local": {"batch": 32},
         "model": {
             "module": "edgeflock.client.zoo:ActorCritic(observations=2, actions=2, width=16)",
             "loss": "a2c",
@@ -57,7 +58,7 @@ def test_it_learns_to_walk_and_the_same_seed_does_the_same(tmp_path: Path) -> No
     ids=str,
 )
 def test_it_goes_with_each_way_to_coordinate(coordination: dict[str, Any], tmp_path: Path) -> None:
-    result, told = played(file(coordination=coordination, run={"updates": 20}), tmp_path)
+    result, told = played(file(coordination=coordination, end={"updates": 20}), tmp_path)
     assert result.ended == "complete"
     assert told[-1].metrics["return"] is not None
 
@@ -69,7 +70,7 @@ def test_classes_of_devices_may_have_environments_of_their_own(tmp_path: Path) -
         f"{HERE}Corridor?length=2",
         CORRIDOR,
     ]
-    assert played(file(devices=devices, run={"updates": 12}), tmp_path)[0].updates == 12
+    assert played(file(devices=devices, end={"updates": 12}), tmp_path)[0].updates == 12
 
 
 @pytest.mark.parametrize(

@@ -31,4 +31,4 @@ def test_a_table_is_dealt_out_in_the_units_of_what_is_held_out(tmp_path: Path) -
 def test_operations_of_a_step() -> None:
     """Linear, 64 to 10, ten samples: forward and the weights' gradient; the images need none."""
     assert prepare(fleet_of(MIXED)).flops == 2 * (2 * 10 * 64 * 10)
-    assert prepare(fleet_of(MIXED, "run.batch=5")).flops == 2 * (2 * 5 * 64 * 10)
+    assert prepare(fleet_of(MIXED, "local.batch=5")).flops == 2 * (2 * 5 * 64 * 10)

@@ -68,7 +68,7 @@ def test_another_seed_gives_another_run(toml: str, directory: Path) -> None:
 
 @pytest.mark.parametrize(
     "setting",
-    ["compression.feedback=0.5", "run.local_steps=2", "compression.values=sign", "coordination.rule=tau"],
+    ["compression.feedback=0.5", "local.steps=2", "compression.values=sign", "coordination.rule=tau"],
 )
 def test_what_is_set_reaches_the_devices_and_the_engine(setting: str, whole: Ran, directory: Path) -> None:
     changed = run(fleet_of(MIXED, setting), directory)
@@ -86,7 +86,7 @@ def test_the_average_is_evaluated_and_changes_nothing_else(whole: Ran, directory
 
 
 def test_without_kept_updates_the_run_is_the_same_and_leaves_nothing(whole: Ran, directory: Path) -> None:
-    assert_equal(run(fleet_of(MIXED, "run.keep_updates=false"), directory), whole)
+    assert_equal(run(fleet_of(MIXED, "journal.keep_updates=false"), directory), whole)
     assert not directory.exists()
 
 
@@ -110,7 +110,7 @@ def test_a_row_is_the_model_on_all_held_out_data(average: str, directory: Path) 
 
 def test_it_begins_with_the_weights_that_are_named(directory: Path, tmp_path: Path) -> None:
     own = tmp_path / "own.safetensors"
-    file = fleet_of(ONE, "run.updates=1", "coordination.learning_rate=1e-12", f"model.weights={own}")
+    file = fleet_of(ONE, "end.updates=1", "coordination.learning_rate=1e-12", f"model.weights={own}")
     flat = FlatModule(file.model.module, file.model.loss, 9)
     safetensors.torch.save_file(flat.module.state_dict(), own)
     theta = run(file, directory).server.engine.theta()[1]
@@ -118,7 +118,7 @@ def test_it_begins_with_the_weights_that_are_named(directory: Path, tmp_path: Pa
 
 
 def test_a_fleet_learns(directory: Path) -> None:
-    ran = run(fleet_of(MIXED, "run.updates=60", "compression.select=0.2"), directory)
+    ran = run(fleet_of(MIXED, "end.updates=60", "compression.select=0.2"), directory)
     first, last = ran.rows[0], ran.rows[-1]
     assert first.loss is not None
     assert last.loss is not None
@@ -139,7 +139,7 @@ def test_a_fleet_learns(directory: Path) -> None:
 def test_streams_that_pause_stop_no_run(mode: tuple[str, ...], directory: Path) -> None:
     """Each device is somewhere else in its curve. The run goes on behind every pause, to its end."""
     streams = [f"devices.{kind}.rate=square:60..0/10s" for kind in ("quick", "slow")]
-    ran = run(fleet_of(MIXED, "run.updates=0", "fleet.seconds=45", *streams, *mode), directory)
+    ran = run(fleet_of(MIXED, "end.updates=0", "fleet.seconds=45", *streams, *mode), directory)
     assert ran.result.ended == "out of time"
     times = [row.time for row in ran.rows]
     assert max(np.diff(times)) < 10, "no longer than a pause and a half"
@@ -214,8 +214,8 @@ SEVERAL = {
     "a lossy downlink of a fleet that leaves": ("downlink.mode=lossy", *CHURN),
     "whole gradients": ("compression.select=1",),
     "a cohort in turn": ("coordination.mode=cohort", "coordination.cohort=2", "coordination.cohort_rounds=2"),
-    "an end by the clock": ("run.updates=0", "fleet.seconds=0.1"),
-    "local steps": ("run.local_steps=3",),
+    "an end by the clock": ("end.updates=0", "fleet.seconds=0.1"),
+    "local steps": ("local.steps=3",),
     "a stream": ("devices.quick.rate=300",),
     "no device left": ("devices.quick.crash=0.9", "devices.slow.crash=0.9"),
     "divergence": ("model.module=edgeflock.client.zoo:DigitsCNN", "coordination.learning_rate=1e5"),
@@ -274,7 +274,7 @@ def test_a_step_abandoned_on_the_way_is_not_taken_for_its_repetition(seed: int, 
         f"model.data=npz:{data}",
         f"fleet.data=npz:{data}",
     ]
-    small = ["fleet.samples=2", "run.batch=1", "compression.select=0.0391", "compression.values=sign"]
+    small = ["fleet.samples=2", "local.batch=1", "compression.select=0.0391", "compression.values=sign"]
     leaving = ["devices.pi.uplink_mbps=0.0004", "devices.pi.session_s=0.7", "devices.pi.away_s=0.1"]
     file = fleet_of(ONE, *wide, *small, *leaving)
     whole = run(file, tmp_path / "run", seed=seed)

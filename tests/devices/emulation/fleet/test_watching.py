@@ -22,7 +22,7 @@ def fleet(slower: float) -> PreparedFleet:
         "",
         "a test",
         settings={
-            "run": {"updates": UPDATES},
+            "end": {"updates": UPDATES},
             "fleet": {"devices": DEVICES, "evaluate_every": 25},
             "model": {"module": "of this test"},
             "devices": {

@@ -22,12 +22,12 @@ def test_what_all_experiments_share(scale: AdacompScale) -> None:
     """Batches of 10 on MNIST, workers in random order, and nobody is refused for a setting of ours."""
     for experiment in [*everything(scale), *experiments.grid(DATA, scale)]:
         file = experiment.file
-        assert file.run.batch == 10
-        assert file.run.local_steps == 1
+        assert file.local.batch == 10
+        assert file.local.steps == 1
         assert (file.model.data, file.fleet.data) == (DATA, DATA)
         assert {kind.timing for kind in file.devices.values()} == {"exponential"}
         assert not any(kind.session_s or kind.rate != "0" or kind.profile for kind in file.devices.values())
-        assert 1 <= file.fleet.evaluate_every <= file.run.updates
+        assert 1 <= file.fleet.evaluate_every <= file.end.updates
         assert file.coordination.learning_rate == experiment.method.rate
         # A worker pushes once in 200 updates on average; ten times as long is beyond chance.
         assert file.coordination.window >= 10 * file.fleet.devices
@@ -35,9 +35,9 @@ def test_what_all_experiments_share(scale: AdacompScale) -> None:
 
 def test_the_paper_s_length() -> None:
     experiments = everything(FULL)
-    assert {one.file.run.updates for one in experiments if one.part != "record"} == {250_000}
+    assert {one.file.end.updates for one in experiments if one.part != "record"} == {250_000}
     assert len(FULL.seeds) == 3
-    assert {one.file.run.updates for one in experiments if one.part == "record"} == {40_000}
+    assert {one.file.end.updates for one in experiments if one.part == "record"} == {40_000}
 
 
 def test_devices_are_sent_the_model_itself() -> None:
@@ -74,7 +74,7 @@ def test_in_table_2_half_the_workers_crash(scale: AdacompScale) -> None:
         (200, 12_000),
         (100, 6_000),
     ]
-    crashes = [one.file.devices["all"].crash * one.file.run.updates for one in found]
+    crashes = [one.file.devices["all"].crash * one.file.end.updates for one in found]
     assert crashes == pytest.approx([0, 100, 0, 100, 0])
     for one in found:
         assert facts(one.file) == ("adacomp", 0.01, "f32")
@@ -88,7 +88,7 @@ def test_figure_4_s_classes(scale: AdacompScale) -> None:
     assert [one.file.fleet.samples for one in found] == [0, 0, 12_000, 12_000]
     for one in found:
         assert facts(one.file) == ("adacomp", 0.01, "f32")
-        assert one.file.run.updates == scale.classes_updates
+        assert one.file.end.updates == scale.classes_updates
         assert one.file.model.module == "edgeflock.client.zoo:PaperCNN"
     for one in found[0::2]:
         assert list(one.file.devices) == ["all"]
@@ -106,20 +106,20 @@ def test_the_record_is_the_preset_and_has_its_control() -> None:
     """But with the paper's one step an update, and the exact downlink."""
     ours, control = experiments.record(DATA, FULL)
     settings = ours.file.model_dump()
-    assert (ours.file.run.local_steps, ours.file.downlink.mode) == (1, "exact")
-    for path, value in (PRESETS["low-bandwidth"] | {"run.local_steps": 1}).items():
+    assert (ours.file.local.steps, ours.file.downlink.mode) == (1, "exact")
+    for path, value in (PRESETS["low-bandwidth"] | {"local.steps": 1}).items():
         section, _, key = path.partition(".")
         assert settings[section][key] == value
     assert facts(control.file) == ("tau", 1.0, "f32")
     assert control.file.coordination.average == ours.file.coordination.average > 0
-    assert {one.file.run.updates for one in experiments.record(DATA, QUICK)} == {20_000}
+    assert {one.file.end.updates for one in experiments.record(DATA, QUICK)} == {20_000}
 
 
 def test_the_grid_is_every_method_at_every_rate() -> None:
     found = list(experiments.grid(DATA, FULL))
     tried = {(*facts(one.file), one.file.coordination.learning_rate) for one in found}
     assert len(found) == len(tried) == 20
-    assert {one.file.run.updates for one in found} == {FULL.updates}
+    assert {one.file.end.updates for one in found} == {FULL.updates}
     assert {one.method.rate for one in found} == {0.05, 0.1, 0.2, 0.4}
 
 

@@ -81,7 +81,7 @@ def test_quick_has_no_grid_and_one_seed(
     reproduce_adacomp(Reproduction("", tmp_path, mnist, quick=True, updates=300))
     assert capsys.readouterr().out.startswith("# AdaComp, reproduced\n")
     (parts,) = swept
-    assert {(job.seed, job.file.run.updates) for job in parts} == {(0, 300)}
+    assert {(job.seed, job.file.end.updates) for job in parts} == {(0, 300)}
     (crash,) = {kind.crash for job in parts for kind in job.file.devices.values()} - {0}
     assert crash == pytest.approx(1 / 3)
 

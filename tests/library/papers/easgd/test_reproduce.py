@@ -110,11 +110,11 @@ def test_nodes_take_as_many_steps_whatever_the_method() -> None:
 
 def test_every_fleet_is_as_the_paper_has_it() -> None:
     for one in [*settings.throughput(DATA, QUICK), *settings.accuracy(DATA, QUICK)]:
-        assert (one.file.fleet.devices, one.file.run.batch) == (3, 16)
+        assert (one.file.fleet.devices, one.file.local.batch) == (3, 16)
         assert one.file.downlink.mode == "exact"
         assert one.file.compression.values == "f32"
         if one.method in (EASGD, STAGGERED):
-            assert (one.file.coordination.mode, one.file.run.local_steps) == ("elastic", 20)
+            assert (one.file.coordination.mode, one.file.local.steps) == ("elastic", 20)
             assert one.file.coordination.moving_rate == pytest.approx(0.3)
         else:
             assert one.file.coordination.mode == "rounds"

@@ -32,7 +32,7 @@ def test_buffers_grow_by_equation_2_or_not_at_all(tmp_path: Path) -> None:
     kept, short = (done(one, tmp_path) for one in parts)
     streams = kept.setting.outcomes[0].end["streams"].values()
     assert len(streams) == 16
-    rounds = kept.experiment.file.run.updates / 16
+    rounds = kept.experiment.file.end.updates / 16
     assert rounds == 15
     for stream in streams:
         assert stream["depth"] == pytest.approx((1.2 - 1) * stream["rate"] * rounds + stream["rate"], rel=0.2)

@@ -38,7 +38,7 @@ def test_streams_iterations_and_devices_are_the_paper_s() -> None:
         for kind in file.classes.values():
             assert kind.rate in rates
             assert (kind.spread or 0.0, kind.timing) == (0.0, "lognormal"), "all iterations take as long"
-        assert file.run.updates or file.fleet.seconds
+        assert file.end.updates or file.fleet.seconds
 
 
 def test_streams_that_change_have_one_mean_and_differ_in_nothing_else() -> None:
@@ -60,9 +60,9 @@ def test_conventional_training_waits_for_64_samples_everywhere() -> None:
         settings = one.file.coordination
         local = one.method.name == LOCAL.name
         assert (settings.mode, settings.base_batch) == ("rounds", 0 if local else 16 * 64)
-        assert one.file.run.local_steps == (4 if local else 1)
+        assert one.file.local.steps == (4 if local else 1)
         if local:
-            assert one.file.run.local_rate == settings.learning_rate
+            assert one.file.local.rate == settings.learning_rate
         if one.method.name == DDL.name:
             assert (kind.batch_min, kind.batch_max, kind.buffer) == (64, 64, "persistence")
         else:
@@ -72,7 +72,7 @@ def test_conventional_training_waits_for_64_samples_everywhere() -> None:
         assert sent == ((0.1, 0.3) if adaptive else (1.0, 0.0))
         assert kind.step_ms is not None
         iteration = {"MNIST": 1600, "CIFAR-10": 1200}[one.part.rpartition(" ")[2]]
-        assert kind.step_ms * one.file.run.local_steps == iteration
+        assert kind.step_ms * one.file.local.steps == iteration
 
 
 def test_what_grows_with_the_batch_takes_as_long_as_before_at_64() -> None:

@@ -1,0 +1,49 @@
+"""Settings as keywords of Server and Fleet: by names of their own, or as dicts of a section."""
+
+import os
+from collections.abc import Container, Mapping
+from difflib import get_close_matches
+
+from edgeflock.api.named import name_objects
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.settings.renamed import KEYWORDS
+
+_SIMILAR = 0.75
+"""The least similarity, from 0 to 1, of an unknown keyword to the one that is suggested."""
+
+Usual = Mapping[str, Mapping[str, object]]
+"""Section -> settings that keywords override."""
+
+
+def sections_of(
+    keywords: Mapping[str, object],
+    sections: Container[str],
+    usual: Usual,
+    refused: Container[str],
+    owner: str,
+) -> dict[str, object]:
+    """Return section -> its settings, of the keywords of `owner`, a class.
+
+    `sections` are the names of all. `refused` are those that the owner takes in another way. Raises
+    ConfigError.
+    """
+    own: dict[str, dict[str, object]] = {}
+    for name, value in keywords.items():
+        if name in refused:
+            raise ConfigError(
+                f"edgeflock.{owner}({name}=...): settings of [fleet] go by their own names, those of [model] "
+                "into edgeflock.Model; a client has its own"
+            )
+        if name in KEYWORDS:
+            section, _, key = KEYWORDS[name].partition(".")
+            own.setdefault(section, {})[key] = os.fspath(value) if isinstance(value, os.PathLike) else value
+        elif name not in sections and (near := get_close_matches(name, KEYWORDS, n=1, cutoff=_SIMILAR)):
+            raise ConfigError(f"edgeflock.{owner}({name}=...): unknown setting; did you mean {near[0]}?")
+    found: dict[str, object] = dict(usual)
+    for name, given in name_objects({k: v for k, v in keywords.items() if k not in KEYWORDS}).items():
+        found[name] = {**usual.get(name, {}), **given} if isinstance(given, dict) else given
+    for section, settings in own.items():
+        given = found.get(section, {})
+        if isinstance(given, dict):  # else the settings' reader says that it is no section
+            found[section] = {**given, **settings}
+    return found

@@ -1,0 +1,52 @@
+"""Other names of settings: keywords of the Python interface, and names of earlier versions."""
+
+KEYWORDS = {
+    "directory": "server.directory",
+    "host": "server.host",
+    "port": "server.port",
+    "certificate": "server.certificate",
+    "key": "server.key",
+    "client_certificates": "server.client_certificates",
+    "insecure": "server.insecure",
+    "open": "server.open",
+    "origins": "server.origins",
+    "browsers": "server.browsers",
+    "labels": "server.labels",
+    "snapshot_every": "journal.snapshot_every",
+    "keep_updates": "journal.keep_updates",
+    "seed": "model.seed",
+    "batch": "local.batch",
+    "local_steps": "local.steps",
+    "local_rate": "local.rate",
+    "local_momentum": "local.momentum",
+    "local_optimizer": "local.optimizer",
+    "balance_labels": "local.balance_labels",
+    "proximal": "local.proximal",
+    "evaluate_every": "evaluation.every",
+    "evaluate_on_devices": "evaluation.on_devices",
+    "trackers": "evaluation.trackers",
+    "recover": "evaluation.recover",
+    "on_update": "callbacks.on_update",
+    "on_evaluated": "callbacks.on_evaluated",
+    "on_finding": "callbacks.on_finding",
+    "stop": "callbacks.stop",
+    "updates": "end.updates",
+    "accuracy": "end.accuracy",
+    "patience": "end.patience",
+    "seconds": "end.seconds",
+    "bytes": "end.bytes",
+}
+"""Keywords of edgeflock.Server and edgeflock.Fleet -> their settings."""
+
+RENAMED = {
+    "compression = 'cohort'": "preset = 'cohort'",
+    "compression = 'record'": "preset = 'low-bandwidth'",
+    "client.gentle": "client.low_priority",
+    "coordination.alpha": "coordination.moving_rate",
+    "coordination.turns": "coordination.cohort_rounds",
+    "limits.strangers": "limits.unauthenticated",
+    "optimizer.by": "optimizer.schedule_unit",
+    "optimizer.least": "optimizer.min_factor",
+    **{f"run.{keyword}": setting for keyword, setting in KEYWORDS.items()},
+}
+"""Settings of Edgeflock 0.1 -> their names."""
