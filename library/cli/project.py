@@ -72,7 +72,7 @@ def _write(path: Path | None, rate: "RangeTest | None", optimizer: str) -> None:
 
     Without that setting, a rate is SGD's. Raises ConfigError.
     """
-    from edgeflock.projects.settings_file import replace_setting
+    from edgeflock.projects.beginning import replace_setting
     from edgeflock.shared.files import write_atomically
 
     if path is None:

@@ -8,11 +8,11 @@ check. It ends once the sign has been absent for longer.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from edgeflock.server.findings import devices, fleet, lost_classes, run
+from edgeflock.server.findings import devices, fleet, run
 from edgeflock.server.findings.status import Rule, RunStatus, Subject
 from edgeflock.shared.protocol.frames import Finding, FindingKind
 
-RULES: tuple[Rule, ...] = (*run.RULES, *fleet.RULES, *lost_classes.RULES, *devices.RULES)
+RULES: tuple[Rule, ...] = (*run.RULES, *fleet.RULES, *devices.RULES)
 
 _ORDER = ("critical", "warning", "notice")
 

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from edgeflock.server.scheduling.planning import Slot, WorkerLoad, plan
-from edgeflock.server.scheduling.speeds import Speeds
+from edgeflock.server.scheduling.planning import Slot, Speeds, WorkerLoad, plan
 
 _WAIT_FRACTION = 0.25
 """The fraction of its next task that a device waits rather than compute another device's current task."""

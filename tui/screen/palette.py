@@ -1,7 +1,7 @@
 """Colours of inks, and the themes. Each state also has a sign, so that colour is never the only one."""
 
 from collections.abc import Mapping
-from typing import get_args
+from typing import Any, get_args
 
 from rich.style import Style
 from textual.color import Color
@@ -9,64 +9,40 @@ from textual.theme import Theme
 
 from edgeflock.tui.text.lines import WITH_BACKGROUND, Ink
 
+_COLOURS = (
+    *("primary", "secondary", "accent", "foreground", "background", "surface", "panel"),
+    *("success", "warning", "error"),
+)
+
+
+def _theme(name: str, colours: str, third: str, *, dark: bool = True) -> Theme:
+    """Return a theme of `_COLOURS`, in their order, and the third colour of curves."""
+    named: dict[str, Any] = dict(zip(_COLOURS, colours.split(), strict=True))
+    return Theme(name, **named, dark=dark, variables={"third": third})
+
+
 THEMES = (
-    Theme(
+    _theme(
         "edgeflock",
-        primary="#5fb3c8",
-        secondary="#d9a066",
-        accent="#7cc5d6",
-        foreground="#c9d1d9",
-        background="#0f1419",
-        surface="#141a21",
-        panel="#1c242d",
-        success="#7fb685",
-        warning="#d8b365",
-        error="#e0786c",
-        variables={"third": "#a99bd1"},
+        "#5fb3c8 #d9a066 #7cc5d6 #c9d1d9 #0f1419 #141a21 #1c242d #7fb685 #d8b365 #e0786c",
+        "#a99bd1",
     ),
-    Theme(
+    _theme(
         "edgeflock-light",
-        primary="#0b6e8a",
-        secondary="#a4581b",
-        accent="#0b6e8a",
-        foreground="#24292f",
-        background="#fbfaf7",
-        surface="#f2f0ea",
-        panel="#e7e4dc",
-        success="#2f7d3b",
-        warning="#8f6400",
-        error="#b3372b",
+        "#0b6e8a #a4581b #0b6e8a #24292f #fbfaf7 #f2f0ea #e7e4dc #2f7d3b #8f6400 #b3372b",
+        "#6a55a3",
         dark=False,
-        variables={"third": "#6a55a3"},
     ),
     # After Okabe and Ito: sky blue, orange and reddish purple; blue for good, vermilion for bad, no green.
-    Theme(
+    _theme(
         "colour-blind",
-        primary="#56b4e9",
-        secondary="#e69f00",
-        accent="#f0e442",
-        foreground="#dcdcdc",
-        background="#101010",
-        surface="#181818",
-        panel="#242424",
-        success="#56b4e9",
-        warning="#e69f00",
-        error="#d55e00",
-        variables={"third": "#cc79a7"},
+        "#56b4e9 #e69f00 #f0e442 #dcdcdc #101010 #181818 #242424 #56b4e9 #e69f00 #d55e00",
+        "#cc79a7",
     ),
-    Theme(
+    _theme(
         "high-contrast",
-        primary="#00ffff",
-        secondary="#ffff00",
-        accent="#ffffff",
-        foreground="#ffffff",
-        background="#000000",
-        surface="#000000",
-        panel="#202020",
-        success="#00ff00",
-        warning="#ffff00",
-        error="#ff6060",
-        variables={"third": "#ff80ff"},
+        "#00ffff #ffff00 #ffffff #ffffff #000000 #000000 #202020 #00ff00 #ffff00 #ff6060",
+        "#ff80ff",
     ),
 )
 

@@ -1,7 +1,7 @@
 """A Kafka broker's messages as a stream. A message is one sample (client/data/messages.py).
 
     kafka://[user[:password]@]host[:9092]/topic[?group=NAME][&from=latest]
-    kafkas://[user[:password]@]host[:9093]/topic         over TLS; passwords and certificates: access.py
+    kafkas://[user[:password]@]host[:9093]/topic         over TLS; passwords and certificates: uri.py
 
 With a group the broker stores the committed offset. Devices of one group share the topic's partitions.
 Without a group, all partitions are read, from now on. from=earliest starts with the oldest message. It is the
@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgeflock.client.data.reading import OPTIONS, MessageReader
 from edgeflock.client.data.records import RECORD_BYTES, Skipped, StreamChunk
-from edgeflock.client.data.sources.access import PASSWORD, TLS, password, tls
-from edgeflock.client.data.uri import Uri
+from edgeflock.client.data.uri import PASSWORD, TLS, Uri, password, tls
 from edgeflock.shared.extras import install_command
 from edgeflock.shared.protocol.backoff import back_off
 

@@ -1,7 +1,7 @@
 """An MQTT 5 broker's messages as a stream. A message is one sample (client/data/messages.py).
 
     mqtt://[user[:password]@]host[:1883]/topic[?session=NAME]
-    mqtts://[user[:password]@]host[:8883]/topic            over TLS; passwords and certificates: access.py
+    mqtts://[user[:password]@]host[:8883]/topic            over TLS; passwords and certificates: uri.py
 
 The topic may have the wildcards + and #. With a session the broker stores messages for a week while the
 device is offline, and delivers them at least once (QoS 1). Without one, messages sent meanwhile are lost (QoS
@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 
 from edgeflock.client.data.reading import OPTIONS, MessageReader
 from edgeflock.client.data.records import OVERRUN, RECORD_BYTES, Skipped, StreamChunk
-from edgeflock.client.data.sources.access import PASSWORD, TLS, password, tls
-from edgeflock.client.data.uri import Uri
+from edgeflock.client.data.uri import PASSWORD, TLS, Uri, password, tls
 from edgeflock.shared.extras import install_command
 from edgeflock.shared.protocol.backoff import back_off, permanent_error
 

@@ -1,12 +1,12 @@
 """Polls JSON from a web server.
 
     http://host/path?poll=10             a GET every ten seconds; the default is 1
-    https://host/path                    over TLS (access.py)
+    https://host/path                    over TLS (uri.py)
     ...?items=data.readings              the path of the list of samples
 
 An answer is a sample, an object, or a list of them. The options of messages name its fields
 (client/data/messages.py). Other options go to the server: http://host/v1?station=7&poll=60 asks for
-/v1?station=7. With user@host and a password (access.py) it logs in (Basic); a password without a user is a
+/v1?station=7. With user@host and a password (uri.py) it logs in (Basic); a password without a user is a
 token (Bearer).
 
 Samples of the previous answer are skipped: objects with the same key, or without keys with all values equal.
@@ -27,8 +27,7 @@ from typing import TYPE_CHECKING, Any
 from edgeflock.client.data.messages import value_at
 from edgeflock.client.data.reading import OPTIONS, MessageReader
 from edgeflock.client.data.records import Broken, Skipped, StreamChunk
-from edgeflock.client.data.sources.access import PASSWORD, TLS, password, tls
-from edgeflock.client.data.uri import Uri
+from edgeflock.client.data.uri import PASSWORD, TLS, Uri, password, tls
 from edgeflock.shared.protocol.backoff import back_off, permanent_error
 
 if TYPE_CHECKING:

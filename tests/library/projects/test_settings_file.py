@@ -2,7 +2,7 @@
 
 import pytest
 
-from edgeflock.projects.settings_file import replace_setting
+from edgeflock.projects.beginning import replace_setting
 from edgeflock.shared.errors import ConfigError
 
 NAME = "coordination.learning_rate"

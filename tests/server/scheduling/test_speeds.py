@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edgeflock.server.scheduling.speeds import Speeds
+from edgeflock.server.scheduling.planning import Speeds
 
 
 def test_nothing_is_known_of_nobody() -> None:
