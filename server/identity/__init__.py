@@ -35,32 +35,3 @@ from edgeflock.server.identity.records import (
 )
 from edgeflock.server.identity.register import ADMIN_TOKEN, Register, write_admin_token
 from edgeflock.server.identity.store import IDENTITIES, URL_FILE
-
-__all__ = [
-    "ADMIN_TOKEN",
-    "URL_FILE",
-    "IDENTITIES",
-    "NOBODY",
-    "LOGIN_SECONDS",
-    "Audit",
-    "Authority",
-    "Caller",
-    "Certificate",
-    "SessionAuthenticator",
-    "JoinResult",
-    "Logins",
-    "StoredOrder",
-    "Register",
-    "Role",
-    "CallerRole",
-    "peer_certificate",
-    "demand",
-    "peer_key",
-    "key_files",
-    "own_certificate",
-    "pin_of_file",
-    "server_tls",
-    "share",
-    "tls_of",
-    "write_admin_token",
-]

@@ -18,23 +18,11 @@ WINDOW = 60.0
 """Seconds."""
 
 _FAULTS = (
-    errors.WrongDtype,
-    errors.NonFinite,
-    errors.BadStatistics,
-    errors.IndexMalformed,
-    errors.IndexOutOfRange,
-    errors.IndexRepeated,
-    errors.IndexUnsorted,
-    errors.ExpansionTooLarge,
-    errors.StepTooLarge,
-    errors.BadSamples,
-    errors.SequenceAhead,
-    errors.NoSuchTask,
-    errors.Malformed,
-    errors.UnknownRecord,
-    errors.UnexpectedRecord,
-    errors.FrameTooLarge,
-)
+    errors.WrongDtype, errors.NonFinite, errors.BadStatistics, errors.IndexMalformed,
+    errors.IndexOutOfRange, errors.IndexRepeated, errors.IndexUnsorted, errors.ExpansionTooLarge,
+    errors.StepTooLarge, errors.BadSamples, errors.SequenceAhead, errors.NoSuchTask, errors.Malformed,
+    errors.UnknownRecord, errors.UnexpectedRecord, errors.FrameTooLarge,
+)  # fmt: skip
 """Honest devices may get any other refusal: after a restart, on a slow line, by an operator's order."""
 
 

@@ -22,28 +22,3 @@ from edgeflock.server.sessions.gateways import (
 from edgeflock.server.sessions.session import Session
 from edgeflock.server.sessions.task_feed import Send, ServerTaskFeed, TaskFeed
 from edgeflock.server.sessions.writer import Writer
-
-__all__ = [
-    "HANG_SECONDS",
-    "RelayedDevice",
-    "Conversation",
-    "DeviceAdmission",
-    "DevicePort",
-    "SessionContext",
-    "GatewayConnection",
-    "Gateways",
-    "PendingUpdate",
-    "RunHost",
-    "Outbox",
-    "ServerAdmission",
-    "AdmittedDevice",
-    "UpdateQueue",
-    "Send",
-    "ServerTaskFeed",
-    "Session",
-    "TaskFeed",
-    "ServedModel",
-    "Writer",
-    "ping",
-    "settle",
-]

@@ -67,29 +67,11 @@ _NOTSET = frozenset({b"NOTSET"})
 TABLE: dict[str, Operator] = {
     **dict.fromkeys(
         (
-            "Abs",
-            "Cos",
-            "Erf",
-            "Exp",
-            "Floor",
-            "HardSwish",
-            "Identity",
-            "Log",
-            "Mish",
-            "Neg",
-            "Not",
-            "Reciprocal",
-            "Relu",
-            "Round",
-            "Sigmoid",
-            "Sign",
-            "Sin",
-            "Softplus",
-            "Sqrt",
-            "Tanh",
-        ),
+            "Abs Cos Erf Exp Floor HardSwish Identity Log Mish Neg Not Reciprocal Relu Round Sigmoid Sign "
+            "Sin Softplus Sqrt Tanh"
+        ).split(),
         Operator(shapes.like_first, 1),
-    ),  # fmt: skip
+    ),
     **dict.fromkeys(
         ("Add", "Div", "Max", "Min", "Mul", "PRelu", "Pow", "Sub"), Operator(shapes.broadcast, 2)
     ),

@@ -9,20 +9,9 @@ from typing import Literal
 from rich.cells import cell_len, set_cell_size
 
 Ink = Literal[
-    "text",
-    "strong",
-    "dim",
-    "rule",
-    "accent",
-    "good",
-    "warn",
-    "bad",
-    "first",
-    "second",
-    "third",
-    "cursor",
+    "text", "strong", "dim", "rule", "accent", "good", "warn", "bad", "first", "second", "third", "cursor",
     "chosen",
-]
+]  # fmt: skip
 WITH_BACKGROUND: frozenset[Ink] = frozenset({"cursor", "chosen"})
 """Inks that are visible without text."""
 Span = tuple[str, Ink]

@@ -10,5 +10,3 @@ from edgeflock.server.sessions.gateways.gateways import Gateways
 from edgeflock.server.sessions.gateways.heartbeat import HANG_SECONDS, ping
 from edgeflock.server.sessions.gateways.outbox import Outbox
 from edgeflock.server.sessions.gateways.relayed_device import RelayedDevice
-
-__all__ = ["HANG_SECONDS", "RelayedDevice", "GatewayConnection", "Gateways", "Outbox", "ping"]
