@@ -119,7 +119,8 @@ class GuardedConnection(asyncio.Protocol):
         self.meter.count_received(len(data), self._total)
         if self._closing:
             return
-        self._set_answer(True)
+        if self._answer is not None:
+            self._set_answer(True)
         if self._framing is None:
             self._follow_head(data)
         elif not self._follow_frames(self._framing, data):
@@ -239,11 +240,13 @@ class GuardedConnection(asyncio.Protocol):
         except framing.Breach as breach:
             self._breach(frames, breach)
             return False
+        waits = frames.unfinished
         if frames.messages != before or not waited:
             self.since = asyncio.get_running_loop().time()
-            self._expect(self._message_seconds if frames.unfinished else math.inf)
-        elif not frames.unfinished:
+        if not waits:
             self._expect(math.inf)
+        elif frames.messages != before or not waited:
+            self._expect(self._message_seconds)
         self._account(frames)
         return not self._closing
 

@@ -53,19 +53,18 @@ class Framing:
         """Parse received data. Raises Breach."""
         offset, end = 0, len(data)
         while offset < end:
-            if self._remaining:
-                part = min(self._remaining, end - offset)
-                offset += part
-                self._take(part)
-                continue
-            head = self._head + data[offset : offset + 14 - len(self._head)]
-            length = _length_of(head)
-            if length > len(head):
-                self._head = head
-                return
-            offset += length - len(self._head)
-            self._head = b""
-            self._begin(head[:length])
+            if not self._remaining:
+                head = self._head + data[offset : offset + 14 - len(self._head)]
+                length = _length_of(head)
+                if length > len(head):
+                    self._head = head
+                    return
+                offset += length - len(self._head)
+                self._head = b""
+                self._begin(head[:length])
+            part = min(self._remaining, end - offset)
+            offset += part
+            self._take(part)
 
     def take(self) -> None:
         """Record that the next finished message was taken."""
@@ -82,7 +81,6 @@ class Framing:
                 self.held_bytes += _OVERHEAD
             self._open = True
         self._remaining = payload
-        self._take(0)
 
     def _take(self, part: int) -> None:
         """Count `part` more bytes of the current frame."""

@@ -59,6 +59,9 @@ class MeteredTransport:
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._own if name == "meter" else self._inner.get_extra_info(name, default)
 
+    def is_closing(self) -> bool:
+        return self._inner.is_closing()
+
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self._own.count_sent(len(data), self._total)
         self._inner.write(data)

@@ -254,7 +254,7 @@ class Part:
         return np.flatnonzero(self._gathered)
 
     def max_magnitude(self) -> float:
-        return kernels.max_magnitude(self._trained)
+        return float(kernels.max_magnitude(self._trained))
 
     def flush(self) -> None:
         """Nothing to do: changes are made at once."""

@@ -1,6 +1,6 @@
 """The parts of a run that sessions use (`SessionContext`), and those that only its server has (`RunHost`)."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -103,7 +103,7 @@ class RunHost(SessionContext):
 class UpdateQueue(Protocol):
     """The part of a Writer that sessions use."""
 
-    async def push(self, push: Push) -> Accepted | PendingUpdate:
+    def push(self, push: Push) -> Awaitable[Accepted | PendingUpdate]:
         """Push one update; return its durable result. Raises the Refused that it gets."""
 
     async def call(self, function: Callable[[], T]) -> T:

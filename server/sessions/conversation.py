@@ -140,7 +140,9 @@ class Conversation:
         device, is_counted = self._device, True
         push = Push(device.id, device.connection.last_seen, update, frame)
         try:
-            outcome = await self._push(push)
+            outcome = await self._queue.push(push)
+            if isinstance(outcome, PendingUpdate) and self._tasks is None:
+                outcome = await self._wait(outcome.answer)  # which may be long: for others
         except RunComplete as complete:
             return await self._port.send(Stop(str(complete)))
         except SessionRefused:
@@ -157,7 +159,8 @@ class Conversation:
                 outcome.on_settled(partial(self._count, update))
             else:
                 self._count(update, outcome)
-        is_newer = await self._wait_while_paused()
+        if is_newer := device.connection.order is not None:
+            await self._wait_while_paused()
         if self._tasks is not None:
             await self._send_samples()
             return await self._tasks.advance(counted=is_counted)
@@ -167,13 +170,6 @@ class Conversation:
             receipt = replace(receipt, model=await self._make_model(update))
         await self._send_samples()
         await self._port.send(receipt)
-
-    async def _push(self, push: Push) -> Accepted | PendingUpdate:
-        """Push the update. In a run without tasks this may wait long for others."""
-        outcome = await self._queue.push(push)
-        if isinstance(outcome, PendingUpdate) and self._tasks is None:
-            return await self._wait(outcome.answer)
-        return outcome
 
     def _count(self, update: Update, outcome: Accepted | Refused) -> None:
         if isinstance(outcome, Accepted):
@@ -193,16 +189,13 @@ class Conversation:
             ) from refusal
         await self._port.send(Refusal(refusal.code, str(refusal), update.sequence, refusal.seconds))
 
-    async def _wait_while_paused(self) -> bool:
-        """Wait while an operator pauses the device. Return whether there was a pause.
+    async def _wait_while_paused(self) -> None:
+        """Wait while an operator pauses the device.
 
         An update sent before counts. The device only waits longer for its answer.
         """
-        connection = self._device.connection
-        waits = connection.order is not None
-        while (order := connection.order) is not None:
+        while (order := self._device.connection.order) is not None:
             await self._wait(order.ended.wait())
-        return waits
 
     async def _make_model(self, query: Pull | Update) -> Model:
         engine, device = self._host.engine, self._device

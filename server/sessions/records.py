@@ -75,6 +75,7 @@ class RecordSocket:
         if self._transport is not None:
             self.meter = self._transport.get_extra_info("meter", self.meter)
         self._closing = asyncio.Event()
+        self._clock = asyncio.get_running_loop().time
         self._limiter: RateLimiter | None = None
         """The device's rate limit, once it is admitted."""
         self._on_active: Callable[[], None] = lambda: None
@@ -121,7 +122,7 @@ class RecordSocket:
 
     async def receive(self) -> tuple[Record, bytes]:
         """Return the next record and its frame. First wait, and read nothing, as the rate limit demands."""
-        clock, limiter = asyncio.get_running_loop().time, self._limiter
+        clock, limiter = self._clock, self._limiter
         if limiter is not None and (wait := limiter.wait_seconds(began := clock())) > 0:
             try:
                 with suppress(TimeoutError):
@@ -170,7 +171,7 @@ class RecordSocket:
     def charge_numbers(self, numbers: int) -> None:
         """Charge the device's rate limit for so many numbers of the model."""
         if self._limiter is not None:
-            self._limiter.charge_numbers(numbers, asyncio.get_running_loop().time())
+            self._limiter.charge_numbers(numbers, self._clock())
 
     async def is_alive(self) -> bool:
         """Whether the device sends anything in ANSWER_SECONDS.
@@ -216,4 +217,4 @@ class RecordSocket:
 
     def _charge(self, octets: int) -> None:
         if self._limiter is not None:
-            self._limiter.charge(octets, asyncio.get_running_loop().time())
+            self._limiter.charge(octets, self._clock())

@@ -50,7 +50,13 @@ class Session:
         """Why it ends (frames.LEFT). The first reason counts."""
 
     async def serve(self) -> web.StreamResponse:
-        """Serve the device until either side ends the session."""
+        """Serve the device until either side ends the session.
+
+        This has its own task: each record resumes all coroutines of a task, and a request has many.
+        """
+        return await asyncio.create_task(self._serve())
+
+    async def _serve(self) -> web.StreamResponse:
         if (refused := await self._socket.open(self._note_hang_up)) is not None:
             return refused
         device: Device | None = None

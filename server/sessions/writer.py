@@ -79,11 +79,11 @@ class Writer:
             return _BROKEN
         return _STOPPING if self._leaving or self._stopping or self._ended else None
 
-    async def push(self, push: Push) -> Accepted | PendingUpdate:
+    def push(self, push: Push) -> asyncio.Future[Accepted | PendingUpdate]:
         """Push one update; return its durable result. Raises the Refused that it gets."""
         answer: asyncio.Future[Accepted | PendingUpdate] = asyncio.get_running_loop().create_future()
         self.put(push, answer)
-        return await answer
+        return answer
 
     def put(self, push: Push, answer: "AnswerReceiver[Accepted | PendingUpdate]") -> None:
         """`push` without a future: `answer` gets the result. Raises Unavailable."""

@@ -10,6 +10,7 @@ In msgpack a loss from 1/4 to 245 takes one byte, one from 1/256 takes two, and 
 import math
 from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 from typing import Any, get_type_hints
 
 import msgpack
@@ -57,6 +58,9 @@ _BOUNDS = {
 _HEAD = 32
 """The most bytes before the end of a record's tag, in any encoding."""
 
+_SHORT_ARRAY = 0x90
+"""The first byte of an array of up to 15 elements holds their number. An integer below 128 is one byte."""
+
 _NO_RECORD = "a record is a msgpack array that begins with its type tag"
 
 _LARGEST_INTEGER = (1 << 63) - 1
@@ -94,6 +98,8 @@ def decode(octets: bytes, kinds: Collection[type[Record]] = tuple(TAGS)) -> Reco
 
 def _kind_of(octets: bytes) -> tuple[type[Record], int]:
     """(the kind of the record, the number of elements that its array announces)."""
+    if len(octets) > 1 and octets[0] & 0xF0 == _SHORT_ARRAY and (usual := _KINDS.get(octets[1])) is not None:
+        return usual, octets[0] & 0x0F
     head = msgpack.Unpacker(max_buffer_size=_HEAD)
     head.feed(octets[:_HEAD])
     try:
@@ -119,7 +125,7 @@ def framed_size(payload: int, *, masked: bool) -> int:
 
 def _array(record: Record) -> list[Any]:
     kind = type(record)
-    array = [TAGS[kind], *(getattr(record, name) for name in ORDER[kind])]
+    array = [TAGS[kind], *map(partial(getattr, record), ORDER[kind])]
     for usual in reversed(USUAL[kind]):
         if array[-1] != usual:
             break

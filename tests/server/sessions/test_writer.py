@@ -42,7 +42,7 @@ async def writing(directory: Path, regime: Regime = REGIME) -> AsyncIterator[tup
 async def test_what_waits_at_a_stop_is_answered(tmp_path: Path) -> None:
     async with writing(tmp_path) as (engine, writer):
         pushing = [
-            asyncio.create_task(writer.push(push(device, sparse_update(1, 0, {device: 1.0}))))
+            asyncio.ensure_future(writer.push(push(device, sparse_update(1, 0, {device: 1.0}))))
             for device in range(1, 5)
         ]
         await asyncio.sleep(0)
@@ -75,9 +75,9 @@ async def test_a_writer_that_is_cancelled_answers_everybody_and_lets_go(tmp_path
     journal.commit = slow  # type: ignore[method-assign]
     writer = Writer(engine)
     running = asyncio.create_task(writer.run())
-    under_way = asyncio.create_task(writer.push(push(1, sparse_update(2, 1, {0: 1.0}))))
+    under_way = asyncio.ensure_future(writer.push(push(1, sparse_update(2, 1, {0: 1.0}))))
     await asyncio.to_thread(flushing.wait, 60)
-    waiting = asyncio.create_task(writer.push(push(2, sparse_update(1, 1, {0: 1.0}))))
+    waiting = asyncio.ensure_future(writer.push(push(2, sparse_update(1, 1, {0: 1.0}))))
     calling = asyncio.create_task(writer.call(engine.theta))
     await asyncio.sleep(0)
     running.cancel()
@@ -128,7 +128,7 @@ async def test_the_first_failure_is_the_reason(tmp_path: Path) -> None:
 
         calling = asyncio.create_task(writer.call(fails))
         await asyncio.sleep(0)
-        pushing = asyncio.create_task(writer.push(push(1, sparse_update(1, 0, {0: 1.0}))))
+        pushing = asyncio.ensure_future(writer.push(push(1, sparse_update(1, 0, {0: 1.0}))))
         while writer._waiting:
             await asyncio.sleep(0)
         asked.set()
@@ -162,7 +162,7 @@ async def test_a_failure_that_nobody_waits_for_any_more_ends_it_all_the_same(tmp
 
 async def test_an_update_that_nobody_waits_for_any_more_is_held_without_an_answer(tmp_path: Path) -> None:
     async with writing(tmp_path, ROUNDS) as (engine, writer):
-        pushing = asyncio.create_task(writer.push(push(1, sparse_update(1, 0, {0: 1.0}))))
+        pushing = asyncio.ensure_future(writer.push(push(1, sparse_update(1, 0, {0: 1.0}))))
         await asyncio.sleep(0)
         pushing.cancel()
         held = await writer.push(push(2, sparse_update(1, 0, {0: 1.0})))
