@@ -99,7 +99,7 @@ function welcomed(terms) {
     fill(
         at("about"),
         el("h2", { id: "about-title" }, `The model ${name}`),
-        el("p", {}, `${learns}${of}. It has ${count(parameters)} numbers. Only changes to them leave this device.`),
+        el("p", {}, `${learns}${of}. It has ${count(parameters)} numbers. Your data stay here.`),
     );
     at("data").hidden = at("meter").hidden = false;
     meter({});

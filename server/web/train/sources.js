@@ -2,11 +2,11 @@
 
 import { el, fill, say } from "/assets/dom.js";
 import { count } from "/assets/numbers.js";
-import { image_shape, scaled } from "/train/device/data/drawing.js";
-import { folder_of, is_image, read_image } from "/train/device/data/images.js";
-import { MotionRecorder, allow_motion, window_of } from "/train/device/data/motion.js";
+import { imageShape, scaled } from "/train/device/data/drawing.js";
+import { folderOf, isImage, readImage } from "/train/device/data/images.js";
+import { MotionRecorder, allowMotion, windowOf } from "/train/device/data/motion.js";
 import { Samples } from "/train/device/data/samples.js";
-import { parse, read_table } from "/train/device/data/table.js";
+import { parseTable, readTable } from "/train/device/data/table.js";
 
 const PAD = 280; // pixels of the canvas
 const FEWEST = 5; // drawings before it trains
@@ -38,10 +38,10 @@ export function build_sources(section, terms, changed) {
 }
 
 const SOURCES = [
-    { title: "Drawings", fits: ({ input, description }) => input && image_shape(input) && !description?.numbers && !description?.columns?.length, make: drawings },
+    { title: "Drawings", fits: ({ input, description }) => input && imageShape(input) && !description?.numbers && !description?.columns?.length, make: drawings },
     { title: "A table (CSV)", fits: ({ input }) => !input || input.length === 1, make: table },
     { title: "Images", fits: ({ input, description }) => input?.length === 3 && [1, 3].includes(input[0]) && !description?.numbers, make: images },
-    { title: "Motion", fits: ({ input, description }) => input && window_of(input) && globalThis.DeviceMotionEvent && !description?.numbers && !description?.columns?.length, make: motion },
+    { title: "Motion", fits: ({ input, description }) => input && windowOf(input) && globalThis.DeviceMotionEvent && !description?.numbers && !description?.columns?.length, make: motion },
 ];
 
 function drawings({ input, classes, changed }) {
@@ -80,7 +80,7 @@ function drawings({ input, classes, changed }) {
     const add = () => {
         const { data } = pen.getImageData(0, 0, PAD, PAD);
         const ink = Float32Array.from({ length: PAD * PAD }, (_, i) => 1 - data[4 * i] / 255);
-        const x = scaled(ink, PAD, image_shape(input));
+        const x = scaled(ink, PAD, imageShape(input));
         if (!x) return say(told, "Nothing is drawn yet.");
         samples.add(x, pick.value);
         const more = FEWEST - samples.count;
@@ -109,7 +109,7 @@ function table({ input, description, changed }) {
     const use = () => {
         try {
             held = null;
-            const read = read_table(parsed, { label: label.value, input, description });
+            const read = readTable(parsed, { label: label.value, input, description });
             held = pool(read, description?.numbers);
             const without = read.unlabelled ? `; ${count(read.unlabelled)} rows without a label are left out` : "";
             const gaps = read.incomplete ? `; ${count(read.incomplete)} rows lack a value, which counts as the run's mean` : "";
@@ -123,7 +123,7 @@ function table({ input, description, changed }) {
     const take = async ([file]) => {
         try {
             if (file.size > MOST_BYTES) throw new Error("the file has more than 256 MB; split it");
-            parsed = parse(await file.text());
+            parsed = parseTable(await file.text());
             fill(label, ...parsed.header.map((name) => el("option", { value: name }, name)));
             const own = new Set(description?.columns ?? []);
             label.value = parsed.header.findLast((name) => !own.has(name)) ?? parsed.header.at(-1);
@@ -144,13 +144,13 @@ function images({ input, classes, changed }) {
     const pick = chooser(classes, "What images without a folder show");
     const take = async (files) => {
         let left_out = 0;
-        for (const file of [...files].filter(is_image)) {
-            const folder = folder_of(file);
+        for (const file of [...files].filter(isImage)) {
+            const folder = folderOf(file);
             const known = classes.indexOf(folder);
             if (folder && known < 0 && files.length > 1 && file.webkitRelativePath.split("/").length > 2) left_out++;
             else
                 try {
-                    samples.add(await read_image(file, input), known >= 0 ? known : pick.value);
+                    samples.add(await readImage(file, input), known >= 0 ? known : pick.value);
                 } catch (error) {
                     return complain(told, error);
                 }
@@ -178,7 +178,7 @@ function motion({ input, classes, changed }) {
     const button = el("button", { type: "button", class: "main", "aria-pressed": "false" }, "Record");
     button.addEventListener("click", async () => {
         try {
-            if (!recording) await allow_motion();
+            if (!recording) await allowMotion();
         } catch (error) {
             return complain(told, error);
         }
@@ -193,8 +193,7 @@ function motion({ input, classes, changed }) {
 
 // All samples of arrays, as Samples.
 function pool({ x, y, shape }, numbers) {
-    const samples = new Samples(shape, { most: Infinity });
-    samples.numbers = Boolean(numbers);
+    const samples = new Samples(shape, { most: Infinity, numbers: Boolean(numbers) });
     const size = x.length / y.length;
     y.forEach((target, at) => samples.add(x.subarray(at * size, (at + 1) * size), target));
     return samples;
