@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.updates import LAYOUT
 from edgeflock.server.ledger import Journal
-from edgeflock.server.ledger.place import open_journal
+from edgeflock.server.ledger.claim import open_journal
 from tests.postgres import cluster, standby
 
 GROUPS = (1, 16, 64, 256)

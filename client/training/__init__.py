@@ -1,6 +1,6 @@
 """Training on a device: `Trainer` turns a model into the next update, `Worker` asks, trains and pushes.
 
-Only worker.py, tasks.py, averaging.py and attempts.py wait, for client/transport or an emulated link.
+Only worker.py, tasks.py, elastic.py and attempts.py wait, for client/transport or an emulated link.
 selector.py selects the entries to send and codes them. Imports data and backends.
 """
 

@@ -10,8 +10,7 @@ from dataclasses import replace
 from edgeflock.client.data import Batches, NoUsableSamples, StreamEnded
 from edgeflock.client.data.batcher import require_first_shard
 from edgeflock.client.training.attempts import RetryingCompute
-from edgeflock.client.training.averaging import Averaging
-from edgeflock.client.training.elastic import Elastic
+from edgeflock.client.training.elastic import Averaging, Elastic
 from edgeflock.client.training.interfaces import (
     Compute,
     PermissionWait,
@@ -246,7 +245,7 @@ class Worker:
         return receipt
 
     async def _average(self, welcome: Welcome, trainer: Training, replica: Replica) -> WorkerProgress:
-        """Take part in elastic averaging (averaging.py). Each step settles its batches."""
+        """Take part in elastic averaging (elastic.py). Each step settles its batches."""
 
         async def push(update: Update) -> None:
             update = self._with_telemetry(update)

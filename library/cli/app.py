@@ -7,7 +7,6 @@ import typer
 
 from edgeflock.cli.browsers import browsers
 from edgeflock.cli.client import client
-from edgeflock.cli.device import device
 from edgeflock.cli.doctor import doctor, report
 from edgeflock.cli.fleet import capacity, fleet, quickstart, reproduce
 from edgeflock.cli.gateway import gateway
@@ -16,8 +15,8 @@ from edgeflock.cli.journal import backup, journal, restore
 from edgeflock.cli.model import export, model, predict
 from edgeflock.cli.monitor import compare, plot, rollback, status, top
 from edgeflock.cli.project import check, config, init
+from edgeflock.cli.register import device, token
 from edgeflock.cli.server import server
-from edgeflock.cli.token import token
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Refused
 
 FAILED, USAGE, REFUSED, INTERRUPTED = 1, 2, 3, 130

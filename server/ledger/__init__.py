@@ -8,10 +8,9 @@ stores of rows and their schema. `verify` reports which parts of a journal on a 
 """
 
 from edgeflock.server.ledger.backup import BackupReport, CopyReport, back_up, copy, restore
-from edgeflock.server.ledger.claim import Claim, Waiting, claim_run
+from edgeflock.server.ledger.claim import Claim, Waiting, claim_run, is_shared
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.offered import BASE, FIRST_MODEL, save_base, save_first_model
-from edgeflock.server.ledger.place import is_shared
 from edgeflock.server.ledger.records import DeviceTotals
 from edgeflock.server.ledger.recovery import open_engine, rebuild_model
 from edgeflock.server.ledger.repairing import RepairReport, repair

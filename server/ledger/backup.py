@@ -27,9 +27,8 @@ from pathlib import Path
 import msgpack
 
 from edgeflock.server.database import SqliteDatabase
-from edgeflock.server.ledger.claim import lock
+from edgeflock.server.ledger.claim import FILE, file_of, lock, open_journal
 from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.place import FILE, file_of, open_journal
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.server.ledger.repairing import repair
 from edgeflock.server.ledger.stores import mark

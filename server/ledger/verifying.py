@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from edgeflock.server.database import Database, JournalLost, SqliteDatabase
+from edgeflock.server.ledger.claim import file_of, open_reader
 from edgeflock.server.ledger.contents import decode_run
-from edgeflock.server.ledger.place import file_of, open_reader
 from edgeflock.server.ledger.records import JournaledUpdate
 from edgeflock.server.ledger.recovery import decode_update
 from edgeflock.server.ledger.stores import mark
@@ -39,7 +39,7 @@ class VerifyReport:
 
 
 def verify(place: Path | str) -> VerifyReport:
-    """Check the journal in a file or at a place (place.py). Its server may be running.
+    """Check the journal in a file or at a place (claim.py). Its server may be running.
 
     Raises ConfigError without a journal of this schema, JournalDamaged if no part of it can be read.
     """

@@ -7,5 +7,11 @@ gateways. An `Outlet` uses both. Imports descent and shared; the engine uses it.
 
 from edgeflock.server.publication.exact import Exact
 from edgeflock.server.publication.lossy import Lossy
-from edgeflock.server.publication.modes import MODES, Publication, publication_of
-from edgeflock.server.publication.outlet import ChangeRecorder, Changes, Outlet
+from edgeflock.server.publication.modes import (
+    MODES,
+    ChangeRecorder,
+    Changes,
+    Outlet,
+    Publication,
+    publication_of,
+)

@@ -1,8 +1,8 @@
-"""Publications by their name in `downlink.mode`."""
+"""Publications by their name in `downlink.mode`, and what devices and gateways get of one."""
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from edgeflock.server.publication.exact import Exact
 from edgeflock.server.publication.lossy import Lossy
 from edgeflock.server.publication.spill import Spill
 from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import Model
 from edgeflock.shared.settings.config import Config
 
@@ -106,3 +107,122 @@ def publication_of(
 ) -> Publication:
     """Return the publication that `config` names, from `version` on. Copies are spilled to `directory`."""
     return MODES[config.downlink.mode](config, layout, version, first, directory)
+
+
+class Changes(NamedTuple):
+    """The changes of some consecutive versions."""
+
+    counts: list[int] | None
+    """How many parameters parts version touched; None: all of them."""
+    indices: NDArray[np.int64]
+    """The touched parameters of the first version, then of the second, and so on."""
+    values: NDArray[np.float32]
+    """The current theta at `indices`, then the running statistics; all of theta if `counts` is None."""
+    is_reset: bool = False
+    """Whether this is another model, so that replicas cannot be updated by a difference."""
+
+
+class ChangeRecorder:
+    """Records the parameters that versions touch, from its creation on."""
+
+    def __init__(self, parameters: int) -> None:
+        """`parameters` is P, the number of trained parameters."""
+        self._parameters = parameters
+        self._indices: list[NDArray[np.int64]] = []
+        self._all = self._is_reset = False
+
+    def reset(self) -> None:
+        """The next version is another model."""
+        self._all = self._is_reset = True
+
+    def add(self, indices: Index) -> None:
+        """The next version was made by an update that changed the parameters at `indices`."""
+        if isinstance(indices, slice):
+            self._all = True
+        elif not self._all:
+            self._indices.append(indices)
+
+    def take(self, theta: Entries) -> Changes | None:
+        """Return the recorded changes with values of theta (float32 [P + B]), and reset. None: no version."""
+        parts, everything, is_reset = self._indices, self._all, self._is_reset
+        self._indices, self._all, self._is_reset = [], False, False
+        if everything:
+            return Changes(None, np.zeros(0, np.int64), theta[:].copy(), is_reset)
+        if not parts:
+            return None
+        indices = np.concatenate(parts)
+        statistics = np.arange(self._parameters, theta.size)
+        values = np.concatenate((theta[indices], theta[statistics]))
+        return Changes([one.size for one in parts], indices, values)
+
+
+_MAX_RATIO = 65 / 64
+"""A load, which can resume after a break, may cost this much more than a whole model in one message."""
+
+
+class Outlet:
+    """Serves the model through a publication. Not thread-safe: the engine is the only caller."""
+
+    def __init__(self, publication: Publication, layout: Layout, theta: Entries) -> None:
+        """`publication` decides what devices are sent of `theta`. `theta` is read at each request."""
+        self._publication = publication
+        self._layout = layout
+        self._theta = theta
+        self.first_model: Weights | None = None
+        """The weights of version 0 that devices may load; None: there are none."""
+        self._whole_bytes = 0
+        """The bytes of the offered whole model."""
+        self._recorder: ChangeRecorder | None = None
+        """The recorded changes; None: no gateway follows the model."""
+
+    def model(self, base: int | None, chain_id: int = 0, device: int = 0, part: slice | None = None) -> Model:
+        """Return what `device` needs of the model, or of a `part`. It holds `base` with `chain_id`."""
+        return self._publication.model(self._theta, base, chain_id, device, part)
+
+    def record_changes(self, *, enabled: bool = True) -> None:
+        """Start recording changes for `changes`, or stop if not `enabled`."""
+        self._recorder = ChangeRecorder(self._layout.parameters.size) if enabled else None
+
+    def changes(self) -> Changes | None:
+        """Return the changes of theta since the last call; None: nothing changed, or nothing is recorded."""
+        return None if self._recorder is None else self._recorder.take(self._theta)
+
+    def offer(self, theta: NDArray[np.float32], save: Callable[[Model], Weights]) -> None:
+        """Offer `theta`, the model of version 0, for loading. `save` stores its record."""
+        model = self._publication.offer(theta)
+        self.first_model, self._whole_bytes = save(model), len(model.values)
+
+    def restore_offer(self, model: Model, weights: Weights) -> None:
+        """Offer a record that was stored at `first_model` before."""
+        self._publication.restore_offer(model)
+        self.first_model, self._whole_bytes = weights, len(model.values)
+
+    def weights(self) -> Weights | None:
+        """Return what a joining device may load. `load`: whether this is about as short as a whole model."""
+        if self.first_model is None:
+            return None
+        model = self._publication.changes_since_offer(self._theta)
+        if model is None:
+            return self.first_model._replace(load=False)
+        size = self.first_model.size + len(model.indices) + len(model.values)
+        return self.first_model._replace(load=size <= _MAX_RATIO * self._whole_bytes)
+
+    def add(self, indices: Index) -> None:
+        """The next version was made by an update that changed the parameters at `indices`."""
+        self._publication.add(indices)
+        if self._recorder is not None:
+            self._recorder.add(indices)
+
+    def set_overlap(self, overlap: float) -> None:
+        """Set how much the labels of devices overlap, from 0 to 1; 1: all hold the same."""
+        self._publication.set_overlap(overlap)
+
+    def reset(self) -> None:
+        """The next version is another model. A device at any earlier version needs a whole model."""
+        self._publication.reset()
+        if self._recorder is not None:
+            self._recorder.reset()
+
+    def close(self) -> None:
+        """Release resources. There are no requests afterwards."""
+        self._publication.close()

@@ -20,7 +20,7 @@ from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from edgeflock.server.descent import ShardStatus, VectorsLost, VectorState
-from edgeflock.server.shards.placement import Order, Shard
+from edgeflock.server.shards.sharded import Order, Shard
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 
 log = logging.getLogger(__name__)

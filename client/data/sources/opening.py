@@ -2,8 +2,8 @@
 
     npz:PATH[?part=I/N]              stored data (shared/data/datasets.py), whole, in one chunk
     digits:[?part=I/N]
-    dir:PATH                         a folder in which files appear (folder.py)
-    csv:PATH[?follow]                a file of readings; with follow also appended lines (text.py)
+    dir:PATH                         a folder in which files appear (files.py)
+    csv:PATH[?follow]                a file of readings; with follow also appended lines (files.py)
     stdin:                           piped lines of JSON or CSV
     python:MODULE:NAME               a user's generator (generator.py)
     mqtt://host:port/topic           a broker's messages (mqtt.py, kafka.py); mqtts:, kafkas: over TLS
@@ -37,13 +37,12 @@ from typing import Any
 
 from edgeflock.client.data.checks import Checks, SampleSchema, set_aside
 from edgeflock.client.data.records import Skipped, StreamChunk
-from edgeflock.client.data.sources.folder import read_folder
+from edgeflock.client.data.sources.files import read_csv, read_folder, read_stdin
 from edgeflock.client.data.sources.generator import run_generator
 from edgeflock.client.data.sources.kafka import from_kafka
 from edgeflock.client.data.sources.mqtt import from_mqtt
 from edgeflock.client.data.sources.polled import poll_http
 from edgeflock.client.data.sources.synthetic import replay_stored
-from edgeflock.client.data.sources.text import read_csv, read_stdin
 from edgeflock.client.data.uri import Uri
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.recent import LaggedFeatures

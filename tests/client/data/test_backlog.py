@@ -10,7 +10,7 @@ import pytest
 from edgeflock.client.data.batcher import StreamEnded
 from edgeflock.client.data.open import open_batches
 from edgeflock.client.data.records import Skipped, StreamChunk
-from edgeflock.client.data.sources import folder, is_backlog
+from edgeflock.client.data.sources import files, is_backlog
 from edgeflock.client.data.stream_batches import Backlog, StreamBatches
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.client import ClientSettings
@@ -123,10 +123,10 @@ async def test_nothing_of_a_folder_is_lost_and_after_a_crash_one_piece_comes_aga
         chunk = numbered(2000 * number, 2000 * number + 2000)
         np.savez(tmp_path / f"{number}.npz", x=chunk.x, y=chunk.y)
     before = await trained(tmp_path, 27, 4000)
-    after = await trained(tmp_path, 100, 4000 - len(before) + len(before) % folder.CHUNK_SAMPLES - 1)
+    after = await trained(tmp_path, 100, 4000 - len(before) + len(before) % files.CHUNK_SAMPLES - 1)
     assert before == list(range(len(before)))
     assert after == list(range(after[0], 4000))
-    assert 0 <= len(before) - after[0] <= folder.CHUNK_SAMPLES
+    assert 0 <= len(before) - after[0] <= files.CHUNK_SAMPLES
 
 
 async def test_a_folder_may_be_live(tmp_path: Path) -> None:

@@ -13,8 +13,7 @@ import pytest
 from edgeflock.cli.app import main
 from edgeflock.client.identity import save_identity
 from edgeflock.doctor import CheckResult
-from edgeflock.doctor.report import read_audit, service_log, split_log
-from edgeflock.doctor.secrets import HIDDEN, harmless_settings, scrub
+from edgeflock.doctor.report import HIDDEN, harmless_settings, read_audit, scrub, service_log, split_log
 from edgeflock.shared.identity import Token, to_base64url
 from edgeflock.shared.settings.config import parse
 from tests.hosting import hosting

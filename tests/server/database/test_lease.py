@@ -10,8 +10,8 @@ import pytest
 
 from edgeflock.server.database import UNREACHABLE, JournalLost, Lease, Unreachable, lease_of
 from edgeflock.server.hosting.standby import Standby
+from edgeflock.server.ledger.claim import open_journal
 from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.place import open_journal
 from edgeflock.server.ledger.stores.migrations import TABLES
 from edgeflock.server.ledger.stores.postgres import PostgresStore
 from edgeflock.shared.errors import ConfigError

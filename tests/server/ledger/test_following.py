@@ -16,12 +16,11 @@ from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.ledger import claim, claim_run
-from edgeflock.server.ledger.claim import Follower
+from edgeflock.server.ledger.claim import Follower, open_journal
 from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.place import open_journal
 from edgeflock.server.ledger.recovery import ReplayedJournal, follow, recover
 from edgeflock.server.shards import Sharded
-from edgeflock.server.shards.placement import Order
+from edgeflock.server.shards.sharded import Order
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 from edgeflock.shared.settings.config import parse
 from tests.postgres import Cluster

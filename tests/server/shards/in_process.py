@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgeflock.server.descent import ShardStatus, VectorState
-from edgeflock.server.shards.placement import Order, Shard
+from edgeflock.server.shards.sharded import Order, Shard
 
 
 class InProcess:

@@ -28,7 +28,7 @@ from edgeflock.server.engine import Answer, Engine
 from edgeflock.server.ledger import Journal, open_engine
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.server.shards import Sharded
-from edgeflock.server.shards.placement import Order
+from edgeflock.server.shards.sharded import Order
 from edgeflock.shared.errors import ConfigError, Refused
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Update

@@ -15,7 +15,7 @@ import pytest
 from edgeflock.client.data.records import Skipped, StreamChunk
 from edgeflock.client.data.sources import open_source
 from edgeflock.client.data.sources import opening as sources
-from edgeflock.client.data.sources.folder import LEDGER
+from edgeflock.client.data.sources.files import LEDGER
 from edgeflock.client.data.uri import Uri
 from edgeflock.devices.emulation.clock import run_virtually
 from edgeflock.shared.data.datasets import load

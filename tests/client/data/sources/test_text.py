@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from edgeflock.client.data.records import Skipped, StreamChunk
-from edgeflock.client.data.sources import open_source, text
+from edgeflock.client.data.sources import files, open_source
 from edgeflock.devices.emulation.clock import run_virtually
 
 
@@ -59,8 +59,8 @@ def test_a_file_as_stdin_will_do(tmp_path: Path) -> None:
 
 
 async def test_a_pipe_is_held_back_while_nobody_takes_anything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text, "QUEUE_SIZE", 2)
-    monkeypatch.setattr(text, "BLOCK", 100)
+    monkeypatch.setattr(files, "QUEUE_SIZE", 2)
+    monkeypatch.setattr(files, "BLOCK", 100)
     async with read_stdin() as pipe:
         os.set_blocking(pipe, False)
         source = open_source("stdin:")

@@ -11,8 +11,8 @@ from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.engine.log import LastReceipt
 from edgeflock.server.ledger import copy, verify
+from edgeflock.server.ledger.claim import open_journal
 from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.place import open_journal
 from edgeflock.server.ledger.records import Adjustment, DeviceTotals, JournaledUpdate, RegimeStart, RunRecord
 from edgeflock.server.ledger.recovery import recover, replay
 from edgeflock.shared.errors import ConfigError, JournalDamaged

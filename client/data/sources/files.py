@@ -1,29 +1,43 @@
-"""A folder as a stream: dir:PATH takes each new file that appears in it, oldest first.
+"""Files as a stream: a folder, a file of readings, or piped lines.
 
-A file is an .npz archive with the arrays x [n, ...] and y [n], FILE_BYTES at most once unpacked; images of
-bytes are scaled as in shared/data/datasets.py. Names that begin with a dot are ignored. A file is taken once
-two consecutive scans see the same size and time, so it may be written in place. A writer that pauses for
-longer should write elsewhere and rename the finished file into the folder.
+dir:PATH takes each new file that appears in a folder, oldest first. A file is an .npz archive with the arrays
+x [n, ...] and y [n], FILE_BYTES at most once unpacked; images of bytes are scaled as in
+shared/data/datasets.py. Names that begin with a dot are ignored. A file is taken once two consecutive scans
+see the same size and time, so it may be written in place. A writer that pauses for longer should write
+elsewhere and rename the finished file into the folder.
 
 Nothing is moved or deleted. A file is yielded in pieces of CHUNK_SAMPLES samples. The next request records
 their number in the folder, in .edgeflock-taken. A backlog requests more when training has used them, except
 for fewer than client.batch_min, which wait for the next piece. A restart continues there: after a crash at
 most one piece is repeated. An overwritten file counts as new. A folder belongs to one device. If it is not
 writable, a restart repeats everything.
+
+Lines of JSON or CSV (client/data/reading.py) come from other programs or files:
+
+    stdin:                  piped lines: tail -f readings.csv | edgeflock client --data stdin:
+    csv:PATH                a file, once
+    csv:PATH?follow         and then appended lines; a truncated or replaced file is read from its beginning
+
+A line longer than RECORD_BYTES is skipped. The key of a file's sample is its position in the file.
 """
 
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing
 from pathlib import Path
+from typing import BinaryIO
 from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
+from edgeflock.client.data.reading import TEXT_OPTIONS, LineReader, Text
 from edgeflock.client.data.records import Broken, Skipped, StreamChunk
+from edgeflock.client.data.sources.handover import from_thread
 from edgeflock.client.data.uri import Uri
 from edgeflock.shared.data import datasets
+from edgeflock.shared.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
@@ -152,3 +166,80 @@ class FolderProgress:
         except OSError as error:
             self._writable = False
             log.warning("%s; after a restart all files will be taken again", error)
+
+
+BLOCK = 1 << 16
+"""Bytes to read at a time."""
+
+QUEUE_SIZE = 16
+"""Maximum number of waiting blocks."""
+
+CHECK_SECONDS = 0.2
+"""Seconds between two checks of a followed file."""
+
+
+async def read_stdin(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
+    uri.check_options(*TEXT_OPTIONS)
+    if uri.place:
+        raise uri.error("stdin takes no path; of a file: csv:PATH")
+    text, lines = Text(uri, tally), LineReader(tally)
+    # The event loop cannot wait for a regular file as stdin; a thread can read any stdin.
+    async with aclosing(from_thread(_blocks(0), QUEUE_SIZE)) as several:
+        async for blocks in several:
+            for block in blocks:
+                for chunk in text.chunks(lines.feed(block), ""):
+                    yield chunk
+    for chunk in text.chunks(lines.end(), ""):
+        yield chunk
+
+
+def _blocks(file: int) -> Generator[bytes, None, None]:
+    """Yield blocks of a file. A buffered file object has a lock that a leftover thread would hold at exit."""
+    while block := os.read(file, BLOCK):
+        yield block
+
+
+async def read_csv(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
+    uri.check_options("follow", *TEXT_OPTIONS)
+    path, following = Path(uri.place), "follow" in uri.options
+    while True:
+        file = _open(path)
+        if file is None:
+            if not following:
+                raise uri.error("there is no such file")
+            await asyncio.sleep(CHECK_SECONDS)
+            continue
+        with file:
+            # A new file has its own header.
+            text, lines = Text(uri, tally), LineReader(tally)
+            name = f"{path.name}:{os.fstat(file.fileno()).st_ino}"
+            while True:
+                while block := file.read(BLOCK):
+                    for chunk in text.chunks(lines.feed(block), name):
+                        yield chunk
+                if not following:
+                    for chunk in text.chunks(lines.end(), name):
+                        yield chunk
+                    return
+                if _is_replaced(path, file):
+                    break
+                await asyncio.sleep(CHECK_SECONDS)
+
+
+def _open(path: Path) -> BinaryIO | None:
+    """Return the open file, or None if it does not exist. Raises ConfigError."""
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+
+
+def _is_replaced(path: Path, file: BinaryIO) -> bool:
+    """Return whether the path now names another file, or one shorter than the part already read."""
+    try:
+        status = path.stat()
+    except OSError:
+        return False  # between the old one and the new one
+    return status.st_ino != os.fstat(file.fileno()).st_ino or status.st_size < file.tell()
