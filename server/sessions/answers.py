@@ -36,7 +36,7 @@ class PendingUpdate:
         answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
         return cls(answer)
 
-    def on_settled(self, settle: Callable[[Accepted | Refused], None]) -> None:
+    def on_settled(self, settle: Callable[[Accepted | Refused], object]) -> None:
         """Call `settle` with the result, once there is one."""
 
         def call(answer: asyncio.Future[Accepted]) -> None:

@@ -88,6 +88,20 @@ class DeviceEvents(Protocol):
         """Return the refusal to send: a quarantine if the device was refused too often, else `refusal`."""
 
 
+def count_outcome(
+    events: DeviceEvents, device: Device, update: Update, outcome: Accepted | Refused
+) -> Refused | None:
+    """Count what became of an update. Return the refusal if its reason lies with the device."""
+    if isinstance(outcome, Accepted):
+        events.count_update(device, update, outcome.staleness)
+    elif isinstance(outcome, AlreadyComputed):
+        events.count_duplicate(device)
+    elif not isinstance(outcome, RunComplete | SessionRefused):
+        events.note_refusal(device, outcome, update=True)
+        return outcome
+    return None
+
+
 class Conversation:
     """The conversation of one session. `answer` raises SessionRefused to end it."""
 
@@ -138,6 +152,7 @@ class Conversation:
 
     async def _answer_update(self, update: Update, frame: bytes) -> None:
         device, is_counted = self._device, True
+        count = partial(count_outcome, self._events, device, update)
         push = Push(device.id, device.connection.last_seen, update, frame)
         try:
             outcome = await self._queue.push(push)
@@ -147,18 +162,18 @@ class Conversation:
             return await self._port.send(Stop(str(complete)))
         except SessionRefused:
             raise
-        except AlreadyComputed:
-            is_counted = False
-            self._events.count_duplicate(device)
         except Refused as refusal:
-            return await self._refuse_update(update, refusal)
+            count(refusal)
+            if not isinstance(refusal, AlreadyComputed):
+                return await self._refuse_update(update, refusal)
+            is_counted = False
         else:
             device.connection.has_updated = True
             self._too_large = 0
             if isinstance(outcome, PendingUpdate):
-                outcome.on_settled(partial(self._count, update))
+                outcome.on_settled(count)
             else:
-                self._count(update, outcome)
+                count(outcome)
         if is_newer := device.connection.order is not None:
             await self._wait_while_paused()
         if self._tasks is not None:
@@ -171,15 +186,8 @@ class Conversation:
         await self._send_samples()
         await self._port.send(receipt)
 
-    def _count(self, update: Update, outcome: Accepted | Refused) -> None:
-        if isinstance(outcome, Accepted):
-            self._events.count_update(self._device, update, outcome.staleness)
-        elif not isinstance(outcome, SessionRefused):
-            self._events.note_refusal(self._device, outcome, update=True)
-
     async def _refuse_update(self, update: Update, refusal: Refused) -> None:
         """Send the refusal, or raise the one that ends the session because of it."""
-        self._events.note_refusal(self._device, refusal, update=True)
         if isinstance(verdict := await self._events.judge(self._device, refusal), Quarantined):
             raise verdict from refusal
         self._too_large += isinstance(refusal, StepTooLarge)

@@ -253,7 +253,7 @@ class GatewayConnection:
         if relayed is None or relayed.end_refusal is not None:
             self._host.hub.count_refusal(None, refusal, self.name)
         else:
-            relayed.refuse(refusal, update=False)
+            relayed.refuse(refusal)
 
     def _on_session_ended(self, item: gateway.SessionEnded) -> None:
         relayed = self._tickets.pop(item.ticket, None)

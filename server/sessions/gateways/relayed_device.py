@@ -16,14 +16,13 @@ from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted
 from edgeflock.server.roster import Device, Order
 from edgeflock.server.sessions.answers import PendingUpdate, settle
+from edgeflock.server.sessions.conversation import count_outcome
 from edgeflock.server.sessions.device_admission import ServerAdmission
 from edgeflock.server.sessions.task_feed import TaskFeed
 from edgeflock.shared.errors import (
-    AlreadyComputed,
     Malformed,
     Quarantined,
     Refused,
-    RunComplete,
     SessionRefused,
     Superseded,
 )
@@ -227,13 +226,10 @@ class RelayedDevice:
 
     def set_exception(self, refusal: Refused, /) -> None:
         """Note that its update is refused, and send the refusal."""
-        self._end_update()
+        update = self._end_update()
         if not self.ended.is_set():
             self._gateway.deny(refusal, device=self._id)
-        if isinstance(refusal, AlreadyComputed):
-            self.admission.count_duplicate(self._admitted)
-        elif not isinstance(refusal, RunComplete | SessionRefused):
-            self.refuse(refusal, update=True)
+        self._count(update, refusal)
 
     def _end_update(self) -> Update:
         update, self._update = self._update, None
@@ -245,15 +241,13 @@ class RelayedDevice:
             self._send(item)
 
     def _count(self, update: Update, outcome: Accepted | Refused) -> None:
-        if isinstance(outcome, Accepted):
-            self._gateway.updates += 1
-            self.admission.count_update(self._admitted, update, outcome.staleness)
-        elif not isinstance(outcome, SessionRefused):
-            self.refuse(outcome, update=True)
+        self._gateway.updates += isinstance(outcome, Accepted)
+        if refusal := count_outcome(self.admission, self._admitted, update, outcome):
+            self._gateway.start_task(self._judge(refusal))
 
-    def refuse(self, refusal: Refused, *, update: bool) -> None:
+    def refuse(self, refusal: Refused) -> None:
         """Note that a record was refused, and end the session if there are too many."""
-        self.admission.note_refusal(self._admitted, refusal, update=update)
+        self.admission.note_refusal(self._admitted, refusal)
         self._gateway.start_task(self._judge(refusal))
 
     async def _judge(self, refusal: Refused) -> None:
