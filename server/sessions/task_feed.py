@@ -46,6 +46,8 @@ class ServerTaskFeed:
         """The version that the device's round starts from; None: the device is in no round."""
         self._idle = False
         """Whether its last Task had no shard."""
+        self._told: type[Record] | None = None
+        """What this session has last said of the end of a round: Over or Stop."""
 
     async def begin(self, version: int) -> None:
         self.base = version
@@ -55,9 +57,11 @@ class ServerTaskFeed:
             await self._send(Task(shard))
 
     async def advance(self, *, counted: bool) -> None:
-        if self.base is None:  # a new session has not sent Over
-            await self._send(Over(self._host.published.version))
         shard = await self.next_shard()
+        if self.base is None and self._told is None:  # the device comes from another session
+            await self._tell_end()
+        if self._told is Stop:  # in place of the Task
+            return
         self._idle = shard is None and self.base is not None
         await self._send(Task(shard, counted))
 
@@ -85,8 +89,12 @@ class ServerTaskFeed:
 
     async def end_round(self) -> None:
         """Send Over, or Stop if the run is complete, unless the device has it already."""
-        if self.base is None:
-            return
-        self.base, self._idle = None, False
+        if self.base is not None:
+            self.base, self._idle = None, False
+            await self._tell_end()
+
+    async def _tell_end(self) -> None:
         published = self._host.published
-        await self._send(Stop(published.farewell) if published.complete else Over(published.version))
+        record = Stop(published.farewell) if published.complete else Over(published.version)
+        self._told = type(record)
+        await self._send(record)

@@ -25,6 +25,7 @@ PROMISES = [
     test_tasks.test_without_names_all_data_are_one_shard,
     test_tasks.test_a_line_that_drops_while_the_device_computes_loses_nothing,
     test_tasks.test_a_run_that_has_all_it_needs_says_so,
+    test_tasks.test_the_end_of_a_round_and_of_the_run_are_told_once,
     test_tasks.test_a_repeated_update_counts_once,
     test_tasks.test_a_client_of_its_own_takes_part_by_the_document,
     test_tasks.test_updates_that_differ_in_nothing_but_their_shard_both_count,

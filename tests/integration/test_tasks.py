@@ -18,7 +18,7 @@ from edgeflock.operations.status import print_status
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import BaseExpired, Malformed, NoSuchTask, RunOver
 from edgeflock.shared.protocol.frames import TaskRoundStatus
-from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Task, Update
+from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Record, Task, Update
 from tests.hosting import LAYOUT, Hosted, hosting
 from tests.integration.foreign_client import HELLO, MODEL, OVER, PULL, TASK, WELCOME, connected
 from tests.integration.operator import operating
@@ -213,6 +213,41 @@ async def test_a_run_that_has_all_it_needs_says_so(tmp_path: Path) -> None:
             await a.pull(None)
             with pytest.raises(RunOver):
                 await a.task()
+
+
+def heard(device: Link) -> list[str]:
+    """The kinds of the records that it gets from now on, in order."""
+    kinds, read = [], device.conversation.read
+
+    def noted(record: Record) -> Record | None:
+        kinds.append(type(record).__name__)
+        return read(record)
+
+    device.conversation.read = noted  # type: ignore[method-assign]
+    return kinds
+
+
+async def test_the_end_of_a_round_and_of_the_run_are_told_once(tmp_path: Path) -> None:
+    async with hosting(tmp_path, *TASKS, "end.updates=4") as hosted:
+        async with link(hosted.port, "a", "x") as a, link(hosted.port, "b", "y") as b:
+            await begun(a)
+            await begun(b)
+            kinds = heard(b)
+            await a.offer(update(0, 1, 0))
+            await b.offer(update(0, 1, 0))
+            await a.pull(None)
+            await b.pull(None)
+            assert await a.task() == await b.task() == Task(0)
+            assert sorted(kinds[: kinds.index("Model")]) == ["Over", "Task"]
+            kinds.clear()
+            await a.offer(update(2, 2, 0))
+            with pytest.raises(RunOver):
+                await b.offer(update(2, 2, 0))
+            await b.pull(None)
+            with pytest.raises(RunOver):
+                await b.task()
+            assert kinds == ["Stop", "Model", "Stop"]
+            assert hosted.engine.published.version == 4
 
 
 async def test_a_repeated_update_counts_once(tmp_path: Path) -> None:
