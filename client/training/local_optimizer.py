@@ -103,7 +103,9 @@ class Adafactor:
             np.clip(direction, -bound, bound, out=direction)
         self._steps += 1
         own = moments.factor(np.square(direction), self._layout)
-        self._own += np.float32(1 - self._decay) * (own - self._own)
+        self._own = self._own + np.float32(1 - self._decay) * (
+            own - self._own
+        )  # a copy of this stays as it is
         direction /= self._roots() + _TINY
         np.clip(direction, -_MAX_ENTRY, _MAX_ENTRY, out=direction)
         scales = [_rms(theta[tensor]) for tensor in self._tensors]

@@ -3,10 +3,11 @@
 The shared layers take part in the run as any model does. The personal layers take a step of the run's local
 rate with each gradient, by Adafactor if the run uses it, else by SGD. They live as long as the run: a refused
 update, a restored model, a rejoin and a restart of the device leave them as they are. Another run starts them
-anew.
+anew. A step that fails is undone in them, as the next attempt takes the same batches.
 """
 
 from collections.abc import Callable
+from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +82,16 @@ class PersonalBackend:
         if np.isfinite(theta).all():
             self.theta = theta
             self._on_step(theta)
+
+    def checkpoint(self) -> Callable[[], None]:
+        """Return a function that undoes the steps from now on."""
+        theta, adafactor = self.theta, copy(self._adafactor)
+
+        def restore() -> None:
+            self.theta, self._adafactor = theta, adafactor
+            self._on_step(theta)
+
+        return restore
 
     def predictor(self, theta: Vector) -> Predictor:
         """`PredictingBackend.predictor` of the whole model."""

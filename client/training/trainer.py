@@ -4,6 +4,7 @@ It uses no sockets and no clocks: equal backends, batches and models give equal 
 """
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -78,7 +79,15 @@ class Trainer:
         self._memory_before = self._memory
         if sequence % max(1, self._welcome.evaluate) == 0:
             self._evaluate(theta)
-        steps = self._descend(theta, stopped)
+        adafactor = copy(self._adafactor)
+        restore = None if self._personal is None else self._personal.checkpoint()
+        try:
+            steps = self._descend(theta, stopped)
+        except TrainingFailed:  # the next attempt takes the same batches
+            self._adafactor = adafactor
+            if restore is not None:
+                restore()
+            raise
         layout = self.layout.parameters
         direction = steps.gradient
         if self._calibration is not None:

@@ -12,7 +12,7 @@ from edgeflock.client.training.personal import PersonalBackend
 from edgeflock.client.training.terms import layout_of
 from edgeflock.client.training.trainer import Trainer
 from edgeflock.shared.data.datasets import Dataset
-from edgeflock.shared.errors import ConfigError, ServerAtFault
+from edgeflock.shared.errors import ConfigError, ServerAtFault, TrainingFailed
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.personal import Personal, SplitLayout
@@ -30,8 +30,14 @@ class Slope:
 
     name, layout = "slope", WHOLE
     broken = False
+    failing: tuple[int, ...] = ()
+    """The calls that fail, from 1 on."""
+    calls = 0
 
     def gradient(self, theta: NDArray[np.float32], x: Any, y: Any) -> Gradient:
+        self.calls += 1
+        if self.calls in self.failing:
+            raise MemoryError("no room")
         return Gradient(0.0, np.full_like(theta, np.nan) if self.broken else theta.copy(), NOTHING)
 
     def predictor(self, theta: NDArray[np.float32]) -> Any:
@@ -65,6 +71,30 @@ def test_each_local_step_trains_them() -> None:
     backend = PersonalBackend(Slope(), welcome)
     Trainer(backend, Shuffled(data(), np.random.default_rng(0)), welcome).step(BODY, 3, 1)
     assert backend.theta.tolist() == [0.125, 0.125]
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.99])
+def test_a_failed_step_leaves_them_and_the_next_attempt_trains_them_once(decay: float) -> None:
+    welcome = replace(PERSONAL, local_steps=3, adafactor=decay, select=1.0)
+
+    def tried(*failing: int) -> tuple[list[float], bytes, list[list[float]]]:
+        slope, noted = Slope(), list[list[float]]()
+        slope.failing = failing
+        backend = PersonalBackend(slope, welcome, on_step=lambda theta: noted.append(theta.tolist()))
+        batches = Shuffled(data(), np.random.default_rng(0))
+        trainer = Trainer(backend, batches, welcome)
+        for sequence in (1, 2):
+            try:
+                update = trainer.step(BODY, 3, sequence)
+            except TrainingFailed:
+                batches.take_back()
+                update = trainer.step(BODY, 3, sequence)
+            batches.settle()
+        return backend.theta.tolist(), update.values, noted
+
+    theta, values, noted = tried(3, 9)
+    assert (theta, values) == tried()[:2]
+    assert noted[-1] == theta
 
 
 def test_adafactor_trains_them_if_the_run_uses_it() -> None:
