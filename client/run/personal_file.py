@@ -1,12 +1,15 @@
 """Keeps a device's personal layers in a file, so that they outlast the process.
 
-Each device has one file in its folder, DIGEST.personal (training/spool.py). Its fields are the layers as
-[[name, shape], ...], and their parameters as little-endian float32. A file of another run, or a damaged one,
-is not used. A backup of a device copies this file.
+Each device has one file for each run in its folder, DIGEST-RUN.personal (training/spool.py), of the MAX_RUNS
+runs that it trained last. Its fields are the layers as [[name, shape], ...], and their parameters as
+little-endian float32. A damaged file is not used. A backup of a device copies these files. Earlier versions
+kept one run, in DIGEST.personal, which is still read.
 """
 
+import hashlib
 import logging
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -19,16 +22,20 @@ from edgeflock.shared.protocol.messages import Welcome
 
 log = logging.getLogger(__name__)
 
+MAX_RUNS = 8
+"""The most files of one device at one server: a server may name any number of runs."""
+
 SAVE_SECONDS = 60.0
 """The shortest time between two writes, to spare memory cards. A killed device loses the steps since."""
 
 
 class PersonalFile(DeviceFile):
-    """The file of one device at one server."""
+    """The files of one device at one server, one of which is that of its present run."""
 
     def __init__(self, directory: Path, server: str, device: str) -> None:
         loss = "this device's personal layers are lost when it ends"
         super().__init__(directory, server, device, "personal", loss)
+        self._earlier = self.path
         self._run, self._shapes = "", list[object]()
         self._theta: NDArray[np.float32] | None = None
         self._saved_at = time.monotonic()
@@ -36,19 +43,36 @@ class PersonalFile(DeviceFile):
     def begin(self, welcome: Welcome) -> NDArray[np.float32] | None:
         """Return the layers that an earlier process trained in the run of `welcome`, or None."""
         assert welcome.personal is not None, "the caller checks"
+        self.save()
         self._run, self._shapes, self._theta = welcome.run, welcome.personal.shapes, None
+        own = self._earlier.stem + f"-{hashlib.sha256(self._run.encode()).hexdigest()[:16]}.personal"
+        self._drop_oldest(own)
+        self.path = self._earlier.with_name(own)
         try:
             found = self.read()
             if found is None:
-                return None
+                self.path = self._earlier
+                found = self.read()
+                if found is None or found[0] != self._run:
+                    return None
             run, shapes, values = found
             if (run, shapes) != (self._run, self._shapes):
-                raise ValueError(f"{self.path} is of another run")
+                raise ValueError(f"{self.path} has other layers")
             theta = np.frombuffer(values, "<f4").astype(np.float32)
         except (ValueError, TypeError) as reason:
             log.warning("%s; the personal layers start anew", reason)
             return None
+        finally:
+            self.path = self._earlier.with_name(own)
         return theta if np.isfinite(theta).all() else None
+
+    def _drop_oldest(self, own: str) -> None:
+        """Remove the files of all but the last runs, so that there is room for that named `own`."""
+        with suppress(OSError):
+            others = [path for path in self.path.parent.glob(f"{self._earlier.stem}-*") if path.name != own]
+            others.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
+            for path in others[MAX_RUNS - 1 :]:
+                path.unlink()
 
     def keep(self, theta: NDArray[np.float32]) -> None:
         """Note the layers after a step, and write them if the last write is SAVE_SECONDS ago."""

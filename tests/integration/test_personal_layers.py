@@ -122,6 +122,8 @@ async def test_they_outlast_the_process_and_not_the_run(tmp_path: Path) -> None:
     heads.append(stored_head(file))
     async with serving(tmp_path / "other", updates=1, port=port) as server:
         await run_client(device(server.url, tmp_path, "north", "torch"))
-    heads.append(stored_head(file))
+    (other,) = set(tmp_path.glob("*.personal")) - {file}
+    assert (stored_head(file) == heads[1]).all()
+    heads.append(stored_head(other))
     steps = [float(np.linalg.norm(head - heads[0])) for head in heads]
     assert 0 < steps[1] < steps[2] / 5  # one step more; then the layers of another run

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from edgeflock.client.run.personal_file import PersonalFile
+from edgeflock.client.run.personal_file import MAX_RUNS, PersonalFile
 from tests.client.training.test_personal import PERSONAL
 
 HEAD = np.array([3, 4], np.float32)
@@ -27,7 +27,35 @@ def test_another_process_finds_the_layers_of_the_same_run(tmp_path: Path) -> Non
     assert found.tolist() == [3, 4]
 
 
-@pytest.mark.parametrize("damage", ["another run", "cut", "NaN"])
+def test_runs_at_one_address_keep_a_file_each(tmp_path: Path) -> None:
+    file = kept(tmp_path)
+    for number in range(MAX_RUNS + 2):
+        assert file.begin(replace(PERSONAL, run=f"run {number}")) is None
+        file.keep(np.full(2, number, np.float32))
+    file.save()
+    assert len(list(tmp_path.iterdir())) == MAX_RUNS
+    again = kept(tmp_path)
+    found = [again.begin(replace(PERSONAL, run=f"run {number}")) for number in range(2, MAX_RUNS + 2)]
+    assert [None if one is None else one.tolist() for one in found] == [
+        [number, number] for number in range(2, MAX_RUNS + 2)
+    ]
+    assert again.begin(replace(PERSONAL, run="run 1")) is None
+
+
+def test_the_file_of_an_earlier_version_is_read_by_its_run_alone(tmp_path: Path) -> None:
+    file = kept(tmp_path)
+    file.write(PERSONAL.run, PERSONAL.personal.shapes, HEAD.astype("<f4").tobytes())  # type: ignore[union-attr]
+    earlier = file.path
+    assert file.begin(replace(PERSONAL, run="another")) is None
+    file.keep(HEAD + 1)
+    file.save()
+    found = kept(tmp_path).begin(PERSONAL)
+    assert found is not None
+    assert found.tolist() == [3, 4]
+    assert file.path != earlier
+
+
+@pytest.mark.parametrize("damage", ["another run", "other layers", "cut", "NaN"])
 def test_others_are_not_used(damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = kept(tmp_path)
     file.begin(PERSONAL)
@@ -36,8 +64,12 @@ def test_others_are_not_used(damage: str, tmp_path: Path, caplog: pytest.LogCapt
     if damage == "cut":
         file.path.write_bytes(file.path.read_bytes()[:-1])
     run = "another" if damage == "another run" else PERSONAL.run
-    assert kept(tmp_path).begin(replace(PERSONAL, run=run)) is None
-    assert ("the personal layers start anew" in caplog.text) == (damage != "NaN")
+    welcome = replace(PERSONAL, run=run)
+    if damage == "other layers":
+        assert welcome.personal is not None
+        welcome = replace(welcome, personal=welcome.personal._replace(shapes=[["tail", [2]]]))
+    assert kept(tmp_path).begin(welcome) is None
+    assert ("the personal layers start anew" in caplog.text) == (damage in ("other layers", "cut"))
 
 
 def test_they_are_put_into_a_model_of_their_run_alone(tmp_path: Path) -> None:
