@@ -27,7 +27,6 @@ from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.devices.emulation.session import ClassTotals, Crashed
 from edgeflock.devices.emulation.speed import DeviceSpeed
 from edgeflock.devices.emulation.streams import EmulatedStream
-from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Facts, Update, Welcome
 
 Computed = TypeVar("Computed", Update, LocalSteps)
@@ -36,45 +35,25 @@ Recorded = Callable[[int, float], Update | None]
 """(sequence number, time) -> the update that an interrupted run of the same fleet pushed under it by then."""
 
 
-@dataclass(frozen=True, slots=True)
-class _ReplayingTrainer:
+class _ReplayingTrainer(Trainer):
     """A trainer that reads the updates of an interrupted run instead of computing them again."""
 
-    trainer: Trainer
-    batches: Batches
-    welcome: Welcome
-    recorded: Recorded
-    end: float
-    """The virtual second until which the device stays. Another session computed later updates."""
-
-    @property
-    def layout(self) -> Layout:
-        return self.trainer.layout
+    def __init__(
+        self, backend: Backend, batches: Batches, welcome: Welcome, recorded: Recorded, end: float
+    ) -> None:
+        """The device stays until the virtual second `end`. Another session computed later updates."""
+        super().__init__(backend, batches, welcome)
+        self._recorded, self._end = recorded, end
 
     def step(
         self, theta: NDArray[np.float32], base: int, sequence: int, stopped: Callable[[], bool] = bool
     ) -> Update:
-        update = self.recorded(sequence, self.end)
+        update = self._recorded(sequence, self._end)
         if update is None or update.base != base:
-            return self.trainer.step(theta, base, sequence, stopped)
-        for _ in range(self.welcome.local_steps):  # take the batches that the steps would have taken
-            self.batches.take(self.welcome.batch)
+            return super().step(theta, base, sequence, stopped)
+        for _ in range(self._welcome.local_steps):  # take the batches that the steps would have taken
+            self._batches.take(self._welcome.batch)
         return update
-
-    def gradient(self, theta: NDArray[np.float32]) -> LocalSteps:
-        return self.trainer.gradient(theta)
-
-    def take_back(self) -> None:
-        self.trainer.take_back()
-
-    def undo(self) -> None:
-        self.trainer.undo()
-
-    def forget(self) -> None:
-        self.trainer.forget()
-
-    def store_fleet(self, moments: bytes, labels: bytes) -> None:
-        self.trainer.store_fleet(moments, labels)
 
 
 @dataclass(slots=True)
@@ -153,8 +132,7 @@ class EmulatedDevice:
             if welcome.personal is not None:
                 backend = self._personal = self._personal or PersonalBackend(backend, welcome)
             batches.begin(welcome, backend)
-            training = Trainer(backend, batches, welcome)
-            return _ReplayingTrainer(training, batches, welcome, self.recorded, end)
+            return _ReplayingTrainer(backend, batches, welcome, self.recorded, end)
 
         def is_leaving() -> bool:
             """Return whether the device leaves before it can send another update."""

@@ -7,8 +7,6 @@ samples, as stream persistence produces, therefore takes a few bytes for each sa
 import asyncio
 import math
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 
@@ -21,7 +19,7 @@ from edgeflock.client.data.stream_batches import StreamBatches
 from edgeflock.client.data.stream_buffer import Truncation
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.data.rates import RateCurve
-from edgeflock.shared.protocol.messages import Facts, Welcome
+from edgeflock.shared.protocol.messages import Welcome
 
 
 @dataclass(slots=True)
@@ -42,7 +40,7 @@ class StreamTally:
     """The longest time between two batches, in seconds. The first counts from the begin of the stream."""
 
 
-class EmulatedStream:
+class EmulatedStream(StreamBatches):
     """The batches of a device with a stream. Use it as an async context manager in a virtual event loop."""
 
     def __init__(
@@ -61,12 +59,10 @@ class EmulatedStream:
         """
         self._data = data
         numbers = StreamChunk(np.arange(len(data), dtype=np.float32), np.arange(len(data)))
-        source = replay(numbers, rate, Passes(len(data), random, once=False))
         seconds, quota = (math.inf, 1 << 62) if everything else (1.0, 1 << 26)
-        buffer = Truncation(seconds, low, quota)
-        self._stream = StreamBatches(
-            source,
-            buffer,
+        super().__init__(
+            replay(numbers, rate, Passes(len(data), random, once=False)),
+            Truncation(seconds, low, quota),
             Skipped(),
             low,
             high,
@@ -75,46 +71,22 @@ class EmulatedStream:
         )
         span = min(rate.period, 3600.0)
         self.tally = StreamTally(rate.arrivals(span) / span)
-        self._last = 0.0
+        self._batch_time = 0.0
         """The virtual time of the last batch."""
-
-    async def __aenter__(self) -> Self:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._stream.__aexit__(kind, error, trace)
 
     def begin(self, welcome: Welcome, backend: Backend) -> None:
         """Do nothing: the stream repeats stored data, which the backend accepts."""
 
-    async def ready(self, steps: int) -> None:
-        await self._stream.ready(steps)
-        account = self._stream.account()
+    async def ready(self, steps: int = 1) -> None:
+        await super().ready(steps)
+        account = self.account()
         self.tally.depth, self.tally.drops, self.tally.came = account.left, account.drops, account.came
         self.tally.deepest = max(self.tally.deepest, account.left)
 
     def take(self, size: int) -> Batch:
         now = asyncio.get_running_loop().time()
-        self.tally.gap, self._last = max(self.tally.gap, now - self._last), now
-        _, numbers = self._stream.take(size)
+        self.tally.gap, self._batch_time = max(self.tally.gap, now - self._batch_time), now
+        _, numbers = super().take(size)
         where = numbers.astype(np.int64)
         self.tally.samples += where.size
         return self._data.x[where], self._data.y[where]
-
-    def telemetry(self) -> Facts:
-        return self._stream.telemetry()
-
-    def record_result(self, loss: float, right: float | None) -> None:
-        self._stream.record_result(loss, right)
-
-    def settle(self) -> None:
-        self._stream.settle()
-
-    def take_back(self) -> None:
-        self._stream.take_back()

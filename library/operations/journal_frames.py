@@ -56,43 +56,10 @@ _METRICS_FIRST = 11
 _WITHOUT_METRICS = "version, time, loss, accuracy, ingress, egress, ''"
 
 
-@dataclass(slots=True)
-class _Device:
-    id: int
-    name: str
-    updates: int = 0
-    samples: int = 0
-    compressed: int = 0
-    ingress: int = 0
-    loss: float | None = None
-    staleness: int | None = None
-    batch: int | None = None
-    last_seen: float = 0.0
-    away: bool = False
-
-    def row(self) -> DeviceRow:
-        unknown = (None,) * 6
-        return DeviceRow(
-            self.id,
-            self.name,
-            "away" if self.away else "training",
-            *(None, None, None),
-            self.batch,
-            *(None,) * 6,
-            self.last_seen,
-            self.staleness,
-            self.loss,
-            self.updates,
-            0,
-            self.ingress,
-            0,
-            self.samples,
-            self.compressed,
-            *unknown,
-            None,
-            None,
-            *(None,) * 9,
-        )
+def _first_row(number: int, name: str) -> DeviceRow:
+    counts = dict.fromkeys(("updates", "refused", "ingress", "egress", "samples", "compressed"), 0)
+    known = {"id": number, "name": name, "state": "training", **counts}
+    return DeviceRow(**{**dict.fromkeys(DeviceRow._fields), **known})  # type: ignore[arg-type]
 
 
 @dataclass(slots=True)
@@ -111,7 +78,7 @@ class _Totals:
     recent: deque[tuple[float, int, int]] = field(default_factory=deque)
     """(time, updates, ingress) of the frames of the last ten seconds."""
 
-    def overview(self, now: float, devices: dict[int, _Device], state: RunState) -> Overview:
+    def overview(self, now: float, devices: dict[int, DeviceRow], state: RunState) -> Overview:
         self.recent.append((now, self.version, self.ingress))
         while len(self.recent) > 2 and self.recent[1][0] <= now - _RATE_SECONDS:
             self.recent.popleft()
@@ -130,7 +97,7 @@ class _Totals:
             reduction=round(dense / self.ingress, 1) if self.ingress else None,
             staleness=list(self.bins),
             devices=len(devices),
-            up=sum(not device.away for device in devices.values()),
+            up=sum(device.state != "away" for device in devices.values()),
             cnc=self.compressed / self.version if self.version else None,
             loss=self.loss,
             evaluation_failed=False,
@@ -174,7 +141,7 @@ def _frames(db: sqlite3.Connection, schema: int, path: Path, limit: int) -> Iter
     every = max(1.0, (max(last, *(e.time for e in evaluations), began) - began) / limit)
     names = dict(db.execute("SELECT id, name FROM devices"))
     regimes = _regimes(db)
-    devices: dict[int, _Device] = {}
+    devices: dict[int, DeviceRow] = {}
     tally = _Totals(layout.size, first)
     whole = sparse.DENSE if schema < _COUNT_FIRST else layout.parameters.size
     config = {"regimes": {f"from version {version}": text for version, text in regimes.items()}}
@@ -182,15 +149,14 @@ def _frames(db: sqlite3.Connection, schema: int, path: Path, limit: int) -> Iter
     yield Snapshot(began, run, "viewer", (), tally.overview(began, devices, "training"), (), ())
 
     now = began
-    changed: dict[int, _Device] = {}
+    changed: dict[int, None] = {}
     events: list[Event] = []
     seen: list[Evaluation] = []
 
     def frame(has_ended: bool = False) -> Delta:
         for device in devices.values():
-            if not device.away and now - device.last_seen > AWAY_SECONDS:
-                device.away = True
-                changed[device.id] = device
+            if device.state != "away" and now - (device.last_seen or 0.0) > AWAY_SECONDS:
+                devices[device.id], changed[device.id] = device._replace(state="away"), None
                 events.append(Event(now, "left", device.name, f"no update for {AWAY_SECONDS:.0f} s"))
         evaluated: list[Evaluation] = []
         while evaluations and (has_ended or evaluations[0].time <= now):
@@ -202,7 +168,7 @@ def _frames(db: sqlite3.Connection, schema: int, path: Path, limit: int) -> Iter
         made = Delta(
             now,
             tally.overview(now, devices, state),
-            tuple(device.row() for device in changed.values()),
+            tuple(devices[number] for number in changed),
             tuple(evaluated),
             tuple(events),
             0,
@@ -221,25 +187,26 @@ def _frames(db: sqlite3.Connection, schema: int, path: Path, limit: int) -> Iter
             yield frame()
         device = devices.get(number)
         if device is None:
-            device = devices[number] = _Device(number, names[number])
+            device = _first_row(number, names[number])
             events.append(Event(time, "joined", device.name, "its first update"))
-        elif device.away:
-            device.away = False
+        elif device.state == "away":
+            device = device._replace(state="training")
             events.append(Event(time, "joined", device.name, "updates again"))
         if version - 1 in regimes and version > 1:
             events.append(Event(time, "config", None, regimes[version - 1]))
         try:
-            _count(tally, device, version, time, finite_or_none(loss), samples, head, whole, length or 0)
+            loss, length = finite_or_none(loss), length or 0
+            devices[number] = _count(tally, device, version, time, loss, samples, head, whole, length)
         except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
             raise JournalDamaged(f"{path}: the entry of version {version} is no update: {error}") from error
-        changed[number] = device
+        changed[number] = None
     now = max(last, *(e.time for e in evaluations), now) if evaluations else max(last, now)
     yield frame(has_ended=True)
 
 
 def _count(
     tally: _Totals,
-    device: _Device,
+    device: DeviceRow,
     version: int,
     time: float,
     loss: float | None,
@@ -247,24 +214,29 @@ def _count(
     head: bytes | None,
     whole: int,
     length: int,
-) -> None:
+) -> DeviceRow:
+    """Count an update, and return the row of its device after it."""
     tally.version = version
     octets = length + _FRAMING if length else 0
     tally.ingress += octets
-    device.ingress += octets
-    device.updates += 1
-    device.samples += samples
-    device.batch, device.last_seen = samples, time
     if loss is not None:
-        device.loss = loss
         tally.loss = loss if tally.loss is None else tally.loss + _SMOOTHING * (loss - tally.loss)
+    staleness, selected = device.staleness, False
     if head:
         base, kind = _base(head)
-        device.staleness = max(0, version - 1 - base)
-        tally.bins[staleness_bin(device.staleness)] += 1
-        if kind != whole:
-            device.compressed += 1
-            tally.compressed += 1
+        staleness, selected = max(0, version - 1 - base), kind != whole
+        tally.bins[staleness_bin(staleness)] += 1
+        tally.compressed += selected
+    return device._replace(
+        updates=device.updates + 1,
+        samples=device.samples + samples,
+        compressed=device.compressed + selected,
+        ingress=device.ingress + octets,
+        loss=device.loss if loss is None else loss,
+        staleness=staleness,
+        batch=samples,
+        last_seen=time,
+    )
 
 
 def _base(head: bytes) -> tuple[int, int]:

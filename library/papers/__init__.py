@@ -4,5 +4,5 @@ Each folder exports its functions: adacomp.reproduce_adacomp, scadles.reproduce_
 scheduling.reproduce_scheduling. This file imports none of them, because they load matplotlib, and benchmarks
 use only machine.machine. reproduce.py has the common parts: methods, experiments, measurements, and where
 results are kept. May import results and the packages below it. A new paper is a folder here and its name in
-cli/reproduce.py.
+cli/fleet.py.
 """
