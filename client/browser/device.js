@@ -41,6 +41,7 @@ import {Link, delay} from "./transport/link.js";
  * @property {(event: DeviceEvent) => void} [onEvent]
  * @property {number} [memory] bytes that the model, and those that a step's tensors may take
  * @property {number} [patience] seconds without any answer of the server after which the device gives up
+ * @property {number} [quiet] seconds of silence after which the device looks whether the server lives
  */
 
 const MAX_TOO_LARGE = 3;
@@ -57,15 +58,14 @@ export class Device {
   #progress = {updates: 0, steps: 0, samples: 0};
 
   /** @param {Options} options */
-  constructor({server, token = null, name = "", data, storage = null, onEvent = () => {}, memory = 2 ** 29, patience = 600}) {
+  constructor({server, token = null, name = "", data, storage = null, onEvent = () => {}, memory = 2 ** 29, patience = 600, quiet = 8}) {
     this.server = new URL(server.endsWith("/") ? server : `${server}/`);
     this.token = token;
     this.name = name;
     this.source = sourceOf(data);
     this.storage = storageOf(storage);
     this.onEvent = onEvent;
-    this.memory = memory;
-    this.patience = patience;
+    this.limits = {memory, patience, quiet};
   }
 
   /**
@@ -122,7 +122,7 @@ export class Device {
     const name = identity?.name ?? this.name;
     const secrets = (await this.storage.get(this.#key("secret"))) ?? EMPTY;
     this.#link = new Link({
-      server: this.server, name, identity, secret: secrets, memory: this.memory, patience: this.patience, signal: this.#signal,
+      server: this.server, name, identity, secret: secrets, ...this.limits, signal: this.#signal,
       onRetry: (reason) => this.#tell("connecting", reason),
       onRenewed: (renewed) => this.storage.set(this.#key("identity"), renewed),
     });
@@ -161,7 +161,7 @@ export class Device {
   async #takePart(link) {
     const welcome = await link.join();
     await this.storage.set(this.#key("secret"), welcome.secret);
-    const layout = layoutOf(welcome, this.memory);
+    const layout = layoutOf(welcome, this.limits.memory);
     link.layout = await layout.digest();
     const {model, loss, input, data: description, batch} = welcome;
     this.onEvent({kind: "terms", model, loss, input, description, batch, parameters: layout.trained.size});
@@ -170,7 +170,7 @@ export class Device {
     const first = welcome.weights && (await loadFirst(link, welcome.weights, layout));
     if (first) replica.take(first);
     const graph = await link.graph();
-    const backend = await Backend.load(graph, layout, this.memory);
+    const backend = await Backend.load(graph, layout, this.limits.memory);
     try {
       const pinned = link.identity?.graph;
       if (pinned && pinned !== toHex((await sha256(backend.graph.octets)) ?? EMPTY)) {

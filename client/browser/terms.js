@@ -57,32 +57,35 @@ const UNSUPPORTED = [
 /** The bytes of the longest valid answer of a server with this layout. @param {Layout} layout */
 export const longestMessage = (layout) => 8 * layout.size + OVERHEAD;
 
-function readLayout(shapes, memory) {
-  if (shapes.length > MAX_TENSORS) throw new ServerFault(`the server's layout has ${shapes.length} tensors`);
-  let entries = 0;
-  let lines = 0;
-  let isAfterBuffer = false;
-  shapes.forEach((entry, t) => {
-    if (!isEntry(entry) || (isAfterBuffer && entry.length === 2)) {
-      throw new ServerFault(`entry ${t} of the server's layout is no name and shape of a tensor`);
-    }
-    isAfterBuffer ||= entry.length === 3;
-    const [rows, ...rest] = entry[1].length > 1 ? entry[1] : [1, ...entry[1]];
-    entries += product(entry[1]);
-    lines += rows + product(rest);
-  });
-  if (new Set(shapes.map(([name]) => name)).size < shapes.length) throw new ServerFault("the server's layout has two tensors of the same name");
-  if (!(ENTRY_BYTES * entries + LINE_BYTES * lines <= memory)) {
-    throw new ServerFault(`the server's model has ${entries} entries, for which this device's memory is too small`);
+function readLayout(entries, memory) {
+  if (entries.length > MAX_TENSORS) throw new ServerFault(`the server's layout has ${entries.length} tensors`);
+  const shapes = entries.map(readEntry);
+  const sizes = shapes.map(([, shape]) => product(shape));
+  const lines = shapes.map(([, shape], t) => (shape.length > 1 ? shape[0] + product(shape.slice(1)) : 1 + sizes[t]));
+  const size = sum(sizes);
+  if (!(ENTRY_BYTES * size + LINE_BYTES * sum(lines) <= memory)) {
+    throw new ServerFault(`the server's model has ${size} entries, for which this device's memory is too small`);
   }
-  if (!shapes.some(([, shape, buffer]) => !buffer && product(shape))) throw new ServerFault("the server's model has no parameters");
+  const isMixed = shapes.some(([, , buffer], t) => t && !buffer && shapes[t - 1][2]);
+  const isRepeated = new Set(shapes.map(([name]) => name)).size < shapes.length;
+  if (isMixed || isRepeated || !shapes.some(([, , buffer], t) => !buffer && sizes[t])) {
+    throw new ServerFault("the server's layout has two tensors of one name, no parameters, or one after a buffer");
+  }
   return Layout.of(shapes);
 }
 
-const isEntry = (entry) =>
-  Array.isArray(entry) && (entry.length === 2 || (entry.length === 3 && entry[2] === true)) &&
-  isText(entry[0]) && Array.isArray(entry[1]) && entry[1].length <= MAX_RANK &&
-  entry[1].every((size) => Number.isInteger(size) && size >= 0 && size <= 2 ** 40);
+/** @returns {[string, number[], boolean]} */
+function readEntry(entry, t) {
+  const [name, shape, buffer] = Array.isArray(entry) ? entry : [];
+  const sizes = Array.isArray(shape) ? shape.map((size) => (typeof size === "bigint" ? Number(size) : size)) : null;
+  const isValid =
+    isText(name) && sizes && sizes.length <= MAX_RANK && (entry.length === 2 || (entry.length === 3 && buffer === true)) &&
+    sizes.every((size) => Number.isInteger(size) && size >= 0 && size <= 2 ** 40);
+  if (!isValid) throw new ServerFault(`entry ${t} of the server's layout is no name and shape of a tensor`);
+  return [name, sizes, buffer === true];
+}
+
+const sum = (numbers) => numbers.reduce((all, one) => all + one, 0);
 
 const isText = (text) => typeof text === "string" && text.length <= MAX_NAME && printable(text) === text;
 

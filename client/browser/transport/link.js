@@ -20,8 +20,8 @@ const LONGEST_WELCOME = 1 << 24;
 const LONGEST_GRAPH = 1 << 24;
 const ANSWER_SECONDS = 300;
 const GRAPH_SECONDS = 1800;
-/** After this silence `/livez` is asked, which must answer within LIVEZ_SECONDS. */
-const QUIET_SECONDS = 8, LIVEZ_SECONDS = 3;
+/** After a silence `/livez` is asked, which must answer within so many seconds. */
+const LIVEZ_SECONDS = 3;
 /** A proxy may drop a connection that was silent for a minute. */
 const HEARTBEAT_SECONDS = 50;
 const LONGEST_DELAY = 30, LONGEST_ASKED = 300;
@@ -29,9 +29,8 @@ const LONGEST_DELAY = 30, LONGEST_ASKED = 300;
 export class Link {
   /**
    * @param {{server: URL, name: string, identity: Identity | null, secret: Uint8Array, memory: number,
-   *   patience: number, signal: AbortSignal, onRetry: (reason: string) => void,
-   *   onRenewed: (identity: Identity) => Promise<void>}} options `patience`: seconds without any answer after which
-   *   the device gives up
+   *   patience: number, quiet: number, signal: AbortSignal, onRetry: (reason: string) => void,
+   *   onRenewed: (identity: Identity) => Promise<void>}} options as of a Device
    */
   constructor(options) {
     this.options = options;
@@ -128,9 +127,10 @@ export class Link {
   /** The next message, as long as the server shows that it lives. */
   async #awaited(socket) {
     const message = socket.next();
-    for (let waited = QUIET_SECONDS; waited <= ANSWER_SECONDS; waited += QUIET_SECONDS) {
+    const {quiet} = this.options;
+    for (let waited = quiet; waited <= ANSWER_SECONDS; waited += quiet) {
       let timer;
-      const silence = new Promise((resolve) => (timer = setTimeout(resolve, QUIET_SECONDS * 1000)));
+      const silence = new Promise((resolve) => (timer = setTimeout(resolve, quiet * 1000)));
       const found = await Promise.race([message, silence]).finally(() => clearTimeout(timer));
       if (found) return found;
       if (!(await this.#lives())) throw new ConnectionLost(`the server has sent nothing for ${waited} s`);

@@ -1,0 +1,217 @@
+"""A server that harms: the device ends in one line, and takes no more memory than a model needs."""
+
+import asyncio
+import json
+import zlib
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgpack
+import numpy as np
+from aiohttp import WSMsgType, web
+
+from edgeflock.shared.graphs.reading import read
+from edgeflock.shared.graphs.writing import write
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.start import Filling, Start
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.messages import Model, Receipt, Refusal
+from tests.client.browser.node import MODULES, NODE, needs_node, write_digits
+from tests.client.browser.vectors import welcome
+from tests.fuzzing.graphs import GRAPHS
+
+pytestmark = needs_node
+
+GRAPH = (GRAPHS / "DigitsCNN.onnx").read_bytes()
+SHAPES: list[Any] = [
+    [port.name.removeprefix("theta/"), list(port.shape)]
+    for port in read(GRAPH).inputs
+    if port.name.startswith("theta/")
+]
+SIZE = Layout.from_shapes(SHAPES).size
+
+HELLO, PULL, UPDATE = 1, 3, 5
+Answers = Mapping[int, bytes | str | None]
+"""Tag of a device's record -> the answer; None: it hangs up; missing: silence."""
+
+GOOD = replace(
+    welcome(adafactor=0.9375),
+    layout=SHAPES,
+    start=Start(7, tuple(Filling(1, -0.1, 0.1) for _ in SHAPES)),
+    version=0,
+    sequence=0,
+    input=(1, 8, 8),
+)
+WELCOME = wire.encode(GOOD)
+UNCHANGED = wire.encode(Model(0, 0, 3, 5, 0, b"", b"", True))
+
+MOST_KIB = 700_000
+"""The most memory that a device may take: node and onnxruntime take 200,000 of it."""
+
+
+class Harm(NamedTuple):
+    """What a server does, and what the device says of it."""
+
+    answers: Answers
+    said: str
+    graph: bytes = GRAPH
+    lives: bool = True
+    """Whether `/livez` is answered."""
+
+
+@asynccontextmanager
+async def serving(harms: Mapping[str, Harm]) -> AsyncIterator[str]:
+    """The URL of a server that does each of `harms` below a path of its own: its number."""
+    each, ended = list(harms.values()), asyncio.Event()
+
+    def harm(request: web.Request) -> Harm:
+        return each[int(request.match_info["number"])]
+
+    async def session(request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse(max_msg_size=0)
+        await socket.prepare(request)
+        async for message in socket:
+            if message.type is not WSMsgType.BINARY:
+                continue
+            answer = harm(request).answers.get(msgpack.unpackb(message.data)[0], b"")
+            if answer is None:
+                break
+            if isinstance(answer, str):
+                await socket.send_str(answer)
+            elif answer:
+                await socket.send_bytes(answer)
+        return socket
+
+    async def livez(request: web.Request) -> web.Response:
+        if not harm(request).lives:
+            await ended.wait()
+        return web.Response()
+
+    async def step(request: web.Request) -> web.Response:
+        return web.Response(body=harm(request).graph)
+
+    app = web.Application()
+    for path, handler in (("v1/session", session), ("livez", livez), ("v1/graphs/step", step)):
+        app.router.add_get(f"/{{number}}/{path}", handler)
+    runner = web.AppRunner(app, shutdown_timeout=0)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        ended.set()
+        await runner.cleanup()
+
+
+def model(**fields: Any) -> bytes:
+    """A whole model, but for `fields`."""
+    octets = np.zeros(SIZE, "<f4").tobytes()
+    return wire.encode(replace(Model(0, None, 0, 0, SIZE, b"", octets, False), **fields))
+
+
+def terms(**fields: Any) -> bytes:
+    return wire.encode(replace(GOOD, **fields))
+
+
+RECORDS: dict[str, tuple[Answers, str]] = {
+    "a text": ({HELLO: "hello"}, "a text message"),
+    "no record": ({HELLO: b"\xff" * 40}, "a record that is unknown"),
+    "a list of 2^32": ({HELLO: b"\xdd\xff\xff\xff\xff\x02"}, "too many lists"),
+    "lists in lists": ({HELLO: b"\x92\x02" + b"\x91" * 100_000}, "too many lists"),
+    "a message of 20 MB": ({HELLO: bytes(20_000_000)}, "more than 16777216 bytes"),
+    "cut short": ({HELLO: WELCOME[:-1]}, "cut short"),
+    "a layout of 2^80": (
+        {HELLO: terms(layout=[["w", [1 << 40, 1 << 40]]], start=None)},
+        "memory is too small",
+    ),
+    "another protocol": ({HELLO: terms(protocol=3)}, "speaks protocol 3"),
+    "a start that overflows": (
+        {HELLO: terms(start=Start(7, tuple(Filling(1, -3e38, 3e38) for _ in SHAPES)))},
+        "overflows float32",
+    ),
+    "a batch of 2^40": ({HELLO: terms(batch=1 << 40)}, "batch = 1099511627776"),
+    "a Model in place of a Welcome": ({HELLO: UNCHANGED}, "answered a Hello with a Model"),
+    "a whole model of NaN": (
+        {HELLO: WELCOME, PULL: model(values=np.full(SIZE, np.nan, "<f4").tobytes())},
+        "NaN or infinity",
+    ),
+    "a model of another shape": ({HELLO: WELCOME, PULL: model(count=SIZE - 1)}, "not all of them"),
+    "more bytes than a model has": ({HELLO: WELCOME, PULL: bytes(8 * SIZE + 5000)}, "this run needs"),
+    "a difference from another base": (
+        {HELLO: WELCOME, PULL: wire.encode(Model(9, 5, 3, 5, 0, b"", b"", True))},
+        "a difference to version 5",
+    ),
+    "a grid of 38,282 entries in two bytes": (
+        {HELLO: WELCOME, PULL: wire.encode(Model(1, 0, 3, 5, SIZE, b"ab", b"", True))},
+        "do not hold",
+    ),
+    "a receipt for another update": (
+        {HELLO: WELCOME, PULL: UNCHANGED, UPDATE: wire.encode(Receipt(99, 1, None))},
+        "a receipt for another update",
+    ),
+    "moments that inflate to 64 MiB": (
+        {
+            HELLO: WELCOME,
+            PULL: UNCHANGED,
+            UPDATE: wire.encode(Receipt(1, 1, None, zlib.compress(bytes(1 << 26)))),
+        },
+        "second moments of this model are",
+    ),
+    "a refusal of many lines": (
+        {HELLO: wire.encode(Refusal("dro\npped", "go\n\x1b[31m" * 5000, None))},
+        "dro pped: go",
+    ),
+}
+
+
+def with_a_step_of_gigabytes() -> bytes:
+    """Its first constant of a shape asks for a tensor that no device has room for."""
+    graph = read(GRAPH)
+    name = next(name for name, one in graph.constants.items() if one.type == 7 and one.shape == (2,))
+    huge = graph.constants[name]._replace(octets=np.array([1 << 38, 1 << 38], "<i8").tobytes())
+    return write(replace(graph, constants={**graph.constants, name: huge}))
+
+
+GRAPHS_THAT_HARM: dict[str, tuple[bytes, str]] = {
+    "no graph": (b"<html>", "the server's graph is not one"),
+    "one of 17 MB": (bytes(17 << 20), "more than 16777216 bytes of v1/graphs/step"),
+    "one of another model": ((GRAPHS / "normed.onnx").read_bytes(), "the server's graph is not one"),
+    "one that reshapes to gigabytes": (with_a_step_of_gigabytes(), "the server's graph is not one"),
+}
+
+
+TRAINS = {HELLO: WELCOME, PULL: UNCHANGED}
+
+HARMS: dict[str, Harm] = {
+    **{name: Harm(answers, said) for name, (answers, said) in RECORDS.items()},
+    **{name: Harm(TRAINS, said, graph) for name, (graph, said) in GRAPHS_THAT_HARM.items()},
+    "no answer to a Hello": Harm({}, "has sent nothing for 0.5 s; given up after 0.5 s", lives=False),
+    "no answer to a Pull": Harm({HELLO: WELCOME}, "has sent nothing for 0.5 s", lives=False),
+    "no answer to an update": Harm(TRAINS, "has sent nothing for 0.5 s", lives=False),
+    "a hang-up": Harm({HELLO: WELCOME, PULL: None}, "closed the connection"),
+}
+
+
+async def test_each_harm_ends_in_one_line(tmp_path: Path) -> None:
+    assert NODE is not None
+    write_digits(tmp_path)
+    script = Path(__file__).with_name("harm.mjs")
+    async with serving(HARMS) as url:
+        process = await asyncio.create_subprocess_exec(
+            NODE, str(script), str(MODULES), str(tmp_path), url, str(len(HARMS)),
+            stdout=asyncio.subprocess.PIPE, limit=1 << 20,
+        )  # fmt: skip
+        told = [json.loads(line) for line in (await process.communicate())[0].splitlines()]
+    assert process.returncode == 0
+    *endings, peak = told
+    for (name, harm), ending in zip(HARMS.items(), endings, strict=True):
+        line = str(ending["reason"])
+        assert harm.said in line, f"{name}: {line}"
+        assert ending["why"] in ("failed", "refused")
+        assert line.isprintable()
+        assert len(line) < 500
+        assert "file:" not in line, "no stack"
+    assert peak["peak"] < MOST_KIB
