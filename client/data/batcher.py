@@ -224,8 +224,8 @@ def _check_classes(raw: Raw, data: Dataset, welcome: Welcome, backend: Backend) 
         )
 
 
-class Shards:
-    """Batches of one of several data shards."""
+class Shards(Batches):
+    """Batches of one of several data shards, which are stored data."""
 
     def __init__(self, shards: Sequence[Batches]) -> None:
         self._shards = shards
@@ -241,20 +241,8 @@ class Shards:
         for one in self._shards:
             one.begin(welcome, backend)
 
-    async def ready(self, steps: int) -> None:
-        await self._chosen.ready(steps)
-
     def take(self, size: int) -> Batch:
         return self._chosen.take(size)
-
-    def record_result(self, loss: float, right: float | None) -> None:
-        self._chosen.record_result(loss, right)
-
-    def settle(self) -> None:
-        self._chosen.settle()
-
-    def take_back(self) -> None:
-        self._chosen.take_back()
 
     def telemetry(self) -> Facts:
         return self._chosen.telemetry()

@@ -12,4 +12,4 @@ A new order is a function in assignments.py and its name in ORDERS. Pure: time a
 """
 
 from edgeflock.server.scheduling.assignments import ORDERS, Assignments
-from edgeflock.server.scheduling.matrices import cyclic, random_assignment, staircase
+from edgeflock.server.scheduling.matrices import cyclic, staircase

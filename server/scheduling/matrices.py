@@ -36,12 +36,6 @@ def staircase(n: int, r: int) -> Matrix:
     return (column + np.where(column % 2, -row, row)) % n
 
 
-def random_assignment(n: int, r: int, random: np.random.Generator) -> Matrix:
-    """RA: each worker's r tasks are drawn without replacement, independently of the other workers'."""
-    _check(n, r)
-    return random.permuted(np.tile(np.arange(n), (n, 1)), axis=1)[:, :r].T
-
-
 def positions(matrix: Matrix) -> NDArray[np.float64]:
     """[tasks, workers]: the rank, from 1 on, of a task among a worker's tasks.
 

@@ -17,13 +17,13 @@ from edgeflock.papers.scheduling.completion import (
     polynomially_coded,
     random_completion,
 )
-from edgeflock.server.scheduling import cyclic, random_assignment, staircase
+from edgeflock.server.scheduling import cyclic, staircase
 from edgeflock.server.scheduling.matrices import Matrix
 
 MATRICES: dict[str, Callable[[int, int], Matrix]] = {
     "cyclic": cyclic,
     "staircase": staircase,
-    "random": lambda n, r: random_assignment(n, r, np.random.default_rng(7)),
+    "random": lambda n, r: np.random.default_rng(7).permuted(np.tile(np.arange(n), (n, 1)), axis=1)[:, :r].T,
 }
 
 
