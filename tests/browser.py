@@ -31,6 +31,8 @@ class Tab:
         """What the page's console was told is wrong, and what its scripts raised."""
         self.asked: list[str] = []
         """The URL of everything that it loaded."""
+        self.referrers: list[str] = []
+        """What these requests said of the page that they came from."""
 
     async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """The result of a DevTools command."""
@@ -101,6 +103,9 @@ class Tab:
                 self.errors.append(parameters["entry"]["text"])
             case "Network.requestWillBeSent":
                 self.asked.append(parameters["request"]["url"])
+            case "Network.requestWillBeSentExtraInfo":
+                headers = {name.lower(): value for name, value in parameters["headers"].items()}
+                self.referrers.append(headers.get("referer", ""))
             case "Network.webSocketCreated":
                 self.asked.append(parameters["url"])
 

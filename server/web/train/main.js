@@ -53,8 +53,9 @@ async function train() {
             data: async (wish) => sources?.data(wish) ?? null,
             onEvent: heard,
         });
+        const ended = device.start();
         if (rest.reason) device.pause(rest.reason);
-        const { why, reason } = await device.start();
+        const { why, reason } = await ended;
         show(ENDS[why] ?? why, why === "refused" || why === "failed");
         if (why !== "stopped") say(at("trouble"), reason ?? "");
     } catch (error) {
