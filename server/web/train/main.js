@@ -126,7 +126,7 @@ async function known() {
         at("forget").hidden = !identity;
         return identity;
     } catch {
-        return null;
+        return null; // the browser keeps nothing, as in some private windows
     }
 }
 
@@ -146,11 +146,19 @@ async function hindrance() {
 
 async function begin() {
     take_token();
+    if (device) return;
+    at("start").disabled = true;
     const why = await hindrance();
-    at("start").disabled = Boolean(why);
     if (why) return show(why, true);
-    const identity = await known();
-    show(token || identity ? "Nothing is computed yet." : "Nothing is computed yet. This address has no invitation: it works if the run is open.");
+    if (!token && !(await known()) && !(await is_open()))
+        return show("You need an invitation: scan the code, or open the whole address, that the operator gives you.");
+    at("start").disabled = false;
+    show("Nothing is computed yet.");
+}
+
+// Whether everybody may take part in the run.
+async function is_open() {
+    return (await fetch("/v1/status", { credentials: "omit" })).status !== 401;
 }
 
 say(at("server"), location.host);
@@ -162,11 +170,12 @@ at("metered").addEventListener("change", ({ target }) => {
 });
 at("forget").addEventListener("click", async () => {
     device?.stop();
+    device = null;
     const { forget } = await import("/train/device/index.js");
     await forget(location.origin);
     token = "";
     await known();
-    show("Forgotten. To take part again, you need another invitation.");
+    await begin();
 });
 addEventListener("hashchange", begin);
 begin();
