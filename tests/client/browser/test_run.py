@@ -1,10 +1,11 @@
 """A device in JavaScript at a real server, over a real socket."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import edgeflock as ef
-from tests.client.browser.node import needs_node, node_device
+from tests.client.browser.node import MODULES, NODE, needs_node, node_device, write_digits
 
 pytestmark = needs_node
 
@@ -43,3 +44,35 @@ async def test_with_a_device_in_python_it_learns_the_digits(tmp_path: Path) -> N
         assert progress.updates > 0
         assert result.accuracy is not None
         assert result.accuracy > 0.9
+
+
+async def test_what_was_not_sent_outlasts_a_restart(tmp_path: Path) -> None:
+    """It is stopped between the storage of an update and its push: it is sent once, by the next start."""
+    assert NODE is not None
+    write_digits(tmp_path)
+    script = Path(__file__).with_name("restart.mjs")
+    async with ef.Server(MODEL, directory=tmp_path / "run", evaluate="digits:", updates=1000) as server:
+        process = await asyncio.create_subprocess_exec(
+            *(NODE, str(script), str(MODULES), str(tmp_path), server.url, server.token),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await process.communicate()
+        assert process.returncode == 0, err.decode()
+        told = json.loads(out)
+        # The last one of each start is stored and not sent; that of the first is sent by the second.
+        assert told["sequences"] == [1, 2, 3, 4, 5, 6, 7]
+        assert told["receipts"] == [3, 2]
+        assert server.version == 6
+
+
+async def test_a_credential_in_the_first_frame(tmp_path: Path) -> None:
+    """As a browser shows it, which cannot set a header."""
+    async with ef.Server(MODEL, directory=tmp_path / "run", evaluate="digits:", updates=3) as server:
+        async with node_device(tmp_path / "device", server.url, token=server.token, native=True) as device:
+            assert (await device.ended())["why"] == "over"
+        assert server.version == 3
+        async with node_device(tmp_path / "other", server.url, native=True, patience=0.5) as stranger:
+            ended = await stranger.ended()
+            assert ended["why"] == "failed"
+            assert "cannot be reached" in ended["reason"] or "401" in ended["reason"]
