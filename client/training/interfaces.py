@@ -1,4 +1,4 @@
-"""What a worker needs: interfaces of its server, trainer and spool; and what it reports."""
+"""What a worker needs: the interface of its server; and what it reports."""
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator
@@ -6,13 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from edgeflock.client.training.replica import Replica
-from edgeflock.client.training.selector import LocalSteps
 from edgeflock.shared.errors import Diverged, Refused, ServerAtFault, Unauthorized
-from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Model, Receipt, Task, Update, Welcome
 
 log = logging.getLogger(__name__)
@@ -47,33 +42,6 @@ class ServerLink(Protocol):
 
     def announce_layout(self, layout: bytes) -> None:
         """Send this digest of the device's layout whenever it connects."""
-
-
-class Training(Protocol):
-    """Makes the updates of one run: trainer.Trainer, or a replacement."""
-
-    @property
-    def layout(self) -> Layout: ...
-
-    def step(
-        self, theta: NDArray[np.float32], base: int, sequence: int, stopped: Callable[[], bool] = ...
-    ) -> Update:
-        """Return the update `sequence` from `theta`, the model at version `base`."""
-
-    def gradient(self, theta: NDArray[np.float32]) -> LocalSteps:
-        """Return the result of one step, for elastic averaging."""
-
-    def take_back(self) -> None:
-        """Keep the entries of the last update, which was refused as late, for the next one."""
-
-    def store_fleet(self, moments: bytes, labels: bytes) -> None:
-        """Store the fleet's means of a Receipt."""
-
-    def undo(self) -> None:
-        """Discard the last step, whose update does not count, and restore what was unsent before."""
-
-    def forget(self) -> None:
-        """Discard what earlier models left: the server has restored an earlier one."""
 
 
 PermissionWait = Callable[[], Awaitable[bool]]

@@ -14,12 +14,11 @@ from edgeflock.client.training.interfaces import (
     Compute,
     PermissionWait,
     ServerLink,
-    Training,
     WorkerProgress,
     apply_model,
 )
 from edgeflock.client.training.replica import Replica
-from edgeflock.client.training.trainer import Stopped
+from edgeflock.client.training.trainer import Stopped, Trainer
 from edgeflock.shared.errors import BaseExpired, BaseInFuture, StepTooLarge
 from edgeflock.shared.protocol.messages import Task, Update, Welcome
 
@@ -31,7 +30,7 @@ class TaskParticipant:
         self,
         welcome: Welcome,
         server: ServerLink,
-        trainer: Training,
+        trainer: Trainer,
         batches: Batches,
         replica: Replica,
         compute: Compute,

@@ -15,7 +15,6 @@ from edgeflock.client.training.interfaces import (
     Compute,
     PermissionWait,
     ServerLink,
-    Training,
     WorkerProgress,
     apply_model,
     as_server_fault,
@@ -24,6 +23,7 @@ from edgeflock.client.training.interfaces import (
 from edgeflock.client.training.replica import Replica
 from edgeflock.client.training.spool import Spool
 from edgeflock.client.training.tasks import TaskParticipant
+from edgeflock.client.training.trainer import Trainer
 from edgeflock.shared.errors import (
     BaseExpired,
     BaseInFuture,
@@ -62,7 +62,7 @@ class Worker:
     def __init__(
         self,
         server: ServerLink,
-        trainer: Callable[[Welcome], Awaitable[Training]],
+        trainer: Callable[[Welcome], Awaitable[Trainer]],
         batches: Batches,
         compute: Compute = asyncio.to_thread,
         health: Callable[[], Facts] = dict,
@@ -244,7 +244,7 @@ class Worker:
         self._spool.drop()
         return receipt
 
-    async def _average(self, welcome: Welcome, trainer: Training, replica: Replica) -> WorkerProgress:
+    async def _average(self, welcome: Welcome, trainer: Trainer, replica: Replica) -> WorkerProgress:
         """Take part in elastic averaging (elastic.py). Each step settles its batches."""
 
         async def push(update: Update) -> None:
