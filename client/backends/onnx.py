@@ -1,9 +1,9 @@
 """Gradients with onnxruntime. The device needs neither torch nor the model's code.
 
 The server exports the training step (server/training_graph/export.py) as a graph. Its inputs are theta/NAME
-for each tensor of the layout, x and y. Its outputs are loss, gradient/NAME for each parameter, buffer/NAME
-for each buffer and, where the loss defines it, right. A model of several inputs has x/NAME for each in place
-of x.
+for each tensor of the layout and of a frozen base, x and y. Its outputs are loss, gradient/NAME for each
+parameter of the layout, buffer/NAME for each of its buffers and, where the loss defines it, right. A model of
+several inputs has x/NAME for each in place of x.
 
 The server is not trusted. The device parses and checks the graph and estimates its memory (shared/graphs).
 onnxruntime loads a copy serialized from the parsed graph.
@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from types import MappingProxyType
 
 import numpy as np
 import onnxruntime
@@ -31,6 +32,11 @@ log = logging.getLogger(__name__)
 
 Arguments = tuple[NDArray[np.float32], Inputs, NDArray[np.generic]]
 """theta, x, y."""
+
+TensorsByInput = Mapping[str, NDArray[np.float32]]
+"""Name of a graph's input -> its value."""
+
+NOTHING: TensorsByInput = MappingProxyType({})
 
 Step = Callable[
     [NDArray[np.float32], Inputs, NDArray[np.generic]],
@@ -76,18 +82,24 @@ class OnnxBackend:
         model: str = "the model",
         memory: int = _UNLIMITED,
         digest: str = "",
+        base: Layout | None = None,
+        frozen: NDArray[np.float32] | None = None,
     ) -> None:
         """Load `graph`, use `threads` cores and at most `memory` bytes for the tensors of a step.
+
+        With adapters, `layout` has these, `base` is the layout of what is `frozen`: float32 [base.size]. The
+        sessions read that array in place.
 
         Raises BadGraph if the graph does not train, has another layout, needs more memory, or cannot run.
         Raises ConfigError if its digest is not `digest`, unless that is empty.
         """
-        self.layout = layout
+        self.layout, self._base = layout, base
+        self._frozen = {} if base is None or frozen is None else _inputs_of(base, frozen)
         self.name = engine()
         self._model = model
         name, failed = f"the graph of {model}", f"onnxruntime cannot load the graph of {model}"
         with _naming(name, failed):
-            self._graph = steps.StepGraph(graph, layout, memory)
+            self._graph = steps.StepGraph(graph, layout, memory, base=base)
         if digest not in ("", self._graph.digest):
             raise ConfigError(
                 f"the server's graph of {model} is {self._graph.digest}, and client.graph_digest {digest}: "
@@ -96,22 +108,25 @@ class OnnxBackend:
         octets = self._graph.octets
         _limit_memory(memory)
         with _naming(name, failed):
-            self._step: Step = BoundStep(open_session(octets, ("CPUExecutionProvider",), threads), layout)
+            self._step: Step = self._open(octets, ("CPUExecutionProvider",), threads)
 
         def opener(providers: tuple[str, ...]) -> Callable[[], Step]:
-            return lambda: BoundStep(open_session(octets, providers, threads), layout)
+            return lambda: self._open(octets, providers, threads)
 
         self._evaluation: Outputs | None = None
         self._memory, self._threads = memory, threads
         self._untried = {provider: opener(PROVIDERS[provider]) for provider in _find_providers()}
 
+    def _open(self, graph: bytes, providers: tuple[str, ...], threads: int) -> Step:
+        return BoundStep(open_session(graph, providers, threads), self.layout, self._frozen)
+
     def learn_to_predict(self, graph: bytes) -> None:
         """Load the evaluation `graph` of the model, for `predictor`. Raises BadGraph."""
         failed = f"onnxruntime cannot load the evaluation of {self._model}"
         with _naming(f"the evaluation graph of {self._model}", failed):
-            step = steps.StepGraph(graph, self.layout, self._memory, predicts=True)
+            step = steps.StepGraph(graph, self.layout, self._memory, base=self._base, predicts=True)
             session = open_session(step.octets, ("CPUExecutionProvider",), self._threads)
-        self._evaluation = Outputs(session, self.layout, step)
+        self._evaluation = Outputs(session, self.layout, step, self._frozen)
 
     def predictor(self, theta: NDArray[np.float32]) -> Predictor:
         evaluation = self._require_evaluation()
@@ -161,7 +176,9 @@ class OnnxBackend:
 class BoundStep:
     """A session whose inputs are views of theta and whose outputs are written into flat vectors."""
 
-    def __init__(self, session: onnxruntime.InferenceSession, layout: Layout) -> None:
+    def __init__(
+        self, session: onnxruntime.InferenceSession, layout: Layout, frozen: TensorsByInput = NOTHING
+    ) -> None:
         self._session = session
         self._binding = session.io_binding()
         wanted = {node.name for node in session.get_inputs()}
@@ -177,6 +194,9 @@ class BoundStep:
         self._knows_right = any(node.name == steps.RIGHT for node in session.get_outputs())
         if self._knows_right:
             self._bind_output(steps.RIGHT, (), self._right)
+        for name, array in frozen.items():
+            if name in wanted:
+                self._binding.bind_cpu_input(name, array)
         for tensor in layout.tensors:
             self._bind_output(steps.output_of(tensor), tensor.shape, self._buffer_of(tensor))
 
@@ -209,12 +229,19 @@ class BoundStep:
 class Outputs:
     """Computes the model's outputs with a session of its evaluation graph."""
 
-    def __init__(self, session: onnxruntime.InferenceSession, layout: Layout, step: steps.StepGraph) -> None:
+    def __init__(
+        self,
+        session: onnxruntime.InferenceSession,
+        layout: Layout,
+        step: steps.StepGraph,
+        frozen: TensorsByInput = NOTHING,
+    ) -> None:
         """`step` is the session's graph. Each call checks its memory for the number of samples."""
         self._session, self._step = session, step
         wanted = {node.name: node for node in session.get_inputs()}
         self._wanted = set(wanted)
         self._theta = [(f"theta/{t.name}", t) for t in layout.tensors if f"theta/{t.name}" in wanted]
+        self._frozen = {name: array for name, array in frozen.items() if name in wanted}
         self._names = sorted(node.name for node in session.get_outputs() if steps.is_output(node.name))
         y = wanted["y"]
         self._y = tuple(y.shape[1:]), np.dtype(np.int64 if "int64" in y.type else np.float32)
@@ -242,8 +269,12 @@ class Outputs:
             correct, counted = correct + right, counted + count
         return total / len(y), correct / counted if counted else None
 
-    def _tensors(self, theta: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
-        return {name: theta[t.start : t.stop].reshape(t.shape) for name, t in self._theta}
+    def _tensors(self, theta: NDArray[np.float32]) -> TensorsByInput:
+        return {**self._frozen, **{name: theta[t.start : t.stop].reshape(t.shape) for name, t in self._theta}}
+
+
+def _inputs_of(layout: Layout, values: NDArray[np.float32]) -> TensorsByInput:
+    return {f"theta/{t.name}": values[t.start : t.stop].reshape(t.shape) for t in layout.tensors}
 
 
 def correct_classes(output: NDArray[np.float32], y: NDArray[np.generic]) -> tuple[int, int]:

@@ -148,7 +148,7 @@ class Building:
             backend = await self.compute(torch_backend, self.settings, welcome, self.objects, base)
         else:
             graph = await self.link.downloads.graph("step")
-            onnx = await self.compute(onnx_backend, self.settings, welcome, graph, self.memory)
+            onnx = await self.compute(onnx_backend, self.settings, welcome, graph, self.memory, base)
             if isinstance(self.data.batches, PolicyBatches) or welcome.evaluate:
                 await self.compute(onnx.learn_to_predict, await self.link.downloads.graph("evaluation"))
             backend = onnx

@@ -150,8 +150,13 @@ def torch_backend(
     return backend
 
 
-def onnx_backend(settings: "ClientSettings", welcome: Welcome, graph: bytes, memory: int) -> "OnnxBackend":
-    """Build an onnx backend. A graph can only compute, so any model is allowed, unless a digest is set."""
+def onnx_backend(
+    settings: "ClientSettings", welcome: Welcome, graph: bytes, memory: int, base: Path | None = None
+) -> "OnnxBackend":
+    """Build an onnx backend. A graph can only compute, so any model is allowed, unless a digest is set.
+
+    The file `base` has the frozen numbers.
+    """
     from edgeflock.client.backends.onnx import OnnxBackend
 
     layout = Layout.from_shapes(welcome.layout)  # type: ignore[arg-type]  # the link has looked at it
@@ -164,6 +169,8 @@ def onnx_backend(settings: "ClientSettings", welcome: Welcome, graph: bytes, mem
         model=welcome.model,
         memory=memory,
         digest=settings.graph_digest,
+        base=None if welcome.base is None else welcome.base.layout,
+        frozen=None if base is None else np.memmap(base, "<f4", "c"),
     )
 
 

@@ -153,7 +153,8 @@ async def get_onnx(request: web.Request) -> web.StreamResponse:
         return problem(
             403, "forbidden", "precision=int8 is computed for a viewer's or an admin's token alone"
         )
-    if request.app[HOST].personal is not None:
+    host = request.app[HOST]
+    if host.personal is not None:
         reason = (
             "each device has layers of its own (model.personal): pull safetensors, or keep it on a device"
         )
@@ -161,7 +162,7 @@ async def get_onnx(request: web.Request) -> web.StreamResponse:
     model = await _model(request)
     headers = _headers(request, model, precision)
     try:
-        graph = await request.app[GRAPHS].get("evaluation")
+        graph = await request.app[GRAPHS].get("evaluation" if host.adapted is None else "merged")
         made = request.app[MODEL_EXPORTS].onnx(model, graph.octets, int8=precision == "int8")
         octets, scores = await made
     except ImportError as error:

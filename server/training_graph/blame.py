@@ -85,7 +85,7 @@ def module_that_calls(operator: str, example: Example) -> str:
     flat, (_, x, y) = example.flat, example.split(example.arguments)
     tracker = ModuleTracker()
     with tracker, _Watch(tracker, operator) as watch:
-        flat.module.train()
+        flat.set_training(True)
         flat.loss_of(apply(flat.module, x), y, x).backward()  # type: ignore[no-untyped-call]
     if not watch.path:
         return "it"
@@ -128,9 +128,10 @@ def first_difference(program: ONNXProgram, example: Example) -> str:
     )
     session = session_for(model.SerializeToString())
     held, x, y = example.split(example.arguments)
-    theta = np.concatenate([tensor.numpy().ravel() for tensor in held])
+    own = held[: len(example.flat.layout.tensors)]
+    theta = np.concatenate([tensor.numpy().ravel() for tensor in own])
     inputs = Fields({name: one.numpy() for name, one in x.items()}) if isinstance(x, dict) else x.numpy()
-    fed = feed(session, example.flat.layout, theta, inputs, y.numpy())
+    fed = feed(session, example.flat, theta, inputs, y.numpy())
     for name, found in zip(names, session.run([*names.values()], fed), strict=True):
         node, value = wanted[name]
         size = max(float(np.abs(value).max(initial=0)), 1e-6)

@@ -1,6 +1,7 @@
 """A torch model's training step and evaluation as ONNX, so that a device needs neither torch nor its code.
 
-    theta/NAME        each parameter and buffer of the layout    in, float32
+    theta/NAME        each parameter and buffer of the layout,   in, float32
+                      and of the base of adapters
     x, y              a batch: inputs and targets                in, any first dimension
     x/NAME            instead of x, for a model with several     in, float32 or int64
                       inputs
@@ -20,7 +21,7 @@ import logging
 import os
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 
@@ -52,7 +53,7 @@ from edgeflock.shared.graphs.reading import read
 from edgeflock.shared.graphs.step import RIGHT, outputs_of
 from edgeflock.shared.graphs.writing import write
 from edgeflock.shared.model.fields import Inputs, concatenate_inputs, copy_inputs, describe_shape, rows
-from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.lora import Lora
 from edgeflock.shared.model.torch_module import FlatModule, Make, apply, to_tensors
 
 MIN_SAMPLES = 4
@@ -71,17 +72,25 @@ class ExportedGraphs:
 
     step: bytes
     evaluation: bytes
+    merged: bytes = b""
+    """The evaluation of a model without adapters, if the others have such."""
 
 
 def export_model(
-    module: str, loss: str, x: Inputs, y: NDArray[np.generic], make: Make | None = None
+    module: str,
+    loss: str,
+    x: Inputs,
+    y: NDArray[np.generic],
+    make: Make | None = None,
+    lora: Lora | None = None,
 ) -> ExportedGraphs:
     """The graphs of the torch module that the import string `module` names, or `make` builds.
 
-    x and y are a batch of the model's data, of at least one sample. Raises NotExportable, which names the
-    module or operator that prevents it, and ConfigError without such a module or with unfit data.
+    With `lora`, the step is of its adapters, and `merged` is the evaluation of the module without them. x and
+    y are a batch of the model's data, of at least one sample. Raises NotExportable, which names the module or
+    operator that prevents it, and ConfigError without such a module or with unfit data.
     """
-    flat = FlatModule(module, loss, make=make)
+    flat = FlatModule(module, loss, make=make, lora=lora)
     repeat = -(-MIN_SAMPLES // len(y))
     x = rows(concatenate_inputs([x] * repeat), slice(2 * MIN_SAMPLES))
     y = np.concatenate([y] * repeat)[: 2 * MIN_SAMPLES]
@@ -94,31 +103,51 @@ def export_model(
             f"model.module {module!r} does not fit inputs {describe_shape(x)} with targets {y.dtype}: {error}"
         ) from error
     outputs_of_step = [*outputs_of(flat.layout), *([] if right is None else [RIGHT])]
-    steps = tracing.training_step(example), True, outputs_of_step, check_step
     returned = ["output"] if count == 1 else [f"output/{place}" for place in range(count)]
-    judge = tracing.evaluation(example), False, ["loss", *returned], check_evaluation
-    graphs = []
-    for function, training, outputs, check in (steps, judge):
-        traced = _trace(example, function, training=training)
-        graph = _canonical(flat, _to_onnx(example, traced, outputs).model_proto)
-        try:
-            wrong = check(flat, graph, x, y)
-        except Exception as error:  # onnxruntime's exceptions have no common base
-            raise NotExportable(f"{flat.path}: its ONNX graph cannot run: {_first_line(error)}") from error
-        if wrong:
-            blamed = first_difference(_to_onnx(example, traced, outputs, optimize=False), example)
-            reason = (
-                f"the first operator that differs is {blamed}" if blamed else f"{_RULES}, nor on calls before"
-            )
-            raise NotExportable(f"{flat.path}: its ONNX graph differs from torch in {wrong}; {reason}")
-        graphs.append(graph)
-    return ExportedGraphs(*graphs)
+    step = _export(example, tracing.training_step(example), True, outputs_of_step, check_step, x, y)
+
+    def evaluation(example: Example) -> bytes:
+        return _export(
+            example, tracing.evaluation(example), False, ["loss", *returned], check_evaluation, x, y
+        )
+
+    if lora is None:
+        return ExportedGraphs(step, evaluation(example))
+    merged = Example.from_batch(FlatModule(module, loss, make=make), x, y)
+    return ExportedGraphs(step, evaluation(example), evaluation(merged))
 
 
-def input_names(layout: Layout, fields: Sequence[str] = ()) -> list[str]:
+def _export(
+    example: Example,
+    function: tracing.Trace,
+    training: bool,
+    outputs: list[str],
+    check: Callable[[FlatModule, bytes, Inputs, NDArray[np.generic]], str | None],
+    x: Inputs,
+    y: NDArray[np.generic],
+) -> bytes:
+    """Return `function` of the example as a graph that passes the `check` on a batch (x, y)."""
+    flat = example.flat
+    traced = _trace(example, function, training=training)
+    graph = _canonical(flat, _to_onnx(example, traced, outputs).model_proto)
+    try:
+        wrong = check(flat, graph, x, y)
+    except Exception as error:  # onnxruntime's exceptions have no common base
+        raise NotExportable(f"{flat.path}: its ONNX graph cannot run: {_first_line(error)}") from error
+    if wrong:
+        blamed = first_difference(_to_onnx(example, traced, outputs, optimize=False), example)
+        reason = (
+            f"the first operator that differs is {blamed}" if blamed else f"{_RULES}, nor on calls before"
+        )
+        raise NotExportable(f"{flat.path}: its ONNX graph differs from torch in {wrong}; {reason}")
+    return graph
+
+
+def input_names(flat: FlatModule, fields: Sequence[str] = ()) -> list[str]:
     """The names of a graph's inputs, in order. A graph lacks the inputs that it does not need."""
     batch = [f"x/{name}" for name in fields] or ["x"]
-    return [*(f"theta/{tensor.name}" for tensor in layout.tensors), *batch, "y"]
+    layouts = (flat.layout, *(() if flat.base is None else (flat.base,)))
+    return [*(f"theta/{tensor.name}" for layout in layouts for tensor in layout.tensors), *batch, "y"]
 
 
 def _trace(example: Example, function: tracing.Trace, *, training: bool) -> GraphModule:
@@ -147,8 +176,7 @@ def _to_onnx(
     example: Example, graph: GraphModule, outputs: list[str], *, optimize: bool = True
 ) -> ONNXProgram:
     flat, arguments, fields = example
-    own = len(flat.layout.tensors)
-    shapes = (*[None] * own, *[{0: Dim("batch")}] * (len(arguments) - own))
+    shapes = (*[None] * example.own, *[{0: Dim("batch")}] * (len(arguments) - example.own))
     try:
         with _quiet():
             program = torch.export.export(graph, arguments, dynamic_shapes=shapes, strict=False)
@@ -156,7 +184,7 @@ def _to_onnx(
                 program,
                 dynamo=True,
                 custom_translation_table=TRANSLATIONS,
-                input_names=input_names(flat.layout, fields),
+                input_names=input_names(flat, fields),
                 output_names=outputs,
                 verbose=False,
                 optimize=optimize,

@@ -11,7 +11,6 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from edgeflock.shared.model.fields import Inputs, arrays_by_name, copy_inputs, rows
-from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.torch_module import FlatModule
 
 TOLERANCE = 1e-4
@@ -65,7 +64,7 @@ def check_evaluation(flat: FlatModule, graph: bytes, x: Inputs, y: NDArray[np.ge
     for batch in (len(y), 2):
         some = rows(x, slice(batch))
         wanted, _ = flat.evaluate(theta, copy_inputs(some), y[:batch])
-        (found,) = session.run(["loss"], feed(session, flat.layout, theta, some, y[:batch]))
+        (found,) = session.run(["loss"], feed(session, flat, theta, some, y[:batch]))
         if not abs(found - wanted) <= TOLERANCE * abs(wanted):
             return f"the loss, {found:.6g} for {wanted:.6g}, with {batch} samples"
     return None
@@ -73,13 +72,15 @@ def check_evaluation(flat: FlatModule, graph: bytes, x: Inputs, y: NDArray[np.ge
 
 def feed(
     session: onnxruntime.InferenceSession,
-    layout: Layout,
+    flat: FlatModule,
     theta: NDArray[np.float32],
     x: Inputs,
     y: NDArray[np.generic],
 ) -> Feed:
     """The inputs that `session` needs."""
-    tensors = {f"theta/{t.name}": theta[t.start : t.stop].reshape(t.shape) for t in layout.tensors}
+    tensors = {f"theta/{t.name}": theta[t.start : t.stop].reshape(t.shape) for t in flat.layout.tensors}
+    for t, frozen in zip(() if flat.base is None else flat.base.tensors, flat.frozen, strict=True):
+        tensors[f"theta/{t.name}"] = frozen.numpy(force=True)
     every: Feed = {**tensors, **arrays_by_name(x), "y": y}
     return {entry.name: every[entry.name] for entry in session.get_inputs()}
 
@@ -91,7 +92,7 @@ def _compare_step(
     x: Inputs,
     y: NDArray[np.generic],
 ) -> str | None:
-    layout, fed = flat.layout, feed(session, flat.layout, theta, x, y)
+    layout, fed = flat.layout, feed(session, flat, theta, x, y)
     names = [output.name for output in session.get_outputs()]
 
     def ours() -> NDArray[np.float64]:

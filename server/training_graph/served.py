@@ -50,7 +50,10 @@ class GraphStore:
         self._export_end = 0.0
 
     async def get(self, kind: str) -> ServedGraph:
-        """The "step" or "evaluation" graph. After a failed export every call raises NotExportable."""
+        """The "step" or "evaluation" graph, or with adapters the "merged" evaluation.
+
+        After a failed export every call raises NotExportable.
+        """
         if self._export is None:
             self._export = asyncio.create_task(self._export_all())
         # Shielded, so that a cancelled request does not end the export for the others.
@@ -155,10 +158,10 @@ def _export(model: ModelSettings, make: Callable[[], Any] | None = None) -> dict
                 batch = rows(held_out.x, slice(8)), held_out.y[:8]
             else:
                 batch = FlatModule(model.module, model.loss, make=make).example(tuple(model.input))
-            graphs = export_model(model.module, model.loss, *batch, make)
+            graphs = export_model(model.module, model.loss, *batch, make, model.adapters)
     except ConfigError as error:
         return {"refused": str(error)}
-    return {"step": graphs.step, "evaluation": graphs.evaluation}
+    return {"step": graphs.step, "evaluation": graphs.evaluation, "merged": graphs.merged}
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from torch._decomp import decomposition_table
 from torch._dispatch.python import enable_python_dispatcher
 from torch._dynamo.source import ConstantSource
@@ -62,21 +62,27 @@ class Example(NamedTuple):
 
     flat: FlatModule
     arguments: tuple[Tensor, ...]
-    """The tensors in the order of the layout, then x or its fields, then y."""
+    """The tensors in the order of the layout and of the base, then x or its fields, then y."""
     fields: tuple[str, ...]
     """The names of x's fields; empty if x is one tensor."""
 
     @classmethod
     def from_batch(cls, flat: FlatModule, x: Inputs, y: NDArray[np.generic]) -> "Example":
         theta = torch.from_numpy(flat.theta())
-        held = (theta[tensor.start : tensor.stop].view(tensor.shape) for tensor in flat.layout.tensors)
+        held = [theta[tensor.start : tensor.stop].view(tensor.shape) for tensor in flat.layout.tensors]
+        held += (tensor.detach() for tensor in flat.frozen)
         batch = (torch.from_numpy(array) for array in (*arrays_by_name(x).values(), y))
         return cls(flat, (*held, *batch), tuple(x) if isinstance(x, Fields) else ())
 
+    @property
+    def own(self) -> int:
+        """The number of tensors of the layout and of the base."""
+        return len(self.flat.layout.tensors) + len(self.flat.frozen)
+
     def split(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], X, Tensor]:
-        """Split arguments into (tensors of the layout, x, y)."""
+        """Split arguments into (tensors of the layout and of the base, x, y)."""
         *front, y = tensors
-        own = len(self.flat.layout.tensors)
+        own = self.own
         rest = front[own:]
         return front[:own], dict(zip(self.fields, rest, strict=True)) if self.fields else rest[0], y
 
@@ -85,7 +91,8 @@ def training_step(example: Example) -> Trace:
     """The training step of a model as a function."""
     flat = example.flat
     trained = len(flat.layout.parameters.tensors)
-    frozen = [not parameter.requires_grad for parameter in flat.module.parameters()]
+    layout = flat.layout
+    frozen = [not flat.module.get_parameter(t.name).requires_grad for t in layout.parameters.tensors]
 
     def step(*tensors: Tensor) -> tuple[Tensor, ...]:
         held, x, y = example.split(tensors)
@@ -93,8 +100,8 @@ def training_step(example: Example) -> Trace:
         learning = [
             tensor.requires_grad_() for tensor, never in zip(parameters, frozen, strict=True) if not never
         ]
-        buffers = [tensor.clone() for tensor in held[trained:]]  # the module writes into them
-        output = _call(flat, (*parameters, *buffers), x)
+        buffers = [t.clone() for t in held[trained : len(layout.tensors)]]  # the module writes into them
+        output = _call(flat, (*parameters, *buffers, *held[len(layout.tensors) :]), x)
         loss = _loss(flat, output, y, x)
         right = flat.right_of(output, y)
         found = iter(torch.autograd.grad(loss, learning, allow_unused=True, materialize_grads=True))
@@ -126,14 +133,14 @@ def _loss(flat: FlatModule, output: Any, y: Tensor, x: X) -> Tensor:
 
 
 def _call(flat: FlatModule, tensors: Sequence[Tensor], x: X) -> Any:
-    """The module's output with `tensors`, in the order of the layout, in place of its own.
+    """The module's output with `tensors`, in the order of the layout and of the base, in place of its own.
 
     Each replaces all places of its tensor (tied weights), but once only. torch would swap a layer with two
     names twice, and leave the symbols of the trace in it.
     """
     own = (flat.module.get_parameter(t.name) for t in flat.layout.parameters.tensors)
     statistics = (flat.module.get_buffer(t.name) for t in flat.layout.tensors if t.buffer)
-    replaced = {id(old): new for old, new in zip((*own, *statistics), tensors, strict=True)}
+    replaced = {id(old): new for old, new in zip((*own, *statistics, *flat.frozen), tensors, strict=True)}
     state = {
         f"{path}.{name}" if path else name: replaced[id(tensor)]
         for path, module in flat.module.named_modules()
@@ -150,13 +157,13 @@ def trace(example: Example, function: Trace, *, training: bool) -> GraphModule:
     """
     environment = ShapeEnv()
     fake = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
-    own = len(example.flat.layout.tensors)
+    own = example.own
     arguments = [fake.from_tensor(tensor, static_shapes=True) for tensor in example.arguments[:own]]
     for batch in example.arguments[own:]:
         sizes = [DimDynamic.DYNAMIC] + [DimDynamic.STATIC] * (batch.dim() - 1)
         context = StatelessSymbolicContext(dynamic_sizes=sizes)  # type: ignore[var-annotated]
         arguments.append(fake.from_tensor(batch, symbolic_context=context, source=ConstantSource("batch")))
-    with _traceable(example.flat.module, training):
+    with _traceable(example.flat, training):
         graph: GraphModule = make_fx(function, _decompositions(), tracing_mode="fake")(*arguments)
     return graph
 
@@ -191,12 +198,13 @@ def _is_needed(node: Node) -> bool:
 
 
 @contextmanager
-def _traceable(module: nn.Module, training: bool) -> Iterator[None]:
+def _traceable(flat: FlatModule, training: bool) -> Iterator[None]:
     """Make the module compute with traceable operators, and count no batches."""
+    module = flat.module
     counting = [child._buffers for child in module.modules() if _COUNT in child._buffers]
     counts = [buffers[_COUNT] for buffers in counting]
     was_training = module.training
-    module.train(training)
+    flat.set_training(training)
     with ExitStack() as stack:
         stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))

@@ -27,17 +27,27 @@ _TRIAL_SAMPLES = 2
 class StepGraph:
     """A graph that computes a training step of a layout, or its outputs, and nothing else."""
 
-    def __init__(self, octets: bytes, layout: Layout, memory: int, *, predicts: bool = False) -> None:
+    def __init__(
+        self,
+        octets: bytes,
+        layout: Layout,
+        memory: int,
+        *,
+        base: Layout | None = None,
+        predicts: bool = False,
+    ) -> None:
         """Read and check `octets`: a training step, or an evaluation if it `predicts`. Raises BadGraph.
 
-        A step may take `memory` bytes.
+        A step may take `memory` bytes. With adapters, `layout` has these, and `base` what is frozen.
         """
         self.graph = read(octets)
         self._memory = memory
         self.octets = write(self.graph)
         """The rewritten bytes, which the runtime reads instead of those from the server."""
         wanted = {"loss": ()} if predicts else _expected_outputs(self.graph, layout)
-        _check_ports(self.graph, layout, wanted, predicts=predicts)
+        held = (*layout.tensors, *(() if base is None else base.tensors))
+        theta = {f"theta/{tensor.name}": tensor.shape for tensor in held}
+        _check_ports(self.graph, theta, wanted, predicts=predicts)
         self._measured: dict[tuple[tuple[int, ...], ...], int] = {}
         self._ports = {port.name: port for port in self.graph.inputs}
         batch = {
@@ -113,13 +123,17 @@ def output_of(tensor: Tensor) -> str:
 
 
 def _check_ports(
-    graph: Graph, layout: Layout, wanted: Mapping[str, tuple[int, ...]], *, predicts: bool
+    graph: Graph,
+    theta: Mapping[str, tuple[int, ...]],
+    wanted: Mapping[str, tuple[int, ...]],
+    *,
+    predicts: bool,
 ) -> None:
-    """Raise BadGraph unless inputs and outputs have the names and shapes of a step of the layout.
+    """Raise BadGraph unless inputs and outputs have the names and shapes of a step.
 
-    `wanted` are its outputs; if it `predicts`, those of the model are also allowed.
+    `theta` are the inputs besides the batch, `wanted` the outputs. If it `predicts`, those of the model are
+    also allowed.
     """
-    theta = {f"theta/{tensor.name}": tensor.shape for tensor in layout.tensors}
     inputs = {port.name: port for port in graph.inputs}
     fields = [name for name in inputs if name.startswith("x/")]
     batch: list[tuple[str, tuple[int, ...]]] = [(name, (FLOAT, INT64)) for name in fields] or [

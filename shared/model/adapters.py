@@ -1,5 +1,6 @@
 """Adds low-rank adapters to a torch module, and freezes the rest (lora.py). It is loaded only with torch."""
 
+from collections import Counter
 from fnmatch import fnmatchcase
 
 import torch
@@ -44,24 +45,28 @@ class _Adapted:
         self._scale = scale
 
     def __call__(self, layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
-        a, b = layer.get_parameter(A[1:]), layer.get_parameter(B[1:])
+        a, b = getattr(layer, A[1:]), getattr(layer, B[1:])  # an export replaces the parameters by tensors
         return output + self._scale * F.linear(F.linear(inputs[0], a), b)
 
 
 def _targets(module: nn.Module, lora: Lora) -> dict[str, nn.Linear]:
-    """Return the linear layers that the targets match, by name. Raises ConfigError."""
+    """Return the linear layers that the targets match, by name. Raises ConfigError.
+
+    Only layers with a weight of their own are considered: merged adapters would change a tied one elsewhere.
+    """
+    uses = Counter(id(weight) for _, weight in module.named_parameters(remove_duplicate=False))
     attention = {id(m.out_proj) for m in module.modules() if isinstance(m, nn.MultiheadAttention)}
     linear = {
         name: layer
         for name, layer in module.named_modules()
         # An attention layer of torch takes the weight of its last layer, and does not call that layer.
-        if isinstance(layer, nn.Linear) and id(layer) not in attention
+        if isinstance(layer, nn.Linear) and uses[id(layer.weight)] == 1 and id(layer) not in attention
     }
     for pattern in lora.targets:
         if not any(fnmatchcase(name, pattern) for name in linear):
             raise ConfigError(
-                f"model.lora: the target {pattern!r} matches no linear layer; the model has "
-                f"{', '.join([*linear][:20]) or 'none'}"
+                f"model.lora: the target {pattern!r} matches no linear layer with a weight of its own; the "
+                f"model has {', '.join([*linear][:20]) or 'none'}"
             )
     return {
         name: layer

@@ -66,9 +66,13 @@ class Base(NamedTuple):
         return base
 
     @property
+    def layout(self) -> Layout:
+        return Layout.from_shapes(self.shapes)  # type: ignore[arg-type]  # terms.py has checked it
+
+    @property
     def size(self) -> int:
         """Bytes of the file."""
-        return 4 * Layout.from_shapes(self.shapes).size  # type: ignore[arg-type]  # terms.py has checked it
+        return 4 * self.layout.size
 
     def lora(self, adapters: Layout) -> Lora:
         """Return how to build the model whose layout is `adapters`."""

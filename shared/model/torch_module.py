@@ -65,12 +65,14 @@ class FlatModule:
         with seeded_random(seed):
             self.module = _build(path, make)
         tensors = _tensors(self.module)
-        self.lora, self._frozen = lora, list[Tensor]()
+        self.lora = lora
+        self.frozen: list[Tensor] = []
+        """The tensors of the base, in its order."""
         self.base: Layout | None = None
         """The layout of the frozen parameters and statistics, with `lora`."""
         if lora is not None:
             self.base = _layout(tensors)
-            self._frozen = [tensor for _, tensor, _ in tensors]
+            self.frozen = [tensor for _, tensor, _ in tensors]
             tensors = add_adapters(self.module, lora)
         self.layout = _layout(tensors)
         self.device = tensors[0][1].device if tensors else torch.device("cpu")
@@ -96,7 +98,7 @@ class FlatModule:
 
     def base_theta(self) -> NDArray[np.float32]:
         """The frozen numbers: float32 [base.size], a copy; [0] without `lora`."""
-        return np.concatenate([np.zeros(0, np.float32), *(t.numpy(force=True).ravel() for t in self._frozen)])
+        return np.concatenate([np.zeros(0, np.float32), *(t.numpy(force=True).ravel() for t in self.frozen)])
 
     def adapted(self) -> Adapted | None:
         """The base and the layout of its adapters; None without `lora`. The module uses that base."""
@@ -113,7 +115,7 @@ class FlatModule:
 
     def load_base(self, values: NDArray[np.float32]) -> None:
         """Take the frozen numbers, float32 [base.size]. On the CPU the module uses the array itself."""
-        load_tensors(self._frozen, torch.from_numpy(values))
+        load_tensors(self.frozen, torch.from_numpy(values))
 
     def set_training(self, training: bool) -> None:
         """Set the module to training or evaluation. Frozen layers keep their running statistics."""

@@ -76,9 +76,14 @@ async def status_of(server: ef.Server) -> Any:
         return await answer.json()
 
 
-async def test_devices_train_adapters_of_a_base_that_they_download_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", ["torch", "onnx"])
+async def test_devices_train_adapters_of_a_base_that_they_download_once(
+    backend: Backend, tmp_path: Path
+) -> None:
     async with serving(tmp_path) as server:
-        await asyncio.gather(*(run_client(device(server.url, tmp_path, name)) for name in ("north", "south")))
+        await asyncio.gather(
+            *(run_client(device(server.url, tmp_path, name, backend)) for name in ("north", "south"))
+        )
         await server.until()
         status = await status_of(server)
     assert status["parameters"] == 2 * (4 + 16) + 2 * (16 + 2)

@@ -100,7 +100,7 @@ def test_a_size_that_was_built_in_is_found_by_the_other_batch(flat: FlatModule) 
 
 def test_a_graph_is_fed_what_it_asks_for(flat: FlatModule) -> None:
     x, y = batch()
-    fed = feed(session_for(graph()), flat.layout, flat.theta(), x, y)
+    fed = feed(session_for(graph()), flat, flat.theta(), x, y)
     assert list(fed) == ["theta/weight", "x", "y"]
     assert np.array_equal(fed["theta/weight"], flat.theta().reshape(1, 3))
 

@@ -1,0 +1,178 @@
+"""The step of adapters, in torch and in ONNX, against autograd through W + (alpha / rank) B A."""
+
+import re
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional as F
+
+from edgeflock.client.backends.onnx import OnnxBackend
+from edgeflock.client.backends.torch import TorchBackend
+from edgeflock.server.training_graph.export import ExportedGraphs, export_model
+from edgeflock.shared.errors import BadGraph, ConfigError
+from edgeflock.shared.graphs.reading import read
+from edgeflock.shared.model.lora import Lora
+from edgeflock.shared.model.torch_module import FlatModule
+
+
+class Attending(nn.Module):
+    """A transformer: tied embeddings, attention by named layers, and running statistics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(11, 8)
+        self.q, self.k, self.v = (nn.Linear(8, 8, bias=False) for _ in range(3))
+        self.norm, self.statistics = nn.LayerNorm(8), nn.BatchNorm1d(5)
+        self.mlp = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 8))
+        self.head = nn.Linear(8, 11, bias=False)
+        self.head.weight = self.embed.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        h: Tensor = self.embed(x.long())
+        shares = (self.q(h) @ self.k(h).transpose(1, 2)).softmax(-1)
+        h = self.statistics(self.norm(h + shares @ self.v(h)))
+        output: Tensor = self.head((h + self.mlp(h)).mean(1))
+        return output
+
+
+ATTENDING = f"{__name__}:Attending"
+LORA = Lora(3, 6.0, ("q", "v", "mlp.*"))
+RANDOM = np.random.default_rng(0)
+X = RANDOM.integers(0, 11, (6, 5)).astype(np.float32)
+Y = RANDOM.integers(0, 11, 6)
+
+
+def adapted() -> tuple[FlatModule, NDArray[np.float32]]:
+    """The model with adapters, and adapters that change it."""
+    flat = FlatModule(ATTENDING, "cross_entropy", 3, None, LORA)
+    base = flat.base_theta()
+    base += (0.1 * np.random.default_rng(1).standard_normal(base.size)).astype(np.float32) ** 2
+    flat.load_base(base)
+    theta = flat.first_model(7)[0]
+    return flat, theta + (0.2 * np.random.default_rng(2).standard_normal(theta.size)).astype(np.float32)
+
+
+@cache
+def graphs() -> ExportedGraphs:
+    return export_model(ATTENDING, "cross_entropy", X, Y, None, LORA)
+
+
+def wanted() -> tuple[float, NDArray[np.float32]]:
+    """Loss and gradient of the adapters, by autograd through merged weights of the plain module."""
+    flat, theta = adapted()
+    module, values = Attending(), torch.from_numpy(flat.base_theta())
+    assert flat.base is not None
+    state = {t.name: values[t.start : t.stop].view(t.shape) for t in flat.base.tensors}
+    adapters = torch.from_numpy(theta).requires_grad_()
+    parts = {t.name: adapters[t.start : t.stop].view(t.shape) for t in flat.layout.tensors}
+    for layer in ("q", "v", "mlp.0", "mlp.2"):
+        change = parts[f"{layer}.lora_B"] @ parts[f"{layer}.lora_A"]
+        state[f"{layer}.weight"] = state[f"{layer}.weight"] + 2 * change
+    module.statistics.eval()
+    loss = F.cross_entropy(functional_call(module, state, torch.from_numpy(X)), torch.from_numpy(Y))
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert adapters.grad is not None
+    return loss.item(), adapters.grad.numpy()
+
+
+def torch_backend() -> TorchBackend:
+    backend = TorchBackend(ATTENDING, "cross_entropy", seed=9, lora=LORA)
+    backend.load_base(adapted()[0].base_theta())
+    return backend
+
+
+def onnx_backend() -> OnnxBackend:
+    flat, _ = adapted()
+    return OnnxBackend(graphs().step, flat.layout, base=flat.base, frozen=flat.base_theta())
+
+
+@pytest.mark.parametrize("make", [torch_backend, onnx_backend])
+def test_both_backends_agree_with_autograd(make: Any) -> None:
+    backend, (_, theta), (loss, gradient) = make(), adapted(), wanted()
+    for _ in range(2):  # the frozen running statistics stay
+        found = backend.gradient(theta, X, Y)
+        assert found.loss == pytest.approx(loss, rel=1e-4)
+        assert found.gradient == pytest.approx(gradient, abs=1e-4 * float(np.abs(gradient).max()))
+        assert found.statistics.size == 0
+
+
+def test_a_step_leaves_the_base_bit_for_bit() -> None:
+    flat, theta = adapted()
+    before = flat.base_theta().tobytes()
+    flat.gradient(theta, X, Y)
+    flat.evaluate(theta, X, Y)
+    assert flat.base_theta().tobytes() == before
+    frozen = adapted()[0].base_theta()
+    backend = OnnxBackend(graphs().step, flat.layout, base=flat.base, frozen=frozen)
+    backend.gradient(theta, X, Y)
+    assert frozen.tobytes() == before
+
+
+def test_no_gradient_of_the_base_is_computed() -> None:
+    flat, _ = adapted()
+    graph = read(graphs().step)
+    assert {port.name for port in graph.outputs} == {
+        "loss", "right", *(f"gradient/{tensor.name}" for tensor in flat.layout.tensors)
+    }  # fmt: skip
+    assert "theta/k.weight" in {port.name for port in graph.inputs}
+    assert sum(len(constant.octets) for constant in graph.constants.values()) < 1000
+
+
+def test_the_evaluation_and_the_merged_model_agree() -> None:
+    flat, theta = adapted()
+    backend = onnx_backend()
+    backend.learn_to_predict(graphs().evaluation)
+    (outputs,) = backend.predictor(theta)(X)
+    (expected,) = flat.predictor(theta)(X)
+    assert outputs == pytest.approx(expected, abs=1e-4)
+    one = flat.adapted()
+    assert one is not None
+    plain = FlatModule(ATTENDING, "cross_entropy", 1)
+    (merged,) = plain.predictor(one.merge(theta))(X)
+    assert merged == pytest.approx(expected, abs=1e-4)
+    whole = OnnxBackend(export_model(ATTENDING, "cross_entropy", X, Y).step, plain.layout)
+    whole.learn_to_predict(graphs().merged)
+    (merged,) = whole.predictor(one.merge(theta))(X)
+    assert merged == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_graph_of_another_base_is_refused() -> None:
+    flat, _ = adapted()
+    with pytest.raises(BadGraph, match="asks for theta/.*which the layout does not have"):
+        OnnxBackend(graphs().step, flat.layout)
+
+
+def test_the_first_adapters_change_nothing() -> None:
+    flat, _ = adapted()
+    theta, start = flat.first_model(7)
+    one = flat.adapted()
+    assert one is not None
+    assert one.merge(theta).tobytes() == one.theta.tobytes()
+    assert start is not None
+    assert start.seed == 7
+    a = theta[: 3 * 8]
+    assert 0.9 / np.sqrt(8) < np.abs(a).max() <= 1 / np.sqrt(8)
+    assert flat.first_model(8)[0][: 3 * 8].tolist() != a.tolist()
+
+
+class Fused(nn.Module):
+    """Linear layers that are not called, or whose weight is of another one, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(4, 2, batch_first=True)
+        self.body, self.one, self.two = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4)
+        self.one.weight = self.two.weight
+
+
+@pytest.mark.parametrize("target", ["head", "attention.out_proj", "attention.*", "one", "two"])
+def test_other_layers_are_refused(target: str) -> None:
+    refused = f"model.lora: the target {target!r} matches no linear layer with a weight of its own"
+    with pytest.raises(ConfigError, match=re.escape(f"{refused}; the model has body")):
+        FlatModule("Fused", "cross_entropy", make=Fused, lora=Lora(2, 2.0, (target,)))
