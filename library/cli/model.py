@@ -37,6 +37,7 @@ class ModelFormat(StrEnum):
     safetensors = "safetensors"
     onnx = "onnx"
     int8_onnx = "int8-onnx"
+    peft = "peft"
 
 
 @model.command()
@@ -47,7 +48,9 @@ def pull(
     ] = "last",
     format: Annotated[
         ModelFormat,
-        typer.Option(help="safetensors: for torch; onnx: for any runtime; int8-onnx: smaller."),
+        typer.Option(
+            help="safetensors: for torch; onnx: for any runtime; int8-onnx: smaller; peft: adapters."
+        ),
     ] = ModelFormat.safetensors,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="PATH", help="The file; else model.FORMAT here.")
@@ -59,8 +62,9 @@ def pull(
 ) -> None:
     """Fetch a run's model as a file, with a model card in Markdown next to it.
 
-    `edgeflock predict` takes each of the files. The accuracy of int8-onnx is measured by the server on its
-    held-out data.
+    `edgeflock predict` takes each of the files, except adapters. Those of a run with model.lora are merged
+    into the weights of the other formats; peft writes a folder that the package of that name loads. The
+    accuracy of int8-onnx is measured by the server on its held-out data.
     """
     server, secret = connection_of(url, token, token_file, set_)
     import asyncio

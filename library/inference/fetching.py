@@ -1,14 +1,16 @@
 """A model from a running server, as a file with its card."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from edgeflock.shared.artifacts import ModelInfo
-from edgeflock.shared.artifacts.info import describe
+from edgeflock.shared.artifacts.info import describe, with_names
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.files import write_atomically
+from edgeflock.shared.model.lora import is_adapter
 from edgeflock.shared.numbers import size
 from edgeflock.tui.sources import FeedClient
 
@@ -30,6 +32,7 @@ def _lines(info: ModelInfo, status: Mapping[str, Any], file: str, scores: Scores
         "Model",
         {
             "parameters": f"{info.layout.parameters.size:,}",
+            **_adapters(info),
             "input": "several fields" if info.input is None else str(list(info.input)),
             "loss": info.loss,
             "SHA-256 of the weights": info.digest,
@@ -43,6 +46,13 @@ def _lines(info: ModelInfo, status: Mapping[str, Any], file: str, scores: Scores
     yield from _table("Fleet", _fleet(status))
     yield from _table("Traffic", _traffic(status))
     yield from _table("Defence and privacy", _defence(status))
+
+
+def _adapters(info: ModelInfo) -> dict[str, str]:
+    if info.lora is None:
+        return {}
+    layers = ", ".join(map(str, info.lora["layers"]))
+    return {"fine-tuned": f"adapters of rank {info.lora['rank']}, alpha {info.lora['alpha']:g}, of {layers}"}
 
 
 def _data(info: ModelInfo) -> dict[str, str]:
@@ -82,8 +92,10 @@ def _fleet(status: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _traffic(status: Mapping[str, Any]) -> dict[str, str]:
-    both = status.get("reduction_both_ways")
+    both, base = status.get("reduction_both_ways"), status.get("base")
+    sent = {} if base is None else {"frozen base, sent since the server started": size(base["egress"])}
     return {
+        **sent,
         "received from devices": size(status["ingress"]),
         "sent to devices": size(status["egress"]),
         "less than dense float32": "unknown" if both is None else f"{both:,} times",
@@ -117,6 +129,7 @@ def _cell(text: str) -> str:
 FORMATS = {
     "safetensors": ("/v1/model.safetensors", {}, "model.safetensors"),
     "onnx": ("/v1/model.onnx", {}, "model.onnx"),
+    "peft": ("/v1/model.safetensors", {"part": "adapters"}, "model-peft"),
     "int8-onnx": ("/v1/model.onnx", {"precision": "int8"}, "model-int8.onnx"),
 }
 """Format -> (route, parameters, the usual name of the file)."""
@@ -137,7 +150,7 @@ class Fetched(NamedTuple):
 
 
 async def fetch_model(server: str, token: str, version: str, format: str, out: Path | None) -> Fetched:
-    """Write the model of `version` (last, best or a number), and its card next to it.
+    """Write the model of `version` (last, best or a number), and its card next to it, or in its folder.
 
     Raises ConfigError if a file cannot be written, EdgeflockError if the server does not give the model.
     """
@@ -149,11 +162,43 @@ async def fetch_model(server: str, token: str, version: str, format: str, out: P
         octets = await response.read()
         scores: Scores = json.loads(response.headers.get("X-Edgeflock-Scores", "{}"))
     status: dict[str, Any] = await client.request("GET", "/v1/status")
-    info = describe(octets, format.removeprefix("int8-"), path.name)
-    described = path.with_suffix(".md")
+    info = describe(octets, "onnx" if "onnx" in format else "safetensors", path.name)
+    files, described = {path: octets}, path.with_suffix(".md")
+    if format == "peft":
+        files = {path / name: content for name, content in _peft_folder(octets, info).items()}
+        described = path / "README.md"
     try:
-        write_atomically(path, octets, 0o666)
+        for file, content in files.items():
+            file.parent.mkdir(exist_ok=True)
+            write_atomically(file, content, 0o666)
         write_atomically(described, card(info, status, path.name, scores).encode(), 0o666)
     except OSError as error:
         raise ConfigError(f"{error.filename}: cannot be written: {error.strerror}") from error
     return Fetched(path, described, info.version, len(octets), scores)
+
+
+def _peft_folder(octets: bytes, info: ModelInfo) -> dict[str, bytes]:
+    """Return the files of a folder that PeftModel.from_pretrained loads, from a server's file of adapters.
+
+    adapter_model.safetensors has base_model.model.LAYER.lora_A.weight [rank, in], and .lora_B.weight [out,
+    rank]. adapter_config.json has rank, alpha, and the layers.
+    """
+    lora = info.lora or {"rank": 1, "alpha": 1.0, "layers": []}
+    config = {
+        "peft_type": "LORA",
+        "base_model_name_or_path": info.model,
+        "r": lora["rank"],
+        "lora_alpha": lora["alpha"],
+        # A list would also match layers whose names end in one of these.
+        "target_modules": "|".join(re.escape(layer) for layer in lora["layers"]),
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "fan_in_fan_out": False,
+        "inference_mode": True,
+        "task_type": None,
+    }
+    tensors = with_names(octets, lambda name: f"base_model.model.{name}.weight" if is_adapter(name) else name)
+    return {
+        "adapter_config.json": f"{json.dumps(config, indent=2)}\n".encode(),
+        "adapter_model.safetensors": tensors,
+    }

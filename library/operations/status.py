@@ -117,6 +117,11 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
             else ""
         )
     )
+    if (base := status.get("base")) is not None:
+        console.print(
+            f"The frozen base has {size(base['size'])}; {size(base['egress'])} of it were sent since the "
+            "server started, which are not in the egress"
+        )
     for one in status["gateways"]:
         console.print(
             f"Gateway {one['name']} at {one['address']}: {one['devices']:,} devices, "

@@ -21,8 +21,8 @@ class Meter:
         self.ingress = ingress
         self.egress = egress
         self.internal = False
-        """Whether it is a gateway's line, whose devices it counts itself, or is of a server of
-        several runs that asks for itself."""
+        """Whether its bytes are no part of the total: of a gateway's line, whose devices it counts itself,
+        of a server of several runs that asks for itself, and of a base, which is counted apart."""
 
     def count_received(self, size: int, total: "Meter") -> None:
         """Count bytes of a connection, also in the server's total."""
@@ -43,6 +43,8 @@ class Traffic:
         self.total = Meter(ingress, egress)
         self.received: Counter[type[Record]] = Counter()
         self.sent: Counter[type[Record]] = Counter()
+        self.base = 0
+        """Bytes of the frozen base that were sent, framing included. They are not in the total."""
 
 
 class MeteredTransport:

@@ -173,6 +173,7 @@ class Gateway:
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/v1/session", self._session)
         app.router.add_get("/v1/start", self._start)
+        app.router.add_get("/v1/base", self._base)
         app.router.add_get("/v1/status", self._status)
         app.router.add_get("/v1/graphs/{kind:step|evaluation}", self._graph)
         app.router.add_get("/v1/model.{format:onnx|safetensors}", self._model)
@@ -274,6 +275,20 @@ class Gateway:
             if device.name == request.query.get("device"):
                 device.connection.earlier_traffic.egress += stop - start
         return octets_response(sync.first[start:stop], status, headers)
+
+    async def _base(self, request: web.Request) -> web.StreamResponse:
+        """Return the frozen base, which is requested from the leader once. Its bytes are counted apart."""
+        await self._authenticate(request)
+        base, upstream = self.context.base, self.upstream
+        if base is None:
+            return problem(404, "no-base", "all parameters of this run's model are trained (model.lora)")
+        found = self.leaders.fetch(upstream.http, self.leaders.url / "v1/base", fixed=True)
+        status, headers, octets = await upstream.run_while_led(found)
+        if status != 200:
+            return web.Response(status=status, headers=dict(headers), body=octets)
+        own: dict[str, str] = {}
+        start, stop, status = resolve_range(request, base.digest.hex(), len(octets), own)
+        return octets_response(octets[start:stop], status, own)
 
     async def _graph(self, request: web.Request) -> web.StreamResponse:
         """Return a training graph, which is requested from the leader once."""

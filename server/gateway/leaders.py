@@ -4,6 +4,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import aiohttp
@@ -54,6 +55,8 @@ class Leaders:
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._files: dict[URL, tuple[Mapping[str, str], bytes]] = {}
         """(headers, file) as last received."""
+        self._fetching = asyncio.Lock()
+        """Held while a fixed file is requested, so that its devices wait for one answer."""
         self._patience = HANG_SECONDS
         """Seconds that the next attempt may take: each attempt gives a slow leader more."""
 
@@ -102,6 +105,12 @@ class Leaders:
 
         An unchanged file is not sent again. A `fixed` one is requested once.
         """
+        async with self._fetching if fixed else nullcontext():
+            return await self._fetch(http, url, fixed=fixed)
+
+    async def _fetch(
+        self, http: aiohttp.ClientSession, url: URL, *, fixed: bool
+    ) -> tuple[int, Mapping[str, str], bytes]:
         headers, octets = self._files.get(url, ({}, b""))
         if fixed and headers:
             return 200, headers, octets

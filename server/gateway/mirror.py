@@ -134,6 +134,7 @@ class Mirror:
             app=terms.app,
             held_out=terms.held_out,
             personal=terms.personal,
+            base=terms.base,
             adds_model=not config.coordination.traits.cohort,  # there a device asks, and the leader says when
         )
 

@@ -95,6 +95,7 @@ def run_metrics(
         ("samples", "Samples that the updates since the server started were computed from.", tally.samples),
         ("ingress_bytes", "Bytes received on all sockets since the run began.", overview.ingress),
         ("egress_bytes", "Bytes sent on all sockets since the run began.", overview.egress),
+        ("base_egress_bytes", "Bytes sent of a frozen base since the server started.", host.traffic.base),
         ("dense_bytes", "What the updates would have cost as dense float32.", overview.dense_bytes),
         ("shared_samples", "Samples that devices shared since the server started.", relay.samples),
         ("unshared_samples", "Copies of them that reached no device.", relay.dropped),

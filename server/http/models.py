@@ -77,23 +77,25 @@ async def get_start(request: web.Request) -> web.StreamResponse:
 
 
 @routes.get("/v1/base")
-@allows(DEVICE)
+@allows(GRAPH)
 async def get_base(request: web.Request) -> web.StreamResponse:
-    """The frozen part of a model with adapters, as little-endian float32; counted as the first model is."""
+    """The frozen part of a model with adapters, as little-endian float32. Its bytes are counted apart."""
     host = request.app[HOST]
     if host.base is None:
         return problem(404, "no-base", "all parameters of this run's model are trained (model.lora)")
     path = Path(host.config.server.directory) / BASE
-    return await _send_file(request, path, host.base.digest, host.base.size)
+    return await _send_file(request, path, host.base.digest, host.base.size, is_base=True)
 
 
-async def _send_file(request: web.Request, path: Path, digest: bytes, size: int) -> web.StreamResponse:
+async def _send_file(
+    request: web.Request, path: Path, digest: bytes, size: int, *, is_base: bool = False
+) -> web.StreamResponse:
     """Send a file in chunks. ETag, If-None-Match and Range are honoured."""
     headers = {"Content-Type": "application/octet-stream"}
     start, stop, status = resolve_range(request, digest.hex(), size, headers)
     response = web.StreamResponse(status=status, headers=headers)
     response.content_length = stop - start
-    with _count_traffic(request), await asyncio.to_thread(open, path, "rb") as file:
+    with _count_traffic(request, is_base=is_base), await asyncio.to_thread(open, path, "rb") as file:
         await response.prepare(request)
         if request.method == "HEAD":
             return response
@@ -110,16 +112,22 @@ async def _send_file(request: web.Request, path: Path, digest: bytes, size: int)
 
 
 @contextmanager
-def _count_traffic(request: web.Request) -> Iterator[None]:
-    """Count the bytes sent inside the block as the device's traffic."""
-    device = request.app[HOST].registry.devices.get(request.query.get("device", ""))
+def _count_traffic(request: web.Request, *, is_base: bool) -> Iterator[None]:
+    """Count the bytes sent inside the block as the device's traffic, or those of a base apart."""
+    host = request.app[HOST]
+    device = host.registry.devices.get(request.query.get("device", ""))
     meter = Meter() if request.transport is None else request.transport.get_extra_info("meter", Meter())
-    before = meter.egress
+    before, meter.internal = meter.egress, is_base
     try:
         yield
     finally:
-        if device is not None:
-            device.connection.earlier_traffic.egress += meter.egress - before
+        sent, meter.internal = meter.egress - before, False
+        if is_base:
+            host.traffic.base += sent
+        elif device is not None:
+            device.connection.earlier_traffic.egress += sent
+        if is_base and device is not None:
+            device.connection.base_egress += sent
 
 
 @routes.get("/v1/model.safetensors")
@@ -128,12 +136,17 @@ async def get_safetensors(request: web.Request) -> web.StreamResponse:
     """The model as a safetensors file.
 
     version=last (the default, averaged if the run says so), best, or a number, which needs an admin's token.
+    part=adapters: those alone, of a run that trains adapters. All else has them merged into the weights.
     """
+    host, part = request.app[HOST], request.query.get("part", "all")
+    if part != "all" and (part != "adapters" or host.adapted is None):
+        return problem(400, "bad-part", f"part={part!r:.40}: this run has all, or adapters with model.lora")
     model = await _model(request)
-    headers = await asyncio.to_thread(_headers, request, model, "safetensors")
-    extra = request.app[HOST].extra_tensors
-    extra = extra._replace(constants={**extra.constants, **model.rest})
-    octets = await asyncio.to_thread(safetensors_file.encode, model.info, model.theta, extra)
+    headers = await asyncio.to_thread(_headers, request, model, part)
+    if part == "all":
+        octets = await asyncio.to_thread(safetensors_file.encode, model.info, model.theta, host.extra_tensors)
+    else:
+        octets = await asyncio.to_thread(safetensors_file.encode_adapters, model)
     charge(request, len(octets))
     return octets_response(octets, 200, headers)
 

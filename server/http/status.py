@@ -19,6 +19,7 @@ from edgeflock.server.monitoring.feed import dense_bytes, document, pause_reason
 from edgeflock.server.roster import Device, RateLimiters
 from edgeflock.server.sessions import GatewayConnection, RelayedDevice, RunHost
 from edgeflock.shared.errors import Unauthorized
+from edgeflock.shared.model.lora import Base
 from edgeflock.shared.protocol.frames import Finding, Role
 from edgeflock.shared.protocol.messages import TAGS, Facts, Samples
 
@@ -159,6 +160,7 @@ def status(
         "evaluation_failed": evaluator.failed_at is not None,
         "ingress": traffic.total.ingress,
         "egress": traffic.total.egress,
+        "base": None if host.base is None else _base(host.base, traffic.base),
         "records": {
             kind.__name__: {
                 "ingress": traffic.received[kind],
@@ -182,6 +184,11 @@ def status(
         "reduction_both_ways": round(2 * dense / (ingress + egress), 1) if ingress else None,
         "devices": devices,
     }
+
+
+def _base(base: Base, egress: int) -> dict[str, Any]:
+    """The frozen part of the model. `egress` are its bytes since the server started, in no other count."""
+    return {"size": base.size, "sha256": base.digest.hex(), "egress": egress}
 
 
 def _gateway(line: GatewayConnection) -> dict[str, Any]:
@@ -236,6 +243,7 @@ def _device(device: Device, limiters: RateLimiters, guard: DefenceGuard | None, 
         "loss": done.loss if done.last_update and math.isfinite(done.loss) else None,
         "ingress": ingress,
         "egress": egress,
+        "base_egress": connection.base_egress,
         "last_seen": connection.last_seen or None,
         "paused_because": pause_reason(device),
         "why_left": connection.leave_reason,

@@ -104,6 +104,8 @@ class Connection:
     """Monotonic time of its last record, from which its silence is measured."""
     earlier_traffic: Meter = field(default_factory=Meter)
     """Traffic of its earlier lines."""
+    base_egress: int = 0
+    """Bytes of the frozen base that it was sent since the server started. They are in no other count."""
     leave_reason: str | None = None
     """Why its last session ended (frames.LEFT). None while it has one, or if there was none."""
     early_ends: int = 0

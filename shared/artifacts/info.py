@@ -1,7 +1,7 @@
 """Description of a trained model, which travels in the metadata of its file: text to text."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -18,6 +18,8 @@ from edgeflock.shared.model.losses import LOSSES
 
 _FORMAT = "1"
 """The version of the metadata. A reader ignores keys that it does not know."""
+
+_METADATA = "__metadata__"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +42,8 @@ class ModelInfo:
     evaluation: Mapping[str, Any] | None = None
     """version, loss, accuracy and metrics of the run's latest evaluation until this version."""
     lora: Mapping[str, Any] | None = None
-    """rank, alpha and layers of the adapters that a run has trained. The file has their sum with the weights,
-    and each adapter as LAYER.lora_A or LAYER.lora_B besides."""
+    """rank, alpha and layers of the adapters that a run has trained. The weights have their sum added. A
+    run's best.safetensors has each adapter besides, as LAYER.lora_A or LAYER.lora_B."""
     digest: str = ""
     """SHA-256 of theta as little-endian float32, in hex: the ETag of GET /v1/model."""
 
@@ -131,6 +133,18 @@ def with_tensors(octets: bytes, tensors: Mapping[str, NDArray[np.float32]]) -> b
     return bytes(changed)
 
 
+def with_names(octets: bytes, rename: Callable[[str], str]) -> bytes:
+    """Return a safetensors file with other names of its tensors. Raises ConfigError if it is none."""
+    try:
+        header = _header(octets)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"the file is no safetensors file: {error}; take it again") from error
+    named = {name if name == _METADATA else rename(name): entry for name, entry in header.items()}
+    text = json.dumps(named).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + octets[8 + int.from_bytes(octets[:8], "little") :]
+
+
 def _header(octets: bytes) -> dict[str, Any]:
     """The header of a safetensors file. Raises ValueError."""
     size = int.from_bytes(octets[:8], "little")
@@ -142,7 +156,7 @@ def _header(octets: bytes) -> dict[str, Any]:
 
 def _metadata(octets: bytes) -> dict[str, str]:
     """The metadata of a safetensors file. Raises ValueError."""
-    metadata = _header(octets).get("__metadata__")
+    metadata = _header(octets).get(_METADATA)
     return metadata if isinstance(metadata, dict) else {}
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from edgeflock.shared.artifacts.info import ModelInfo, digest_of
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.layout import NO_EXTRA_STATE, ExtraState
+from edgeflock.shared.model.lora import is_adapter
 
 
 class SavedModel(NamedTuple):
@@ -33,6 +34,12 @@ def encode(info: ModelInfo, theta: NDArray[np.float32], extra: ExtraState = NO_E
     tensors |= {name: tensors[other] for name, other in extra.tied.items()}
     tensors |= extra.constants
     return safetensors.numpy.save(tensors, replace(info, digest=digest_of(theta)).metadata())
+
+
+def encode_adapters(model: SavedModel) -> bytes:
+    """Encode the adapters of a model without its weights, each as LAYER.lora_A or LAYER.lora_B."""
+    adapters = {name: np.ascontiguousarray(values) for name, values in model.rest.items() if is_adapter(name)}
+    return safetensors.numpy.save(adapters, replace(model.info, digest=digest_of(model.theta)).metadata())
 
 
 def load(path: Path) -> SavedModel:

@@ -69,6 +69,7 @@ ROUTES = {
     "GET /v1/model.onnx": "device viewer admin gateway",
     "GET /v1/model.safetensors": "device viewer admin gateway",
     "GET /v1/start": "device viewer admin",
+    "GET /v1/base": "device viewer admin gateway",
     "GET /v1/graphs/step": "device viewer admin gateway",
     "GET /v1/gateway": "gateway",
     "GET /v1/feed": "viewer admin",

@@ -7,12 +7,14 @@ from typing import Any, Literal
 import aiohttp
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 from torch import Tensor, nn
 
 import edgeflock as ef
 from edgeflock.client.run import run_client
-from edgeflock.shared.artifacts import safetensors_file
+from edgeflock.inference.fetching import fetch_model
+from edgeflock.shared.artifacts import onnx_file, safetensors_file
 from edgeflock.shared.model.lora import Lora
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.settings.client import ClientSettings
@@ -106,3 +108,42 @@ async def test_devices_train_adapters_of_a_base_that_they_download_once(
     (wanted,) = adapted.predictor(theta)(x)
     found = ef.load(tmp_path / "run" / "best.safetensors").outputs(x, 50)
     assert found == pytest.approx(wanted, abs=1e-4)
+
+
+async def test_the_adapters_load_into_peft(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        await run_client(device(server.url, tmp_path, "north"))
+        await server.until()
+        pulled = await fetch_model(server.url, "", "best", "peft", tmp_path / "adapters")
+        whole = await fetch_model(server.url, "", "best", "safetensors", tmp_path / "whole.safetensors")
+        last = await fetch_model(server.url, "", "last", "peft", tmp_path / "last")
+        onnx = await fetch_model(server.url, "", "best", "onnx", tmp_path / "whole.onnx")
+    assert sorted(path.name for path in pulled.path.iterdir()) == [
+        "README.md", "adapter_config.json", "adapter_model.safetensors"
+    ]  # fmt: skip
+    assert "adapters of rank 2, alpha 4, of body, head" in pulled.card.read_text()
+    assert last.octets == pulled.octets
+    tensors = safetensors.torch.load_file(pulled.path / "adapter_model.safetensors")
+    assert {name: tuple(tensor.shape) for name, tensor in tensors.items()} == {
+        "base_model.model.body.lora_A.weight": (2, 4),
+        "base_model.model.body.lora_B.weight": (16, 2),
+        "base_model.model.head.lora_A.weight": (2, 16),
+        "base_model.model.head.lora_B.weight": (2, 2),
+    }
+    module = Layered()
+    module.load_state_dict(safetensors.torch.load_file(whole.path), strict=True)
+    x = np.random.default_rng(5).standard_normal((50, 4)).astype(np.float32)
+    with torch.no_grad():
+        wanted = module.eval()(torch.from_numpy(x)).numpy()
+    assert onnx_file.load(onnx.path)[1](x) == pytest.approx(wanted, abs=1e-4)
+
+    peft = pytest.importorskip("peft", reason="the package peft is not installed")
+    values = np.frombuffer((tmp_path / "run" / "base").read_bytes(), "<f4").copy()
+    base = module.state_dict()
+    for tensor in FlatModule(LAYERED, "cross_entropy").layout.tensors:
+        base[tensor.name] = torch.from_numpy(values[tensor.start : tensor.stop]).view(tensor.shape)
+    fresh = Layered()
+    fresh.load_state_dict(base)
+    adapted = peft.PeftModel.from_pretrained(fresh, str(pulled.path)).eval()
+    with torch.no_grad():
+        assert adapted(torch.from_numpy(x)).numpy() == pytest.approx(wanted, abs=1e-4)
