@@ -20,7 +20,7 @@ def next_token(output: tuple[Tensor, Tensor], batch: dict[str, Tensor]) -> Tenso
 def right_tokens(output: tuple[Tensor, Tensor], target: Tensor) -> Tensor:
     """Which of the next tokens [b, t] are the most likely ones."""
     features, head = output
-    return torch.cat([(part @ head.T).argmax(2) for part in features.split(_CHUNK, 1)], 1) == target
+    return torch.cat([(part @ head.T).argmax(2) for part in torch.split(features, _CHUNK, 1)], 1) == target
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
@@ -32,7 +32,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         total = features.new_zeros(())
         by_features: list[Tensor] = []
         by_head = torch.zeros_like(head) if head_learning else None
-        for part, tokens in zip(features.split(_CHUNK, 1), target.split(_CHUNK, 1), strict=True):
+        for part, tokens in zip(torch.split(features, _CHUNK, 1), torch.split(target, _CHUNK, 1), strict=True):
             log_p = (part @ head.T).log_softmax(2)
             of_target = log_p.gather(2, tokens.unsqueeze(2))
             total = total - of_target.sum()
